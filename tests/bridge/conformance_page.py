@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.bridge.conformance_suites import Checks, problems
+from tests.bridge.conformance_suites import Checks, Suite, problems
 
 if TYPE_CHECKING:
     from tests.bridge.conformance_soak import Comparison
@@ -37,8 +37,10 @@ to a server that it reaches over HTTP, and a call uses the era of the client tha
 need the other era is called there from its next call on, for clients of both eras. See
 [the decision](decisions/0074-a-connection-in-each-era.md).
 
-A server that is started as a process speaks one era for as long as it runs. It gets one process, and the stateless era
-where it speaks that, so that all members of a space share one state.
+A server that is started as a process speaks one era for as long as it runs. It gets one process, so that all members of
+a space share one state, and the handshake era where it speaks that: most tools that ask their caller work there. For a
+server whose tools answer `input_required` themselves there is `--era stateless` (`era:` in `mcp_servers:`), and the
+error of a call that needs the other era says so. See [the decision](decisions/0143-a-process-is-asked-for-the-handshake-first.md).
 
 ## What is relayed
 
@@ -83,10 +85,37 @@ and a proposal outlived a gateway that was killed while the Python client waited
 """
 
 
+_STDIO_TITLE: Final = "## Over stdio"
+_NEXT_TITLE: Final = "## Each scenario, 2025-11-25"
+
+
+def write_stdio_section(file: Path, found: Sequence[tuple[Suite, str, dict[str, Checks]]]) -> None:
+    """Write the part of the page about servers that are processes; `found` has the era that was asked for."""
+    text = file.read_text()
+    start, end = text.find(_STDIO_TITLE), text.index(_NEXT_TITLE)
+    file.write_text(text[: end if start < 0 else start] + _stdio(found) + "\n" + text[end:])
+
+
+def _stdio(found: Sequence[tuple[Suite, str, dict[str, Checks]]]) -> str:
+    lines = [
+        f"{_STDIO_TITLE}\n",
+        "The suites cannot start a process, so there is nothing to compare with. The server here is one of our own, made with",
+        "the official SDK; it speaks both eras, and each of its tools asks its caller in the way of one era only.\n",
+        "| `moot bridge` | MCP version | suite | through Moot |",
+        "|---|---|---|---|",
+    ]
+    for suite, option, scenarios in found:
+        passed = sum(not problems(checks) for checks in scenarios.values())
+        lines.append(
+            f"| `{option}` | {suite.spec_version} | {suite.version} | {passed} of {len(scenarios)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def write_page(
     file: Path, comparisons: Sequence[Comparison], explained: Mapping[tuple[str, str, str], str]
 ) -> None:
-    """Write the page."""
+    """Write the page, apart from the part about stdio."""
     parts = [_HEAD, _summary(comparisons), _differences(comparisons, explained)]
     parts += [_scenarios(comparisons, version) for version in ("2025-11-25", "2026-07-28")]
     file.write_text("\n".join(parts) + _TAIL)

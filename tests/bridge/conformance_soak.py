@@ -2,6 +2,7 @@
 
     python -m tests.bridge.conformance_soak                  prints where the two differ
     python -m tests.bridge.conformance_soak --write-docs     and writes docs/mcp-conformance.md
+    python -m tests.bridge.conformance_soak --write-stdio    writes its part about stdio; fetches nothing
 
 Whatever a server does directly it has to do through Moot: a scenario that is lost and not explained is an
 error.
@@ -17,8 +18,19 @@ from pathlib import Path
 from typing import Final
 
 from moot.mcp.upstream import HttpServer
-from tests.bridge.conformance_page import write_page
-from tests.bridge.conformance_suites import SUITES, Checks, Suite, bridged_chain, judge, problems
+from tests.bridge.conformance_page import write_page, write_stdio_section
+from tests.bridge.conformance_suites import (
+    HANDSHAKE_SUITE,
+    STATELESS_SUITE,
+    SUITES,
+    Checks,
+    Suite,
+    bridged_chain,
+    fixtures_process,
+    judge,
+    judge_on_any_machine,
+    problems,
+)
 from tests.bridge.foreign_servers import ROOT, SERVERS, ForeignServer, running
 
 # (server, version of MCP, scenario) → why it differs.
@@ -80,6 +92,19 @@ async def compare_all(servers: tuple[ForeignServer, ...] = SERVERS) -> list[Comp
     return found
 
 
+async def judge_stdio() -> list[tuple[Suite, str, dict[str, Checks]]]:
+    """Our own server as a process, behind the chain: with what a user types, and what the suite finds."""
+    found = []
+    for suite, era in ((HANDSHAKE_SUITE, None), (STATELESS_SUITE, None), (STATELESS_SUITE, "stateless")):
+        with tempfile.TemporaryDirectory() as folder:
+            server = fixtures_process("--one-era")
+            async with bridged_chain(Path(folder), server, "stateless" if era else None) as shown:
+                scenarios = await judge_on_any_machine(shown.url, suite, Path(folder) / "found")
+            option = f"moot bridge --era {era} -- CMD" if era else "moot bridge -- CMD"
+            found.append((suite, option, scenarios))
+    return found
+
+
 def passed(found: dict[str, Checks]) -> int:
     return sum(not problems(checks) for checks in found.values())
 
@@ -99,7 +124,12 @@ def run_conformance(cases: int, seed: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="conformance_soak", description=__doc__)
     parser.add_argument("--write-docs", action="store_true", help="write docs/mcp-conformance.md")
+    parser.add_argument("--write-stdio", action="store_true", help="write its part about stdio alone")
     chosen = parser.parse_args()
+    page = ROOT / "docs" / "mcp-conformance.md"
+    if chosen.write_stdio:
+        write_stdio_section(page, asyncio.run(judge_stdio()))
+        return
     comparisons = asyncio.run(compare_all())
     for each in comparisons:
         print(
@@ -109,7 +139,8 @@ def main() -> None:
         for scenario in each.lost:
             print(f"  lost: {scenario} {problems(each.through.get(scenario, [_MISSING]))}")
     if chosen.write_docs:
-        write_page(ROOT / "docs" / "mcp-conformance.md", comparisons, EXPLAINED)
+        write_page(page, comparisons, EXPLAINED)
+        write_stdio_section(page, asyncio.run(judge_stdio()))
 
 
 if __name__ == "__main__":

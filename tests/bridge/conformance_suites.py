@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from typing import Any, Final
 
 from moot.bridge.bridge_runner import bridged
 from moot.bridge.bridge_settings import BridgeSettings
-from moot.mcp.upstream import Server
-from tests.bridge.foreign_servers import MODULES, NODE
+from moot.mcp.eras import Era
+from moot.mcp.stdio_child import Command
+from moot.mcp.upstream import Server, StdioServer, UpstreamOptions
+from tests.bridge.foreign_servers import MODULES, NODE, ROOT
 from tests.bridge.served_space import ServedMember, served_space
 
 # Scenarios of extensions: whoever does not speak them cannot be judged by them.
@@ -112,7 +115,7 @@ def problems(checks: Checks, *statuses: str) -> list[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def bridged_chain(folder: Path, server: Server) -> AsyncIterator[ServedMember]:
+async def bridged_chain(folder: Path, server: Server, era: Era | None = None) -> AsyncIterator[ServedMember]:
     """A server behind the whole chain: `moot mcp`, gateway, `moot bridge`."""
     async with served_space(folder) as served:
         settings = BridgeSettings(
@@ -122,6 +125,13 @@ async def bridged_chain(folder: Path, server: Server) -> AsyncIterator[ServedMem
             token="t-files",
             pin=False,
             must_start=True,
+            upstream=UpstreamOptions(era=era),
         )
         await served.stack.enter_async_context(bridged(settings))
         yield await served.serve("bob")
+
+
+def fixtures_process(*arguments: str) -> StdioServer:
+    """Our server with the suite's fixtures, made with the official SDK, as a process."""
+    argv = (sys.executable, "-m", "tests.mcp.servers.fixtures", *arguments)
+    return StdioServer(command=Command(argv=argv, cwd=str(ROOT)), inherited=os.environ)

@@ -8,7 +8,6 @@ everything-servers of others are in `conformance_soak`: they cannot be installed
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from moot.mcp.stdio_child import Command
-from moot.mcp.upstream import HttpServer, StdioServer
+from moot.mcp.eras import Era
+from moot.mcp.upstream import HttpServer
 from tests.bridge.conformance_suites import (
     HANDSHAKE_SUITE,
     OLD_SUITE,
     STATELESS_SUITE,
     Suite,
     bridged_chain,
+    fixtures_process,
     judge_on_any_machine,
     problems,
     run,
@@ -37,19 +37,25 @@ INSPECTOR = MODULES / ".bin" / "mcp-inspector"
 
 
 @asynccontextmanager
-async def chain(folder: Path, *arguments: str) -> AsyncIterator[ServedMember]:
+async def chain(folder: Path, *arguments: str, era: Era | None = None) -> AsyncIterator[ServedMember]:
     """The server with the suite's fixtures as a process, behind the whole chain."""
-    argv = (sys.executable, "-m", "tests.mcp.servers.fixtures", *arguments)
-    server = StdioServer(command=Command(argv=argv, cwd=str(ROOT)), inherited=os.environ)
-    async with bridged_chain(folder, server) as shown:
+    async with bridged_chain(folder, fixtures_process(*arguments), era) as shown:
         yield shown
 
 
-@pytest.mark.parametrize(("suite", "least"), [(HANDSHAKE_SUITE, 33), (STATELESS_SUITE, 40)])
+@pytest.mark.parametrize(
+    ("suite", "least", "era", "arguments"),
+    [
+        (HANDSHAKE_SUITE, 33, None, ()),
+        (HANDSHAKE_SUITE, 33, None, ("--one-era",)),
+        (STATELESS_SUITE, 40, "stateless", ("--one-era",)),
+    ],
+)
 async def test_the_suite_finds_nothing_wrong_through_the_whole_chain(
-    tmp_path: Path, suite: Suite, least: int
+    tmp_path: Path, suite: Suite, least: int, era: Era | None, arguments: tuple[str, ...]
 ) -> None:
-    async with chain(tmp_path) as shown:
+    """With `--one-era` each tool asks its caller in the way of one era only."""
+    async with chain(tmp_path, *arguments, era=era) as shown:
         found = await judge_on_any_machine(shown.url, suite, tmp_path / "found")
     failed = {
         scenario: problems(checks, "FAILURE", "WARNING")

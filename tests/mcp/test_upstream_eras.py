@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from contextlib import AsyncExitStack
@@ -16,6 +17,7 @@ from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
     LOG_LEVEL_KEY,
     SERVER_INFO_KEY,
+    Era,
     JsonObject,
 )
 from moot.mcp.stdio_child import ChildLimits, Command
@@ -232,11 +234,47 @@ async def _changes(server: Upstream, received: RecordedEvents) -> None:
 
 async def test_a_stateless_server_over_stdio() -> None:
     received = RecordedEvents()
-    async with open_ready(script("workshop", "stdio"), limits=PATIENT, received=received) as server:
+    server_script = script("workshop", "stdio")
+    async with open_ready(server_script, limits=PATIENT, received=received, era="stateless") as server:
         assert server.server_info is not None
         assert (server.server_info.era, server.server_info.version) == ("stateless", "2026-07-28")
         assert SERVER_INFO_KEY in server.server_info.discover_result["_meta"]
         await _everything(server, received)
+
+
+@pytest.mark.parametrize(
+    ("era", "works", "fails", "says"),
+    [
+        (None, "confirm", "inquire", "seems to need the stateless era of MCP"),
+        ("handshake", "confirm", "inquire", "`moot bridge --era stateless` uses that"),
+        ("stateless", "inquire", "confirm", "`moot bridge --era handshake` uses that"),
+    ],
+)
+async def test_a_process_of_both_eras_asks_its_callers_in_the_handshake_era_unless_told_otherwise(
+    era: Era | None, works: str, fails: str, says: str
+) -> None:
+    """Tools that ask their client are the usual ones; what the SDK translates works in either era."""
+    async with open_ready(script("two_eras", "stdio"), limits=PATIENT, era=era) as server:
+        for tool in ("greet", works):
+            asked = await call(server, tool)
+            assert asked["resultType"] == "input_required"
+            (key,) = asked["inputRequests"]
+            more: JsonObject = {"inputResponses": {key: {"action": "accept", "content": {"name": "Ana"}}}}
+            if "requestState" in asked:
+                more["requestState"] = asked["requestState"]
+            assert "Ana" in text_of(await call(server, tool, also=more))
+        try:
+            refused = json.dumps(await call(server, fails))
+        except McpError as fault:
+            refused = fault.message
+        assert says in refused
+
+
+async def test_a_process_that_does_not_speak_the_era_that_was_asked_for_is_not_used() -> None:
+    options = UpstreamOptions(limits=QUICK, era="stateless")
+    async with open_upstream(script("odd"), options) as server:
+        with pytest.raises(StartFailed, match="does not speak the stateless era"):
+            await server.wait_until_ready()
 
 
 async def test_a_stateless_server_over_streamable_http() -> None:
@@ -369,7 +407,7 @@ def test_labels_and_representations_hold_no_secrets() -> None:
         (("mcp-server-everything",), "handshake", "echo", {"message": "hi"}, "Echo: hi"),
         (("mcp-server-filesystem", "/usr"), "handshake", "list_allowed_directories", {}, "/usr"),
         (("mcp-server-memory",), "handshake", "read_graph", {}, "entities"),
-        (("mcp-server-time",), "stateless", "get_current_time", {"timezone": "UTC"}, "UTC"),
+        (("mcp-server-time",), "handshake", "get_current_time", {"timezone": "UTC"}, "UTC"),
     ],
 )
 async def test_real_servers(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from moot.mcp.eras import JsonObject
+from moot.mcp.eras import Era, JsonObject
 from moot.mcp.stdio_child import ChildLimits, Command
 from moot.mcp.upstream import (
     Server,
@@ -91,9 +91,10 @@ async def open_ready(
     limits: UpstreamLimits = QUICK,
     received: RecordedEvents | None = None,
     roots: tuple[JsonObject, ...] = (),
+    era: Era | None = None,
 ) -> AsyncIterator[Upstream]:
     """A server that is up."""
-    options = UpstreamOptions(limits=limits, roots=roots)
+    options = UpstreamOptions(limits=limits, roots=roots, era=era)
     async with open_upstream(server, options, (received or RecordedEvents()).callbacks()) as upstream:
         await upstream.wait_until_ready()
         yield upstream

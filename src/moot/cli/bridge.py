@@ -100,6 +100,10 @@ def add_command(commands: Any, name: str) -> None:
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
     add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
     add("--root", action="append", default=[], metavar="URI", help="a root to give to the server")
+    era_help = (
+        "the only era of MCP to use (default: both over HTTP; for a command, the handshake where it has it)"
+    )
+    add("--era", choices=("handshake", "stateless"), help=era_help)
     add("--start-seconds", type=float, metavar="N", help="longest wait for its first response (default: 60)")
     add("--call-seconds", type=float, metavar="N", help="longest call without progress (default: 300)")
     add("--pins", type=Path, metavar="FILE", help="where definitions are pinned (default: .moot/pins.json)")
@@ -211,7 +215,9 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         must_start=True,
         oauth=_oauth(options),
         credentials=options.credentials,
-        upstream=UpstreamOptions(limits=limits, roots=tuple({"uri": uri} for uri in options.root)),
+        upstream=UpstreamOptions(
+            limits=limits, roots=tuple({"uri": uri} for uri in options.root), era=options.era
+        ),
     )
 
 

@@ -67,6 +67,8 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     credentials: Literal["server", "requester", "approver"] = "server"
     # D-87: a tool whose definition changes is held back until somebody consents.
     pin: bool = True
+    # The only era of MCP to use. Without it both over HTTP, and for a command the handshake where it has it.
+    era: Literal["handshake", "stateless"] | None = None
 
     def __repr__(self) -> str:
         return _without_values(self)

@@ -14,7 +14,7 @@ from moot.config.env_file import read_env_file
 from moot.config.secret import Secret
 from moot.errors import MootError
 from moot.mcp.stdio_child import Command
-from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
+from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream, UpstreamOptions
 from moot.net.websocket_client import should_reconnect
 from moot.protocol.close_codes import REPLACED
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
@@ -124,6 +124,7 @@ class BridgedServer:
                 pins_file=self._pins,
                 oauth=await self._oauth(),
                 credentials=self._server_config.credentials,
+                upstream=UpstreamOptions(era=self._server_config.era),
             )
             async with bridged(settings, on_opened=self._on_opened) as member:
                 self._member = member

@@ -2,6 +2,7 @@
 
 python -m tests.mcp.servers.two_eras both 0                Streamable HTTP (the port is told on stderr)
 python -m tests.mcp.servers.two_eras stateless-only 0      the same, but it refuses `initialize`
+python -m tests.mcp.servers.two_eras stdio                 over stdio
 """
 
 from __future__ import annotations
@@ -96,6 +97,9 @@ class _Telling(uvicorn.Server):
 
 
 def main() -> None:
+    if sys.argv[1] == "stdio":
+        server.run("stdio")
+        return
     app: ASGIApp = server.streamable_http_app()
     if sys.argv[1] == "stateless-only":
         app = _StatelessOnly(app)

@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 from moot.errors import McpError
-from moot.mcp.eras import INPUT_METHODS, JsonObject, is_input_required
+from moot.mcp.eras import INPUT_METHODS, Era, JsonObject, is_input_required
 from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 # (method, name or URI): what is called.
@@ -53,6 +53,13 @@ class EraRoutes:
     def needs_handshake(self, key: CallKey) -> bool:
         """Whether a call is known to fail in the stateless era."""
         return key in self._need_handshake
+
+    def needed_era(self, key: CallKey, answer: JsonObject | McpError, used: Era) -> Era | None:
+        """The other era, if an answer in the era that was used shows that the call needs it."""
+        if used == "stateless":
+            return "handshake" if self.learn_from_stateless(key, answer) else None
+        needs = isinstance(answer, McpError) and self.learn_from_handshake(key, answer)
+        return "stateless" if needs else None
 
     def learn_from_stateless(self, key: CallKey, answer: JsonObject | McpError) -> bool:
         """Learn from an answer on the stateless connection; True if the call needs the other one."""

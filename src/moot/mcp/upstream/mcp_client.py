@@ -63,7 +63,7 @@ class Upstream:
         self.limits = options.limits
         self._options = options
         self._callbacks = callbacks
-        self._main = ServerChannel(server, options, self)
+        self._main = ServerChannel(server, options, self, only_era=options.era)
         # The handshake connection to a server whose main connection is stateless.
         self._second: ServerChannel | None = None
         self._second_run: asyncio.Task[None] | None = None
@@ -153,7 +153,7 @@ class Upstream:
         call = OutgoingCall(method, bare, caller, owner, listener, timeout)
         try:
             if self._second is None:
-                return await self._main.run_call(session, call)
+                return await self._run_in_only_era(session, call)
             return await self._run_in_era(session, self._second, call)
         finally:
             self._running_calls -= 1
@@ -278,6 +278,8 @@ class Upstream:
         """Connect to a stateless server in the handshake era as well, where that starts no second process."""
         if not isinstance(self.server, HttpServer) or session.info.era != "stateless":
             return
+        if self._options.era is not None:
+            return
         if self._tasks is None or (self._second_run is not None and not self._second_run.done()):
             return
         server = replace(self.server, transport="http")
@@ -329,6 +331,21 @@ class Upstream:
             raise McpError(UNREACHABLE, "the MCP server is not connected in the era that has subscriptions")
         await self._second.request_about(session, method, uri)
 
+    async def _run_in_only_era(self, session: ServerSession, call: OutgoingCall) -> JsonObject:
+        """Run a call; the error of one that needs the other era says so."""
+        key = call_key(call.method, call.params)
+        try:
+            result = await self._main.run_call(session, call)
+        except McpError as fault:
+            needed = None if key is None else self._routes.needed_era(key, fault, session.info.era)
+            if needed is None:
+                raise
+            raise McpError(fault.code, f"{fault.message} ({_other_era(needed)})", fault.data) from None
+        if key is not None and self._routes.needed_era(key, result, session.info.era) is not None:
+            note = {"type": "text", "text": _other_era("handshake")}
+            return {**result, "content": [*result["content"], note]}
+        return result
+
     async def _run_in_era(
         self, main_session: ServerSession, second: ServerChannel, call: OutgoingCall
     ) -> JsonObject:
@@ -369,6 +386,10 @@ class Upstream:
             "a call needs the other era of MCP, and uses it from now on",
             extra={"server": self.server.label, "call": key[1], "era": era},
         )
+
+
+def _other_era(needed: Era) -> str:
+    return f"this seems to need the {needed} era of MCP: `moot bridge --era {needed}` uses that"
 
 
 @asynccontextmanager

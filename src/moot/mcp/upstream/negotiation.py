@@ -1,9 +1,13 @@
 """Finding out which era a server speaks, and agreeing on a version.
 
-`server/discover` goes first: a stateless server answers it, and most handshake servers refuse it. Some of
-those do not answer a method that they do not know, and some exit. So after `probe_seconds` of silence
-`initialize` is sent as well, and whichever is answered first decides. A server that exited is started again
-and gets only `initialize`. An era that worked once is tried first the next time.
+Over HTTP `server/discover` goes first: a stateless server answers it, and most handshake servers refuse it.
+Over stdio the first request decides the era of the whole process, so `initialize` goes first: where a server
+speaks both eras, tools that request input by asking their client work in the handshake era only, and those
+that the SDKs translate work in either.
+
+Some servers do not answer a method that they do not know, and some exit. So after `probe_seconds` of silence
+the other request is sent as well, and whichever is answered first decides. A server that exited is started
+again and gets only the other one. An era that worked once is tried first the next time.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ class NoAgreement(Exception):
 
 
 async def negotiate(
-    connection: RpcConnection, options: UpstreamOptions, *, expected: Era | None = None
+    connection: RpcConnection, options: UpstreamOptions, *, expected: Era | None = None, first: Era
 ) -> ServerInfo:
     """Agree on an era and a version; a handshake still has to be confirmed with `notifications/initialized`.
 
@@ -49,6 +53,8 @@ async def negotiate(
     async with asyncio.timeout(options.limits.start_seconds):
         if expected == "handshake":
             return await _finish(connection, _start_initialize(connection, options))
+        if expected is None and first == "handshake":
+            return await _initialize_first(connection, options, caller)
         discover = connection.start("server/discover", with_caller({}, caller))
         probe_seconds = None if expected == "stateless" else options.limits.probe_seconds
         done, _ = await asyncio.wait([discover.outcome], timeout=probe_seconds)
@@ -56,9 +62,26 @@ async def negotiate(
             info = _stateless_info(connection, discover)
             if info is not None:
                 return info
+            if expected == "stateless" and options.era == "stateless":
+                raise NoAgreement("does not speak the stateless era of MCP")
             return await _finish(connection, _start_initialize(connection, options))
         initialize = _start_initialize(connection, options)
         return await _first_of(connection, discover, initialize)
+
+
+async def _initialize_first(
+    connection: RpcConnection, options: UpstreamOptions, caller: CallerInfo
+) -> ServerInfo:
+    initialize = _start_initialize(connection, options)
+    done, _ = await asyncio.wait([initialize.outcome], timeout=options.limits.probe_seconds)
+    if done and (initialize.outcome.exception() is None or connection.ended.done()):
+        return await _finish(connection, initialize)
+    discover = connection.start("server/discover", with_caller({}, caller))
+    if not done:
+        return await _first_of(connection, discover, initialize)
+    await asyncio.wait([discover.outcome])
+    info = _stateless_info(connection, discover)
+    return info if info is not None else await _finish(connection, initialize)
 
 
 async def _first_of(

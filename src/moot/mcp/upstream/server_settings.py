@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from moot import __version__
 from moot.errors import UsageError
-from moot.mcp.eras import JsonObject
+from moot.mcp.eras import Era, JsonObject
 from moot.mcp.stdio_child import ChildLimits, Command
 from moot.protocol.strict_json import encode
 from moot.resilience.restart_loop import RestartPolicy
@@ -74,6 +74,8 @@ class UpstreamOptions:
     # The answer to a server that asks for roots outside of any call. Inside a call its caller is asked,
     # unless there are roots here.
     roots: tuple[JsonObject, ...] = ()
+    # The only era of MCP to use; None: both over HTTP, and over stdio the handshake where the server has it.
+    era: Era | None = None
 
 
 DEFAULT_OPTIONS: Final = UpstreamOptions()

@@ -97,6 +97,7 @@ class Supervisor:
         self._refused = False
         # What worked last time.
         self._expected_era: Era | None = only_era
+        self._first_era: Era = "handshake" if isinstance(server, StdioServer) else "stateless"
         self._sse = isinstance(server, HttpServer) and server.transport == "sse"
         self._auth = server.auth if isinstance(server, HttpServer) else None
 
@@ -131,7 +132,8 @@ class Supervisor:
         while self.server_info is None and self.state not in ("down", "stopped"):
             await self._changed.wait()
         if self.server_info is None:
-            reason = "was stopped" if self.state == "stopped" else self.down_reason
+            was_stopped = self.state == "stopped" and not self._refused
+            reason = "was stopped" if was_stopped else self.down_reason
             raise StartFailed(f"the MCP server {reason}", self.stderr.last_lines())
         return self.server_info
 
@@ -232,7 +234,7 @@ class Supervisor:
             connection.headers_of = headers.of
         try:
             expected = "handshake" if sse else self._expected_era
-            info = await negotiate(connection, self._options, expected=expected)
+            info = await negotiate(connection, self._options, expected=expected, first=self._first_era)
             if headers is not None:
                 headers.server_info = info
             if info.era == "handshake":
@@ -242,10 +244,14 @@ class Supervisor:
         except NoAgreement as fault:
             self._expected_era = self._only_era
             self._refused = self._only_era is not None
-            return f"{fault} ({connection.refusal})" if connection.refusal else str(fault)
+            reason = f"{fault} ({connection.refusal})" if connection.refusal else str(fault)
+            if self._refused:
+                self.down_reason = reason
+            return reason
         except McpError:
-            # It exited on `server/discover`, or on the era that worked last time: try the other one next.
-            self._expected_era = self._only_era or ("handshake" if self._expected_era is None else None)
+            # It exited on the first request, or on the era that worked last time: try the other one next.
+            other: Era = "stateless" if self._first_era == "handshake" else "handshake"
+            self._expected_era = self._only_era or (other if self._expected_era is None else None)
             # A pipe breaks a moment before the exit code of its process is known, and that says more.
             await asyncio.wait([connection.ended], timeout=EXIT_CODE_SECONDS)
             return connection.ended.result() if connection.ended.done() else "does not accept messages"
