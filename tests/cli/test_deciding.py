@@ -54,6 +54,19 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: SpaceWithMembers
     assert (row["status"], row["proposer"], row["to"]) == ("pending", "agent", ["host"])
 
 
+def test_who_sees_two_alike_proposals_is_told(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    first, second, other = proposed(lab, agent), proposed(lab, agent), proposed(lab, agent, "launch")
+    rows = {row["id"]: [each["text"] for each in row["risks"]] for row in lab.value("proposals")}
+    for one, twin in ((first, second), (second, first)):
+        (risk,) = rows[one.id]
+        assert risk.startswith(f"the same call is already pending: {twin.id[:8]}, proposed by agent")
+    assert rows[other.id] == []
+    assert f"! the same call is already pending: {first.id[:8]}" in lab.output_of("proposals")
+    lab.output_of("approve", first.id)
+    assert "already pending" not in lab.output_of("proposals")
+
+
 def test_what_deserves_a_second_look_comes_before_the_arguments(
     lab: SpaceWithMembers, host: JoinedSpace
 ) -> None:

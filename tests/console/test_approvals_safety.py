@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from moot.participant import JoinedSpace
+from moot.participant import IncomingRequest, JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.approvals_page import (
@@ -308,3 +308,47 @@ def test_axe_finds_nothing_serious_at_the_desk(page_as: PageAs, member: MemberAs
         page.keyboard.press(key)
         assert (in_both(page, issues) if key == "a" else issues(page)) == []
         page.keyboard.press("Escape")
+
+
+def test_who_sees_two_alike_proposals_is_told(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    first = propose(agent, "write_file", path="notes.txt", content="new\n")
+    page = page_as("human", "approvals")
+    expect(detail(page)).to_contain_text("notes.txt")
+    expect(detail(page)).not_to_contain_text("already pending")
+    second = propose(agent, "write_file", content="new\n", path="notes.txt")
+    page.evaluate(
+        "id => { location.hash = location.hash.replace(/approvals.*/, `approvals/${id}`); }", second.id
+    )
+    told = f"The same call is already pending: {first.id[:8]}, proposed by agent."
+    expect(detail(page).locator(".caution")).to_contain_text([told])
+
+
+def test_input_that_an_approved_call_asked_for_is_shown_and_it_is_not_done_before(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """One approval covers the whole call; what was answered is in its history."""
+    files, agent = member("files"), member("agent")
+    asks = {"resultType": "input_required", "inputRequests": {"k": {"method": "elicitation/create"}}}
+
+    def ask_first(space: JoinedSpace) -> None:
+        async def answer(request: IncomingRequest) -> dict[str, Json]:
+            if "inputResponses" in request.params:
+                return {"content": [{"type": "text", "text": "deployed"}]}
+            return asks | {"requestState": "s1"}
+
+        space.server.use_handler(answer)
+
+    files.run(ask_first)
+    proposal = propose(agent, "deploy")
+    page = page_as("human", "approvals")
+    approve(page)
+    expect(detail(page)).to_contain_text("files asks agent for input")
+    assert outcome(agent, proposal).input_required
+    given = {"inputResponses": {"k": {"action": "accept"}}, "requestState": "s1"}
+    params = {"name": "deploy", "arguments": {}} | given
+    done = agent.run(lambda space: space.give_input(proposal.id, params))
+    assert done.text == "deployed"
+    expect(detail(page)).to_contain_text('agent answered: {"k":{"action":"accept"}}')
+    expect(detail(page)).to_contain_text("deployed")

@@ -29,6 +29,13 @@ class CallIdentity(NamedTuple):
         return {"person": self.person, "as": self.role}
 
 
+def owner_of(request: IncomingRequest, space: JoinedSpace) -> str:
+    """Who may give the input that a call asks for: whoever wanted it, not whoever approved it and left."""
+    seen = [space.proposals.get(id) for id in request.envelope.correlation_id]
+    proposal = seen[0] if len(seen) == 1 else None
+    return request.sender if proposal is None else proposal.proposer
+
+
 async def identity_of(
     request: IncomingRequest, space: JoinedSpace, whose: Literal["requester", "approver"]
 ) -> CallIdentity:

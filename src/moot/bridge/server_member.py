@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from moot.bridge.call_identity import with_identity
+from moot.bridge.call_identity import owner_of, with_identity
 from moot.bridge.offer_screen import OfferScreen, readable, readable_error, withheld_error
 from moot.bridge.personal_calls import PersonalCalls
 from moot.bridge.server_messages import ServerMessages
@@ -197,7 +197,7 @@ class ServerMember:
         return with_identity(await self._send(self.upstream, request), None)
 
     async def _send(self, upstream: Upstream, request: IncomingRequest) -> JsonObject:
-        method, params, owner = request.method, self._params(request), request.sender
+        method, params, owner = request.method, self._params(request), owner_of(request, self.space)
         if not wants_notifications(params):
             return await upstream.request(method, params, owner=owner)
         relay = self._messages.relay(request)

@@ -8,7 +8,13 @@ from typing import Any, Final, Literal, TypeVar, Unpack, overload
 from moot.errors import McpError, ToolFailed, UsageError
 from moot.mcp.eras import LISTS
 from moot.mcp.list_pages import list_pages
-from moot.participant.calls.call_options import ApproveOptions, PerformOptions, ProposeOptions, RequestOptions
+from moot.participant.calls.call_options import (
+    ApproveOptions,
+    CallOptions,
+    PerformOptions,
+    ProposeOptions,
+    RequestOptions,
+)
 from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, CloseReason, OwnPause, SentEnvelope
 from moot.participant.connection.history import fetch_history
@@ -395,6 +401,16 @@ class JoinedSpace:
         `vote=False` ApprovalRequired. The protocol calls this fulfilling.
         """
         return await self._parts.proposal_client.approve(proposal, **options)
+
+    async def give_input(
+        self, proposal_id: str, params: Mapping[str, Json], **options: Unpack[CallOptions]
+    ) -> Outcome:
+        """Go on with an approved call of ours whose host asked for input (`Outcome.input_required`).
+
+        `params` are those of the call with `inputResponses` and the `requestState` of the question. The
+        approval covers it; a gateway other than Moot's may refuse it (CapabilityViolation).
+        """
+        return await self._parts.proposal_client.give_input(proposal_id, params, **options)
 
     async def reject(
         self, proposal: SeenProposal | str, reason: str = "disagree", *, explanation: str | None = None

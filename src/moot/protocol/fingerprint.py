@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Set
 from decimal import Decimal
 from typing import Final
 
@@ -26,10 +27,16 @@ _SURELY_EXACT_EXPONENT: Final = 290
 _DIGITS: Final = "\ud800"
 
 
-def fingerprint(raw: bytes) -> str:
-    """The hash of method and params in the payload of an envelope's bytes (already accepted)."""
+def fingerprint(raw: bytes, *, without: Set[str] = frozenset()) -> str:
+    """The hash of method and params in the payload of an envelope's bytes (already accepted).
+
+    `without`: params that do not count.
+    """
     payload = _decoder.decode(raw.decode()).get("payload", {})
-    body = {"method": payload.get("method"), "params": payload.get("params", {})}
+    params = payload.get("params", {})
+    if without and isinstance(params, dict):
+        params = {name: value for name, value in params.items() if name not in without}
+    body = {"method": payload.get("method"), "params": params}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -76,6 +76,8 @@ class ProposalRecord(msgspec.Struct):
     outcome_at: float = 0.0
     reason: UnknownReason | None = None
     answered_by: list[Name] = msgspec.field(default_factory=list)
+    # What the host asks the proposer for before it goes on (`continued_calls`).
+    wanted_input: str | None = None
     # Who said what came of it in place of the host, and in which words.
     assessed_by: Name | None = None
     note: str | None = None
@@ -221,6 +223,15 @@ class ProposalLedger:
             return False
         proposal.outcome, proposal.reason, proposal.outcome_at = "unknown", reason, now
         return True
+
+    def resume(self, proposal: ProposalRecord, request: str, now: float) -> list[str]:
+        """Its proposer has sent the input that its host asked for, with this request."""
+        released = self._end_execution(proposal)
+        proposal.wanted_input = proposal.reason = None
+        proposal.settled_by, proposal.waiting = request, proposal.asked
+        proposal.outcome, proposal.outcome_at = "pending", now
+        self._executions.setdefault(request, []).append(proposal)
+        return released
 
     def answer(self, proposal: ProposalRecord, host: Name, *, failed: bool, now: float) -> list[str]:
         """A host has answered. It is resolved when all who were asked have; of a broadcast, by the first."""

@@ -149,6 +149,8 @@ def _describe_settlement(state: State, proposal: ProposalRecord) -> dict[str, Js
         fields["outcome_at"] = rfc3339(proposal.outcome_at)
     if proposal.reason is not None:
         fields["reason"] = proposal.reason
+    if proposal.wanted_input is not None:
+        fields["wants_input"] = True
     if proposal.assessed_by is not None:
         fields["assessed_by"] = state.runtime_ids([proposal.assessed_by])[0]
         fields["note"] = proposal.note

@@ -376,6 +376,11 @@ class State:
             # Nobody owes an answer, so that no other deadline ends the wait for one.
             self.deadlines.schedule(now + self.limits.request_seconds, "execution", request)
 
+    def resume_call(self, proposal: ProposalRecord, request: str, record: SeenEnvelope, now: float) -> None:
+        """Go on with an approved call whose proposer has sent the input that its host asked for."""
+        self.window.pin(request, record)
+        self.unpin(self.ledger.resume(proposal, request, now))
+
     def unpin(self, ids: Iterable[str]) -> None:
         for id in ids:
             self.window.unpin(id)

@@ -13,6 +13,7 @@ import msgspec
 from moot.participant import SeenProposal
 from moot.participant.decisions.call_risks import Severity
 from moot.protocol.operation import Json
+from moot.tui.input_text import input_lines
 from moot.tui.row_layout import Line, Part, Tone, line
 from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_text_in
 
@@ -121,6 +122,7 @@ def full_lines(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line
     if seen.vote_text:
         exempt = f"; exempt: {', '.join(seen.exempt)}" if seen.exempt else ""
         lines.append(line(("? ", "warn"), f"{seen.vote_text}{exempt}"))
+    lines += [line(("· ", "note"), text) for text in input_lines(seen)]
     lines += [(), line(("method  ", "dim"), seen.method)]
     if seen.envelope.context:
         lines.append(line(("context ", "dim"), seen.envelope.context))

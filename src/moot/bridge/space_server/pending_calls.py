@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -27,15 +27,28 @@ from moot.bridge.space_server.same_calls import (
     call_fingerprint_of,
     key_of,
     record_of_seen,
+    without_input,
     without_meta,
 )
-from moot.errors import ConnectionClosed, ConnectionLost, McpError, MootError, Rejected, TimedOut, Withdrawn
+from moot.errors import (
+    CapabilityViolation,
+    ConnectionClosed,
+    ConnectionLost,
+    McpError,
+    MootError,
+    ProposalSettled,
+    Rejected,
+    TimedOut,
+    Withdrawn,
+)
 from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision, text_result
 from moot.mcp.downstream.running_requests import CALL_UNWANTED
 from moot.mcp.eras import JsonObject
-from moot.participant import JoinedSpace, Proposal
+from moot.participant import JoinedSpace, Outcome, Proposal
+from moot.participant.calls.call_options import CallOptions
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
+from moot.protocol.continuation import given_input
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR
 
@@ -272,21 +285,72 @@ class PendingCalls:
             )
         return known
 
+    def continue_call(self, host: str, params: JsonObject, call: BackendCall) -> PendingCall | None:
+        """Go on with an approved call whose host asked for the input that is here; None: it is another call.
+
+        The approval covers it, and it stays the same proposal.
+        """
+        wanted = given_input(params)
+        for handle, earlier in reversed(self._kept.items()):
+            record = self._records[handle]
+            if (
+                wanted is not None
+                and (record.proposal.to, record.proposal.method) == (host, call.method)
+                and earlier.wanted_input == wanted
+                and without_input(record.proposal.params) == without_input(params)
+            ):
+                return self._continue(record, params, call)
+        return None
+
+    def _continue(self, record: RecordedCall, params: JsonObject, call: BackendCall) -> PendingCall:
+        host, method = record.proposal.to, record.proposal.method
+        options = CallOptions(
+            timeout_seconds=FOREVER_SECONDS,
+            progress=None if call.progress is None else _progress_params(call.progress),
+            log=None if call.log is None else _log_params(call.log),
+        )
+
+        async def wait() -> Outcome:
+            try:
+                return await self._space.give_input(record.handle, params, **options)
+            except (CapabilityViolation, ProposalSettled):
+                # Another gateway: there the input needs an approval of its own.
+                pending.set_note("waiting for a decision on the input that was given")
+                proposal = await self._space.propose(host, method, params, stay_open=True, **options)
+                return await proposal.outcome()
+
+        async def withdraw(_reason: str) -> None:
+            """Too late: it was approved."""
+
+        pending = self._make_pending(record, call, withdraw)
+        pending.mark_approved("approved, being done with the input that was given")
+        self._start(pending, wait, record)
+        return pending
+
     def _is_ours(self, seen: SeenProposal, kind: bytes) -> bool:
         is_one = seen.proposer == self._space.me and len(seen.to) == 1
         return is_one and call_fingerprint(seen.to[0], seen.method, seen.params) == kind
 
     def _keep(self, record: RecordedCall, proposal: Proposal, call: BackendCall) -> PendingCall:
-        host, what = record.proposal.to, record.what
         if record.handle in self._kept:
             return self._kept[record.handle]
+        pending = self._make_pending(record, call, lambda _reason: _withdraw(pending, proposal))
+        proposal.on_change = lambda changed: _update_note(pending, changed)
+        _update_note(pending, proposal)
+        self._start(pending, proposal.outcome, record)
+        return pending
+
+    def _make_pending(
+        self, record: RecordedCall, call: BackendCall, withdraw: Callable[[str], Awaitable[None]]
+    ) -> PendingCall:
+        host, what = record.proposal.to, record.what
         pending = PendingCall(
             record.handle,
             headline=f"{what} of {host} needs somebody's approval: it was proposed to the space.",
             details=lambda: self._text.details(record),
             decide=None if self._person is None else lambda choice: self._decide(pending, choice),
             call=call,
-            withdraw=lambda _reason: _withdraw(pending, proposal),
+            withdraw=withdraw,
             pending_result=lambda pending: self._text.pending_result(pending, record),
             kept_seconds=self._proposal_seconds + KEPT_SECONDS,
         )
@@ -294,9 +358,13 @@ class PendingCalls:
         self._kept[record.handle] = pending
         self._records[record.handle] = record
         self._latest[call_fingerprint_of(record)] = pending
-        proposal.on_change = lambda changed: _update_note(pending, changed)
-        _update_note(pending, proposal)
-        following = self._spawn(self._follow(pending, proposal, what, host))
+        return pending
+
+    def _start(
+        self, pending: PendingCall, wait: Callable[[], Awaitable[Outcome]], record: RecordedCall
+    ) -> None:
+        what = record.what
+        following = self._spawn(self._follow(pending, wait, what, record.proposal.to))
 
         def ended(following: asyncio.Task[None]) -> None:
             # Perhaps before its first step: then nothing in `_follow` can tell it.
@@ -304,11 +372,12 @@ class PendingCalls:
                 _settle_left(pending, what, "left")
 
         following.add_done_callback(ended)
-        return pending
 
-    async def _follow(self, pending: PendingCall, proposal: Proposal, what: str, host: str) -> None:
+    async def _follow(
+        self, pending: PendingCall, wait: Callable[[], Awaitable[Outcome]], what: str, host: str
+    ) -> None:
         try:
-            outcome = await proposal.outcome()
+            outcome = await wait()
         except McpError as fault:
             error = host_error(fault, what, host)
             note = "answered with an error" if error is fault else "does not know what came of it"

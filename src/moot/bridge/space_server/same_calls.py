@@ -9,6 +9,7 @@ from typing import Final
 from moot.bridge.space_server.calls_file import RecordedCall
 from moot.mcp.eras import JsonObject
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
+from moot.protocol.continuation import VARYING
 from moot.protocol.operation import Json
 
 # In `_meta` of a call: calls with different keys are different calls, and one with the same key is the same
@@ -35,6 +36,11 @@ def key_of(params: JsonObject) -> str:
 
 def without_meta(params: JsonObject) -> JsonObject:
     return {key: value for key, value in params.items() if key != "_meta"}
+
+
+def without_input(params: JsonObject) -> JsonObject:
+    """The params of a call that a repetition with the input for its tool has, too."""
+    return {key: value for key, value in params.items() if key not in VARYING}
 
 
 def record_of_seen(seen: SeenProposal) -> RecordedCall | None:

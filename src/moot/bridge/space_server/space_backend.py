@@ -355,6 +355,9 @@ class SpaceBackend:
                 await self._wait_for_member(owner)
             progress, send_log = call.progress, call.log
             try:
+                continued = self.pending_calls.continue_call(owner, params, call)
+                if continued is not None:
+                    return continued
                 if space.may_request(owner, method, params):
                     earlier = await self.pending_calls.resume_before_request(owner, method, params)
                     if earlier is not None:

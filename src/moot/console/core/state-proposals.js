@@ -42,6 +42,7 @@ import { saysUnknown } from "./unknown-outcome.js";
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
  * @property {string} fulfilledBy
  * @property {string} requestId
+ * @property {{at: number, id: string, given: any}[]} inputs what its proposer answered where the host asked for input
  * @property {string} reason of a withdrawal, or why the outcome is unknown
  * @property {string} assessedBy the person who said what came of it, in place of the host
  * @property {string} note what they said about it
@@ -244,7 +245,7 @@ export class Proposals {
     const proposal = {
       id: envelope.id, from: String(envelope.from ?? ""), to: addressees(envelope), call: callOf(envelope, raw), raw, at,
       context: typeof envelope.context === "string" ? envelope.context : "", about: correlations(envelope), status: "open", uncertain: false, expiresAt: 0, votesNeeded: 0, votesMissing: 0, exempt: [],
-      rejections: [], approvals: [], fulfilledBy: "", requestId: "", reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
+      rejections: [], approvals: [], inputs: [], fulfilledBy: "", requestId: "", reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
     };
     this.byId.set(proposal.id, proposal);
     this._open(proposal);
@@ -296,6 +297,12 @@ export class Proposals {
     // One request may fulfil several proposals of the same call.
     for (const id of row.about) {
       const each = this.byId.get(id);
+      if (each && continues(each, envelope, row)) {
+        // The host asked for input: one approval covers the whole call.
+        each.inputs.push({ at: row.at, id: row.id, given: envelope.payload.params.inputResponses ?? {} });
+        each.requestId = row.id;
+        each.status = "fulfilled";
+      }
       if (!each || each.status !== "open") continue;
       each.fulfilledBy = row.from;
       each.requestId = row.id;
@@ -316,6 +323,7 @@ export class Proposals {
       for (const proposal of this._proposalsOf(request)) {
         // D-99: `moot/outcome` follows, but not in the history.
         if (saysUnknown(request.answer.error)) this._setUnknown(proposal, "host_does_not_know", row.at);
+        else if (request.answer.result?.resultType === "input_required") proposal.status = "fulfilled";
         else proposal.status = request.answer.error || request.answer.result?.isError === true ? "failed" : "done";
         topic = "proposals";
       }
@@ -366,6 +374,31 @@ export class Proposals {
     if (this.pending.size === 0) this._newestAt = -Infinity;
     trimMap(this.byId, MAX_SETTLED + this.pending.size, (each) => each.status !== "open");
   }
+}
+
+/** Whether a request brings the input that an approved call of its sender waits for. @param {Proposal} proposal @param {any} envelope @param {import("./envelopes.js").Row} row */
+function continues(proposal, envelope, row) {
+  const params = envelope.payload?.params;
+  return proposal.status !== "open" && proposal.from === row.from && proposal.requestId !== row.id && (params?.inputResponses !== undefined || params?.requestState !== undefined);
+}
+
+/** Other open proposals of the same call. @param {Proposal[]} open @param {Proposal} proposal */
+export function alikeOf(open, proposal) {
+  const key = callKey(proposal);
+  return open.filter((each) => each !== proposal && each.call.name === proposal.call.name && callKey(each) === key);
+}
+
+/** @param {Proposal} proposal */
+function callKey(proposal) {
+  const { _meta, ...params } = proposal.call.params ?? {};
+  return JSON.stringify([proposal.to, proposal.call.method, sorted(params)]);
+}
+
+/** With members in one order. @param {any} value @returns {any} */
+function sorted(value) {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (value === null || typeof value !== "object") return value;
+  return Object.keys(value).sort().map((key) => [key, sorted(value[key])]);
 }
 
 /**

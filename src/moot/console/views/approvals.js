@@ -264,7 +264,7 @@ class ApprovalsView {
     const request = this._proposals.requests.get(proposal.requestId);
     const progress = request && !request.answer ? this._context.state.envelopes.effectsOf(request.id).length : 0;
     const rejections = proposal.rejections.map((each) => `${each.id}:${each.comments.length}`);
-    const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded, proposal.votesMissing].join(" ");
+    const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded, proposal.votesMissing, proposal.inputs.length].join(" ");
     this._actions.draw();
     if (now === this._shown.drawnFor) return;
     const wasOpen = this._shown.drawnFor.startsWith("open");

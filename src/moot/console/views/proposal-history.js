@@ -37,6 +37,7 @@ function nameNode(context, id) {
 function decisionSteps(context, proposal) {
   const request = context.state.proposals.requests.get(proposal.requestId);
   const steps = [step(context, "yes", proposal.settledAt, proposal.requestId || proposal.id, [proposal.fulfilledBy ? nameNode(context, proposal.fulfilledBy) : "Someone", " approved it", byRule(context, proposal)], proposal)];
+  steps.push(...proposal.inputs.map((each) => step(context, "yes", each.at, each.id, [nameNode(context, proposal.from), " answered: ", el("q", {}, escapeHidden(JSON.stringify(each.given).slice(0, 2000)))], proposal)));
   if (!request) return steps;
   if (proposal.assessedBy) {
     steps.push(step(context, proposal.status === "failed" ? "no" : "yes", proposal.outcomeAt, proposal.id, [nameNode(context, proposal.assessedBy), proposal.status === "failed" ? " found that it was not done" : " found that it was done", proposal.note && el("q", {}, escapeHidden(proposal.note.slice(0, 2000)))], proposal));
@@ -45,7 +46,8 @@ function decisionSteps(context, proposal) {
   }
   if (request.answer) {
     const failed = proposal.status === "failed";
-    steps.push(step(context, failed ? "no" : "yes", request.answer.at, request.answer.id, [nameNode(context, request.answer.from), failed ? " reported an error" : " replied"], proposal));
+    const asks = request.answer.result?.resultType === "input_required" ? [" asks ", nameNode(context, proposal.from), " for input"] : " replied";
+    steps.push(step(context, failed ? "no" : "yes", request.answer.at, request.answer.id, [nameNode(context, request.answer.from), failed ? " reported an error" : asks], proposal));
   } else if (proposal.status === "fulfilled") {
     const progress = progressOf(context.state, request.id);
     steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, "Running", progress && progressView(progress))));

@@ -19,6 +19,7 @@ import { grantScopes } from "./grant-scopes.js";
 import { copyButton } from "./envelope-details.js";
 import { icon } from "./icons.js";
 import { jsonTree } from "./json-tree.js";
+import { alikeOf } from "../core/state-proposals.js";
 import { risksOf } from "./call-risks.js";
 import { reasonsView } from "./proposal-reasons.js";
 
@@ -127,6 +128,7 @@ function warningsOf(context, proposal) {
   }
   const member = state.roster.get(proposal.from);
   if (proposal.from !== state.me.id && !member?.present) found.push([nameOf(proposal.from), " has left the space."]);
+  for (const other of alikeOf(state.proposals.open(), proposal).slice(0, 3)) found.push(["The same call is already pending: ", el("a", { href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)), ", proposed by ", nameOf(other.from), ". Approving both carries it out twice."]);
   if (hasHiddenCharacters(proposal)) found.push("Contains invisible characters, shown as ⟨U+…⟩.");
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
   const tool = proposal.call.method === "tools/call" ? toolCatalogueOf(context).tool(host, proposal.call.name) : undefined;

@@ -20,6 +20,7 @@ from typing import Literal, Protocol
 
 from moot.errors import McpError
 from moot.mcp.eras import JsonObject, OfferKind
+from moot.protocol.continuation import wanted_input
 from moot.protocol.operation import Json
 
 Listener = Callable[[JsonObject], None]
@@ -156,7 +157,8 @@ class PendingCall:
 
         Only once `finished` is set. `doubt_seconds`: it counts only after this, since it may not be read.
         """
-        if self.finished.is_set() and told:
+        # Input that a tool asks for is not its outcome: who calls again is asked again.
+        if self.finished.is_set() and told and self.wanted_input is None:
             is_first, self._delivered = not self._delivered, True
             self._doubted_until = time.monotonic() + doubt_seconds
             if is_first and self.on_delivered is not None:
@@ -166,6 +168,11 @@ class PendingCall:
         if self._result is None:
             raise RuntimeError("the call is still pending: it has no result")
         return self._result
+
+    @property
+    def wanted_input(self) -> str | None:
+        """What its tool asks for, if it has answered that it needs input (`protocol.continuation`)."""
+        return wanted_input(self._result)
 
     @property
     def delivered(self) -> bool:

@@ -100,12 +100,15 @@ class RequestClient:
         *,
         encode: Callable[[dict[str, Json]], Json] | None = None,
         add_token: bool = True,
+        check_rights: bool = True,
         **options: Unpack[RequestOptions],
     ) -> RequestAnswer:
         """The first answer of a member that was asked; raises McpError, TimedOut, MemberLeft, BadAnswer, …"""
         progress = options.get("progress")
         payload, token = self._body(method, params, add_token=add_token and progress is not None)
-        pending = self._send(to, payload, options.get("about", ()), options.get("context"), encode)
+        pending = self._send(
+            to, payload, options.get("about", ()), options.get("context"), encode, check_rights=check_rights
+        )
         pending.listener = self._listener(token, progress, options.get("log"))
         given = options.get("timeout_seconds")
         seconds = self._sender.limits.request_seconds if given is None else given
@@ -154,12 +157,22 @@ class RequestClient:
         about: Addressees,
         context: str | None,
         encode: Callable[[dict[str, Json]], Json] | None,
+        *,
+        check_rights: bool = True,
     ) -> _Pending:
         limit = self._sender.limits.max_open_requests
         if len(self._pending) >= limit:
             raise OutboxFull(f"{limit} requests of ours wait for an answer already (max_open_requests)")
         encoded = None if encode is None else encode(payload)
-        sent = self._sender.send("mcp/request", payload, to=to, about=about, context=context, encoded=encoded)
+        sent = self._sender.send(
+            "mcp/request",
+            payload,
+            to=to,
+            about=about,
+            context=context,
+            encoded=encoded,
+            check_rights=check_rights,
+        )
         future: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
         pending = _Pending(
             sent.id,

@@ -138,6 +138,22 @@ class ProposalClient:
         )
         return self._follow(proposal, stop)
 
+    async def give_input(
+        self, proposal_id: str, params: Mapping[str, Json], **options: Unpack[CallOptions]
+    ) -> Outcome:
+        """Go on with an approved call of ours whose host asked for input: `params` are those of the call with
+        `inputResponses` and the `requestState` that came with the question.
+
+        It needs no right and no other approval. Raises UsageError for a proposal that was never seen here,
+        and what a request raises; a gateway that does not know this refuses it (CapabilityViolation).
+        """
+        seen = self.find(proposal_id)
+        answer = await self._requests.request(
+            seen.to, seen.method, params, about=seen.id, check_rights=False, **_call_options(options)
+        )
+        by = seen.fulfilled_by or ""
+        return Outcome(answer.result, "fulfilled", by, answer.host, answer.request_id, seen.id)
+
     def resume(
         self, seen: SeenProposal, *, timeout_seconds: float | None = None, wait_for_others: bool = False
     ) -> Proposal:

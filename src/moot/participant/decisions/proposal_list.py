@@ -32,6 +32,7 @@ from moot.participant.connection.roster import Roster
 from moot.participant.decisions.seen_proposal import GatewayProposal, RecordedProposal, SeenProposal
 from moot.participant.limits import ParticipantLimits
 from moot.protocol import strict_json
+from moot.protocol.continuation import given_input, is_same_call
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, EnvelopeLimits, rfc3339
 from moot.protocol.fingerprint import fingerprint
@@ -108,7 +109,9 @@ class ProposalList:
         """Whether a request that refers to proposals repeats each of them (D-28)."""
         for id in request.correlation_id:
             seen = self._seen.get(id)
-            if seen is not None and fingerprint(request.raw) != seen.fingerprint():
+            if seen is None or self._continues(seen, request):
+                continue
+            if fingerprint(request.raw) != seen.fingerprint():
                 return False
         return True
 
@@ -122,6 +125,10 @@ class ProposalList:
             self._make_room()
             seen = SeenProposal(envelope, self._gateway_now() + self._limits.proposal_seconds)
             seen.proposer_name = self._roster.names_of([envelope.sender])[0]
+            for other in self._seen.values():
+                if other.status == "pending" and other.is_same_call(seen):
+                    seen.alike.append(other)
+                    other.alike.append(seen)
             self._seen[envelope.id] = seen
         if not own:
             self._incoming.put(seen)
@@ -155,17 +162,40 @@ class ProposalList:
         return seen
 
     def handle_request(self, envelope: Envelope) -> None:
-        """A request that refers to a proposal fulfils it: the gateway delivers only the first one."""
+        """A request that refers to a proposal fulfils it: the gateway delivers only the first one.
+
+        Or it is of the proposer, and brings the input that the host asked for.
+        """
         for id in envelope.correlation_id:
             seen = self._seen.get(id)
-            if seen is None or seen.status != "pending":
+            if seen is None:
                 continue
-            seen.status = "fulfilled"
-            seen.fulfilled_by = envelope.sender
+            if self._continues(seen, envelope):
+                given = envelope.payload["params"].get("inputResponses")
+                seen.inputs.append(given if isinstance(given, dict) else {})
+                seen.result = seen.told_outcome = seen.fault = None
+            elif seen.status == "pending":
+                seen.status = "fulfilled"
+                seen.fulfilled_by = envelope.sender
+            else:
+                continue
             seen.request_id = envelope.id
             seen.asked = tuple(envelope.to)
             self._fulfilments[envelope.id] = seen
             seen.notify_watchers()
+
+    def _continues(self, seen: SeenProposal, request: Envelope) -> bool:
+        """Whether a request brings the input that an approved call of its sender waits for (`wants_input`).
+
+        The gateway has checked that the host asked for it, which we may not have heard.
+        """
+        return (
+            seen.status == "fulfilled"
+            and request.sender == seen.proposer
+            and seen.request_id != request.id
+            and given_input(request.payload.get("params")) is not None
+            and is_same_call(seen.envelope.raw, request.raw)
+        )
 
     def handle_response(self, envelope: Envelope) -> None:
         for id in envelope.correlation_id:

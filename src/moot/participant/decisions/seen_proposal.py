@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import msgspec
 from moot.errors import BadAnswer, CallOutcomeUnknown, Expired, McpError, ProposalSettled
 from moot.participant.calls.outcome import Rejection
 from moot.participant.decisions.call_risks import Risk, risks_of
+from moot.protocol.continuation import wanted_input
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
@@ -76,6 +77,8 @@ class SeenProposal:
     result: dict[str, Json] | None = None
     host: str | None = None
     fault: Exception | None = None
+    # The input that its proposer gave since, where the host asked for some: `inputResponses` of each time.
+    inputs: list[dict[str, Json]] = field(default_factory=list)
     # What the gateway, or a person in place of the host, says came of it; and in which words.
     told_outcome: ExecutionOutcome | None = None
     assessed_by: str | None = None
@@ -86,6 +89,8 @@ class SeenProposal:
     forgotten: bool = False
     # Since a reconnect: we may have missed something about it.
     uncertain: bool = False
+    # Those of the same call that were open at the same time.
+    alike: list[SeenProposal] = field(default_factory=list, repr=False)
     watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _fingerprint: str = field(default="", repr=False)
     _risks: list[Risk] | None = field(default=None, repr=False)
@@ -122,7 +127,27 @@ class SeenProposal:
         if self._risks is None:
             params = self.params
             self._risks = risks_of(str(params.get("name", "")), params.get("arguments", params))
-        return self._risks
+        return [*self._risks, *self._twins()]
+
+    def _twins(self) -> Iterator[Risk]:
+        if self.status != "pending":
+            return
+        for other in self.alike:
+            if other.status == "pending":
+                text = (
+                    f"the same call is already pending: {other.id[:8]}, proposed by {other.proposer}; "
+                    "approving both carries it out twice"
+                )
+                yield Risk("warn", text)
+
+    def is_same_call(self, other: SeenProposal) -> bool:
+        """Whether two ask for the same call of the same member."""
+        if (self.method, self.to) != (other.method, other.to):
+            return False
+        ours, theirs = self.params, other.params
+        if ours.get("name") != theirs.get("name"):
+            return False
+        return {**ours, "_meta": None} == {**theirs, "_meta": None}
 
     def missing_for(self, member: str) -> int:
         """How many votes are missing before this member can carry it out."""
@@ -144,6 +169,8 @@ class SeenProposal:
         """What came of a fulfilled one, as far as it is known; None while nobody has fulfilled it."""
         if self.status != "fulfilled":
             return None
+        if self.wants_input:
+            return "pending"
         if self.result is not None:
             return "failed" if self.result.get("isError") is True else "done"
         if isinstance(self.fault, BadAnswer):
@@ -153,6 +180,11 @@ class SeenProposal:
         if self.told_outcome is not None:
             return self.told_outcome
         return "unknown" if self.fault is not None else "pending"
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether its host waits for input of the proposer (MCP `input_required`)."""
+        return wanted_input(self.result) is not None
 
     @property
     def is_over(self) -> bool:

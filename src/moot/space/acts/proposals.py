@@ -19,6 +19,7 @@ from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json, operation_of
 from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act, requests
+from moot.space.continued_calls import find_continued
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.proposal_ledger import ProposalRecord
@@ -42,6 +43,8 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
         body = fingerprint(envelope.raw)
     for proposal in named:
         if envelope.kind == "mcp/request":
+            if find_continued(state, session, envelope) is proposal:
+                continue
             _check_fulfilment(state, session, envelope, proposal, body, now)
         elif envelope.kind == "mcp/withdraw":
             if proposal.proposer != session.member.name:

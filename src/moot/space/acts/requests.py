@@ -8,6 +8,7 @@ from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES
 from moot.protocol.operation import Operation
 from moot.protocol.unknown_outcome import says_unknown
 from moot.space.acts import Act
+from moot.space.continued_calls import find_continued, note_wanted_input
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.offer_owners import LIST_METHODS
@@ -19,6 +20,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     method = envelope.payload.get("method")
     notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
     fulfilled = state.ledger.named_in(tuple(envelope.correlation_id)) if envelope.correlation_id else []
+    continued = find_continued(state, session, envelope) if fulfilled else None
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         # Only members can owe; the sender may address itself, and the gateway answers nothing.
@@ -27,7 +29,10 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
         if len(owed) > 1:
             owed = tuple(dict.fromkeys(owed))
         for proposal in fulfilled:
-            state.fulfil_proposal(proposal, envelope.id, record, owed, now)
+            if proposal is continued:
+                state.resume_call(proposal, envelope.id, record, now)
+            else:
+                state.fulfil_proposal(proposal, envelope.id, record, owed, now)
             record.proposer = proposal.proposer
         if not notification:
             state.record_pending_answer(envelope.id, record, owed, now)
@@ -81,6 +86,8 @@ def _note_answer(
         # It was asked, and cannot tell (D-99): still waited for, so that nothing but a person settles it.
         lost = [each for each in executed if not each.asked or name in each.waiting]
         return state.lose_track(lost, "host_does_not_know", now, mint)
+    if note_wanted_input(state, id, name, envelope, executed, now):
+        return []
     failed = _says_failed(envelope)
     for proposal in executed:
         state.unpin(state.ledger.answer(proposal, name, failed=failed, now=now))
@@ -157,6 +164,8 @@ def is_obliged(state: State, session: Session, envelope: Envelope, now: float) -
     ids = envelope.correlation_id
     if not ids:
         return False
+    if find_continued(state, session, envelope) is not None:
+        return True
     addressed = state.resolve_names(envelope.to)
     for id in ids:
         asked = state.window.get(id)

@@ -9,6 +9,7 @@ import re
 
 from moot.errors import McpError, MootError, UsageError
 from moot.protocol.operation import Json
+from moot.tui.input_text import questions_in
 from moot.tui.operations.message_operations import stop_reasoning
 from moot.tui.operations.operation import (
     ClientContext,
@@ -173,7 +174,7 @@ def result_lines(result: dict[str, Json]) -> list[str]:
         elif isinstance(block, dict):
             lines.append(f"[{block.get('type')}]")
     if result.get("resultType") == "input_required":
-        lines.append("it needs more input; see --json")
+        lines += ["it needs more input; see --json", *questions_in(result)]
     if not lines and result and not isinstance(content, list):
         lines.append(json.dumps(result, ensure_ascii=False))
     return lines

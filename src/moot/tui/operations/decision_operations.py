@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from moot.errors import UsageError, VoteCounted
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
+from moot.tui.input_text import input_lines, questions_in
 from moot.tui.operations.operation import (
     NOT_TOLD,
     ClientContext,
@@ -68,6 +69,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "approvals_missing": seen.approvals_missing,
         "exempt": list(seen.exempt),
         "risks": [{"severity": each.severity, "text": each.text} for each in seen.risks],
+        "inputs": list(seen.inputs),
     }
 
 
@@ -92,6 +94,7 @@ def _details(seen: SeenProposal) -> list[str]:
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
         *([f"exempt from the vote: {', '.join(seen.exempt)}"] if seen.exempt else []),
+        *input_lines(seen),
         *_outcome_lines(seen),
     ]
 
@@ -152,6 +155,12 @@ async def _approve(context: ClientContext, args: argparse.Namespace) -> Operatio
     except VoteCounted as voted:
         return _counted(seen, str(voted))
     lines = [f"approved {short_id(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
+    if outcome.input_required:
+        lines = [
+            f"approved {short_id(seen.id)}; {outcome.host} asks {seen.proposer}:",
+            *questions_in(outcome.result),
+            f"It goes on when {seen.proposer} has answered; your approval covers that.",
+        ]
     value: Json = {"proposal_id": seen.id, "member": outcome.host, "result": outcome.result}
     return OperationResult(value, lines, 1 if outcome.is_error else 0)
 
