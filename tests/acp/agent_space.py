@@ -11,6 +11,7 @@ from typing import Any
 
 from moot.acp.acp_member import AcpMember
 from moot.acp.acp_settings import AcpLimits, AcpSettings
+from moot.acp.agent_profiles import AgentProfile
 from moot.acp.turn_runner import TurnRunner
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
@@ -55,13 +56,14 @@ class AgentSpace(WatchedAgent):
         settings: AcpSettings,
         alice: JoinedSpace,
         stack: AsyncExitStack,
+        profile: AgentProfile | None = None,
     ) -> None:
         super().__init__(alice, "agent")
         self.gateway = gateway
         self.folder = folder
         self.settings = settings
         self.stack = stack
-        self.member = AcpMember(settings)
+        self.member = AcpMember(settings, profile)
 
     async def proposal(self, number: int = 1) -> Envelope:
         await until(lambda: len(self.of("mcp/proposal")) >= number)
@@ -76,6 +78,14 @@ class AgentSpace(WatchedAgent):
     def turns(self) -> TurnRunner:
         assert self.member.turns is not None
         return self.member.turns
+
+    def approve_later(self, proposal: Envelope) -> None:
+        """Approve a call without waiting for its end."""
+
+        async def approve() -> None:
+            await self.alice.approve(proposal.id)
+
+        self.alice.spawn(approve())
 
     def received(self, method: str = "") -> list[dict[str, Any]]:
         """What the agent's process got from us."""
@@ -136,6 +146,7 @@ async def agent_space(
     rights: list[Any] | None = None,
     people: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    profile: AgentProfile | None = None,
     **options: Any,
 ) -> AsyncIterator[AgentSpace]:
     """A gateway, the agent with this script, and alice."""
@@ -145,6 +156,6 @@ async def agent_space(
     async with running_gateway(folder / "gateway", everybody) as gateway, AsyncExitStack() as stack:
         made = settings_for(gateway.url, folder, **(settings or {}))
         alice = await stack.enter_async_context(connect(gateway.url, "lab", "t-alice"))
-        space = AgentSpace(gateway, folder, made, alice, stack)
+        space = AgentSpace(gateway, folder, made, alice, stack, profile)
         await stack.enter_async_context(running_member(space.member, made))
         yield space

@@ -190,6 +190,9 @@ def handle(message: dict[str, Any]) -> None:
         session = f"session-{sessions + 1}"
         (FOLDER / session).write_text("")
         cwd = params["cwd"]
+        # Settings of a project: they name a file to make.
+        if given.get("settings") and (conf := Path(cwd, given["settings"])).exists():
+            Path(conf.read_text()).touch()
         result = {"sessionId": session, "modes": modes()}
         if given.get("commands"):
             names = [{"name": name, "description": name} for name in given["commands"]]

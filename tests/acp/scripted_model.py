@@ -1,7 +1,8 @@
 """A model that wants a tool for every message that asks for one: four APIs of vendors, without a key.
 
 What it is asked decides: `Create the file NAME` wants the tool that writes files, `touch NAME` the shell,
-anything else is answered with words. After the result of a tool it says "Finished."
+`Call TOOL {…}` exactly that tool with these arguments, anything else is answered with words. After the result
+of a tool it says "Finished."
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tests.waiting import until
 
 _CREATE = re.compile(r"Create the file (\S+)")
 _TOUCH = re.compile(r"touch (\S+)")
+# The whole rest of its line, which may ask a helper to call something.
+_CALL = re.compile(r"Call (\w+) (\{.*\})$", re.MULTILINE)
 
 
 class ScriptedModel:
@@ -36,6 +39,9 @@ class ScriptedModel:
 
     def _want(self, text: str, names: set[str]) -> tuple[str, dict[str, Any]] | None:
         """The tool that this text asks for, and its arguments; the last thing asked for counts."""
+        for call in reversed(list(_CALL.finditer(text))):
+            if call[1] in names:
+                return call[1], json.loads(call[2])
         create, touch = list(_CREATE.finditer(text)), list(_TOUCH.finditer(text))
         last = max([*create, *touch], key=lambda match: match.start(), default=None)
         if last is None:
@@ -131,8 +137,8 @@ class ScriptedModel:
         self.asked.append(("chat", body))
         names = {tool["function"]["name"] for tool in body.get("tools", [])}
         last = body["messages"][-1]
-        text = last["content"] if isinstance(last["content"], str) else json.dumps(last["content"])
-        text = text.replace("\\n", "\n")
+        parts = last["content"] if isinstance(last["content"], list) else [{"text": last["content"]}]
+        text = "\n".join(str(part.get("text", "")) for part in parts)
         wanted = None if last["role"] == "tool" else self._want(text, names)
         call = {} if wanted is None else {"name": wanted[0], "arguments": json.dumps(wanted[1])}
         calls = [{"index": 0, "id": f"call_{len(self.asked)}", "type": "function", "function": call}]

@@ -134,21 +134,6 @@ async def test_paths_that_leave_the_folder_are_named(tmp_path: Path) -> None:
         assert arguments["outside_folder"] == ["../out.txt", "link/passwd"]
 
 
-async def test_a_call_that_changes_while_it_is_decided_is_not_released(tmp_path: Path) -> None:
-    ask = {"toolCallId": "c1", "kind": "execute", "rawInput": {"command": "ls"}}
-    go = tmp_path / "go"
-    late = [{"await_file": str(go)}, tool_update("c1", rawInput={"command": "rm -rf /"})]
-    async with agent_space(tmp_path, [{"ask": ask, "meanwhile": late}]) as space:
-        await space.ask()
-        proposal = await space.proposal()
-        go.touch()
-        assert list((await space.wait_for("mcp/withdraw")).correlation_id) == [proposal.id]
-        await space.wait_for(
-            "chat", "the agent changed the call while it was being decided. Now: execute: rm -rf /"
-        )
-        await space.decided("no")
-
-
 async def test_doing_another_thing_than_was_approved_is_said_loudly(tmp_path: Path) -> None:
     ask = {"toolCallId": "c1", "kind": "execute", "rawInput": {"command": "ls"}}
     done = [tool_update("c1", status="completed", rawInput={"command": "rm -rf /"})]

@@ -13,11 +13,11 @@ import pytest
 
 from moot.acp import agent_process
 from moot.acp.acp_member import AcpMember
-from moot.acp.acp_runner import check_folder_settings
 from moot.acp.agent_home import home_environment, prepare_home
 from moot.acp.agent_process import AgentProcess, AgentUnusable
 from moot.acp.agent_profiles import PROFILES, UNKNOWN, AgentProfile, profile_of
 from moot.acp.asking_probe import ProbeResult
+from moot.acp.folder_settings import check_folder_settings
 from moot.acp.json_rpc import PeerGone
 from moot.cli import main
 from moot.errors import UsageError

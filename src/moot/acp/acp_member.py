@@ -21,10 +21,11 @@ from moot.acp.acp_settings import AcpSettings
 from moot.acp.agent_process import AgentProcess
 from moot.acp.agent_profiles import AgentProfile, profile_of
 from moot.acp.json_rpc import IncomingCall, PeerError, PeerGone
-from moot.acp.permissions import CANCELLED
+from moot.acp.open_permission import CANCELLED
 from moot.acp.session_file import SessionFile
+from moot.acp.settings_files import shorten_list
 from moot.acp.supervised_agent import AgentListener, SupervisedAgent
-from moot.acp.tool_calls import KINDS, AgentToolCall
+from moot.acp.tool_calls import ACTING_KINDS, KINDS, AgentToolCall
 from moot.acp.turn_runner import TurnRunner
 from moot.acp.update_relay import Turn, UpdateRelay
 from moot.agent.secret_filter import SecretFilter
@@ -63,6 +64,8 @@ class AcpMember:
         # While it is in a space.
         self.turns: TurnRunner | None = None
         self._calls: dict[str, AgentToolCall] = {}
+        # Set when a call is over: it may have changed settings.
+        self._call_over = asyncio.Event()
         self._commands: tuple[str, ...] = ()
 
     async def start(self) -> None:
@@ -99,6 +102,7 @@ class AcpMember:
                 group.create_task(turns.run()),
                 group.create_task(agent.keep_running()),
                 group.create_task(self._settle_last_run(turns)),
+                group.create_task(self._watch_folder(turns)),
             ]
             try:
                 return await space.stay()
@@ -114,6 +118,8 @@ class AcpMember:
         lines.append(f"Whether I ask: {self.agent.asks}.")
         if profile.unasked:
             lines.append(f"Without asking, {profile.name}: {'; '.join(profile.unasked)}.")
+        if settings := self.agent.folder.statement():
+            lines.append(settings)
         if self.settings.keep_home:
             lines.append("I use the home of whoever started me: what is allowed there is not asked.")
         lines.append(
@@ -185,7 +191,10 @@ class AcpMember:
             elif self.turns.is_stopping:
                 call.respond(CANCELLED)
             else:
-                self.turns.permissions.ask(call, self._merge_call(self.turns, id, tool_call))
+                self.turns.last_heard = asyncio.get_running_loop().time()
+                # What it asks for now is not a change of what it asked for before under this id.
+                asked = self._merge_call(self.turns, id, tool_call, is_asking=True)
+                self.turns.permissions.ask(call, asked)
         except PeerGone as gone:
             log.info("not answered", extra={"why": str(gone)})
 
@@ -202,6 +211,7 @@ class AcpMember:
         if params.get("sessionId") != self.agent.session or self.turns is None:
             self.refused += 1
             return
+        self.turns.last_heard = asyncio.get_running_loop().time()
         self._handle_update(self.turns, update)
 
     def _handle_update(self, turns: TurnRunner, update: Mapping[str, Any]) -> None:
@@ -214,7 +224,9 @@ class AcpMember:
             turns.relay.add_update(update)
         self._hold_limits(turns)
 
-    def _merge_call(self, turns: TurnRunner, id: str, update: Mapping[str, Any]) -> AgentToolCall:
+    def _merge_call(
+        self, turns: TurnRunner, id: str, update: Mapping[str, Any], *, is_asking: bool = False
+    ) -> AgentToolCall:
         """The tool call of this id with the update in it; it is shown if that is news."""
         call = self._calls.get(id)
         if call is None:
@@ -224,8 +236,43 @@ class AcpMember:
             turns.relay.turn.calls += 1
         if call.merge(update):
             turns.relay.add_act(call)
-            turns.permissions.handle_update(call)
+            if not is_asking:
+                self._handle_call(turns, call)
         return call
+
+    def _handle_call(self, turns: TurnRunner, call: AgentToolCall) -> None:
+        turns.permissions.handle_update(call)
+        if call.is_over:
+            self._call_over.set()
+        if call.status == "completed" and call.kind in ACTING_KINDS and not call.was_asked:
+            call.was_asked = True
+            self.agent.unasked_acts += 1
+            turns.relay.note_unasked(call)
+
+    async def _watch_folder(self, turns: TurnRunner) -> None:
+        """Settings that appear while the agent runs may take effect at once."""
+        folder = self.agent.folder
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.limits.settings_check_seconds):
+                    await self._call_over.wait()
+            self._call_over.clear()
+            if not self.agent.ready.is_set():
+                # It is looked at when it starts.
+                continue
+            if changed := await asyncio.to_thread(folder.take_changes):
+                self._handle_settings(turns, shorten_list(changed))
+
+    def _handle_settings(self, turns: TurnRunner, changed: str) -> None:
+        what = f"settings of the agent in its folder have changed while it runs: {changed}"
+        if self.settings.trust_folder:
+            turns.relay.note(f"WARNING: {what}. They count, and may allow things without asking.")
+        elif self.agent.folder.leaves_out:
+            turns.relay.note(f"To know: {what}. They are not used.")
+        elif self.agent.folder.found:
+            turns.relay.note(f"WARNING: {what}. They may allow things without asking, so I end it.")
+            turns.stop(what)
+            self.agent.process.abandon(f"the agent was ended: {what}")
 
     def _hold_limits(self, turns: TurnRunner) -> None:
         limits, relay, agent = self.settings.limits, turns.relay, self.agent.process
@@ -269,6 +316,8 @@ class AcpMember:
             "agent": agent.process.title,
             "running": agent.ready.is_set(),
             "asks": agent.asks,
+            "unasked_acts": agent.unasked_acts,
+            "folder_settings": shorten_list(agent.folder.found),
             "turns": 0 if turns is None else turns.turns,
             "turns_waiting": 0 if turns is None else turns.inbox.waiting,
             "permissions_open": 0 if turns is None else turns.permissions.open,

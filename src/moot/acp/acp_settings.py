@@ -27,6 +27,12 @@ class AcpLimits:
     turn_seconds: float = 86_400.0
     # One step of the probe at the start: the model is asked twice for something small.
     probe_seconds: float = 120.0
+    # How often it is looked whether settings of the agent in its folder have changed; also after each call.
+    settings_check_seconds: float = 2.0
+    # How long an agent may say nothing in a turn, with nothing to decide, before people are told.
+    quiet_seconds: float = 120.0
+    # Edits and commands that nobody was asked about, told one by one in a turn; then their number.
+    max_unasked_notes: int = 5
     # How long an explanation of a rejection is waited for, before the agent is told.
     explanation_seconds: float = 2.0
     # Chats that wait for their turn, and turns that one member may cause within a minute.
@@ -38,6 +44,8 @@ class AcpLimits:
     max_refusals: int = 30
     # Permission requests that are open at once; more are refused.
     max_open_permissions: int = 16
+    # How often the agent may change a call while people decide about it; then it is refused.
+    max_call_changes: int = 5
     # Tool calls, and characters of messages and thoughts, of one turn; beyond that it is cancelled.
     max_tool_calls: int = 1_000
     max_turn_chars: int = 2_000_000

@@ -19,8 +19,11 @@ from moot.private_files import use_folder
 _PACKAGE_RUNNERS: Final = frozenset({"npx", "npm", "pnpm", "bunx"})
 
 
-def prepare_home(home: Path, profile: AgentProfile) -> None:
-    """Make the home, or remove from it all but sessions; raises UsageError if that is not possible."""
+def prepare_home(home: Path, profile: AgentProfile, *, trust_folder: bool = False) -> None:
+    """Make the home, or remove from it all but sessions; raises UsageError if that is not possible.
+
+    Without `trust_folder` the agent is told to leave the settings of its folder out.
+    """
     use_folder(home.parent, what="the state folder", option="--state DIR")
     kept = [Path(path) for path in profile.kept]
     try:
@@ -34,6 +37,10 @@ def prepare_home(home: Path, profile: AgentProfile) -> None:
         if value.startswith("{home}/"):
             # Codex does not start if its folder is not there.
             (home / value.removeprefix("{home}/")).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in () if trust_folder else profile.untrusting_files.items():
+        file = home / name
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(text)
 
 
 def _remove_all_but(home: Path, inner: Path, kept: list[Path]) -> None:

@@ -87,10 +87,12 @@ class AgentProcess:
         own: dict[str, str] = {}
         if not settings.keep_home:
             home = settings.state_folder / "home"
-            prepare_home(home, profile)
+            prepare_home(home, profile, trust_folder=settings.trust_folder)
             own = home_environment(home, profile, settings.argv, settings.inherited)
         else:
             own = {name: text for name, text in profile.environment.items() if "{home}" not in text}
+        if not settings.trust_folder:
+            own |= profile.untrusting_environment
         self._environment = {**inherited, **own, **settings.env}
         command = stdio_child.Command(argv=settings.argv, env=self._environment, cwd=str(settings.folder))
         self.child = await stdio_child.start(
@@ -168,7 +170,7 @@ class AgentProcess:
 
     async def new_session(self, folder: Path) -> str:
         """A new session in the mode that asks; raises AgentUnusable, PeerGone."""
-        answer = await self._open("session/new", {"cwd": str(folder), "mcpServers": []})
+        answer = await self._open("session/new", self._session_params(folder))
         session = answer.get("sessionId")
         if not isinstance(session, str) or not session:
             raise AgentUnusable("the agent opened a session without an id")
@@ -181,12 +183,18 @@ class AgentProcess:
         if not (self.can_resume or self.can_load):
             return False
         try:
-            answer = await self._open(method, {"sessionId": session, "cwd": str(folder), "mcpServers": []})
+            answer = await self._open(method, {"sessionId": session, **self._session_params(folder)})
         except AgentUnusable as fault:
             log.info("the session cannot be restored", extra={"why": str(fault)})
             return False
         await self._set_mode(session, answer)
         return True
+
+    def _session_params(self, folder: Path) -> dict[str, Json]:
+        params: dict[str, Json] = {"cwd": str(folder), "mcpServers": []}
+        if self.profile.untrusting_session and not self.settings.trust_folder:
+            params["_meta"] = dict(self.profile.untrusting_session)
+        return params
 
     async def _open(self, method: str, params: Mapping[str, Json]) -> dict[str, Any]:
         try:

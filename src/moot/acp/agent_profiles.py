@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
+
+from moot.protocol.operation import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +32,16 @@ class AgentProfile:
     sign_in: Mapping[str, str] = field(default_factory=dict)
     # What of its home outlives a restart: its sessions, and nothing that gives permissions.
     kept: tuple[str, ...] = ()
-    # Files and folders of a project that may allow things without asking.
+    # Files and folders of a project that may allow things without asking, and what of them is words only.
     project_files: tuple[str, ...] = ()
+    harmless_files: tuple[str, ...] = ()
+    # What makes it leave these files out, where the folder is not trusted: variables, files of its own home,
+    # and what a session is opened with.
+    untrusting_environment: Mapping[str, str] = field(default_factory=dict)
+    untrusting_files: Mapping[str, str] = field(default_factory=dict)
+    untrusting_session: Mapping[str, Json] = field(default_factory=dict)
+    # A file of a project by which the probe sees whether it does: `{mark}` is made when it counts.
+    planted_file: tuple[str, str] | None = None
     # Ids of options that allow once and no more, the first that is offered.
     allow_once_ids: tuple[str, ...] = ()
     # What it does without asking, in the mode above.
@@ -51,7 +60,13 @@ PROFILES: Final = (
         variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
         environment={"CLAUDE_CONFIG_DIR": "{home}/.claude"},
         kept=(".claude/projects",),
-        project_files=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+        project_files=(".claude", ".mcp.json"),
+        harmless_files=("CLAUDE.md", "AGENTS.md", "rules", "output-styles"),
+        untrusting_session={"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}},
+        planted_file=(
+            ".claude/settings.json",
+            '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch {mark}"}]}]}}',
+        ),
         allow_once_ids=("allow-once", "allow"),
         unasked=(
             "reads and searches files in its folder",
@@ -67,7 +82,7 @@ PROFILES: Final = (
         environment={"CODEX_HOME": "{home}/.codex", "INITIAL_AGENT_MODE": "read-only"},
         sign_in={"OPENAI_API_KEY": "api-key", "CODEX_API_KEY": "api-key"},
         kept=(".codex/sessions",),
-        project_files=(".codex",),
+        project_files=(".codex", ".agents"),
         allow_once_ids=("approved", "allow-once", "allow_once"),
         unasked=(
             "runs commands within its own read-only sandbox; it asks when one has to leave it. Whether the "
@@ -82,7 +97,15 @@ PROFILES: Final = (
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL"),
         sign_in={"GEMINI_API_KEY": "gemini-api-key"},
         kept=(".gemini/tmp",),
-        project_files=(".gemini",),
+        project_files=(".gemini", ".agents"),
+        harmless_files=("GEMINI.md",),
+        untrusting_files={
+            ".gemini/settings.json": '{"security": {"folderTrust": {"enabled": true}}}',
+        },
+        planted_file=(
+            ".gemini/settings.json",
+            '{"mcpServers": {"probe": {"command": "touch", "args": ["{mark}"], "trust": true}}}',
+        ),
         allow_once_ids=("proceed_once",),
         unasked=("reads, lists and searches files in its folder", "keeps a list of tasks"),
     ),
@@ -95,7 +118,17 @@ PROFILES: Final = (
             "OPENCODE_PERMISSION": '{"edit":"ask","bash":"ask","webfetch":"ask","external_directory":"ask"}',
         },
         kept=(".local/share/opencode/storage",),
-        project_files=("opencode.json", "opencode.jsonc", ".opencode"),
+        project_files=("opencode.json", "opencode.jsonc", ".opencode", ".claude", ".agents"),
+        harmless_files=("CLAUDE.md", "AGENTS.md", "rules", "output-styles"),
+        untrusting_environment={
+            "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+            "OPENCODE_DISABLE_CLAUDE_CODE": "1",
+            "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
+        },
+        planted_file=(
+            "opencode.json",
+            '{"mcp": {"probe": {"type": "local", "command": ["touch", "{mark}"], "enabled": true}}}',
+        ),
         allow_once_ids=("once",),
         unasked=("reads, lists and searches files in its folder", "starts helpers of its own"),
     ),
@@ -106,7 +139,15 @@ PROFILES: Final = (
         variables=_OPENAI,
         sign_in={"OPENAI_API_KEY": "openai"},
         kept=(".qwen/projects", ".qwen/tmp"),
-        project_files=(".qwen",),
+        project_files=(".qwen", ".agents", ".mcp.json"),
+        harmless_files=("QWEN.md", "output-language.md", "output-styles"),
+        untrusting_files={
+            ".qwen/settings.json": '{"security": {"folderTrust": {"enabled": true}}}',
+        },
+        planted_file=(
+            ".qwen/settings.json",
+            '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch {mark}"}]}]}}',
+        ),
         allow_once_ids=("proceed_once",),
         unasked=(
             "reads, lists and searches files in its folder",
@@ -128,13 +169,3 @@ def profile_of(argv: Sequence[str]) -> AgentProfile:
             if name in profile.programs:
                 return profile
     return UNKNOWN
-
-
-def project_settings(profile: AgentProfile, folder: Path) -> list[str]:
-    """The settings of the agent that the folder holds, and the folders above it."""
-    return [
-        str(place / name)
-        for place in (folder, *folder.parents)
-        for name in profile.project_files
-        if (place / name).exists()
-    ]

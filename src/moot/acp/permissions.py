@@ -3,12 +3,14 @@
     session/request_permission ──▶ mcp/proposal of tools/call to ourselves, with exactly that call
       an mcp/request that fulfils it ──▶ allow_once to the agent; its answer is what came of the tool call
       mcp/reject                     ──▶ reject_once, and the reason as the next prompt
+      the agent changes the call     ──▶ mcp/withdraw, and a new proposal with the call as it is now
       the turn or the agent ends     ──▶ mcp/withdraw; an approval that comes too late is told to be unused
 
 The request that fulfils a proposal is what releases the permission: the gateway accepts one for a proposal,
 and only of what was proposed, so nothing is released twice. Where our rights already allow the call (a grant,
-in place of the agent's own "always") we make the same request to ourselves. `allow_always` is never sent:
-agents keep it in files that outlive the session.
+in place of the agent's own "always") we make the same request to ourselves, unless the call leads out of the
+folder, to settings of an agent, or has not said what it does. `allow_always` is never sent: agents keep it in
+files that outlive the session.
 """
 
 from __future__ import annotations
@@ -17,16 +19,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from moot.acp.acp_settings import AcpLimits
 from moot.acp.agent_profiles import AgentProfile
 from moot.acp.json_rpc import IncomingCall, PeerGone
-from moot.acp.permission_options import PermissionOptions, choose_options
+from moot.acp.open_permission import (
+    CANCELLED,
+    OTHER_CALL,
+    OpenPermission,
+    PermissionRejection,
+    not_done,
+    selected,
+)
+from moot.acp.permission_options import choose_options
+from moot.acp.shown_call import ShownCall, show
 from moot.acp.tool_calls import AgentToolCall
 from moot.acp.update_relay import UpdateRelay
 from moot.errors import (
@@ -49,37 +59,15 @@ from moot.protocol.rpc_codes import INVALID_PARAMS
 
 log = logging.getLogger(__name__)
 
-CANCELLED: Final[dict[str, Json]] = {"outcome": {"outcome": "cancelled"}}
 _DONE_ANYWAY: Final = "WARNING: the agent reports this as done"
+# What of a call no plain grant covers, by the argument that names it.
+_NOT_COVERED: Final = {
+    "outside_folder": "leads out of my folder",
+    "agent_settings": "concerns settings of an agent",
+    "missing": "I was not told in full",
+}
 # Ids of proposals whose permission is over, so that a late approval is told why.
 _MAX_CLOSED: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionRejection:
-    """Why a permission was not given, for the next prompt."""
-
-    what: str
-    by: str
-    reason: str
-    explanation: str = ""
-
-
-@dataclass(slots=True, eq=False)
-class OpenPermission:
-    """One request of the agent, until it is decided and its tool call is over."""
-
-    call: AgentToolCall
-    request: IncomingCall
-    options: PermissionOptions
-    params: dict[str, Json]
-    approved: tuple[Json, list[dict[str, Json]]]
-    # What came of the tool call: the result for whoever fulfilled it, None if that is not known.
-    finished: asyncio.Future[dict[str, Json] | None]
-    is_released: bool = False
-    # Why it can be released no more.
-    closed: str = ""
-    proposals: list[Proposal] = field(default_factory=list)
 
 
 class Permissions:
@@ -103,7 +91,8 @@ class Permissions:
         self._open: list[OpenPermission] = []
         # Released, and the tool call is not over.
         self._running: list[OpenPermission] = []
-        self._by_proposal: dict[str, OpenPermission] = {}
+        # What was proposed under an id, and for which permission.
+        self._by_proposal: dict[str, tuple[OpenPermission, ShownCall]] = {}
         # Requests that our rights allow, made to ourselves.
         self._granted: list[OpenPermission] = []
 
@@ -115,29 +104,43 @@ class Permissions:
 
     def ask(self, request: IncomingCall, call: AgentToolCall) -> None:
         """Take in a request about this call; it is answered when people have decided."""
+        self._replace(call)
         call.reopen()
         options = choose_options(request.params.get("options"), self._profile)
-        arguments = self._relay.clean_json(call.arguments(self._folder))
-        params: dict[str, Json] = {"name": call.kind, "arguments": arguments}
+        shown = show(call, self._folder)
         permission = OpenPermission(
-            call, request, options, params, call.snapshot(), asyncio.get_running_loop().create_future()
+            call, request, options, shown, self._params(shown), asyncio.get_running_loop().create_future()
         )
         if problem := self._problem(permission):
             self._refuse(permission, problem)
-            self._relay.note(f"I was not allowed to {call.describe()[:500]}: {problem}.")
-            self._on_rejected(PermissionRejection(call.describe(), "the workspace", problem))
+            self._relay.note(f"I was not allowed to {shown.what[:500]}: {problem}.")
+            self._on_rejected(PermissionRejection(shown.what, "the workspace", problem))
             return
         self._open.append(permission)
         request.on_cancel = lambda: self._close(permission, "the agent does not ask for it any more")
         self._relay.seal()
-        if self._space.spawn(self._decide(permission)) is None:
+        self._begin(permission)
+
+    def _replace(self, call: AgentToolCall) -> None:
+        """The agent asks again under an id that it has asked for: what was asked before is not that."""
+        for permission in [each for each in self._open if each.call is call]:
+            if not permission.shown.is_same(show(call, self._folder)):
+                self._take_back(permission)
+        for permission in self._running:
+            permission.is_replaced = permission.is_replaced or permission.call is call
+
+    def _params(self, shown: ShownCall) -> dict[str, Json]:
+        return {"name": shown.name, "arguments": self._relay.clean_json(shown.arguments)}
+
+    def _begin(self, permission: OpenPermission) -> None:
+        if self._space.spawn(self._decide(permission, permission.shown)) is None:
             self._refuse(permission, "the space has ended")
 
     def _problem(self, permission: OpenPermission) -> str:
         """Why nobody can be asked; empty if somebody can."""
         if permission.options.allow is None:
             return "the agent offers no way to allow it only once"
-        if len(self._open) >= self._limits.max_open_permissions:
+        if len([each for each in self._open if each is not permission]) >= self._limits.max_open_permissions:
             return f"{self._limits.max_open_permissions} requests wait already (max_open_permissions)"
         size = len(orjson.dumps(permission.params, default=str))
         if size > self._limits.max_proposal_bytes:
@@ -151,28 +154,48 @@ class Permissions:
         """Whether a proposal is one of this run."""
         return proposal_id in self._by_proposal
 
-    async def _decide(self, permission: OpenPermission) -> None:
+    async def _decide(self, permission: OpenPermission, shown: ShownCall) -> None:
+        def is_stale() -> bool:
+            """The agent has changed the call: another decision has begun in place of this one."""
+            return permission.shown is not shown
+
         space = self._space
         try:
-            if not space.may_request(space.me, "tools/call", permission.params):
-                await self._propose(permission)
+            may = space.may_request(space.me, "tools/call", permission.params)
+            if not may or not self._grant_covers(shown):
+                await self._propose(permission, shown)
                 return
             try:
                 await self._request_granted(permission)
             except ApprovalRequired:
                 # A right does not lift a quorum (D-103).
-                await self._propose(permission)
+                await self._propose(permission, shown)
         except Rejected as rejected:
             text = await rejected.explanation(self._limits.explanation_seconds)
-            self._reject(permission, rejected.by, rejected.reason, text or "")
+            if not is_stale():
+                self._reject(permission, rejected.by, rejected.reason, text or "")
         except (Expired, TimedOut) as fault:
+            if is_stale():
+                return
             if any(each.fulfilled_by for each in permission.proposals):
                 self._handle_fault(permission, fault)
             self._reject(permission, "nobody", "nobody decided in time")
         except MootError as fault:
-            self._handle_fault(permission, fault)
+            if not is_stale():
+                self._handle_fault(permission, fault)
         finally:
-            self._close(permission, "it was decided already")
+            if not is_stale():
+                self._close(permission, "it was decided already")
+
+    def _grant_covers(self, shown: ShownCall) -> bool:
+        """A plain grant is for what is inside the folder; whoever gave it did not mean more than that."""
+        why = [_NOT_COVERED[name] for name in _NOT_COVERED if name in shown.arguments]
+        if why:
+            self._relay.note(
+                f"I ask although {shown.name} is granted to me: a grant does not cover what "
+                f"{' and '.join(why)}. {shown.what[:500]}"
+            )
+        return not why
 
     async def _request_granted(self, permission: OpenPermission) -> None:
         """Our rights allow it: the same request as an approver's, to ourselves, seen and journaled alike."""
@@ -189,16 +212,16 @@ class Permissions:
             with suppress(ValueError):
                 self._granted.remove(permission)
 
-    async def _propose(self, permission: OpenPermission) -> None:
+    async def _propose(self, permission: OpenPermission, shown: ShownCall) -> None:
         turn = self._relay.turn
-        while not permission.closed and not permission.is_released:
+        while not permission.closed and not permission.is_released and permission.shown is shown:
             id = new_id()
             self._remember(id, permission)
             try:
                 proposal = await self._space.propose(
                     self._space.me,
                     "tools/call",
-                    permission.params,
+                    self._params(shown),
                     id=id,
                     about=(turn.chat_id,) if turn.chat_id else (),
                     context=self._context(),
@@ -209,7 +232,7 @@ class Permissions:
                 await wait_able(self._space)
                 continue
             permission.proposals.append(proposal)
-            if permission.closed:
+            if permission.closed or permission.shown is not shown:
                 await _withdraw(proposal)
                 return
             await proposal.outcome()
@@ -221,16 +244,16 @@ class Permissions:
 
     def _remember(self, id: str, permission: OpenPermission) -> None:
         if len(self._by_proposal) >= _MAX_CLOSED:
-            oldest = next((key for key, each in self._by_proposal.items() if each.closed), None)
+            oldest = next((key for key, (each, _) in self._by_proposal.items() if each.closed), None)
             if oldest is not None:
                 del self._by_proposal[oldest]
-        self._by_proposal[id] = permission
+        self._by_proposal[id] = permission, permission.shown
 
     # Decisions
 
     async def answer(self, request: IncomingRequest) -> dict[str, Json] | None:
         """A request for one of our tools: what it fulfils is released, once; None if the end is not known."""
-        permission = self._find(request)
+        permission, shown = self._find(request)
         if permission is None:
             raise McpError(
                 INVALID_PARAMS,
@@ -239,22 +262,24 @@ class Permissions:
             )
         if permission.is_released:
             raise McpError(INVALID_PARAMS, "this permission was used already")
-        what = permission.call.describe()
-        if permission.closed or request.params != permission.params:
-            return _not_done(permission.closed or "the request is not what was proposed")
-        if permission.call.differs(permission.approved):
-            self._take_back(permission)
-            return _not_done("the agent has changed the call since it asked")
+        if permission.closed:
+            return not_done(permission.closed)
+        if shown is not permission.shown:
+            return not_done(
+                "the agent has changed the call since it asked; what it wants now is proposed anew"
+            )
+        if request.params != permission.params:
+            return not_done("the request is not what was proposed")
         try:
-            if not permission.request.respond(_selected(permission.options.allow)):
-                return _not_done("the agent does not ask for it any more")
+            if not permission.request.respond(selected(permission.options.allow)):
+                return not_done("the agent does not ask for it any more")
         except PeerGone as gone:
             self._close(permission, str(gone))
-            return _not_done(str(gone))
-        permission.is_released = True
+            return not_done(str(gone))
+        permission.is_released = permission.call.was_released = True
         self._open.remove(permission)
         self._running.append(permission)
-        log.info("allowed once", extra={"by": request.sender, "call": what[:200]})
+        log.info("allowed once", extra={"by": request.sender, "call": permission.shown.what[:200]})
         try:
             return await asyncio.shield(permission.finished)
         except asyncio.CancelledError:
@@ -268,19 +293,22 @@ class Permissions:
         if result is not None:
             await self._space.server.answer_late(request, result)
 
-    def _find(self, request: IncomingRequest) -> OpenPermission | None:
+    def _find(self, request: IncomingRequest) -> tuple[OpenPermission | None, ShownCall | None]:
         for id in request.envelope.correlation_id:
             if (found := self._by_proposal.get(id)) is not None:
                 return found
-        if request.sender != self._space.me:
-            return None
-        return next((each for each in self._granted if each.params == request.params), None)
+        granted = [
+            each
+            for each in self._granted
+            if request.sender == self._space.me and each.params == request.params
+        ]
+        return (granted[0], granted[0].shown) if granted else (None, None)
 
     def _reject(self, permission: OpenPermission, by: str, reason: str, explanation: str = "") -> None:
         if permission.closed or permission.is_released:
             return
         self._refuse(permission, f"{by} rejected it")
-        self._on_rejected(PermissionRejection(permission.call.describe(), by, reason, explanation))
+        self._on_rejected(PermissionRejection(permission.shown.what, by, reason, explanation))
 
     def _handle_fault(self, permission: OpenPermission, fault: MootError) -> None:
         """It was not decided, or its decision did not get here."""
@@ -288,20 +316,41 @@ class Permissions:
             return
         by = next((each.fulfilled_by for each in permission.proposals if each.fulfilled_by), None)
         why = str(fault) if by is None else f"the approval by {by} did not reach me, and was not used"
-        self._relay.note(f"Not done ({why}): {permission.call.describe()[:500]}")
+        self._relay.note(f"Not done ({why}): {permission.shown.what[:500]}")
         self._refuse(permission, why)
-        self._on_rejected(PermissionRejection(permission.call.describe(), "the workspace", why))
+        self._on_rejected(PermissionRejection(permission.shown.what, "the workspace", why))
 
     def _refuse(self, permission: OpenPermission, why: str) -> None:
         """Tell the agent that it may not, this time."""
         permission.call.was_refused = True
         reject = permission.options.reject
         with suppress(PeerGone):
-            permission.request.respond(CANCELLED if reject is None else _selected(reject))
+            permission.request.respond(CANCELLED if reject is None else selected(reject))
         self._close(permission, why)
 
+    def _start_over(self, permission: OpenPermission, now: ShownCall) -> None:
+        """What people see is not what the agent wants any more: that is withdrawn, and this is proposed."""
+        permission.changes += 1
+        if permission.changes > self._limits.max_call_changes:
+            self._take_back(permission)
+            return
+        self._relay.note(
+            "Withdrawn: the agent changed the call while it was being decided. "
+            f"Now: {now.what[:500]}\nThat is proposed anew. Before: {permission.shown.what[:500]}"
+        )
+        before, permission.proposals = permission.proposals, []
+        permission.shown, permission.params = now, self._params(now)
+        for proposal in before:
+            if proposal.state == "pending":
+                self._space.spawn(_withdraw(proposal, "superseded"))
+        if problem := self._problem(permission):
+            self._refuse(permission, problem)
+            self._on_rejected(PermissionRejection(now.what, "the workspace", problem))
+            return
+        self._begin(permission)
+
     def _take_back(self, permission: OpenPermission) -> None:
-        """What people see is not what the agent wants any more."""
+        """The agent asks for another thing under the same id, or changes the call on and on."""
         what = permission.call.describe()[:500]
         self._refuse(permission, "the agent has changed the call since it asked")
         self._relay.note(f"Not done: the agent changed the call while it was being decided. Now: {what}")
@@ -317,28 +366,21 @@ class Permissions:
             call.was_refused = False
             self._relay.note(f"{_DONE_ANYWAY} although it was not allowed: {call.describe()[:500]}")
         for permission in [each for each in self._open if each.call is call]:
-            if call.differs(permission.approved):
-                self._take_back(permission)
-            elif call.status == "completed":
+            if call.status == "completed":
                 self._relay.note(f"{_DONE_ANYWAY} before it was decided: {call.describe()[:500]}")
                 self._refuse(permission, "the agent reports it as done already")
                 call.was_refused = False
+            elif not permission.shown.is_same(now := show(call, self._folder)):
+                self._start_over(permission, now)
         if call.is_over:
             for permission in [each for each in self._running if each.call is call]:
                 self._finish(permission, self._result(permission))
 
     def _result(self, permission: OpenPermission) -> dict[str, Json]:
-        call = permission.call
-        failed = call.status == "failed"
-        lines = [f"The agent reports: {call.describe()} ({call.status})"]
-        if call.differs(permission.approved, is_running=True):
-            failed = True
-            lines.insert(0, "WARNING: the agent reports another call than the one that was approved.")
-            self._relay.note(f"{lines[0]} Approved: {orjson.dumps(permission.params).decode()[:1000]}")
-        lines += call.texts or ([_text(output)] if (output := call.fields.get("rawOutput")) else [])
-        text = self._relay.clean("\n".join(lines))
-        most = self._limits.max_proposal_bytes // 4
-        return _text_result(text[:most], is_error=failed)
+        if not permission.is_as_shown:
+            approved = orjson.dumps(permission.params).decode()[:1000]
+            self._relay.note(f"{OTHER_CALL} Approved: {approved}")
+        return permission.result(self._relay.clean, self._limits.max_proposal_bytes // 4)
 
     def _finish(self, permission: OpenPermission, result: dict[str, Json] | None) -> None:
         if permission in self._running:
@@ -356,7 +398,7 @@ class Permissions:
             self._finish(permission, None)
             self._relay.note(
                 f"This was allowed, and whether it was done is not known ({why}): "
-                f"{permission.call.describe()[:500]}. Look before it is asked for again."
+                f"{permission.shown.what[:500]}. Look before it is asked for again."
             )
 
     def _close(self, permission: OpenPermission, why: str) -> None:
@@ -370,22 +412,6 @@ class Permissions:
                 self._space.spawn(_withdraw(proposal))
 
 
-async def _withdraw(proposal: Proposal) -> None:
+async def _withdraw(proposal: Proposal, reason: str = "no_longer_needed") -> None:
     with suppress(MootError):
-        await proposal.withdraw()
-
-
-def _selected(option: str | None) -> dict[str, Json]:
-    return {"outcome": {"outcome": "selected", "optionId": option}}
-
-
-def _not_done(why: str) -> dict[str, Json]:
-    return _text_result(f"Not done, and the approval was not used: {why}.", is_error=True)
-
-
-def _text_result(text: str, *, is_error: bool) -> dict[str, Json]:
-    return {"content": [{"type": "text", "text": text}], "isError": is_error}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+        await proposal.withdraw(reason)

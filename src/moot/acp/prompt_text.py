@@ -7,20 +7,28 @@ A message never begins a prompt, so it cannot be a command of the agent (`/mode`
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
 
+# What projects tell agents. Agents that leave the settings of a folder out leave these out, too.
+_INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "QWEN.md")
 
-def introduction(me: str, space: str, folder: str) -> str:
+
+def introduction(me: str, space: str, folder: Path) -> str:
     """What an agent is told at the beginning of a session."""
     where = f"the space {show_hidden(space)}" if space else "a space"
+    files = " and ".join(name for name in _INSTRUCTIONS if (folder / name).is_file())
+    instructions = f" Read {files} there first: the project's own instructions." if files else ""
     return (
         f"You are {show_hidden(me)}, a member of {where}: a shared workspace of people, agents and tools. "
         "Several people may talk to you. Each message is given below a line that names who wrote it; its own "
         "lines begin with '> '. A line without '> ' comes from the workspace itself. Everybody there sees "
-        f"what you say and do. You work in {folder}. What you ask permission for is decided by people of the "
-        "space, which may take long. If it is rejected you are told why afterwards: respect it, and do not "
-        "try to reach the same in another way."
+        f"what you say and do. You work in {folder}.{instructions} What you ask permission for is decided "
+        "by people of the space, which may take long. If it is rejected you are told why afterwards: respect "
+        "it, and do not try to reach the same in another way."
     )
 
 

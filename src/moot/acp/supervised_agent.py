@@ -15,6 +15,7 @@ from moot.acp.acp_settings import AcpSettings
 from moot.acp.agent_process import AgentProcess, AgentStartFailed, AgentUnusable
 from moot.acp.agent_profiles import AgentProfile
 from moot.acp.asking_probe import UNVERIFIED, AskingProbe, ProbeResult
+from moot.acp.folder_settings import FolderSettings
 from moot.acp.json_rpc import IncomingCall, PeerGone
 from moot.acp.session_file import SessionFile
 from moot.errors import UsageError
@@ -50,6 +51,9 @@ class SupervisedAgent:
         self.profile = profile
         self.session = ""
         self.probed = ProbeResult({})
+        self.folder = FolderSettings(settings, profile)
+        # Edits and commands that it reported as done and nobody was asked about.
+        self.unasked_acts = 0
         # Set while the agent has a session.
         self.ready = asyncio.Event()
         # Whether the session knows where it is, and whether the agent repeats an earlier one just now.
@@ -66,6 +70,8 @@ class SupervisedAgent:
         self._process: AgentProcess | None = None
         # False while the process that `start` has started runs.
         self._needs_start = False
+        # Why it could not be started last time.
+        self._last_fault = ""
 
     @property
     def process(self) -> AgentProcess:
@@ -75,9 +81,11 @@ class SupervisedAgent:
     @property
     def asks(self) -> str:
         """In one line, whether it asks."""
-        if not self._settings.probe:
-            return f"{UNVERIFIED} (it was not probed)"
-        return str(self.probed)
+        found = str(self.probed) if self._settings.probe else f"{UNVERIFIED} (it was not probed)"
+        if not self.unasked_acts:
+            return found
+        times = "once" if self.unasked_acts == 1 else f"{self.unasked_acts} times"
+        return f"{found}; since then it has changed something or run a command {times} without asking"
 
     async def start(self) -> None:
         """Start the agent and probe it; raises UsageError, AgentUnusable or AgentStartFailed."""
@@ -89,11 +97,14 @@ class SupervisedAgent:
     async def _start_and_probe(self) -> None:
         await self._start_process()
         if self._settings.probe:
-            self.probe = AskingProbe(self.process)
+            self.probe = AskingProbe(self.process, plants=self.folder.leaves_out)
             try:
                 self.probed = await self.probe.run()
             finally:
                 self.probe = None
+            if self.probed.uses_folder:
+                self.folder.leaves_out = False
+                self.folder.check()
             if self.probed.acted and not self._settings.accept_unasked:
                 raise UsageError(
                     f"{self.process.title} {self.probed}. Start it in a mode in which it asks, or let it "
@@ -127,6 +138,7 @@ class SupervisedAgent:
             await self._process.stop()
 
     async def _start_process(self) -> None:
+        self.folder.check()
         process = AgentProcess(self._settings, self.profile, self._on_request, self._on_notification)
         self._process = process
         await process.start()
@@ -163,7 +175,11 @@ class SupervisedAgent:
             except (AgentUnusable, PeerGone, UsageError) as fault:
                 log.warning("the agent cannot be started", extra={"why": str(fault)})
                 await self.process.stop()
+                if str(fault) != self._last_fault:
+                    self._last_fault = str(fault)
+                    self._note(f"The agent cannot be started, and I try again: {fault}")
                 return str(fault)
+            self._last_fault = ""
         self._needs_start = True
         process = self.process
         await process.gone.wait()

@@ -3,18 +3,24 @@
 Agents tell about one call in pieces: the diff in an earlier update, the input only in the permission request,
 or no input at all. What people decide about is everything that was told, and what was not told is named as
 missing. Titles and kinds are words of the agent and may lie: where the input or a diff is there, the title is
-left out of a proposal, and a call that shows a command or a diff is one, whatever its kind says.
+left out of a proposal. A call that shows a command or a diff is one, wherever that stands and whatever its
+kind says; a kind that is said to be harmless, with nothing that shows it, is not believed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+import orjson
+
+from moot.acp import call_contents as contents
+from moot.acp.settings_files import names_settings, settings_among
 from moot.protocol.operation import Json
 
 # The kinds of ACP. They are the names of the tools under which a member proposes.
@@ -30,13 +36,15 @@ KINDS: Final = (
     "switch_mode",
     "other",
 )
-# Kinds that say that nothing changes; evidence of a command or of a diff counts more.
-_HARMLESS: Final = frozenset({"read", "search", "think", "fetch", "switch_mode", "other"})
+# Kinds that change something.
+ACTING_KINDS: Final = frozenset({"edit", "delete", "move", "execute"})
 # A command of a page: the proposal has all of it.
 _MAX_LINE_CHARS: Final = 2_000
+# The newest output of a command: an agent may send it without end.
+_MAX_OUTPUT_CHARS: Final = 100_000
 _FIELDS: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
-_COMMAND_NAMES: Final = ("command", "cmd", "script", "shell")
-_PATH_WORDS: Final = ("path", "file", "dir", "folder", "cwd", "source", "dest", "target", "uri")
+# What Gemini CLI says beside a command, which is its title.
+_GEMINI_FACTS: Final = re.compile(r"\[current working directory (?P<cwd>[^\n]+?)\](?: \(.*\))?", re.DOTALL)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,14 +53,23 @@ class AgentToolCall:
 
     id: str
     fields: dict[str, Any] = field(default_factory=dict)
-    # The latest content that had a diff: some agents replace it by text, or by nothing.
-    _diffs: list[dict[str, Json]] = field(default_factory=list)
     # The agent was told that it may not do this.
     was_refused: bool = False
+    # It has asked for this call, or it was told to everybody that it did not.
+    was_asked: bool = False
+    # It was told that it may.
+    was_released: bool = False
+    # The latest content that had a diff: some agents replace it by text, or by nothing.
+    _diffs: list[dict[str, Json]] = field(default_factory=list)
+    # What Codex tells of a command beside the fields of ACP.
+    _output: str = ""
+    _exit_code: int | None = None
 
     def reopen(self) -> None:
         """It is asked for, so it is neither over nor refused, whatever was before."""
-        self.was_refused = False
+        self.was_refused = self.was_released = False
+        self.was_asked = True
+        self._output, self._exit_code = "", None
         if self.is_over:
             self.fields["status"] = "pending"
 
@@ -61,9 +78,22 @@ class AgentToolCall:
         given = {name: update[name] for name in _FIELDS if update.get(name) is not None}
         changed = any(self.fields.get(name) != value for name, value in given.items())
         self.fields |= given
-        if diffs := _diffs_in(given.get("content")):
+        if diffs := contents.diffs_in(given.get("content")):
             self._diffs = diffs
+        meta = update.get("_meta")
+        if isinstance(meta, dict):
+            self._merge_output(meta)
         return changed
+
+    def _merge_output(self, meta: Mapping[str, Any]) -> None:
+        for name in ("terminal_output", "terminal_output_delta"):
+            part = meta.get(name)
+            if isinstance(part, dict) and isinstance(data := part.get("data"), str):
+                whole = data if name == "terminal_output" else self._output + data
+                self._output = whole[-_MAX_OUTPUT_CHARS:]
+        ended = meta.get("terminal_exit")
+        if isinstance(ended, dict) and isinstance(code := ended.get("exit_code"), int):
+            self._exit_code = code
 
     @property
     def title(self) -> str:
@@ -92,13 +122,7 @@ class AgentToolCall:
     @property
     def texts(self) -> list[str]:
         """The text content."""
-        content = self.fields.get("content")
-        found = []
-        for item in content if isinstance(content, list) else ():
-            inner = item.get("content") if isinstance(item, dict) else None
-            if isinstance(inner, dict) and isinstance(inner.get("text"), str):
-                found.append(inner["text"])
-        return found
+        return contents.texts_in(self.fields.get("content"))
 
     @property
     def locations(self) -> list[str]:
@@ -109,31 +133,62 @@ class AgentToolCall:
             if isinstance(place, dict) and isinstance(place.get("path"), str)
         ]
 
+    def outcome_lines(self) -> list[str]:
+        """What came of it: its exit code and its output, and of a command, that neither was told."""
+        lines = []
+        raw = self.fields.get("rawOutput")
+        code = contents.exit_code_in(raw) if self._exit_code is None else self._exit_code
+        if code is not None:
+            lines.append(f"exit code {code}")
+        if output := "\n".join(self.texts) or self._output:
+            lines.append(output)
+        elif raw:
+            lines.append(raw if isinstance(raw, str) else orjson.dumps(raw, default=str).decode())
+        if not lines and self.kind == "execute" and self.status == "completed":
+            lines.append("(the agent told neither output nor exit code)")
+        return lines
+
+    # What it does
+
     @property
-    def command(self) -> Json:
-        """The command that the input shows, None if it shows none."""
-        given = self.input
-        if not isinstance(given, dict):
-            return None
-        return next((given[name] for name in _COMMAND_NAMES if given.get(name)), None)
+    def commands(self) -> list[Json]:
+        """The commands that it shows: in its input, or else in its title or its text."""
+        if found := contents.commands_in(self.input):
+            return found
+        if (command := contents.command_in_title(self.title)) is not None:
+            return [command]
+        if self.was_released or self.is_over:
+            # Its text is what came of it.
+            return []
+        return [command for text in self.texts if (command := contents.command_in_text(text)) is not None]
 
     @property
     def kind(self) -> str:
         """The kind by what it does, as far as that can be seen, and else as the agent calls it."""
         declared = self.fields.get("kind")
         kind = declared if declared in KINDS else "other"
-        if kind in _HARMLESS:
-            if self.command is not None:
-                return "execute"
-            if self.changes:
-                return "edit"
-        return kind
+        if self.commands or contents.has_terminal(self.fields.get("content")):
+            return "execute"
+        if self.changes and kind not in ACTING_KINDS:
+            return "edit"
+        return str(kind)
+
+    @property
+    def proposed_kind(self) -> str:
+        """The kind that is proposed: with a title alone, that it is harmless is only said."""
+        kind = self.kind
+        return "other" if kind not in ACTING_KINDS and self.input is None else kind
 
     def paths(self) -> Iterator[str]:
         """Every path that the call names, as far as that can be seen."""
         yield from (str(change["path"]) for change in self.changes)
         yield from self.locations
-        yield from _paths_in(self.input)
+        yield from contents.paths_in(self.input)
+        if self.input is None and (match := self._gemini_facts()):
+            yield match["cwd"]
+
+    def _gemini_facts(self) -> re.Match[str] | None:
+        return _GEMINI_FACTS.fullmatch("\n".join(self.texts).strip())
 
     def outside(self, folder: Path) -> list[str]:
         """Those of its paths that lead out of the folder, links followed."""
@@ -143,11 +198,17 @@ class AgentToolCall:
             if "\0" in path:
                 found[path] = None
                 continue
-            plain = unquote(urlsplit(path).path) if path.startswith("file:") else path
-            real = os.path.realpath(os.path.join(top, os.path.expanduser(plain)))
+            real = os.path.realpath(os.path.join(top, os.path.expanduser(_plain_path(path))))
             if real != top and not real.startswith(top.rstrip(os.sep) + os.sep):
                 found[path] = None
         return list(found)
+
+    def own_settings(self, folder: Path) -> list[str]:
+        """What it names of the settings of agents: paths, and commands in which such a name stands."""
+        found = settings_among((_plain_path(path) for path in self.paths()), folder)
+        said = [*self.commands, *([self.title] if self.input is None and self.kind == "execute" else [])]
+        texts = [text for command in said for text in contents.texts_anywhere(command)]
+        return [*found, *(text for text in texts if names_settings(text))]
 
     def arguments(self, folder: Path) -> dict[str, Json]:
         """What people decide about: the input and the changes, or whatever else was told; and what was not.
@@ -159,13 +220,17 @@ class AgentToolCall:
             arguments["input"] = self.input
         if self.changes:
             arguments["changes"] = self.changes
-        if not arguments:
+        if not arguments or (self.commands and not contents.commands_in(self.input)):
             arguments["title"] = self.title
-            for name, value in (("paths", self.locations), ("text", "\n".join(self.texts))):
+            # Where it works, as Gemini CLI says it; a path that leads out of the folder is named below.
+            text = "" if self._gemini_facts() else "\n".join(self.texts)
+            for name, value in (("paths", self.locations), ("text", text)):
                 if value:
                     arguments[name] = value
         if outside := self.outside(folder):
             arguments["outside_folder"] = outside
+        if settings := self.own_settings(folder):
+            arguments["agent_settings"] = settings
         if missing := self.missing():
             arguments["missing"] = missing
         return arguments
@@ -177,29 +242,9 @@ class AgentToolCall:
             missing.append("input")
         if self.kind == "edit" and not self.changes:
             missing.append("changes")
-        if self.kind == "execute" and self.command is None:
+        if self.kind == "execute" and not self.commands:
             missing.append("command")
         return missing
-
-    def snapshot(self) -> tuple[Json, list[dict[str, Json]]]:
-        """What must stay as it is while people decide, and after that."""
-        return self.input, list(self.changes)
-
-    def differs(self, decided: tuple[Json, list[dict[str, Json]]], *, is_running: bool = False) -> bool:
-        """Whether this is another call than the one that was decided about.
-
-        Of a running one, agents report diffs in other words than before; other files are another call.
-        """
-        known_input, known_changes = decided
-        if self.input is not None and known_input is not None and self.input != known_input:
-            return True
-        if not self.changes or self.changes == known_changes:
-            return False
-        if not known_changes:
-            # It had told nothing to compare with, but for its input.
-            return not is_running
-        known = {change["path"] for change in known_changes}
-        return not is_running or not {change["path"] for change in self.changes} <= known
 
     def describe(self) -> str:
         """One line: what it does, in our words where that can be seen; long ones are cut."""
@@ -207,40 +252,13 @@ class AgentToolCall:
         return text if len(text) <= _MAX_LINE_CHARS else f"{text[:_MAX_LINE_CHARS]}…"
 
     def _describe(self) -> str:
-        if self.command is not None:
-            shown = self.command if isinstance(self.command, str) else str(self.command)
-            return f"{self.kind}: {shown}"
+        if self.commands:
+            return f"{self.kind}: {'; '.join(str(command) for command in self.commands)}"
         if self.changes:
             return f"{self.kind}: {', '.join(str(change['path']) for change in self.changes)}"
         paths = ", ".join(dict.fromkeys(self.paths()))
         return f"{self.kind}: {' — '.join(part for part in (self.title, paths) if part) or self.id}"
 
 
-def _paths_in(value: Json, name: str = "") -> Iterator[str]:
-    """Texts that stand below a name of a path, at any depth, and addresses of files."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _paths_in(inner, key)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _paths_in(inner, name)
-    elif isinstance(value, str) and (
-        value.startswith("file:") or any(word in name.lower() for word in _PATH_WORDS)
-    ):
-        yield value
-
-
-def _diffs_in(content: Json) -> list[dict[str, Json]]:
-    found: list[dict[str, Json]] = []
-    for item in content if isinstance(content, list) else ():
-        if not isinstance(item, dict) or item.get("type") != "diff":
-            continue
-        path, old, new = item.get("path"), item.get("oldText"), item.get("newText")
-        found.append(
-            {
-                "path": path if isinstance(path, str) else "",
-                "old_text": old if isinstance(old, str) else None,
-                "new_text": new if isinstance(new, str) else "",
-            }
-        )
-    return found
+def _plain_path(path: str) -> str:
+    return unquote(urlsplit(path).path) if path.startswith("file:") else path

@@ -15,7 +15,8 @@ from moot.acp.acp_settings import AcpSettings
 from moot.acp.agent_process import AgentProcess
 from moot.acp.chat_inbox import ChatInbox
 from moot.acp.json_rpc import PeerError, PeerGone
-from moot.acp.permissions import PermissionRejection, Permissions
+from moot.acp.open_permission import PermissionRejection
+from moot.acp.permissions import Permissions
 from moot.acp.prompt_text import blocks, introduction, message_text, rejection_text, resume_text
 from moot.acp.session_file import OpenChat, SessionFile
 from moot.acp.supervised_agent import SupervisedAgent
@@ -74,6 +75,8 @@ class TurnRunner:
         self._paused_by = ""
         self._rejections: list[PermissionRejection] = []
         self._refusals = 0
+        # When the agent sent something last.
+        self.last_heard = 0.0
 
     @property
     def is_stopping(self) -> bool:
@@ -170,6 +173,7 @@ class TurnRunner:
             relay.turn = turn
             try:
                 ending = await self._prompt_to_the_end(turn, chat)
+                relay.note_unasked_rest()
                 await relay.flush()
             finally:
                 relay.turn = Turn()
@@ -198,7 +202,7 @@ class TurnRunner:
         texts, space = [], self.space
         if not self._agent.is_introduced:
             self._agent.is_introduced = True
-            texts.append(introduction(space.me, space.space, str(self._settings.folder)))
+            texts.append(introduction(space.me, space.space, self._settings.folder))
         return [*texts, *self._take_rejections()]
 
     def _take_rejections(self) -> list[str]:
@@ -222,9 +226,7 @@ class TurnRunner:
         if turn.reasoning is not None:
             waits.append(asyncio.ensure_future(turn.reasoning.cancelled.wait()))
         try:
-            await asyncio.wait(
-                [request, *waits], timeout=limits.turn_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await self._wait_for_end(turn, [request, *waits])
             stopped = ""
             if not request.done():
                 stopped = self._stop_why or (
@@ -248,6 +250,35 @@ class TurnRunner:
             permissions.close_all(self._stop_why or "the turn has ended")
             self.relay.seal()
         return ending
+
+    async def _wait_for_end(self, turn: Turn, waits: list[asyncio.Future[Any]]) -> None:
+        """Until one of these is done, or the turn has taken too long; an agent that is stuck is told of."""
+        limits, loop = self._settings.limits, asyncio.get_running_loop()
+        end = loop.time() + limits.turn_seconds
+        self.last_heard = loop.time()
+        told = 0.0
+        while (now := loop.time()) < end:
+            quiet_at = (self.last_heard if self.last_heard > told else now) + limits.quiet_seconds
+            done, _ = await asyncio.wait(
+                waits, timeout=min(end, quiet_at) - now, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return
+            if self.permissions.open:
+                # It waits for people, who may take their time.
+                self.last_heard = loop.time()
+            elif self.last_heard > told and loop.time() - self.last_heard >= limits.quiet_seconds:
+                told = self.last_heard
+                self._tell_quiet(turn)
+
+    def _tell_quiet(self, turn: Turn) -> None:
+        seconds = self._settings.limits.quiet_seconds
+        under_way = "; ".join(call.describe()[:200] for call in list(turn.open_calls.values())[:5])
+        self.relay.note(
+            f"The agent has said nothing for {seconds:g} s, and nothing of it waits for a decision. "
+            f"{f'Under way: {under_way}. ' if under_way else ''}It may be stuck: wait, or cancel the message "
+            "to stop it."
+        )
 
     async def _cancel_prompt(self, agent: AgentProcess, request: asyncio.Future[Any]) -> None:
         with suppress(PeerGone):

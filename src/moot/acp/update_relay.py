@@ -52,6 +52,9 @@ class Turn:
     messages: int = 0
     chars: int = 0
     calls: int = 0
+    # Calls that are not over, and how many were done that nobody was asked about.
+    open_calls: dict[str, AgentToolCall] = field(default_factory=dict)
+    unasked: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -105,9 +108,24 @@ class UpdateRelay:
 
     def add_act(self, call: AgentToolCall) -> None:
         """A tool call is new or has changed."""
+        if call.is_over:
+            self.turn.open_calls.pop(call.id, None)
+        else:
+            self.turn.open_calls[call.id] = call
         if call.id not in self._waiting_acts:
             self._waiting_acts.add(call.id)
             self._put(_Item("act", self.turn, call=call, sealed=True))
+
+    def note_unasked(self, call: AgentToolCall) -> None:
+        """Say loudly that the agent did something that nobody was asked about."""
+        self.turn.unasked += 1
+        if self.turn.unasked <= self._limits.max_unasked_notes:
+            self.note(f"WARNING: done, and nobody was asked: {call.describe()[:500]}")
+
+    def note_unasked_rest(self) -> None:
+        """At the end of a turn, those that were not told one by one."""
+        if (rest := self.turn.unasked - self._limits.max_unasked_notes) > 0:
+            self.note(f"WARNING: {rest} more edits or commands were done that nobody was asked about.")
 
     def note(self, text: str) -> None:
         """Words of our own about the agent, as a chat to everybody."""
@@ -230,8 +248,8 @@ def describe_act(call: AgentToolCall, max_chars: int) -> tuple[str, dict[str, Js
     """A tool call as text for people, and its details for programs; long ones are cut, and say so."""
     lines = [f"{call.describe()} ({call.status.replace('_', ' ')})"]
     lines += [diff_text(change) for change in call.changes]
-    if call.is_over and call.texts:
-        lines.append("\n".join(call.texts))
+    if call.is_over:
+        lines += call.outcome_lines()
     details: dict[str, Json] = {
         "id": call.id,
         "kind": call.kind,
