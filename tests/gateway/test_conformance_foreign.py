@@ -206,18 +206,17 @@ def test_a_rule_that_is_broken_is_blamed_with_what_was_heard(
 def test_what_a_story_only_uses_is_blamed_by_its_own_row(
     gateway: tuple[ForeignGateway, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This gateway enforces no pause, lists a right too much, and lets everybody in."""
+    """This gateway lists a right too much, and lets everybody in."""
     foreign, url = gateway
     addressed = report(url, tmp_path, capsys, "MEW-3-7")
     story = addressed["a control without to, or with an empty one, means everybody else"]
-    assert (story["passed"], story["breaks"]) == (False, ["MEW-3.9.1-4"]), story
-    assert "is not refused with participant_paused" in story["message"]
+    # A gateway may enforce a pause, and need not.
+    assert (story["passed"], story["breaks"]) == (None, []), story
+    assert "MEW does not say that this is refused (ours says participant_paused)" in story["message"]
     strangers = report(url, tmp_path, capsys, "MEW-3-23")[
         "nobody comes in uninvited, and nobody forges an invite-ack"
     ]
     assert strangers["breaks"] == ["MEW-5.2-2"], strangers
-    closing = report(url, tmp_path, capsys, "MEW-3.10.4-3")["a close that names no open stream is refused"]
-    assert closing["breaks"] == ["MEW-3.10.4-3"], closing
     foreign.extra_rights = [{"kind": "mcp/response"}]
     arrivals = report(url, tmp_path, capsys, "MEW-3.7-5")
     assert {row for line in arrivals.values() for row in line["breaks"]} == {"MEW-5.2-4"}, text_of(arrivals)
@@ -249,7 +248,8 @@ def test_a_gateway_that_falls_silent_is_not_asked_for_ever(
 ) -> None:
     foreign, url = gateway
     monkeypatch.setattr("moot.cli.conformance.GatewayAddress", partial(GatewayAddress, seconds=0.3))
-    foreign.max_connections = 1
+    # It lets us in, and once more when its habits are known.
+    foreign.max_connections = 2
     lines = report(url, tmp_path, capsys, "MEW-3.6.1")
     asked = [line["message"] for line in lines.values() if "needs " not in line["message"]]
     assert all("was not welcomed within 0.3 s" in message for message in asked[:3])

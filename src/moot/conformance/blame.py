@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+from moot.conformance.left_open import rows_of_field
 from moot.conformance.manifest import load_document
 from moot.conformance.vectors import Vector, VectorStep
 
 # `relay`: somebody does not hear what was accepted. `notice`: a message of the gateway is missing or differs.
-# `step`: everything else, such as what should have been refused.
-Subject = Literal["relay", "notice", "step"]
+# `unanswered`: what was refused is not told so. `step`: everything else, such as what is not refused.
+Subject = Literal["relay", "notice", "unanswered", "step"]
 
 # Matching envelopes are delivered.
 _DELIVERY: Final = "MEW-4.2-1"
@@ -25,6 +26,19 @@ _RIGHTS: Final = "MEW-5.2-4"
 _RIGHTS_FIELDS: Final = ("you.capabilities", "your_capabilities", "participant.capabilities")
 # A wrong token gets no connection.
 _ADMISSION: Final = "MEW-5.2-2"
+# An invitation's credentials are the inviter's; a closed stream carries nothing and is not listed; frames of
+# a stream with targets are theirs alone.
+_CREDENTIALS: Final = "MEW-3.6.6-6"
+_CLOSED: Final = "MEW-3.10.4-5"
+_CLOSED_LISTED: Final = "MEW-3.10.4-1"
+_TARGETED: Final = "MEW-3.10.3-4"
+# What is delivered names members by their runtime ids.
+_RUNTIME_NAMES: Final = "MEW-3.6.4-7"
+# Who is kicked is gone, and does not come back.
+_KICKED: Final = "MEW-3.6.7-1"
+# A violation of rights is answered; so is any other.
+_ANSWERS: Final = {"capability_violation": "MEW-4.2-4"}
+_OTHER_ANSWERS: Final = "MEW-8.1-11"
 # What keeps a member from speaking; stories about other things use it to see who was meant.
 _STATES: Final = {"participant_paused": "MEW-3.9.1-4", "participant_shutdown": "MEW-3.9.10-4"}
 # MEW's sections by the first word of a kind.
@@ -45,8 +59,10 @@ class Finding(NamedTuple):
 
     text: str
     subject: Subject = "step"
-    # Of the message in question; None: that of the step.
+    # Of the message in question, None: that of the step; the code of ours, if nothing is answered.
     kind: str | None = None
+    # Why a gateway that others wrote may do so; None: it may not.
+    open: str | None = None
 
 
 def rows_broken(vector: Vector, step: VectorStep, found: Finding) -> Sequence[str]:
@@ -57,6 +73,13 @@ def rows_broken(vector: Vector, step: VectorStep, found: Finding) -> Sequence[st
         return named[:1]
     if any(field in found.text for field in _RIGHTS_FIELDS):
         return [_RIGHTS]
+    if tell_tale := _tell_tale(vector, step, found):
+        return [tell_tale]
+    code = step.refused or ""
+    if found.subject == "unanswered":
+        return [_ANSWERS.get(found.kind or code, _OTHER_ANSWERS)]
+    if fields_of_errors := list(rows_of_field(found.text, vector.rows, code, _kind_of(step))):
+        return fields_of_errors[:1]
     if isinstance(step.rows, list):
         return step.rows
     if found.subject == "relay":
@@ -66,7 +89,7 @@ def rows_broken(vector: Vector, step: VectorStep, found: Finding) -> Sequence[st
     if step.join is not None and "'refused'" in str(step.hear):
         return own or [_ADMISSION]
     state = _STATES.get(step.refused or "")
-    if state is not None and not any(_is_about(row, "participant/pause") for row in vector.rows):
+    if state is not None:
         return [state]
     if own or step.refused is not None:
         # That something is not refused is what a story is about.
@@ -76,6 +99,31 @@ def rows_broken(vector: Vector, step: VectorStep, found: Finding) -> Sequence[st
     if base is not None and (found.subject == "notice" or not general):
         return [base]
     return general or vector.rows
+
+
+def _tell_tale(vector: Vector, step: VectorStep, found: Finding) -> str | None:
+    """The row that is broken whatever the story is about."""
+    if "hears besides: ['space/invite-ack" in found.text:
+        return _CREDENTIALS
+    before = vector.steps[: vector.steps.index(step)]
+    kinds = [str((each.send or {}).get("kind")) for each in before]
+    by_correlation = "MEW-3.10.4-3" in vector.rows
+    if step.frame is not None and "not refused (stream_not_found)" in found.text and "stream/close" in kinds:
+        return "MEW-3.10.4-3" if by_correlation else _CLOSED
+    if ": to[" in found.text and "runtime_id" in str((vector.join, before)):
+        return _RUNTIME_NAMES
+    if "payload.active_streams: expected" in found.text and "stream/close" in kinds:
+        return _CLOSED_LISTED
+    gone = "'event': 'leave'" in found.text or "{'closed'" in found.text
+    if (_kind_of(step) == "space/kick" and "does not hear" in found.text and gone) or (
+        step.join is not None and "'refused'" in str(step.hear) and "space/kick" in kinds
+    ):
+        return _KICKED
+    hears, besides, _ = found.text.partition(" hears besides: ")
+    if step.frame is not None and besides and "'target': [" in str(before):
+        kicked = [each.send for each in before if each.send and each.send.get("kind") == "space/kick"]
+        return _KICKED if f"'{hears}'" in str(kicked) else _TARGETED
+    return None
 
 
 def _kind_of(step: VectorStep) -> str:

@@ -53,6 +53,12 @@ class WireMessage(NamedTuple):
     binary: bool
 
 
+class WirePong(NamedTuple):
+    """The answer to a ping of ours."""
+
+    data: bytes
+
+
 class ConnectionEnded(NamedTuple):
     """The other side ended the connection, and why."""
 
@@ -167,7 +173,11 @@ class BlockingClient:
         """One message in one frame. A connection that is gone says so when it is read."""
         self._write(_BINARY if binary else _TEXT, data)
 
-    def receive(self) -> WireMessage | ConnectionEnded:
+    def ping(self, data: bytes) -> None:
+        """Ask the other side for a sign of life, which is received as WirePong."""
+        self._write(_PING, data)
+
+    def receive(self) -> WireMessage | WirePong | ConnectionEnded:
         """The next message, or how it ended; raises NoReply after the address's `seconds`."""
         whole = bytearray()
         first = _TEXT
@@ -185,7 +195,9 @@ class BlockingClient:
                 return self._ended(code, payload[2:].decode("utf-8", "replace"))
             if opcode == _PING:
                 self._write(_PONG, payload)
-            elif opcode != _PONG:
+            elif opcode == _PONG:
+                return WirePong(payload)
+            else:
                 first = opcode or first
                 whole += payload
                 if final:

@@ -5,14 +5,18 @@ connection in order, but some of what it says waits for its disk, so a WebSocket
 mark that we send instead is an envelope under a false name: MEW 4.1 has it refused, whoever sends it and
 however paused it may be, and a refusal changes nothing. Whoever acted sends a mark first: its answer means
 that the step has been taken. Then everybody else does: the answer of each means that it has heard all of it.
-A gateway that lets false names pass relays the mark; that is an answer too, and nobody counts it.
+A gateway that lets false names pass relays the mark; that is an answer too, and nobody counts it. What others
+do with it is learned once (`habits`).
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
+import uuid
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -25,6 +29,16 @@ from moot.conformance.blocking_client import (
     HandshakeRefused,
     NoReply,
     WireMessage,
+    WirePong,
+)
+from moot.conformance.habits import (
+    LEARN_POLL_SECONDS,
+    LEARN_SECONDS,
+    NOBODY,
+    PING_SECONDS,
+    PREFIX,
+    Habits,
+    is_nameless_error,
 )
 from moot.conformance.runner import NotJudged, ReceivedMessages
 from moot.errors import UsageError
@@ -32,8 +46,6 @@ from moot.protocol import strict_json
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.operation import Json
 
-_MARK: Final = "conformance-mark-"
-_NOBODY: Final = "conformance-nobody"
 # A little more, so that a clock of the other side agrees.
 _ERROR_SECONDS: Final = 1.05
 # How long a gateway may take to tell others that somebody left, and how often we look.
@@ -64,6 +76,8 @@ class LiveSession:
         self.dialect = dialect
         self.received: list[Json] = []
         self.is_open = True
+        # What the gateway calls us.
+        self.own_id = who
 
 
 class HttpMember(msgspec.Struct, frozen=True):
@@ -86,6 +100,8 @@ class LiveDriver:
         control: GatewayControl | None = None,
         is_stranger: Callable[[str], bool] = lambda _: False,
         old_streams: Collection[str] = (),
+        habits: Habits | None = None,
+        completes: bool = False,
     ) -> None:
         self._address = address
         self._space = space
@@ -100,8 +116,11 @@ class LiveDriver:
         # Who was told of an error about which stream.
         self._faulty: set[tuple[str, str]] = set()
         # Told apart from those of other drivers: some gateways keep them as messages.
-        self._mark = f"{_MARK}{secrets.token_hex(4)}-"
+        self._mark = f"{PREFIX}{secrets.token_hex(4)}-"
         self._marks = 0
+        self._habits = habits or Habits(wants_join_frame=True)
+        # MEW has all fields in an envelope; ours fills in what a member leaves out, others need not.
+        self._completes = completes
 
     def close(self) -> None:
         """Leave with everybody who is still there."""
@@ -124,6 +143,9 @@ class LiveDriver:
             unknown = refusal.status in (401, 403)
             code = "participant_not_found" if unknown else f"http_{refusal.status}"
             return self._settle(None) | {name: [{"refused": code, "message": str(refusal)}]}
+        if name in self._sessions:
+            # The story says that it was thrown out, and this gateway has not done it.
+            self._sessions[name].wire.close()
         session = self._sessions[name] = LiveSession(name, who, wire, dialect)
         if dialect == "mew":
             self._await_first(session)
@@ -154,12 +176,31 @@ class LiveDriver:
     def send(self, name: str, envelope: Mapping[str, Json]) -> ReceivedMessages:
         return self.raw(name, strict_json.encode(dict(envelope)).decode())
 
+    def _with_all_fields(self, text: str, sender: str) -> str:
+        """The text of an object with what it lacks in front, and otherwise as it is written."""
+        try:
+            sent = json.loads(text)
+        except ValueError:
+            return text
+        if not isinstance(sent, dict) or not sent:
+            return text
+        lacking = {key: value for key, value in self._completed(sender).items() if key not in sent}
+        if not lacking:
+            return text
+        return f"{json.dumps(lacking)[:-1]},{text.lstrip()[1:]}"
+
+    def _completed(self, sender: str) -> dict[str, Json]:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return {"protocol": "mew/v0.4", "id": str(uuid.uuid4()), "ts": now, "from": sender}
+
     def raw(self, name: str, text: str) -> ReceivedMessages:
         if name in self._posts:
             return self._post(name, self._posts[name], text)
         session = self._sessions.get(name)
         if session is None:
             raise NotJudged(f"{name} is not in the space, and the story needs it there")
+        if self._completes:
+            text = self._with_all_fields(text, session.own_id)
         try:
             session.wire.send(text.encode())
         except UnicodeEncodeError:
@@ -214,18 +255,27 @@ class LiveDriver:
         # D-20: an id of one's own is proposed in a join frame, and nothing else.
         headers = {"Authorization": f"Bearer {token}"} if wished is None else {}
         wire = BlockingClient(self._address, query=query, headers=headers)
-        if wished is not None or dialect == "mew":
+        if wished is not None or (dialect == "mew" and self._habits.wants_join_frame):
             # Beside a header it changes nothing, but some gateways look at it alone.
-            join = {"type": "join", "space": self._space, "token": token, "participantId": wished or who}
-            wire.send(orjson.dumps({key: value for key, value in join.items() if value is not None}))
+            self._send_join_frame(wire, str(wished or who), token)
         return wire
+
+    def _send_join_frame(self, wire: BlockingClient, id: str, token: str) -> None:
+        join = {"type": "join", "space": self._space, "token": token, "participantId": id}
+        wire.send(orjson.dumps({key: value for key, value in join.items() if value is not None}))
 
     def _settle(self, actor: LiveSession | None) -> ReceivedMessages:
         """Wait until everybody has heard everything; returns what that is."""
         present = list(self._sessions.values())
         if actor is not None:
             self._await_mark(actor, self._send_mark(actor))
-        marked = [(session, self._send_mark(session)) for session in present if session is not actor]
+        if self._habits.by_ping:
+            time.sleep(PING_SECONDS)
+        marked = [
+            (session, self._send_mark(session))
+            for session in present
+            if session is not actor or self._habits.by_ping
+        ]
         for session, mark in marked:
             self._await_mark(session, mark)
         received: ReceivedMessages = {name: self._refusal_of_post(name) for name in list(self._posts)}
@@ -239,9 +289,55 @@ class LiveDriver:
     def _send_mark(self, session: LiveSession) -> str:
         self._marks += 1
         mark = f"{self._mark}{self._marks}"
+        if self._habits.by_ping:
+            session.wire.ping(mark.encode())
+            return mark
         kind = "chat.message" if session.dialect == "m3p" else "chat"
-        session.wire.send(orjson.dumps({"id": mark, "from": _NOBODY, "kind": kind, "payload": {"text": "?"}}))
+        whole = self._completed(NOBODY) if self._completes else {}
+        envelope = whole | {"id": mark, "from": NOBODY, "kind": kind, "payload": {"text": "?"}}
+        session.wire.send(orjson.dumps(envelope))
         return mark
+
+    def learn_habits(self, who: str) -> None:
+        """See how this gateway lets us in and what it does with a mark; it may throw us out for that."""
+        token = self.tokens[who]
+        try:
+            wire = self._connect(who, token, "mew", {})
+        except HandshakeRefused:
+            # Why is told when somebody joins in earnest.
+            return
+        session = self._sessions[who] = LiveSession(who, who, wire, "mew")
+        if not self._hears(session, lambda: bool(session.received)):
+            self._habits.wants_join_frame = True
+            self._send_join_frame(wire, who, token)
+            self._await_first(session)
+        heard = len(session.received)
+        mark = self._send_mark(session)
+        about: list[str] = []
+        named = self._hears(session, lambda: mark in about, about)
+        errors = [message for message in session.received[heard:] if is_nameless_error(message)]
+        if not named and errors and session.is_open:
+            self._habits.nameless = errors[-1].get("payload")
+        elif not named:
+            self._habits.by_ping = True
+
+    def _hears(
+        self, session: LiveSession, is_enough: Callable[[], bool], about: list[str] | None = None
+    ) -> bool:
+        """Read what comes within a time, without a wait for what may never come."""
+        began = time.monotonic()
+        while session.is_open and time.monotonic() - began < LEARN_SECONDS:
+            ping = f"{self._mark}{time.monotonic()}"
+            session.wire.ping(ping.encode())
+            noted: list[str] = []
+            while session.is_open and ping not in noted:
+                noted = self._note(session, session.wire.receive())
+                if about is not None:
+                    about += noted
+                if is_enough():
+                    return True
+            time.sleep(LEARN_POLL_SECONDS)
+        return False
 
     def _await_first(self, session: LiveSession) -> None:
         """The welcome, or how the join was refused: some gateways take what comes meanwhile before it."""
@@ -251,6 +347,9 @@ class LiveDriver:
             seconds = self._address.seconds
             raise NoReply(f"{session.name} was not welcomed within {seconds:g} s of its join") from None
         self._note(session, found)
+        welcome = session.received[-1].get("payload") if session.received else None
+        you = welcome.get("you") if isinstance(welcome, dict) else None
+        session.own_id = _field(you, "id") or session.who
 
     def _await_mark(self, session: LiveSession, mark: str) -> None:
         deadline = time.monotonic() + self._address.seconds
@@ -260,21 +359,27 @@ class LiveDriver:
             except NoReply:
                 found = None
             if found is None or time.monotonic() > deadline:
-                raise NoReply(
-                    f"{session.name} had no answer within {self._address.seconds:g} s to an envelope "
-                    "under a false name, which is to be refused (MEW 4.1)"
+                what = (
+                    "a ping"
+                    if self._habits.by_ping
+                    else "an envelope under a false name, which is to be refused (MEW 4.1)"
                 )
-            if mark in self._note(session, found):
+                raise NoReply(f"{session.name} had no answer within {self._address.seconds:g} s to {what}")
+            if mark in self._note(session, found, mark):
                 return
 
-    def _note(self, session: LiveSession, found: WireMessage | ConnectionEnded) -> list[str]:
+    def _note(
+        self, session: LiveSession, found: WireMessage | WirePong | ConnectionEnded, mark: str | None = None
+    ) -> list[str]:
         """Keep what a session heard; returns the marks that it is about, which are not kept."""
+        if isinstance(found, WirePong):
+            return [found.data.decode("utf-8", "replace")]
         if isinstance(found, ConnectionEnded):
             session.received.append({"closed": found.code, "reason": found.reason})
             session.is_open = False
             return []
         message = self._without_strangers(_read(found.data))
-        about = _marks_in(message)
+        about = self._habits.marks_in(message, mark)
         if not about and not self._is_stranger(_subject_of(message)):
             self._note_token(message)
             session.received.append(message)
@@ -385,13 +490,6 @@ def _subject_of(message: Json) -> str:
     payload = message.get("payload") if message.get("kind") == "system/presence" else None
     participant = payload.get("participant") if isinstance(payload, dict) else None
     return str(participant.get("id", "")) if isinstance(participant, dict) else ""
-
-
-def _marks_in(message: Json) -> list[str]:
-    """The marks that a message is, or is about."""
-    named = message.get("correlation_id")
-    ids = [message.get("id"), *(named if isinstance(named, list) else [named])]
-    return [id for id in ids if isinstance(id, str) and id.startswith(_MARK)]
 
 
 def _refusal(received: list[Json]) -> Json:

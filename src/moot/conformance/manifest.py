@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from importlib import resources
 from typing import Final
@@ -47,6 +48,7 @@ class RequirementRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     waits: str | None = None
 
 
+@functools.cache
 def load_document(name: str) -> dict[str, RequirementRow]:
     """The rows of one document by id, in its order."""
     text = (resources.files("moot.conformance") / "requirements" / f"{name}.yaml").read_text("utf-8")

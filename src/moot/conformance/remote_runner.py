@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Final
 
 import msgspec
 
 from moot.conformance.blocking_client import GatewayAddress, NoReply
+from moot.conformance.habits import Habits
 from moot.conformance.live_driver import LiveDriver
 from moot.conformance.row_verdicts import VectorOutcome
 from moot.conformance.runner import Failed, NotJudged, run_vector
@@ -183,9 +184,12 @@ class RemoteRunner:
         self._count = 0
         # What the gateway calls us.
         self._own_id = _CONDUCTOR
+        self._habits = Habits()
 
     def check_alone(self) -> None:
         """Raises NotAdmitted when the token does not let us in, UsageError when others are in the space."""
+        with closing(self._driver({_CONDUCTOR: self._token})) as driver:
+            driver.learn_habits(_CONDUCTOR)
         with self._entered() as (_, welcome):
             payload = _object(welcome.get("payload"))
             own = _object(payload.get("you")).get("id")
@@ -215,18 +219,21 @@ class RemoteRunner:
         def is_stranger(id: str) -> bool:
             return id == self._own_id or (f"-{self._run}" in id and suffix not in id)
 
-        driver = LiveDriver(
-            self._address, tokens, space=self._space, is_stranger=is_stranger, old_streams=old_streams
-        )
+        driver = self._driver(tokens, is_stranger=is_stranger, old_streams=old_streams)
         try:
             run_vector(story, driver, foreign=driver.look_again)
         finally:
             driver.close()
             self._remove(driver.tokens)
 
+    def _driver(self, tokens: Mapping[str, str], **story: Any) -> LiveDriver:
+        return LiveDriver(
+            self._address, tokens, space=self._space, habits=self._habits, completes=True, **story
+        )
+
     @contextmanager
     def _entered(self) -> Iterator[tuple[LiveDriver, Json]]:
-        driver = LiveDriver(self._address, {_CONDUCTOR: self._token}, space=self._space)
+        driver = self._driver({_CONDUCTOR: self._token})
         try:
             received = driver.join(_CONDUCTOR, {}).get(_CONDUCTOR, [])
             welcome = next((message for message in received if message.get("kind") == "system/welcome"), None)

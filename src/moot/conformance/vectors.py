@@ -19,6 +19,8 @@ envelope when it has an id; nobody hears anything else), `relayed: true` (every 
 in its own dialect; or a list of who does), and `hear` (what a member hears besides, in order; members that
 are not named hear nothing; `others` speaks for all who are not named). `unchecked: true` sets the stage.
 `rows` says which rows this step alone shows, or `{field: row}` which a field of its messages shows.
+`ruling: D-…`, for a step or a whole vector, says that MEW is silent and a ruling of ours decides: a gateway
+that others wrote is not judged by it.
 `payload:` beside `refused` says more about the error's payload. A closed connection is heard as
 {closed: CODE}, a frame as {frame: "#…"}.
 """
@@ -57,6 +59,7 @@ class VectorStep(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     unchecked: bool = False
     # What a foreign gateway breaks that fails here: rows, or a row by the field that differs.
     rows: list[str] | dict[str, str] | None = None
+    ruling: str | None = None
 
 
 class Vector(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -68,6 +71,7 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     space: dict[str, Json] = msgspec.field(default_factory=dict)
     join: list[Json] | None = None
     divergence: str | None = None
+    ruling: str | None = None
 
     @property
     def needs_clock(self) -> bool:
