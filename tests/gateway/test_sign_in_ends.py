@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from moot.cli import main
+from moot.config import load
+from moot.gateway.app import Gateway
 from moot.store.journal_reader import read_records
 from tests.gateway.oidc_provider import Key, person, running_provider
 from tests.gateway.running_gateway import (
+    ROOT,
     LocalGateway,
     gateway_settings,
     participants,
@@ -20,7 +23,7 @@ from tests.gateway.running_gateway import (
     write_config,
 )
 from tests.gateway.test_introspection import asking
-from tests.gateway.test_sign_in import enter, refusal, signing_in
+from tests.gateway.test_sign_in import enter, has_keys, refusal, signing_in
 from tests.waiting import until, until_told
 
 
@@ -145,6 +148,69 @@ async def test_who_was_removed_administers_nothing_and_their_tokens_end_with_the
             return await _administers(gateway, eve) == 403
 
         await until_told(is_closed)
+
+
+async def test_an_administrator_lists_tokens_revokes_one_and_signs_somebody_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        admin = tmp_path / "admin.token"
+        admin.write_text(ROOT)
+        admin.chmod(0o600)
+
+        async def member(*command: str) -> tuple[int, str]:
+            where = ["--gateway", gateway.url, "--space", "lab", "--admin-token-file", str(admin)]
+            code = await asyncio.to_thread(main, ["member", *command, *where])
+            shown = capsys.readouterr()
+            return code, shown.out + shown.err
+
+        root = await gateway.join("root")
+        jwts = {client: provider.token(client_id=client, jti=client) for client in ("console", "agent")}
+        clients = {client: await enter(gateway, token) for client, token in jwts.items()}
+        code, said = await member("tokens", "--json")
+        assert code == 0, said
+        found = {each.get("client", each["participant"]): each for each in json.loads(said)["tokens"]}
+        assert found.keys() == {"root", "console", "agent"}
+        assert (found["agent"]["connections"], found["agent"]["source"]) == (1, "sign_in")
+        assert all(secret not in said for secret in (*jwts.values(), "t-root"))
+        # One of them, which does not come back; the other stays.
+        assert (await member("revoke-token", found["agent"]["id"]))[0] == 0
+        assert (await clients["agent"].closed())[0] == 4003
+        assert (await refusal(gateway, jwts["agent"]))[0] == 403
+        assert await clients["console"].refused("chat", {"text": "still here"}) is None
+        # All of them.
+        assert (await member("sign-out", "ana"))[0] == 0
+        assert (await clients["console"].closed())[0] == 4003
+        assert (await refusal(gateway, jwts["console"]))[0] == 403
+        assert (await member("sign-out", "root"))[0] != 0
+        # A token of the configuration.
+        assert (await member("revoke-token", found["root"]["id"]))[0] == 0
+        assert (await root.closed())[0] == 4003
+        assert (await refusal(gateway, "t-root"))[0] == 401
+        assert (await member("revoke-token", "0" * 16))[0] != 0
+
+
+async def test_an_administrator_of_one_space_administers_no_other(tmp_path: Path) -> None:
+    rule = person(match={"groups": "leads"}, administrator=["lab"])
+    async with running_provider() as provider:
+        spaces: Any = {name: space_settings(participants(root=["*"])) for name in ("lab", "vault")}
+        oidc = provider.rules(rule)
+        gateway = Gateway(load(write_config(tmp_path, gateway_settings(spaces, oidc=oidc)), environ={}))
+        await gateway.start()
+        running = LocalGateway(gateway, tmp_path)
+        try:
+            await until(lambda: has_keys(running))
+            headers = {"Authorization": f"Bearer {provider.token(groups=['leads'])}"}
+
+            async def status(path: str) -> int:
+                return (await running.http.get(f"/admin/{path}", headers=headers)).status_code
+
+            assert await status("tokens?space=lab") == 200
+            assert await status("tokens?space=vault") == 403
+            assert await status("connections") == 403
+        finally:
+            await running.close()
+            await gateway.stop()
 
 
 # Names and addresses

@@ -175,8 +175,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     sign_in_links_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 10
     # Links that wait to be redeemed; of more, the oldest become void.
     max_sign_in_links: Positive = 256
-    # The longest life of a token of `moot member token`: a day; for longer ones there are lasting tokens.
-    max_minted_token_seconds: Seconds = 86_400
+    # The longest life of a token of `moot member token`: a day unless you allow more, a year at most.
+    max_minted_token_seconds: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] = 86_400
     # Such tokens that one participant may ask for: one for each job of a busy script. 0: any number.
     minted_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.

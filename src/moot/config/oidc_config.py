@@ -34,8 +34,8 @@ class SignInRule(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[Capability, ...] | None = None
     # The name of the profile, for the audit.
     profile: str | None = None
-    # Whether they administer the gateway, too: what `admin_tokens` are for, in all spaces.
-    administrator: bool = False
+    # Whether they administer the gateway, too, as with `admin_tokens`: true, or a list of spaces alone.
+    administrator: bool | Texts = False
 
 
 class McpResource(msgspec.Struct, frozen=True, kw_only=True):

@@ -181,12 +181,13 @@ def _read_rule(value: Json, path: str, profiles: Profiles, spaces: Mapping[str, 
     participant: str = checked(section["participant"], str, "text", f"{path}.participant")
     capabilities = rights_of(section, path, profiles)
     named = _one_or_several(section["spaces"], f"{path}.spaces")
-    for name in named:
-        if name not in spaces:
-            raise UsageError(f"{path}.spaces: there is no space {name}; known are {', '.join(spaces)}")
+    _check_spaces(named, f"{path}.spaces", spaces)
     _check_participant(participant, capabilities is not None, path, named, spaces)
     profile = section.get("profile")
-    administers = checked(section.get("administrator", False), bool, "true or false", f"{path}.administrator")
+    administers = section.get("administrator", False)
+    if not isinstance(administers, bool):
+        administers = _one_or_several(administers, f"{path}.administrator")
+        _check_spaces(administers, f"{path}.administrator", spaces)
     return SignInRule(
         match=match,
         participant=participant,
@@ -195,6 +196,12 @@ def _read_rule(value: Json, path: str, profiles: Profiles, spaces: Mapping[str, 
         profile=profile,
         administrator=administers,
     )
+
+
+def _check_spaces(named: Collection[str], path: str, spaces: Mapping[str, SpaceSettings]) -> None:
+    for name in named:
+        if name not in spaces:
+            raise UsageError(f"{path}: there is no space {name}; known are {', '.join(spaces)}")
 
 
 def _check_participant(

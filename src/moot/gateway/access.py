@@ -74,7 +74,7 @@ class SignInProvider(Protocol):
 
     def identify(self, host: SpaceHost, token: str, token_hash: str) -> TokenIdentity | AccessDenied: ...
 
-    def administrator(self, token: str, token_hash: str) -> str | None: ...
+    def administrator(self, token: str, token_hash: str, space: str | None) -> str | None: ...
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None: ...
 
@@ -211,8 +211,8 @@ class SpaceDirectory:
         member = host.space.state.roster.members.get(Name(name))
         return member is not None and member.subject is not None
 
-    def administrator(self, token: str | None) -> str | None:
-        """Who administers with this token, if anybody does."""
+    def administrator(self, token: str | None, space: str | None = None) -> str | None:
+        """Who administers that space with this token, if anybody does; None means all of the gateway."""
         hashed = hash_token(token or "")
         found = None
         for name, expected in self.admin_tokens.items():
@@ -220,7 +220,7 @@ class SpaceDirectory:
             if hmac.compare_digest(hashed, expected) and token:
                 found = name
         if found is None and self.sign_in is not None and self.sign_in.takes(token or ""):
-            return self.sign_in.administrator(token or "", hashed)
+            return self.sign_in.administrator(token or "", hashed, space)
         return found
 
     def account_of(self, token: str | None) -> SignedInAccount | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from moot.errors import InvalidRequest
+from moot.errors import InvalidOperation, InvalidRequest
 from moot.gateway.access import AccessDenied
 from moot.gateway.http_replies import (
     check_json,
@@ -19,10 +20,12 @@ from moot.gateway.http_replies import (
 )
 from moot.gateway.request_identity import RequestIdentity
 from moot.gateway.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
+from moot.gateway.token_list import find_token, list_tokens
 from moot.gateway.token_rotation import TokenRotation
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
+from moot.space.temporary_tokens import MAX_LIFE_SECONDS
 
 
 class ReportCluster(Protocol):
@@ -94,6 +97,43 @@ class AdminRoutes:
         maker = self._identity.account_of(request)
         made = await mint_token(host, who, admin, seconds=seconds, only=only, max_seconds=most, maker=maker)
         return json_response(201, made)
+
+    async def tokens(self, request: Request) -> Response:
+        """What lets members of a space in; never a token itself."""
+        host, _ = self._identity.administered(request)
+        return json_response(200, {"tokens": list_tokens(host, request.query_params.get("participant"))})
+
+    async def revoke_token(self, request: Request) -> Response:
+        """End one token of a space, with its connections."""
+        host, admin = self._identity.administered(request)
+        token_hash = find_token(host, request.path_params["id"])
+        temporary = host.space.state.temporary_tokens.get(token_hash)
+        is_signed_in = temporary is not None and temporary.source == "sign_in"
+        # A token of a provider would come in again: by the narrowest name that it has, it is void.
+        keys = temporary.keys[-1:] if temporary is not None and is_signed_in else ()
+        before = temporary.issued_at if temporary is not None else 0.0
+        await host.rights.sign_out(
+            keys, admin, issued_before=before, keep_seconds=MAX_LIFE_SECONDS, tokens=[token_hash]
+        )
+        return json_response(200, {"status": "revoked"})
+
+    async def sign_out(self, request: Request) -> Response:
+        """End all that a member has signed in for, and tokens that end by themselves: who leaves is out."""
+        host, admin = self._identity.administered(request)
+        member = host.space.state.roster.find(request.path_params["id"])
+        tokens = host.space.state.temporary_tokens.of(member.name)
+        keys = {token.keys[0] for token in tokens if token.source == "sign_in"}
+        keys |= {member.subject} if member.subject else set()
+        if not keys and not tokens:
+            raise InvalidOperation(f"{member.name} has not signed in: replace its token instead")
+        await host.rights.sign_out(
+            sorted(keys),
+            admin,
+            issued_before=time.time(),
+            keep_seconds=MAX_LIFE_SECONDS,
+            tokens=[token.hash for token in tokens],
+        )
+        return json_response(200, {"participant_id": member.name, "status": "signed out"})
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""

@@ -145,6 +145,9 @@ class Endpoints:
             self._route("/admin/participants/{id}/token", self._admin.rotate, "POST"),
             self._route("/participants/{id}/tokens", self._members.mint_own, "POST"),
             self._route("/admin/participants/{id}/tokens", self._admin.mint, "POST"),
+            self._route("/admin/participants/{id}/sign-out", self._admin.sign_out, "POST"),
+            self._route("/admin/tokens", self._admin.tokens, "GET"),
+            self._route("/admin/tokens/{id}", self._admin.revoke_token, "DELETE"),
             self._route("/admin/connections", self._admin.connections, "GET"),
             self._route("/admin/cluster", self._admin.cluster, "GET"),
         ]

@@ -512,6 +512,38 @@ def _everything(version: str) -> Json:
                     },
                 }
             },
+            "/admin/participants/{id}/sign-out": {
+                "post": {
+                    "summary": "end all that a participant has signed in for, and its short-lived tokens",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "responses": {
+                        "200": _answer("signed out"),
+                        "400": _answer("has not signed in", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
+            "/admin/tokens": {
+                "get": {
+                    "summary": "what lets participants in, by the beginning of the hash",
+                    "security": secured,
+                    "parameters": [_SPACE, _parameter("participant", "query", "only those of this one")],
+                    "responses": {"200": _answer("tokens, without the tokens themselves")} | _ADMIN_DENIED,
+                }
+            },
+            "/admin/tokens/{id}": {
+                "delete": {
+                    "summary": "end one token, with its connections",
+                    "security": secured,
+                    "parameters": [_parameter("id", "path", "as the list shows it"), _SPACE],
+                    "responses": {
+                        "200": _answer("revoked"),
+                        "400": _answer("too short an id", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
             "/admin/connections": {
                 "get": {
                     "summary": "who is connected",

@@ -58,12 +58,15 @@ class RequestIdentity:
         if wait is not None:
             raise RequestRefused(wait)
 
-    def administrator(self, request: Request) -> str | None:
-        """Who administers with the token of this request; raises RequestRefused after too many wrong ones."""
+    def administrator(self, request: Request, space: str | None = None) -> str | None:
+        """Who administers that space with the token of this request, or all of the gateway where it is None.
+
+        Raises RequestRefused after too many wrong ones.
+        """
         if not self._has_administrators:
             return None
         token = bearer(request.headers.get("authorization"))
-        admin = self._directory.administrator(token)
+        admin = self._directory.administrator(token, space)
         if admin is None and token:
             wrong = self.refuse_token(AccessDenied(403, ""), request)
             if wrong.retry_after is not None:
@@ -75,10 +78,10 @@ class RequestIdentity:
         return self._directory.account_of(bearer(request.headers.get("authorization")))
 
     def administered(self, request: Request) -> tuple[SpaceHost, str]:
-        admin = self.administrator(request)
+        host = self._directory.space(request.query_params.get("space"))
+        admin = self.administrator(request, None if isinstance(host, AccessDenied) else host.name)
         if admin is None:
             raise Unauthorized("an administrator's token is needed")
-        host = self._directory.space(request.query_params.get("space"))
         if isinstance(host, AccessDenied):
             raise RequestRefused(host)
         return host, admin

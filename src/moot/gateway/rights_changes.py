@@ -73,18 +73,25 @@ class RightsChanges:
         log.info("signed in", extra=facts)
 
     async def sign_out(
-        self, keys: Sequence[str], by: str, *, issued_before: float, keep_seconds: float
+        self,
+        keys: Sequence[str],
+        by: str,
+        *,
+        issued_before: float,
+        keep_seconds: float,
+        tokens: Sequence[str] = (),
     ) -> None:
-        """End what was signed in under these keys, also while the journal cannot be written."""
+        """End what was signed in under these keys, and these tokens, also while no journal can be written."""
         forget_at = self._journaled.clock() + keep_seconds
         await self._journaled.step_durably(
             "sign_out",
             lambda now, mint: self._space.sign_out(
-                keys, issued_before=issued_before, forget_at=forget_at, now=now, mint=mint
+                keys, issued_before=issued_before, forget_at=forget_at, now=now, mint=mint, tokens=tokens
             ),
             shrinks_rights=True,
             by=by,
             keys=list(keys),
+            **({"tokens": list(tokens)} if tokens else {}),
             issued_before=issued_before,
             forget_at=forget_at,
         )

@@ -63,6 +63,7 @@ def _reduce(space: Space, stored: StoredInput) -> None:
                 forget_at=stored.forget_at,
                 now=now,
                 mint=mint,
+                tokens=stored.tokens,
             )
         case "rotate" if not stored.keep:
             space.rotate_credential(stored.who, Token(stored.tokens[0]), now, mint, keep=False)

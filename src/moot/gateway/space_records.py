@@ -174,6 +174,7 @@ def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list
                 forget_at=record.forget_at,
                 now=now,
                 mint=mint,
+                tokens=record.tokens,
             )
         case "poll":
             return space.note_poll(record.who, now)

@@ -7,6 +7,8 @@ was invited, or of somebody who was removed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Unauthorized
@@ -21,6 +23,7 @@ from moot.space.welcome import welcome, welcome_again
 
 ENDED = "the token of this connection has expired: sign in again"
 SIGNED_OUT = "signed out"
+REVOKED = "the token of this connection was revoked"
 
 
 def check_sign_in(state: State, sign_in: SignIn) -> None:
@@ -106,6 +109,22 @@ def sign_out(
     """End what was signed in under these keys before a time, and let no such token in again."""
     ended = state.temporary_tokens.void(keys, issued_before=issued_before, forget_at=forget_at, now=now)
     return end_tokens(state, ended, SIGNED_OUT, now, mint)
+
+
+def revoke_tokens(state: State, hashes: Sequence[str], now: float, mint: Mint) -> list[Effect]:
+    """Void tokens of any kind, by their hashes, and end the sessions that they admitted."""
+    effects: list[Effect] = []
+    for token_hash in hashes:
+        if state.temporary_tokens.get(token_hash) is not None:
+            effects += end_tokens(state, [token_hash], REVOKED, now, mint)
+        owner = state.roster.find_token_owner(token_hash)
+        if owner is None:
+            continue
+        member = state.roster.members[owner]
+        state.roster.set_credentials(member, tuple(each for each in member.credentials if each != token_hash))
+        effects.append(Credential(member.name, member.credentials))
+        effects += membership.remove_void_sessions(state, member, now, mint)
+    return effects
 
 
 def renew(state: State, session_id: SessionId, token_hash: str, now: float, mint: Mint) -> list[Effect]:

@@ -287,12 +287,20 @@ class Space:
         return []
 
     def sign_out(
-        self, keys: Sequence[str], *, issued_before: float, forget_at: float, now: float, mint: Mint
+        self,
+        keys: Sequence[str],
+        *,
+        issued_before: float,
+        forget_at: float,
+        now: float,
+        mint: Mint,
+        tokens: Sequence[str] = (),
     ) -> list[Effect]:
-        """End what was signed in under these keys; no token issued before comes in again."""
-        return sign_in.sign_out(
+        """End what was signed in under these keys, for good if issued before; and these tokens."""
+        effects = sign_in.sign_out(
             self.state, list(keys), issued_before=issued_before, forget_at=forget_at, now=now, mint=mint
         )
+        return effects + sign_in.revoke_tokens(self.state, tokens, now, mint)
 
     def renew(self, session_id: SessionId, token_hash: str, now: float, mint: Mint) -> list[Effect]:
         """Let a session go on under a newer token of the same person; raises Refused."""

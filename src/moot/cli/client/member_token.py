@@ -99,7 +99,7 @@ def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> di
         who = options.member or settings.participant or _own_name(settings)
         path = f"admin/participants/{quote(who, safe='')}/tokens"
     try:
-        return _request("POST", settings, path, token, params=params, json=body)
+        return request_json("POST", settings, path, token, params=params, json=body)
     except Refused:
         # An unknown token is refused there as that of somebody else is: ask whether it is known at all.
         if options.admin_token_file is None and settings.participant is not None:
@@ -108,14 +108,16 @@ def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> di
 
 
 def _own_name(settings: ConnectSettings) -> str:
-    spaces = _request("GET", settings, "spaces", settings.token.reveal())["spaces"]
+    spaces = request_json("GET", settings, "spaces", settings.token.reveal())["spaces"]
     names = [each["participant"] for each in spaces if not settings.space or each["name"] == settings.space]
     if not names:
         raise UsageError(f"this token opens no space {settings.space} there")
     return str(names[0])
 
 
-def _request(method: str, settings: ConnectSettings, path: str, token: str, **more: Any) -> dict[str, Any]:
+def request_json(
+    method: str, settings: ConnectSettings, path: str, token: str, **more: Any
+) -> dict[str, Any]:
     from moot.cli.client.gateway_request import request_gateway
 
     _, answer = request_gateway(method, settings.url, path, token, **more)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.client.member_access import add_access_commands
 from moot.cli.client.member_token import add_token_command
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import UserOperation
@@ -55,6 +56,7 @@ def add_command(commands: Any, name: str) -> None:
             )
             add_operations(group, name)
             add_token_command(group)
+            add_access_commands(group)
         case "message":
             group = program.add_group(
                 commands,

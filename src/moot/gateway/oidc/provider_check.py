@@ -64,7 +64,8 @@ def _describe(keys: ProviderKeys) -> list[str]:
 def _rule(rule: SignInRule) -> str:
     wanted = ", ".join(f"{claim}: {_shown(values)}" for claim, values in rule.match.items())
     rights = rule.profile or ("as configured" if rule.capabilities is None else "with its capabilities")
-    also = ", administrator" if rule.administrator else ""
+    where = "" if isinstance(rule.administrator, bool) else f" of {', '.join(rule.administrator)}"
+    also = f", administrator{where}" if rule.administrator else ""
     return f"{wanted} → {rule.participant} in {', '.join(rule.spaces)} ({rights}{also})"
 
 

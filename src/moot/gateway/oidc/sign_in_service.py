@@ -28,7 +28,7 @@ from moot.resilience.task_set import TaskSet
 from moot.space.config import Name
 from moot.space.roster import capability_pairs
 from moot.space.sign_in import check_sign_in
-from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,6 @@ _MAX_KNOWN: Final = 50_000
 _MAX_AUDITED_CHARS: Final = 255
 # Of tokens that do not say of which session at the provider they are.
 _NO_SESSION: Final = "sub without sid"
-# The longest that `max_token_seconds` and twice `skew_seconds` can be.
-_MAX_LIFE_SECONDS: Final = 86_400 + 600.0
 
 
 class SignInService:
@@ -93,14 +91,18 @@ class SignInService:
             return sign_in
         return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
 
-    def administrator(self, token: str, token_hash: str) -> str | None:
-        """Who administers the gateway with this token, by a rule that says so; never by another's name."""
+    def administrator(self, token: str, token_hash: str, space: str | None) -> str | None:
+        """Who administers that space with this token, or all of the gateway where it is None.
+
+        By a rule that says so; never by another's name.
+        """
         verified = self._verify(token, token_hash)
         if isinstance(verified, AccessDenied):
             self.refused += verified.status < 500
             return None
         mapped = map_identity(verified.claims, self._rules[verified.provider.issuer])
-        if mapped is None or not mapped.rule.administrator:
+        given = False if mapped is None else mapped.rule.administrator
+        if mapped is None or not (given is True or (given is not False and space in given)):
             return None
         for host in self._hosts.values():
             member = host.space.state.roster.members.get(Name(mapped.name))
@@ -281,7 +283,7 @@ class SignInService:
                 is_same = False
         if not is_same:
             await host.rights.sign_out(
-                token.keys[:1], "the rules", issued_before=token.issued_at, keep_seconds=_MAX_LIFE_SECONDS
+                token.keys[:1], "the rules", issued_before=token.issued_at, keep_seconds=MAX_LIFE_SECONDS
             )
 
 

@@ -1,0 +1,62 @@
+"""The tokens of a space as administrators see them: by the beginning of their hashes, never themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from moot.errors import InvalidRequest, ParticipantNotFound
+from moot.gateway.space_host import SpaceHost
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.space.roster import SpaceMember, load_capabilities
+from moot.space.state import State
+
+# Of 64: no two tokens of a space share so many.
+_ID_CHARS: Final = 16
+
+
+def list_tokens(host: SpaceHost, who: str | None) -> list[dict[str, Json]]:
+    """What lets members in, or one of them; raises ParticipantNotFound."""
+    state = host.space.state
+    members = list(state.roster) if who is None else [state.roster.find(who)]
+    used = Counter(session.options.token for session in state.roster.sessions.values())
+    return [
+        {"id": token_hash[:_ID_CHARS], "participant": member.name, "connections": used[token_hash]} | facts
+        for member in members
+        if not member.kicked
+        for token_hash, facts in _tokens_of(state, member)
+    ]
+
+
+def _tokens_of(state: State, member: SpaceMember) -> Iterator[tuple[str, dict[str, Json]]]:
+    for token_hash in member.credentials:
+        limit = state.token_limit(token_hash)
+        facts: dict[str, Json] = {"source": "configured" if member.configured is not None else "invited"}
+        if limit is not None:
+            facts["capabilities"] = [each.original for each in limit]
+        yield token_hash, facts
+    for token in state.temporary_tokens.of(member.name):
+        facts = {"source": token.source, "expires": rfc3339(token.expires_at - token.grace_seconds)}
+        carried = token.limited_to if token.limited_to is not None else token.rights
+        if carried is not None:
+            facts["capabilities"] = [each.original for each in load_capabilities(carried)]
+        if token.client:
+            facts["client"] = token.client
+        yield token.hash, facts
+
+
+def find_token(host: SpaceHost, id: str) -> str:
+    """The hash of the token that a list calls so; raises Refused."""
+    if len(id) < _ID_CHARS:
+        raise InvalidRequest(f"a token is named by {_ID_CHARS} characters, as the list shows them")
+    state = host.space.state
+    known = [
+        *state.temporary_tokens.by_hash,
+        *(each for member in state.roster for each in member.credentials),
+    ]
+    found = [token_hash for token_hash in known if token_hash.startswith(id)]
+    if len(found) != 1:
+        raise ParticipantNotFound(f"this space has no token {id[:64]}")
+    return found[0]
