@@ -110,6 +110,7 @@ def errors_page() -> str:
     lines += [
         "| `revoke_incomplete` | – | D-18: carried out, but overlapping rights remain; they are listed. |",
         "| `unsupported_by_recipient` | – | D-56: relayed, but whom it is for speaks a dialect without it. |",
+        "| `not_on_disk` | – | 0021: in effect, but the journal cannot be written: restarting undoes it. |",
     ]
     return "\n".join(lines) + "\n"
 

@@ -32,16 +32,20 @@
     │   └── ResourceLimit           resource_limit           step 13
     ├── UsageError              we were misused: a caller's mistake, a bad configuration
     │   └── FolderInUse         another process works in this folder
+    ├── NotOnDisk               a gateway stopped before all of it was on disk
     └── (taking part)           what a member of a space meets; drawn at the end of this file
 
 Each `Refused` carries the word that the wire uses (`code`), a sentence for a person
-(`message`) and what else the answer should say (`details`). Two more words are only ever
-told to someone whose act was accepted: `revoke_incomplete` and `unsupported_by_recipient`.
+(`message`) and what else the answer should say (`details`). Three more words are only ever
+told to someone whose act was accepted: `WARNING_CODES`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+# In a `system/error` these are no refusal: it was done, and there is something to know about it.
+WARNING_CODES: Final = frozenset({"revoke_incomplete", "unsupported_by_recipient", "not_on_disk"})
 
 
 class MootError(Exception):
@@ -54,6 +58,10 @@ class UsageError(MootError):
 
 class FolderInUse(UsageError):
     """Another process works in this folder; the text names the folder, and says what to do."""
+
+
+class NotOnDisk(MootError):
+    """A gateway has stopped, and not everything that it accepted is on disk."""
 
 
 class Refused(MootError):

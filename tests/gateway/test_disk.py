@@ -146,7 +146,7 @@ async def test_a_gateway_that_is_stopped_while_the_disk_is_full_ends_and_starts_
     await degrade(gateway)
     await gateway.close()
     code, _ = await gateway.end(signal.SIGTERM)
-    assert code == 0, gateway.stderr()
+    assert code == 1, gateway.stderr()
     assert "Traceback" not in gateway.stderr()
     assert verify(journal_of(tmp_path)).ok
     async with served(file) as again:

@@ -100,6 +100,7 @@ async def serve(options: argparse.Namespace) -> int:
                 raise await gateway.wait_failed()
     finally:
         await gateway.stop()
+        gateway.check_on_disk()
 
 
 async def _try_providers(options: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ from moot import __version__
 from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, is_wildcard, local_hosts
 from moot.config.oidc_reader import without_people
-from moot.errors import MootError, Unreachable, UsageError
+from moot.errors import MootError, NotOnDisk, Unreachable, UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
@@ -376,6 +376,16 @@ class Gateway:
         await notified
         if self._database is not None:
             await self._close_database(self._database)
+
+    def check_on_disk(self) -> None:
+        """After `stop`: raises NotOnDisk if something that was accepted is not on disk."""
+        lost = {name: host.journaled.lost_records for name, host in self.directory.hosts.items()}
+        told = [f"{name} ({count} records)" for name, count in lost.items() if count > 0]
+        if told:
+            raise NotOnDisk(
+                f"stopped with changes that are not on disk, in {', '.join(told)}: the next start does not "
+                f"know of them, and what they took away is allowed again. Free the disk at {self.config.data}"
+            )
 
     async def _close_database(self, database: Database) -> None:
         try:

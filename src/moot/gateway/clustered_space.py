@@ -120,6 +120,7 @@ class ClusteredSpace(JournaledSpace):
         # The local journal has everything up to this time of the log.
         self.copied_until = 0.0
         self.is_performing = False
+        self.unsaved = None
         space.state.limit_rate_at_edge()
 
     @contextmanager
@@ -164,6 +165,7 @@ class ClusteredSpace(JournaledSpace):
         act: Input,  # noqa: ARG002  # it acts when the log brings it
         *,
         shrinks_rights: bool = False,  # noqa: ARG002
+        widens: str = "",  # noqa: ARG002
         **facts: Json,
     ) -> CarriedOut:
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()

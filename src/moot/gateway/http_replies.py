@@ -14,6 +14,7 @@ from starlette.responses import Response
 from moot.errors import InvalidRequest, Refused
 from moot.gateway.access import AccessDenied
 from moot.gateway.journaled_space import CarriedOut
+from moot.gateway.unsaved_changes import NOT_ON_DISK
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
@@ -93,8 +94,7 @@ def in_effect(carried_out: CarriedOut, fields: Mapping[str, Json]) -> tuple[int,
     """200 when it is on disk; 202 when it took effect at once because it only reduces rights (D-85)."""
     if carried_out.on_disk:
         return 200, dict(fields)
-    note = "in effect, but not on disk: the journal cannot be written, and a crash would undo this"
-    return 202, {**fields, "on_disk": False, "message": note}
+    return 202, {**fields, "on_disk": False, "message": NOT_ON_DISK}
 
 
 async def not_found(_request: Request, _fault: Exception) -> Response:

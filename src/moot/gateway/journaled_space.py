@@ -34,8 +34,10 @@ from moot.gateway.mint import FreshMint
 from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.snapshot_saver import SnapshotSaver
 from moot.gateway.space_records import encode_record
+from moot.gateway.unsaved_changes import UnsavedChanges
 from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
+from moot.space.config import Name
 from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
 from moot.space.space import Space
@@ -119,6 +121,10 @@ class JournaledSpace:
         self._sync_timeout_seconds = options.journal.sync_timeout_seconds
         self._database = database
         self.snapshots = SnapshotSaver(options.name, options.folder.parent, journal, database)
+        # What is in effect and not on disk; None in a cluster, where the log has it.
+        self.unsaved: UnsavedChanges | None = UnsavedChanges(space)
+        # After `stop`: how many records are not on disk.
+        self.lost_records = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         # How many deadlines had been set when the timer was.
@@ -166,12 +172,17 @@ class JournaledSpace:
             refuse(refusal)
 
     async def step_durably(
-        self, input: str, act: Input, *, shrinks_rights: bool = False, **facts: Json
+        self, input: str, act: Input, *, shrinks_rights: bool = False, widens: str = "", **facts: Json
     ) -> CarriedOut:
-        """`step`, answered once the record is on disk. Raises as `carry_out_durably` does."""
+        """`step`, answered once the record is on disk; `widens` names a member who may do more then.
+
+        Raises as `carry_out_durably` does.
+        """
         now, mint = self.clock(), self.next_mint()
         effects = act(now, mint)
         number = self.record(input, now, mint, **facts)
+        if widens and self.unsaved is not None:
+            self.unsaved.note_member(Name(widens), number)
         self.snapshots.mark_rights_change(number)
         done = await self.carry_out_durably(effects, number, now, shrinks_rights=shrinks_rights)
         await self.wait_noted(number, done)
@@ -272,9 +283,20 @@ class JournaledSpace:
         if entry.done is not None and not entry.done.done():
             entry.done.set_result(CarriedOut(found, on_disk))
 
+    @property
+    def saved(self) -> int:
+        """The last record that is on disk; without a journal, the last that a saved snapshot covers."""
+        return self.journal.durable if self.journal.is_written else self._committed
+
+    def tell_unsaved(self) -> None:
+        """Tell who reduced rights that this is not on disk, if it cannot be written."""
+        if self.unsaved is not None and not self.journal.writable:
+            now = self.clock()
+            self.delivery.carry_out([*self.unsaved.take_notices(now, FreshMint(), self.saved)], now)
+
     def _release(self) -> None:
         """Carry out what is on disk by now, in order."""
-        safe = self.journal.durable if self.journal.is_written else self._committed
+        safe = self.saved
         while self.pending and self.pending[0].number <= safe:
             self._finish(self.pending.popleft(), on_disk=True)
 
@@ -289,8 +311,10 @@ class JournaledSpace:
                 if self._goes_on(entry):
                     self._finish(entry, on_disk=False)
                 else:
-                    self._withhold(entry, but=Disconnect)
+                    # The replies of a grant tell of rights; others are answers that only their sender gets.
+                    self._withhold(entry, but=Disconnect if entry.waits else Reply | Disconnect)
                     self.pending.append(entry)
+            self.tell_unsaved()
 
     # Snapshots
 
@@ -361,6 +385,8 @@ class JournaledSpace:
             except (sqlite3.Error, TimeoutError) as fault:
                 # The journal has all of it; without one, this is what is lost.
                 log.error("last snapshot not saved", extra={"space": self.name, "why": str(fault)})
+        if self.unsaved is not None:
+            self.lost_records = self.journal.next_number - 1 - self.saved
         self._release()
         self.snapshots.stop()
         for entry in self.pending:

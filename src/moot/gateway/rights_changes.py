@@ -130,6 +130,7 @@ class RightsChanges:
             "capabilities",
             lambda now, mint: self._space.change_capabilities(who, add, remove, by, now, mint),
             shrinks_rights=not add,
+            widens=who if add else "",
             who=who,
             by=by,
             **facts,
@@ -138,7 +139,7 @@ class RightsChanges:
     async def restore_member(self, who: str, by: str) -> CarriedOut:
         self._check_journal()
         return await self._journaled.step_durably(
-            "restore", lambda _now, mint: self._space.restore_member(who, mint), who=who, by=by
+            "restore", lambda _now, mint: self._space.restore_member(who, mint), widens=who, who=who, by=by
         )
 
     async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:

@@ -273,6 +273,13 @@ class SpaceHost:
         row = KINDS.get(envelope.kind, UNKNOWN)
         if not (self.journal.writable or row.shrinks_rights) and self._has_no_room(session, envelope, data):
             return
+        unsaved = journaled.unsaved
+        if unsaved is not None and unsaved.gives_rights:
+            try:
+                unsaved.check(space.state.roster.sessions[session], envelope, journaled.saved)
+            except Unavailable as refusal:
+                self._answer_unavailable(session, envelope, data, refusal)
+                return
         mint = journaled.mint
         if mint.ids or mint.tokens:
             mint = journaled.next_mint()
@@ -317,6 +324,9 @@ class SpaceHost:
         journaled.carry_out(
             effects, number, now, waits=waits, shrinks_rights=row.shrinks_rights, is_audited=row.audited
         )
+        if unsaved is not None and (row.changes_verdict or row.shrinks_rights):
+            unsaved.note_envelope(session, envelope, number, journaled.saved)
+            journaled.tell_unsaved()
 
     def _mark(self, row: Kind, effects: list[Effect], number: int) -> bool:
         """Note how far the space has come if a loss of that would matter; whether it waits for the disk."""
@@ -333,9 +343,14 @@ class SpaceHost:
         if not (self.journaled.withholds and self.journal.is_full):
             return False
         refusal = Unavailable("the journal cannot be written, and no room is left to keep messages for it")
+        self._answer_unavailable(session, envelope, data, refusal)
+        return True
+
+    def _answer_unavailable(
+        self, session: SessionId, envelope: Envelope, data: bytes, refusal: Unavailable
+    ) -> None:
         refusal.about, refusal.kind = envelope.id or None, envelope.kind
         self.refusals.answer(session, refusal, len(data))
-        return True
 
     def check_rate_ahead(self, who: str, data: bytes) -> None:
         """Raises RateLimited for a large message of a member who is too fast, before it is decoded."""
@@ -349,6 +364,13 @@ class SpaceHost:
         except MalformedEnvelope as refusal:
             self.refusals.answer(session, refusal, len(data))
             return
+        unsaved = self.journaled.unsaved
+        if unsaved is not None and unsaved.gives_rights:
+            try:
+                unsaved.check_member(Name(space_member(self.space, session)), self.journaled.saved)
+            except Unavailable as refusal:
+                self.refusals.answer(session, refusal, len(data))
+                return
         if self.journaled.withholds:
             # Frames are not kept, so they cannot be delivered later.
             if self.stream_error_replies.allows((session, frame.stream_id), now):
@@ -416,6 +438,10 @@ class SpaceHost:
         if not vital:
             # HTTP 200 says that it is kept (D-41), which nobody can say now; a socket is not told so much.
             self.check_journal()
+        unsaved = self.journaled.unsaved
+        if unsaved is not None and unsaved.gives_rights:
+            posting = Session(session, space.state.roster.find(who), dialect, options, 0)
+            unsaved.check(posting, envelope, self.journaled.saved)
         space.join(session, who, dialect, options, now, mint)
         effects = space.receive(session, envelope, now, mint)
         effects += space.leave(session, now, mint)
@@ -438,6 +464,8 @@ class SpaceHost:
         head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self.journal.append(head + b',"raw":', body, vital=vital)
         self._mark(row, effects, number)
+        if unsaved is not None and row.changes_verdict and not vital:
+            unsaved.note_envelope(session, envelope, number, self.journaled.saved)
         done = self.journaled.hold_until_durable(effects, number, now, shrinks_rights=vital)
         return StartedPost(id, envelope.kind, done, number if row.changes_verdict or vital else 0)
 

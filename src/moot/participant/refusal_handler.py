@@ -61,6 +61,10 @@ class RefusalHandler:
             log.info("refused", extra={"participant": sender.me, "code": code, "why": refusal.message})
 
     def _fail(self, id: str, refusal: Refused) -> bool:
+        if refusal.details.get("error") == "not_on_disk":
+            # It was done, and who waits for an answer to it will get one.
+            log.warning("in effect, but not on disk", extra={"participant": self._sender.me, "id": id})
+            return True
         if refusal.details.get("error") == "unsupported_by_recipient":
             # D-56: it was delivered, but no answer will come.
             return self._acks.fail(id, UnsupportedByRecipient(refusal.message))

@@ -168,6 +168,7 @@ _ROWS: Final = (
         answers=("participant/pause",),
         handler="control",
         passes_pause=True,
+        audited=True,
     ),
     Kind(name="participant/request-status", section="MEW 3.9.3", changes_verdict=False, handler="control"),
     Kind(

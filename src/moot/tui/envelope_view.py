@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from moot.errors import WARNING_CODES
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -112,7 +113,8 @@ def _text_of(envelope: Envelope) -> str | None:
         case "system/presence":
             return _presence(payload)
         case "system/error":
-            return f": refused ({payload.get('error')}): {payload.get('message')}"
+            told = "warning" if payload.get("error") in WARNING_CODES else "refused"
+            return f": {told} ({payload.get('error')}): {payload.get('message')}"
         case "capability/grant":
             return f" grants {payload.get('recipient')}: {_cut(_granted(payload.get('capabilities')))}"
         case "capability/revoke":

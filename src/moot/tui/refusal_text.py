@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from moot.errors import WARNING_CODES
 from moot.protocol.envelope import Envelope
 from moot.tui.operations.operation import short_id
 
@@ -36,6 +37,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "its operator has to free disk space",
     "outcome_unknown": "the gateway's disk failed meanwhile: look for the message before you send it again",
     "resource_limit": "a limit of the space is reached: the message above names it",
+    "not_on_disk": "it holds now; tell the operator to free the gateway's disk before it is restarted",
 }
 
 
@@ -50,7 +52,8 @@ def explain_refusal(refusal: Envelope, about: Envelope | None) -> list[str]:
     what = ", ".join(short_id(id) for id in refusal.correlation_id) or "a frame of a stream"
     if about is not None:
         what = f"{about.kind} of {about.sender} ({short_id(about.id)})"
-    lines = [f"! {what} was refused: {code}", f"  {payload.get('message')}"]
+    done = "took effect, with a warning" if code in WARNING_CODES else "was refused"
+    lines = [f"! {what} {done}: {code}", f"  {payload.get('message')}"]
     for name, value in payload.items():
         if name not in ("error", "message"):
             lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")

@@ -144,6 +144,7 @@ class SpaceRunner:
                     await self._run_parts(stop)
             finally:
                 await self.gateway.stop()
+                self.gateway.check_on_disk()
 
     def _mcp(self) -> AbstractAsyncContextManager[None]:
         if not self.gateway.config.mcp:

@@ -14,6 +14,9 @@ const MAX_BACKGROUND = 5_000;
 // The SDK's default time limit for a tool call.
 const ANSWER_MILLISECONDS = 60_000;
 
+// D-18, D-56, 0021: it was done, and there is something to know about it.
+const WARNINGS = new Set(["revoke_incomplete", "unsupported_by_recipient", "not_on_disk"]);
+
 /** The gateway refused it, or the connection was lost. `code` is from docs/reference/errors.md, or "lost". */
 export class Refused extends Error {
   /** @param {string} code @param {string} message @param {any} [payload] */
@@ -138,8 +141,8 @@ export class EnvelopeSender {
       if (envelope.from === me && this._pendingEchoes.has(envelope.id)) this._settleSend(envelope.id, null, envelope);
       else if (envelope.from === "system:gateway" || envelope.from === "gateway") {
         for (const id of correlations(envelope)) {
-          // A warning, not a refusal (D-18, D-56): the echo confirms that it was done.
-          if (envelope.kind === "system/error" && (envelope.payload?.error === "revoke_incomplete" || envelope.payload?.error === "unsupported_by_recipient")) continue;
+          // The echo confirms that it was done.
+          if (envelope.kind === "system/error" && WARNINGS.has(envelope.payload?.error)) continue;
           if (envelope.kind === "system/error") this._settleSend(id, new Refused(String(envelope.payload?.error ?? ""), String(envelope.payload?.message ?? ""), envelope.payload));
           else this._settleSend(id, null, envelope);
         }

@@ -96,7 +96,10 @@ export class State {
       this.hasRules ||= row.kind === "trust/rule" || row.kind === "trust/suggestion";
       this.changes.publish("trust");
     }
-    if (row.failed || row.from === "system:gateway") this._recordRefusal(envelope, row);
+    if (envelope.kind === "system/error" && envelope.payload?.error === "not_on_disk") {
+      // No refusal: what the user did holds.
+      if (!options.past) this.changes.publish("unsaved");
+    } else if (row.failed || row.from === "system:gateway") this._recordRefusal(envelope, row);
     else this._countMessage(row);
     if (typeof envelope.payload === "object" || envelope.payload === undefined) {
       for (const part of this._parts) {

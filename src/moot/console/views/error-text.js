@@ -29,6 +29,7 @@ const CODES = {
   resource_limit: ["A limit of the configuration is reached.", "The message names the limit."],
   revoke_incomplete: ["The revocation took effect, but overlapping capabilities remain.", "Revoke the listed ones too."],
   unsupported_by_recipient: ["It was delivered, but the recipient’s dialect does not support it.", "Do not expect a reply."],
+  not_on_disk: ["It took effect, but is not on disk: a restart of the gateway before its disk recovers would undo it.", "Tell the operator to free the disk."],
   lost: ["The connection was lost.", "It is unknown whether the message was delivered: check the timeline before you retry."],
 };
 

@@ -5,6 +5,7 @@ import { Keys } from "../core/keys.js";
 import { routeAddress, currentRoute, navigate, registeredViews, viewOf } from "../core/router.js";
 import { hasStopped } from "../core/push.js";
 import { oneLine } from "../core/text.js";
+import { describeError } from "./error-text.js";
 import { Notices } from "./notices.js";
 import { ConnectionStatus } from "./connection-status.js";
 import { helpDialog } from "./help-dialog.js";
@@ -94,6 +95,9 @@ export class Shell {
   _mount(view, openSpace) {
     const moved = this._shown !== null;
     this._unmount();
+    const { means, todo } = describeError("not_on_disk");
+    this._stopUnsaved?.();
+    this._stopUnsaved = openSpace.state.on("unsaved", () => this.notices.show(`${means} ${todo}`, "bad"));
     for (const path of view.css ? [view.css].flat() : []) stylesheet(path);
     const outlet = el("div", { class: ["view", `view-${view.id}`] });
     replace(this._outlet, outlet);
@@ -128,6 +132,8 @@ export class Shell {
     else this._later ??= setTimeout(() => this._refresh(), rest);
   }
 
+  /** @type {(() => void) | undefined} */
+  _stopUnsaved = undefined;
   _refreshedAt = -Infinity;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   _later = undefined;
@@ -184,6 +190,7 @@ export class Shell {
 
   close() {
     this._unmount();
+    this._stopUnsaved?.();
     this.keys.close();
     this._connection.close();
     this._navigation.close();
