@@ -27,6 +27,7 @@ from tests.console.approvals_page import (
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, Running, gathered
 from tests.console.page_time import press_at_once
+from tests.gateway.disk import no_room_on_disk
 
 BIG = 9007199254740993
 
@@ -434,3 +435,21 @@ def test_on_a_phone_the_list_and_one_proposal_are_two_pages(page_as: PageAs, mem
     expect(fold).not_to_have_text(f"{before} more lines below ↓")
     page.locator(".approvals-body").evaluate("(body) => body.scrollTo(0, body.scrollHeight)")
     expect(fold).to_be_hidden()
+
+
+def test_a_rejection_that_is_not_on_disk_holds_and_the_page_says_so(
+    gateway: Running, page_as: PageAs, member: MemberAs
+) -> None:
+    """0021."""
+    member("files")
+    propose(member("agent"), "write_file", path="notes.txt", content="x")
+    page = page_as("human", "approvals")
+    shown(page, "write_file")
+    with no_room_on_disk(gateway.gateway.config.data / "spaces" / "lab" / "journal"):
+        page.keyboard.press("r")
+        page.locator("dialog").get_by_label("unsafe").check()
+        page.wait_for_timeout(SETTLED)
+        dialog_button(page, "Reject").last.click()
+        expect(row(page, "write_file")).to_contain_text("Rejected by you")
+        told = page.locator(".notice").filter(has_text="It took effect, but is not on disk")
+        expect(told).to_contain_text("Tell the operator to free the disk")
