@@ -107,7 +107,7 @@ async def test_no_guest_takes_an_id_that_people_take_for_a_member_s(
     assert (await guest.closed())[0] == 1008
 
 
-async def test_other_ids_of_guests_are_taken_and_members_call_themselves_as_they_like(
+async def test_other_ids_of_guests_are_taken_and_members_call_themselves_what_nobody_else_is_called(
     shared_gateway: SharedGateway,
 ) -> None:
     guest = await shared_gateway.gateway.open("/ws")
@@ -119,6 +119,29 @@ async def test_other_ids_of_guests_are_taken_and_members_call_themselves_as_they
     bob = await shared_gateway.gateway.open("/ws")
     await bob.send({"type": "join", "space": "lab", "token": "t-bob", "participant_id": "bob:1"})
     assert (await bob.hear("system/welcome"))["payload"]["you"]["id"] == "bob:1"
+    again = await shared_gateway.gateway.open("/ws")
+    await again.send({"type": "join", "space": "lab", "token": "t-bob", "participant_id": "aIice"})
+    assert (await again.hear("system/error"))["payload"]["error"] == "invalid_request"
+
+
+async def test_nobody_is_invited_under_a_name_that_looks_like_a_member_s(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, participants(alice=["*"], bob=["space/*", "chat"])) as gateway:
+        bob = await gateway.join("bob")
+        ack = await bob.ask("space/invite", {"participant_id": "aIice", "initial_capabilities": []})
+        assert ack["payload"]["status"] == "error"
+        assert "'aIice' looks like the participant 'alice'" in ack["payload"]["message"]
+        assert (await bob.ask("space/invite", {"participant_id": "alina"}))["payload"]["status"] == "created"
+
+
+async def test_a_guest_whose_automatic_name_is_taken_gets_the_next_one(tmp_path: Path) -> None:
+    people = participants(**{"guest-1": ["*"], "Guest2": ["*"]})
+    lab = space_settings(people, access="public", anonymous=[{"kind": "chat"}])
+    async with running_gateway(tmp_path, spaces={"lab": lab}) as gateway:
+        names = []
+        for _ in range(2):
+            guest = await gateway.open("/ws?space=lab")
+            names.append((await guest.hear("system/welcome"))["payload"]["you"]["id"])
+        assert names == ["guest-3", "guest-4"]
 
 
 @for_each_row(

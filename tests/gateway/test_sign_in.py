@@ -180,6 +180,17 @@ async def test_a_name_belongs_to_who_had_it_first_and_never_to_somebody_who_only
         assert "was removed" in message
 
 
+async def test_nobody_signs_in_under_a_name_that_looks_like_a_member_s(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        await enter(gateway, provider.token("u-ana"))
+        for name in ("Ana", "r00t", "a.na"):
+            status, message = await refusal(gateway, provider.token("u-eve", preferred_username=name))
+            assert status in (400, 403)
+            assert f"'{name}' looks like the participant" in message
+        # Who is in stays in, and comes again under the same name.
+        await enter(gateway, provider.token("u-ana", seconds=61))
+
+
 async def test_a_participant_whom_the_file_names_later_is_nobody_who_signed_in_under_that_name(
     tmp_path: Path,
 ) -> None:

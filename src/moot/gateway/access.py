@@ -13,6 +13,7 @@ import msgspec
 from moot.config import hash_token
 from moot.gateway.space_host import SpaceHost
 from moot.space.config import Name
+from moot.space.lookalikes import find_taken
 from moot.space.temporary_tokens import SignIn
 
 # In an answer to somebody who named none.
@@ -110,6 +111,14 @@ class SpaceDirectory:
         host = self.hosts.get(self.other_names.get(name, name))
         return host if host is not None else AccessDenied(404, f"no space {name[:64]!r} on this gateway")
 
+    def _next_guest(self, host: SpaceHost) -> str:
+        """The next name of its kind that is nobody's, and looks like nobody's."""
+        while True:
+            self._guests += 1
+            name = f"guest-{self.guest_prefix}{self._guests}"
+            if find_taken(host.space.state.roster, name) is None:
+                return name
+
     def identify(self, space: str | None, token: str | None) -> TokenIdentity | AccessDenied:
         """Whose token this is in that space; 401 for a token nobody has, 403 for one of another space."""
         host = self.space(space)
@@ -120,8 +129,7 @@ class SpaceDirectory:
         if token is None:
             if self.access.get(host.name) != "public":
                 return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
-            self._guests += 1
-            return TokenIdentity(host, f"guest-{self.guest_prefix}{self._guests}", guest=True)
+            return TokenIdentity(host, self._next_guest(host), guest=True)
         hashed = hash_token(token)
         identity = self._identify_in(host, token, hashed)
         if identity is not None:

@@ -10,7 +10,6 @@ After a header handshake a join frame changes nothing. The dialect is chosen onc
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import math
 import time
@@ -22,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 import orjson
 
-from moot.errors import InvalidEnvelope, InvalidRequest, MalformedEnvelope, Refused, Unauthorized
+from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.delivery import SessionOutbox
@@ -38,8 +37,8 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice
-from moot.space.config import SessionId
-from moot.space.lookalikes import find_lookalike
+from moot.space.config import Name, SessionId
+from moot.space.lookalikes import check_id
 from moot.space.roster import Options
 
 log = logging.getLogger(__name__)
@@ -243,8 +242,9 @@ class MemberSocket:
 
         try:
             identity.admit()
-            if identity.guest and options.runtime_id is not None:
-                _check_guest_id(host, options.runtime_id)
+            if options.runtime_id is not None:
+                roster = host.space.state.roster
+                check_id(roster, options.runtime_id, by=roster.members.get(Name(identity.name)))
         except Refused as refusal:
             reject(refusal)
             return
@@ -359,19 +359,6 @@ class MemberSocket:
         self._stop_full_timer()
         self._outbox.detach()
         self.close(TRY_AGAIN, f"reading too slowly: {how_far}")
-
-
-def _check_guest_id(host: SpaceHost, wanted: str) -> None:
-    """Raises InvalidRequest for an id under which people would take a stranger for somebody whom they know.
-
-    Here and not in the space: what a journal says about earlier guests stays as it was.
-    """
-    roster = host.space.state.roster
-    taken = find_lookalike(wanted, itertools.chain(roster.members, roster.aliases))
-    if taken is not None:
-        raise InvalidRequest(
-            f"{wanted!r} looks like the participant {taken!r}: join under another id or none"
-        )
 
 
 def _is_join(data: bytes) -> bool:

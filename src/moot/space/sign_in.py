@@ -16,6 +16,7 @@ from moot.protocol.close_codes import POLICY, REMOVED
 from moot.space import membership
 from moot.space.config import SessionId
 from moot.space.effects import Credential, Disconnect, Effect, Mint
+from moot.space.lookalikes import check_name
 from moot.space.roster import FREE_NAME, SpaceMember, TokenRights, load_capabilities, logical_name
 from moot.space.state import State
 from moot.space.temporary_tokens import SignIn, TemporaryToken
@@ -45,6 +46,7 @@ def check_sign_in(state: State, sign_in: SignIn) -> None:
         raise Unauthorized(f"the name {token.member} belongs to somebody else here")
     logical_name(token.member)
     if member is None and not state.replaying:
+        check_name(state.roster, token.member)
         signed_in = sum(1 for each in state.roster if each.subject is not None)
         if signed_in >= state.limits.max_signed_in_members:
             raise ResourceLimit("this space has as many members as it may", limit="max_signed_in_members")

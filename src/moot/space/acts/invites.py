@@ -20,6 +20,7 @@ from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Mi
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.listing import bytes_of, describe_member
+from moot.space.lookalikes import check_name
 from moot.space.roster import Session, SpaceMember, is_gateway, logical_name
 from moot.space.state import State
 from moot.space.welcome import welcome_again
@@ -55,6 +56,8 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
                 state, session, envelope, payloads.invite_ack("already_exists", invitee), now, mint
             )
         try:
+            if not state.replaying:
+                check_name(state.roster, invitee)
             capabilities = read_capabilities(values, place=session.dialect)
             check_delegation(state, session, capabilities, state.config.invite_baseline)
         except Refused as refusal:
