@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,36 @@ def ask(port: int) -> tuple[int, str]:
     )
     assert done.stderr == ""
     return done.returncode, done.stdout
+
+
+PROXIES = [ROOT / "deploy" / "nginx" / "moot.conf", ROOT / "deploy" / "caddy" / "Caddyfile"]
+
+
+@pytest.mark.parametrize("path", PROXIES, ids=lambda path: path.name)
+def test_the_settings_that_a_proxy_needs_are_settings(path: Path, tmp_path: Path) -> None:
+    """What stands below "In moot.yaml:" is read as people would paste it."""
+    _, _, advice = path.read_text("utf-8").partition("# In moot.yaml:\n")
+    block = [line.removeprefix("# ").rstrip() for line in advice.partition("\n\n")[0].splitlines()]
+    file = tmp_path / "moot.yaml"
+    spaces = (ROOT / "deploy" / "moot.yaml").read_text("utf-8")
+    file.write_text(spaces + textwrap.dedent("\n".join(block)) + "\n", "utf-8")
+    assert yaml.safe_load(file.read_text("utf-8"))["gateway"].keys() <= set(GatewayConfig.__struct_fields__)
+    assert not [line for line in check(file, environ={}) if "unknown" in line]
+
+
+def named_settings(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w/.-])gateway\.([a-z_]+)\b(?!\.[a-z])", text))
+
+
+def test_each_setting_of_the_gateway_that_a_page_or_a_file_names_exists() -> None:
+    """In files for deployment anywhere, in pages where it stands as code by itself."""
+    files = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    files += [ROOT / "compose.yaml", ROOT / "Dockerfile"]
+    found = {path: named_settings(path.read_text("utf-8")) for path in files}
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        found[page] = named_settings(
+            " ".join(re.findall(r"`(gateway\.[a-z_]+)(?=[`:. ])", page.read_text("utf-8")))
+        )
+    assert sum(map(len, found.values())) > 20
+    known = {*GatewayConfig.__struct_fields__}
+    assert not {path.name: names - known for path, names in found.items() if names - known}

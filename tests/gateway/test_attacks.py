@@ -139,7 +139,8 @@ async def test_a_guest_whose_automatic_name_is_taken_gets_the_next_one(tmp_path:
     async with running_gateway(tmp_path, spaces={"lab": lab}) as gateway:
         names = []
         for _ in range(2):
-            guest = await gateway.open("/ws?space=lab")
+            guest = await gateway.open("/ws")
+            await guest.send({"type": "join", "space": "lab"})
             names.append((await guest.hear("system/welcome"))["payload"]["you"]["id"])
         assert names == ["guest-3", "guest-4"]
 
