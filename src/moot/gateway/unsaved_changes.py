@@ -17,7 +17,6 @@ from moot.errors import Unavailable
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS, OBLIGED, UNKNOWN
 from moot.protocol.operation import Json
-from moot.protocol.patterns import Rights
 from moot.space.config import Name, SessionId
 from moot.space.effects import Mint, Reply
 from moot.space.roster import Session
@@ -80,7 +79,7 @@ class UnsavedChanges:
         if envelope.kind in OBLIGED or not any(grant.id in self._grants for grant in grants):
             return
         held = [each for grant in grants if grant.id not in self._grants for each in grant.capabilities]
-        saved_rights = session.limited_by_token(Rights(dict.fromkeys([*member.static_capabilities, *held])))
+        saved_rights = session.rights_with(held)
         to = self._space.state.resolve_names(envelope.to)
         is_allowed = session.rights.allow(envelope.kind, envelope.payload, to, claim=envelope.claim)
         if is_allowed and not saved_rights.allow(envelope.kind, envelope.payload, to, claim=envelope.claim):
