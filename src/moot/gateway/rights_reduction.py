@@ -92,7 +92,8 @@ def _reduce(space: Space, stored: StoredInput) -> None:
                     state.ledger.lose_track(proposal, "gateway_restarted", now)
             elif envelope.kind == "mcp/reject":
                 for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
-                    state.ledger.reject(proposal, state.roster.find(stored.who).name)
+                    who = state.roster.find(stored.who).name
+                    state.ledger.reject(proposal, who, envelope.payload.get("reason"))
 
 
 def _revoke(space: Space, stored: StoredInput, envelope: Envelope) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -38,6 +38,10 @@ Execution = Literal["pending", "done", "failed", "unknown"]
 UnknownReason = Literal[
     "host_left", "timed_out", "cancelled", "gateway_restarted", "host_removed", "host_does_not_know"
 ]
+
+
+# Of what is kept of the reason of a rejection: it is a word, such as `unsafe` (MEW 3.3.2).
+MAX_REASON_CHARS: Final = 100
 
 
 class ProposalRecord(msgspec.Struct):
@@ -57,6 +61,8 @@ class ProposalRecord(msgspec.Struct):
     settled_by: str | None = None  # the envelope that settled it
     approved_by: list[Name] = msgspec.field(default_factory=list)
     rejected_by: list[Name] = msgspec.field(default_factory=list)
+    # Why they did, as far as they said it in a word.
+    reject_reasons: dict[Name, str] = msgspec.field(default_factory=dict)
     # Its place among all proposals of the space; pages of a list continue after one.
     number: int = 0
     operation: Operation | None = None
@@ -173,11 +179,13 @@ class ProposalLedger:
             if each.proposer == proposer:
                 self._drop_bytes(each)
 
-    def reject(self, proposal: ProposalRecord, by: Name) -> None:
+    def reject(self, proposal: ProposalRecord, by: Name, reason: Json) -> None:
         """Note who said no, once each, to a proposal that is open."""
         if proposal.state != "open" or by in proposal.rejected_by:
             return
         proposal.rejected_by.append(by)
+        if isinstance(reason, str):
+            proposal.reject_reasons[by] = reason[:MAX_REASON_CHARS]
         if self.on_decided is not None and len(proposal.rejected_by) == 1:
             self.on_decided(proposal, "rejected")
 

@@ -119,6 +119,7 @@ def describe_proposal(
         "expires_at": rfc3339(proposal.expires),
         **describe_votes(state, proposal),
         "rejected_by": state.runtime_ids(proposal.rejected_by),
+        "reject_reasons": [proposal.reject_reasons.get(name, "other") for name in proposal.rejected_by],
     }
     if proposal.proposed_at:
         entry["proposed_at"] = rfc3339(proposal.proposed_at)

@@ -2,7 +2,8 @@
 
 A proposal stays in the space when the client is closed or killed. The gateway tells what became of it, but of
 a settled one it keeps no arguments. So each call is written down here before it is proposed, and removed when
-a client was given its result. The file is for its owner alone: arguments may be private.
+a client was given its result. A client that polls it as a task may ask again: those stay, with their result.
+The file is for its owner alone: arguments may be private.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
+from moot.errors import McpError
+from moot.mcp.downstream.backend import PendingCall
 from moot.participant.decisions.seen_proposal import RecordedProposal
 from moot.private_files import open_private
 from moot.protocol import strict_json
@@ -27,6 +30,19 @@ log = logging.getLogger(__name__)
 # The oldest go first. A member may have 256 open proposals, of 4 MiB together.
 MAX_CALLS: Final = 1_000
 MAX_BYTES: Final = 16 << 20
+# Of the result of a task. A larger one is not kept over a restart; the gateway's history may have it.
+MAX_RESULT_BYTES: Final = 1 << 20
+
+
+class RecordedOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a call that a client polls as a task, until it may be forgotten (seconds since 1970)."""
+
+    result: dict[str, Any] | None = None
+    # Code, message and data of its error.
+    error: tuple[int, str, Any] | None = None
+    note: str
+    withdrawn: bool = False
+    until: float
 
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +54,23 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, Any]
     # The client's own key for this call; empty: none.
     key: str = ""
+    # None while no client was given it: the gateway tells what became of it.
+    outcome: RecordedOutcome | None = None
 
     @property
     def handle(self) -> str:
         return self.proposal.id
+
+
+def outcome_of(pending: PendingCall, *, until: float) -> RecordedOutcome | None:
+    """What came of a finished call, to be written down; None if it is too large for that."""
+    outcome = pending.outcome()
+    if isinstance(outcome, McpError):
+        error = (outcome.code, outcome.message, outcome.data)
+        made = RecordedOutcome(error=error, note=pending.note, withdrawn=pending.withdrawn, until=until)
+    else:
+        made = RecordedOutcome(result=outcome, note=pending.note, withdrawn=pending.withdrawn, until=until)
+    return made if len(strict_json.encode(msgspec.to_builtins(made))) <= MAX_RESULT_BYTES else None
 
 
 class _Content(msgspec.Struct, kw_only=True):
@@ -78,6 +107,10 @@ class CallsFile:
     def add(self, call: RecordedCall) -> None:
         """On disk when this returns."""
         self._change(lambda calls: [*calls, call][-MAX_CALLS:])
+
+    def replace(self, call: RecordedCall) -> None:
+        """Put a call in the place of the one with its handle."""
+        self._change(lambda calls: [*(each for each in calls if each.handle != call.handle), call])
 
     def remove(self, handle: str) -> None:
         self._change(lambda calls: [call for call in calls if call.handle != handle])

@@ -303,6 +303,8 @@ class OwnTools:
         outcome = f", outcome {found.outcome}" if found.outcome is not None else ""
         by = f" by {found.fulfilled_by}" if found.fulfilled_by is not None else ""
         text = f"{handle}: {about} was proposed at {found.proposed_at} and is {found.state}{by}{outcome}."
+        if found.rejections:
+            text += f" Rejected by {', '.join(f'{who} ({why})' for who, why in found.rejections)}."
         facts: JsonObject = {
             "handle": handle,
             "method": found.method,
@@ -310,6 +312,7 @@ class OwnTools:
             "state": found.state,
         }
         facts |= {"outcome": found.outcome, "approved_by": found.fulfilled_by}
+        facts["rejections"] = [{"by": who, "reason": why} for who, why in found.rejections]
         return text_result(text, structuredContent=facts)
 
     async def _overview(self) -> JsonObject:

@@ -14,13 +14,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from moot.bridge.space_server.calls_file import CallsFile, RecordedCall
-from moot.bridge.space_server.error_text import failure_result, host_error
-from moot.bridge.space_server.pending_text import STATUS_TOOL, PendingText
+import msgspec
+
+from moot.bridge.space_server.calls_file import CallsFile, RecordedCall, outcome_of
+from moot.bridge.space_server.followed_call import (
+    cannot_withdraw,
+    follow_call,
+    log_params,
+    progress_params,
+    settle_left,
+    update_note,
+    withdraw_proposal,
+)
+from moot.bridge.space_server.pending_text import PendingText
 from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.bridge.space_server.same_calls import (
     call_fingerprint,
@@ -32,16 +42,13 @@ from moot.bridge.space_server.same_calls import (
 )
 from moot.errors import (
     CapabilityViolation,
-    ConnectionClosed,
     ConnectionLost,
     McpError,
     MootError,
     ProposalSettled,
-    Rejected,
     TimedOut,
-    Withdrawn,
 )
-from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision, text_result
+from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision
 from moot.mcp.downstream.running_requests import CALL_UNWANTED
 from moot.mcp.eras import JsonObject
 from moot.participant import JoinedSpace, Outcome, Proposal
@@ -49,8 +56,6 @@ from moot.participant.calls.call_options import CallOptions
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.protocol.continuation import given_input
-from moot.protocol.operation import Json
-from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +69,6 @@ FOREVER_SECONDS: Final = 10 * 365 * 86_400.0
 RESTORE_SECONDS: Final = 10.0
 # Between two questions to the gateway: only that a proposal has expired is not told without being asked.
 REFRESH_SECONDS: Final = 5.0
-# MEW 3.3.3: a rejection may be explained right after it; wait only briefly for that.
-_EXPLAIN_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 2.0
 
 
@@ -96,6 +99,8 @@ class PendingCalls:
         self._latest: dict[bytes, PendingCall] = {}
         # Those that are being proposed.
         self._proposing: dict[bytes, asyncio.Future[PendingCall]] = {}
+        # Those that are over when somebody rejects them.
+        self._ended_by_rejection: set[str] = set()
         self._restored = asyncio.Event()
         self._refreshed_at = 0.0
         self._group = asyncio.TaskGroup()
@@ -141,7 +146,10 @@ class PendingCalls:
             async with asyncio.timeout(_SETTLE_SECONDS):
                 for handle, pending in tuple(self._kept.items()):
                     known = seen[handle]
-                    if known is not None and known.is_over:
+                    is_rejected = (
+                        known is not None and known.rejections and handle in self._ended_by_rejection
+                    )
+                    if known is not None and (known.is_over or is_rejected):
                         await pending.finished.wait()
 
     @property
@@ -238,8 +246,8 @@ class PendingCalls:
                 stay_open=True,
                 timeout_seconds=FOREVER_SECONDS,
                 wait_for_others=self._wait_for_others,
-                progress=None if call.progress is None else _progress_params(call.progress),
-                log=None if call.log is None else _log_params(call.log),
+                progress=None if call.progress is None else progress_params(call.progress),
+                log=None if call.log is None else log_params(call.log),
             )
         except (TimedOut, ConnectionLost):
             # Others may see it by now: whether it arrived is told by the gateway later.
@@ -306,8 +314,8 @@ class PendingCalls:
         host, method = record.proposal.to, record.proposal.method
         options = CallOptions(
             timeout_seconds=FOREVER_SECONDS,
-            progress=None if call.progress is None else _progress_params(call.progress),
-            log=None if call.log is None else _log_params(call.log),
+            progress=None if call.progress is None else progress_params(call.progress),
+            log=None if call.log is None else log_params(call.log),
         )
 
         async def wait() -> Outcome:
@@ -319,10 +327,7 @@ class PendingCalls:
                 proposal = await self._space.propose(host, method, params, stay_open=True, **options)
                 return await proposal.outcome()
 
-        async def withdraw(_reason: str) -> None:
-            """Too late: it was approved."""
-
-        pending = self._make_pending(record, call, withdraw)
+        pending = self._make_pending(record, call, cannot_withdraw)
         pending.mark_approved("approved, being done with the input that was given")
         self._start(pending, wait, record)
         return pending
@@ -334,9 +339,11 @@ class PendingCalls:
     def _keep(self, record: RecordedCall, proposal: Proposal, call: BackendCall) -> PendingCall:
         if record.handle in self._kept:
             return self._kept[record.handle]
-        pending = self._make_pending(record, call, lambda _reason: _withdraw(pending, proposal))
-        proposal.on_change = lambda changed: _update_note(pending, changed)
-        _update_note(pending, proposal)
+        pending = self._make_pending(record, call, lambda _reason: withdraw_proposal(pending, proposal))
+        proposal.on_change = lambda changed: update_note(pending, changed)
+        update_note(pending, proposal)
+        if not proposal.wait_for_others:
+            self._ended_by_rejection.add(record.handle)
         self._start(pending, proposal.outcome, record)
         return pending
 
@@ -354,7 +361,7 @@ class PendingCalls:
             pending_result=lambda pending: self._text.pending_result(pending, record),
             kept_seconds=self._proposal_seconds + KEPT_SECONDS,
         )
-        pending.on_delivered = lambda pending: self._forget(pending.handle)
+        pending.on_delivered = lambda pending: self._on_delivered(pending, record)
         self._kept[record.handle] = pending
         self._records[record.handle] = record
         self._latest[call_fingerprint_of(record)] = pending
@@ -364,42 +371,14 @@ class PendingCalls:
         self, pending: PendingCall, wait: Callable[[], Awaitable[Outcome]], record: RecordedCall
     ) -> None:
         what = record.what
-        following = self._spawn(self._follow(pending, wait, what, record.proposal.to))
+        following = self._spawn(follow_call(pending, wait, what, record.proposal.to))
 
         def ended(following: asyncio.Task[None]) -> None:
             # Perhaps before its first step: then nothing in `_follow` can tell it.
             if following.cancelled():
-                _settle_left(pending, what, "left")
+                settle_left(pending, what, "left")
 
         following.add_done_callback(ended)
-
-    async def _follow(
-        self, pending: PendingCall, wait: Callable[[], Awaitable[Outcome]], what: str, host: str
-    ) -> None:
-        try:
-            outcome = await wait()
-        except McpError as fault:
-            error = host_error(fault, what, host)
-            note = "answered with an error" if error is fault else "does not know what came of it"
-            pending.settle(error, f"{host} {note}: {fault.message}")
-        except ConnectionClosed as fault:
-            _settle_left(pending, what, fault.reason or str(fault.code))
-        except MootError as fault:
-            if isinstance(fault, Rejected):
-                await fault.explanation(_EXPLAIN_SECONDS)
-            try:
-                result: JsonObject | McpError = failure_result(
-                    fault, method=pending.call.method, what=what, host=host
-                )
-            except McpError as error:
-                result = error
-            pending.settle(result, str(fault), withdrawn=isinstance(fault, Withdrawn))
-        except Exception:
-            # A request's task: the client learns that it failed, the log says why.
-            log.exception("a proposal could not be followed", extra={"proposal": pending.handle})
-            pending.settle(McpError(INTERNAL_ERROR, "internal error; the log says why"), "internal error")
-        else:
-            pending.settle(outcome.result, f"approved by {outcome.by}, answered by {outcome.host}")
 
     async def _decide(self, pending: PendingCall, choice: PersonDecision) -> None:
         """Decide as the person at the client; returns when that is done, or it is clear that it is not."""
@@ -428,8 +407,9 @@ class PendingCalls:
         """Follow the calls of earlier runs: those written down, and what else is open in our name."""
         try:
             records = {} if self._file is None else {each.handle: each for each in self._file.load()}
+            self._restore_tasks(records)
             proposals = await self._space.resume_proposals(
-                [record.proposal for record in records.values()],
+                [record.proposal for record in records.values() if record.outcome is None],
                 timeout_seconds=FOREVER_SECONDS,
                 wait_for_others=self._wait_for_others,
             )
@@ -447,7 +427,36 @@ class PendingCalls:
         finally:
             self._restored.set()
 
+    def _restore_tasks(self, records: Mapping[str, RecordedCall]) -> None:
+        """Calls whose outcome a client was given, and may ask for again."""
+        for handle, record in records.items():
+            outcome = record.outcome
+            if outcome is None or handle in self._kept:
+                continue
+            left = outcome.until - time.time()
+            if left <= 0:
+                self._forget(handle)
+                continue
+            call = BackendCall(record.proposal.method, record.params)
+            pending = self._make_pending(record, call, cannot_withdraw)
+            pending.is_task, pending.on_delivered = True, None
+            pending.kept_seconds = left
+            error = None if outcome.error is None else McpError(*outcome.error)
+            pending.settle(error or outcome.result or {}, outcome.note, withdrawn=outcome.withdrawn)
+            with suppress(McpError):
+                pending.result()
+
     # Keeping
+
+    def _on_delivered(self, pending: PendingCall, record: RecordedCall) -> None:
+        """A client has its outcome: the next run tells of it only to a client that polls a task."""
+        if not pending.is_task or self._file is None:
+            self._forget(pending.handle)
+            return
+        left = pending.kept_seconds - pending.age_seconds
+        recorded = outcome_of(pending, until=time.time() + left)
+        if recorded is not None:
+            self._file.replace(msgspec.structs.replace(record, outcome=recorded))
 
     def _forget(self, handle: str) -> None:
         """A client has its outcome, or it was never proposed: the next run need not tell of it."""
@@ -456,7 +465,8 @@ class PendingCalls:
 
     def _drop_expired(self) -> None:
         for handle, pending in tuple(self._kept.items()):
-            if pending.finished.is_set() and pending.idle_seconds > KEPT_SECONDS:
+            kept_seconds = pending.kept_seconds if pending.is_task else KEPT_SECONDS
+            if pending.finished.is_set() and pending.idle_seconds > kept_seconds:
                 self._drop(handle)
         finished = [handle for handle, pending in self._kept.items() if pending.finished.is_set()]
         while len(self._kept) > MAX_KEPT:
@@ -464,11 +474,12 @@ class PendingCalls:
 
     def _drop(self, handle: str) -> None:
         dropped = self._kept.pop(handle)
+        self._ended_by_rejection.discard(handle)
         record = self._records.pop(handle)
         kind = call_fingerprint_of(record)
         if self._latest.get(kind) is dropped:
             del self._latest[kind]
-        if dropped.finished.is_set():
+        if dropped.finished.is_set() and not dropped.is_task:
             self._forget(handle)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -476,43 +487,3 @@ class PendingCalls:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _settle_left(pending: PendingCall, what: str, why: str) -> None:
-    # It stays written down: the next run tells what became of it.
-    pending.on_delivered = None
-    text = (
-        f"You are not in the space any more ({why}). The proposal of {what} may still be open: after joining "
-        f"again, {STATUS_TOOL} tells what became of it."
-    )
-    pending.settle(text_result(text, is_error=True), "left the space")
-
-
-def _update_note(pending: PendingCall, proposal: Proposal) -> None:
-    if pending.finished.is_set():
-        return
-    if proposal.fulfilled_by is not None and not pending.decided.is_set():
-        pending.mark_approved(f"approved by {proposal.fulfilled_by}, being done")
-    elif proposal.rejections and not pending.decided.is_set():
-        who = ", ".join(f"{no.by} ({no.reason})" for no in proposal.rejections)
-        pending.set_note(f"rejected by {who}; others may still approve it")
-    elif proposal.votes and not pending.decided.is_set():
-        pending.set_note(f"{', '.join(proposal.votes)} voted for it; more votes are needed")
-
-
-async def _withdraw(pending: PendingCall, proposal: Proposal) -> None:
-    try:
-        await proposal.withdraw()
-    except MootError as fault:
-        # Too late, paused or disconnected: its outcome says which.
-        log.debug("not withdrawn", extra={"proposal": proposal.id, "why": type(fault).__name__})
-        if not pending.decided.is_set():
-            pending.set_note(f"it could not be withdrawn ({fault}), so it is still open")
-
-
-def _progress_params(progress: Callable[[JsonObject], None]) -> Callable[[Json], None]:
-    return lambda update: progress(dict(update.params))
-
-
-def _log_params(send_log: Callable[[JsonObject], None]) -> Callable[[Json], None]:
-    return lambda message: send_log(dict(message))

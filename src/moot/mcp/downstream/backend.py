@@ -98,6 +98,8 @@ class PendingCall:
         self._created_at = self._updated_at = time.monotonic()
         self.note = "waiting for a decision"
         self.withdrawn = False
+        # Its client polls it as a task, and may do so until it is not kept any more.
+        self.is_task = False
         self.decided = asyncio.Event()
         self.finished = asyncio.Event()
         self.watchers: list[Callable[[PendingCall], None]] = []
@@ -125,6 +127,13 @@ class PendingCall:
         """Since the last change."""
         return time.monotonic() - self._updated_at
 
+    def status_text(self) -> str:
+        """How it stands, for whoever reads only this: what waits, who can decide on it, and where."""
+        if self.decided.is_set():
+            return self.note
+        note = f"{self.note[:1].upper()}{self.note[1:]}."
+        return " ".join(part for part in (self.headline, note, self.details()) if part)
+
     def set_note(self, note: str) -> None:
         """Set the text that a waiting person reads."""
         self.note = note
@@ -151,6 +160,10 @@ class PendingCall:
         self.decided.set()
         self.finished.set()
         self.set_note(note)
+
+    def outcome(self) -> JsonObject | McpError:
+        """The result of the call or its error, for whoever writes it down. Only once `finished` is set."""
+        return self._fault if self._fault is not None else self._result or {}
 
     def result(self, *, told: bool = True, doubt_seconds: float = 0.0) -> JsonObject:
         """The result for a client, which counts as delivered if `told`; raises McpError if the call failed.

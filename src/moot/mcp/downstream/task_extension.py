@@ -61,6 +61,7 @@ class McpTask:
 
     def follow(self, pending: PendingCall) -> None:
         self.pending = pending
+        pending.is_task = True
         self._result = None
         pending.watchers.append(self._notify_watchers)
 
@@ -171,7 +172,7 @@ class McpTasks:
         return {
             "taskId": task.id,
             "status": status,
-            "statusMessage": task.pending.note,
+            "statusMessage": task.pending.status_text(),
             "createdAt": _timestamp(task.created),
             "lastUpdatedAt": _timestamp(task.pending.updated),
             "ttlMs": int(task.kept_seconds * 1000),

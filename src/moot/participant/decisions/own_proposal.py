@@ -201,6 +201,10 @@ class Proposal:
             return Outcome(seen.result, "fulfilled", by, host, request, seen.id)
         if seen.fault is not None:
             raise seen.fault
+        if seen.status == "withdrawn" and seen.rejections and not self.wait_for_others:
+            # By us, in another session: that is what follows a rejection.
+            first = seen.rejections[0]
+            raise Rejected(first.by, first.reason, self.rejections)
         if seen.status == "withdrawn":
             raise Withdrawn(seen.reason or "other")
         if seen.forgotten:

@@ -270,7 +270,9 @@ class ProposalList:
         seen.approvals_needed, seen.approvals_missing = reported.approvals_needed, reported.approvals_missing
         seen.exempt = list(reported.exempt)
         known = {each.by for each in seen.rejections}
-        seen.rejections += [Rejection("", by, "other") for by in reported.rejected_by if by not in known]
+        seen.rejections += [
+            Rejection("", by, reason) for by, reason in reported.rejections if by not in known
+        ]
         if reported.state == "fulfilled":
             self._restore_fulfilment(seen, reported)
         elif reported.state != "open" and seen.status == "pending":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Literal
 
 import msgspec
@@ -36,6 +37,8 @@ class GatewayProposal(msgspec.Struct):
     exempt: list[str] = []
     approved_by: list[str] = []
     rejected_by: list[str] = []
+    # In the same order; of a gateway that does not tell it, empty.
+    reject_reasons: list[str] = []
     settled_by: str | None = None
     fulfilled_by: str | None = None
     asked: list[str] = []
@@ -46,6 +49,13 @@ class GatewayProposal(msgspec.Struct):
     envelope: msgspec.Raw = msgspec.Raw()
     # In place of an envelope that is too large for the list.
     envelope_bytes: int = 0
+
+    @property
+    def rejections(self) -> list[tuple[str, str]]:
+        """Who said no, and why."""
+        return list(
+            zip_longest(self.rejected_by, self.reject_reasons[: len(self.rejected_by)], fillvalue="other")
+        )
 
 
 @dataclass(slots=True, eq=False)
