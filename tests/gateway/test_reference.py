@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -334,6 +335,23 @@ async def test_a_space_id_is_any_text(tmp_path: Path) -> None:
         )
         assert answer.status_code == 200
     assert (tmp_path / ".moot" / "spaces" / "My-Project").is_dir()
+
+
+async def test_an_output_log_that_was_moved_away_goes_on_under_its_name(tmp_path: Path) -> None:
+    """As logrotate moves it, and as somebody deletes it with its folder."""
+    path = tmp_path / "logs" / "everything.jsonl"
+    async with demo(tmp_path) as gateway:
+        human = await come(gateway, "human")
+        await human.ask("chat", id="first")
+        await until(lambda: b'"first"' in path.read_bytes())
+        path.rename(path.with_name("everything.jsonl.1"))
+        await human.ask("chat", id="second")
+        await until(lambda: path.exists() and b'"second"' in path.read_bytes())
+        assert b'"second"' not in path.with_name("everything.jsonl.1").read_bytes()
+        assert file_mode(path) == 0o600
+        shutil.rmtree(path.parent)
+        await human.ask("chat", id="third")
+        await until(lambda: path.exists() and b'"third"' in path.read_bytes())
 
 
 async def test_an_output_log_that_cannot_be_written_holds_up_nobody(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -365,6 +366,24 @@ async def test_long_reasoning_has_a_stream_beside_it(tmp_path: Path) -> None:
         assert request.correlation_id == [reasoning.id]
         assert (request.payload["content_type"], request.payload["format"]) == ("text/plain", "reasoning")
         assert (await received.wait("stream/close")).payload["reason"] == "complete"
+
+
+@pytest.mark.requirement("MEW-3.10.4-4")
+@pytest.mark.parametrize("by", ["itself", "another", "another, and it goes on"])
+async def test_the_stream_of_reasoning_that_is_cancelled_does_not_end_as_complete(
+    tmp_path: Path, by: str
+) -> None:
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        received = ReceivedEnvelopes(bob)
+        with suppress(ReasoningCancelled):
+            async with alice.reasoning("Long", stream=True, stop=by == "another") as reasoning:
+                if by == "itself":
+                    await reasoning.cancel("superseded")
+                else:
+                    await bob.cancel_reasoning(reasoning.id)
+                    await reasoning.cancelled.wait()
+        assert (await received.wait("stream/close")).payload["reason"] == "cancelled"
 
 
 async def _texts(space: JoinedSpace, id: str) -> list[str]:

@@ -279,8 +279,10 @@ class Agent:
         stream = ReasoningStream(space, reasoning, self.settings.limits.stream_chars)
         try:
             reply = await self._ask_model(messages, toolbox.definitions(), stream.write)
-        finally:
-            await stream.end()
+        except BaseException as fault:
+            await stream.end(fault)
+            raise
+        await stream.end()
         self.status.latency_ms = round((time.monotonic() - start) * 1000)
         return reply
 

@@ -49,6 +49,7 @@ class ReasoningStream:
 
         self._write = write
 
-    async def end(self) -> None:
+    async def end(self, fault: BaseException | None = None) -> None:
+        """Close the stream, as cancelled where something ended the turn."""
         with suppress(MootError):
-            await self._stack.aclose()
+            await self._stack.__aexit__(None if fault is None else type(fault), fault, None)

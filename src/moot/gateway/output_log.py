@@ -28,9 +28,8 @@ class OutputLog:
     """One file that grows by everything that its member hears."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = _open(path)
         self._is_broken = False
 
     def join(self, host: SpaceHost, name: str, *, welcome_at_first_post: bool) -> None:
@@ -59,11 +58,16 @@ class OutputLog:
     def write(self, data: bytes) -> None:
         """Append what a connection would have been sent; frames of streams are left out.
 
-        A file that cannot be written never holds up a space.
+        A file that was moved away, as logrotate does it, goes on under its own name. One that cannot be
+        written never holds up a space.
         """
         lines = b"".join(_lines(data))
         try:
             if lines:
+                if not self._is_in_place():
+                    fresh = _open(self._path)
+                    os.close(self._file)
+                    self._file = fresh
                 os.write(self._file, lines)
             self._is_broken = False
         except OSError as fault:
@@ -73,8 +77,20 @@ class OutputLog:
                 )
             self._is_broken = True
 
+    def _is_in_place(self) -> bool:
+        """Whether the name of the file is still that of the file that is open."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         os.close(self._file)
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _lines(data: bytes) -> Iterator[bytes]:

@@ -83,6 +83,7 @@ class RightsChanges:
     ) -> None:
         """End what was signed in under these keys, and these tokens, also while no journal can be written."""
         forget_at = self._journaled.clock() + keep_seconds
+        named: dict[str, Json] = {"tokens": list(tokens)} if tokens else {}
         await self._journaled.step_durably(
             "sign_out",
             lambda now, mint: self._space.sign_out(
@@ -91,9 +92,9 @@ class RightsChanges:
             shrinks_rights=True,
             by=by,
             keys=list(keys),
-            **({"tokens": list(tokens)} if tokens else {}),
             issued_before=issued_before,
             forget_at=forget_at,
+            **named,
         )
 
     def renew(self, session: SessionId, token: str, refuse: Callable[[Refused], None]) -> None:

@@ -440,7 +440,8 @@ class SpaceHost:
             self.check_journal()
         unsaved = self.journaled.unsaved
         if unsaved is not None and unsaved.gives_rights:
-            posting = Session(session, space.state.roster.find(who), dialect, options, 0)
+            rights = space.state.token_rights(options.token)
+            posting = Session(session, space.state.roster.find(who), dialect, options, 0, rights)
             unsaved.check(posting, envelope, self.journaled.saved)
         space.join(session, who, dialect, options, now, mint)
         effects = space.receive(session, envelope, now, mint)

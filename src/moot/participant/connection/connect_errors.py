@@ -14,7 +14,8 @@ from moot.net.outbound import explain_untrusted
 from moot.net.websocket_client import UpgradeRefused
 
 _HINTS: Final = {
-    401: "the gateway does not know this token: check the token, or have another one made",
+    401: "the gateway does not know this token: check the token, or have another one made; one whose file is"
+    " newer than the gateway's start, such as in .mew/tokens, counts after a reload (SIGHUP)",
     403: "the token is for another space, or this one does not admit its holder",
     404: "check the name of the space and the address",
     421: "the gateway does not know itself by this host name (gateway.allowed_hosts)",

@@ -71,6 +71,8 @@ class Reasoning:
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self._stopped = False
+        # Whether it was ended from here without a conclusion.
+        self._aborted = False
 
     @property
     def context(self) -> str:
@@ -106,7 +108,9 @@ class Reasoning:
             # Perhaps nothing can be sent any more; the block's own exception is the one that counts.
             self._send_end(kind)
         if self.stream is not None:
-            close_quietly(self.stream, "complete" if kind is None else "cancelled")
+            # MEW 3.10.4: the reason tells a normal end from another one, also to who missed the rest.
+            is_complete = kind is None and not self._aborted and not self.cancelled.is_set()
+            close_quietly(self.stream, "complete" if is_complete else "cancelled")
         if self._stopped and self._task is not None:
             self._stopped = False
             # As asyncio.timeout does it: only our own cancellation is turned into an error.
@@ -160,6 +164,7 @@ class Reasoning:
     async def cancel(self, reason: str = "superseded", *, about: Addressees = ()) -> SentEnvelope:
         """End the sequence without a conclusion (MEW 3.5.5); `about` may name the cause."""
         self._check_active()
+        self._aborted = True
         return self._end("reasoning/cancel", {"reason": reason}, about)
 
     async def chat(self, text: str, *, to: Addressees = (), about: Addressees = ()) -> SentEnvelope:
