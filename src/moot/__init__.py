@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from moot.errors import MootError, Refused, UsageError
     from moot.participant.connect import connect
+    from moot.participant.own_token import token_from
     from moot.protocol.dialects import DIALECTS
     from moot.protocol.envelope import Envelope
-    from moot.protocol.kinds import KINDS
     from moot.protocol.patterns import Capability, covers, read_capability
     from moot.space.config import ParticipantConfig, SpaceConfig, SpaceLimits
     from moot.space.effects import Deliver, Effect, Mint, Reply, Token
@@ -32,7 +32,6 @@ _HOMES: Final = {
     "Deliver": "moot.space.effects",
     "Effect": "moot.space.effects",
     "Envelope": "moot.protocol.envelope",
-    "KINDS": "moot.protocol.kinds",
     "Mint": "moot.space.effects",
     "MootError": "moot.errors",
     "Options": "moot.space.roster",
@@ -47,11 +46,11 @@ _HOMES: Final = {
     "connect": "moot.participant.connect",
     "covers": "moot.protocol.patterns",
     "read_capability": "moot.protocol.patterns",
+    "token_from": "moot.participant.own_token",
 }
 
 __all__ = [
     "DIALECTS",
-    "KINDS",
     "Capability",
     "Deliver",
     "Effect",
@@ -70,6 +69,7 @@ __all__ = [
     "connect",
     "covers",
     "read_capability",
+    "token_from",
 ]
 
 

@@ -27,6 +27,7 @@ def root(tmp_path: Path) -> Path:
     (root / ".moot" / "tokens").mkdir(parents=True)
     (root / ".moot" / "tokens" / "you.token").write_text("the-token")
     (root / "moot.yaml").write_text("tokens: [the-token]")
+    (root / "ana.token").write_text("the-token")
     return root
 
 
@@ -50,7 +51,7 @@ def test_files_are_listed_read_written_edited_and_searched(root: Path) -> None:
     "path",
     [
         "../secret.txt", "sub/../../secret.txt", "/etc/passwd", "~/x", "sub/..", "..", "a\0b", "..\\secret",
-        ".moot/tokens/you.token", "sub/.hidden", "moot.yaml", "./moot.yaml", "space.yaml",
+        ".moot/tokens/you.token", "sub/.hidden", "moot.yaml", "./moot.yaml", "space.yaml", "ana.token",
     ],
 )  # fmt: skip
 def test_no_path_leads_out_or_to_what_is_not_shared(root: Path, path: str) -> None:

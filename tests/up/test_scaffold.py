@@ -95,7 +95,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_what_a_project_ignores_stays_ignored(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("dist/\n.moot/")
     make(template_named("empty"), tmp_path, TemplateValues(space="lab"))
-    assert (tmp_path / ".gitignore").read_text() == "dist/\n.moot/\n__pycache__/\n"
+    assert (tmp_path / ".gitignore").read_text() == "dist/\n.moot/\n*.token\n__pycache__/\n"
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,11 @@ from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import ParticipantLimits
+from moot.participant.own_token import token_from
 from moot.participant.serving.own_offers import ResourceOptions
 from moot.participant.serving.request_server import IncomingRequest
 from moot.participant.serving.tools import RawResult, Tool, ToolError, ToolOptions, tool_of
-from moot.private_files import name_from, token_from
+from moot.private_files import name_from
 
 __all__ = [
     "REJECT_REASONS",

@@ -27,7 +27,7 @@ _NAME = re.compile(r"@([A-Z_]+)@")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Tokens, journal and logs of the space do not belong into a repository.
-_IGNORED: Final = ".moot/\n__pycache__/\n"
+_IGNORED: Final = ".moot/\n*.token\n__pycache__/\n"
 
 
 @dataclass(frozen=True, slots=True)

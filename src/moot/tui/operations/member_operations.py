@@ -70,7 +70,12 @@ def _rights(capabilities: list[Json]) -> str:
 def _invite_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", help="the name of the new participant")
-    add("capabilities", nargs="*", metavar="CAPABILITY", help="what it may do (default: chat and propose)")
+    add(
+        "capabilities",
+        nargs="*",
+        metavar="CAPABILITY",
+        help="what it may do (default: talk, list tools, propose)",
+    )
     add("--email", metavar="ADDRESS", help="let the gateway send the token by mail, if configured")
     add("--reason", metavar="TEXT", help="the reason, shown to everyone")
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
@@ -80,7 +85,7 @@ def _invite_arguments(parser: argparse.ArgumentParser) -> None:
 async def _invite(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     if args.link and context.make_link is None:
         raise UsageError(f"links are made in a shell: moot member invite {args.name} --link")
-    wanted = [read_capability_text(text) for text in args.capabilities or ("chat", "mcp/proposal")]
+    wanted = [read_capability_text(text) for text in args.capabilities] or _invitee_rights(context)
     file: Path | None = args.token_out
     # Before anybody is invited: a token that cannot be kept would be lost.
     handle = None if file is None else _new_secret(file)
@@ -117,6 +122,20 @@ async def _invite(context: ClientContext, args: argparse.Namespace) -> Operation
     if args.link and context.make_link is not None:
         await _add_link(context.make_link(made.token), args.name, value, lines)
     return OperationResult(value, lines)
+
+
+def _invitee_rights(context: ClientContext) -> list[Json]:
+    """What a program needs that proposes or offers tools, as far as we may give it: it changes nothing."""
+    wanted: list[Json] = [{"kind": "chat"}, {"kind": "mcp/proposal"}]
+    wanted += [
+        {"kind": kind}
+        for kind in ("mcp/withdraw", "mcp/response", "participant/status", "reasoning/*")
+        if context.space.may(kind.replace("*", "start"))
+    ]
+    if context.space.may("mcp/request", {"method": "tools/list"}):
+        # As the profile proposal-only has it: who proposes may list.
+        wanted.append({"kind": "mcp/request", "payload": {"method": "*/list"}})
+    return wanted
 
 
 async def _add_link(

@@ -194,6 +194,11 @@ class Folder:
                     yield folder / name
 
 
+def _is_private(name: str) -> bool:
+    """Whether it is hidden, or holds a token as `moot member invite --token-out` writes it."""
+    return name.startswith(".") or name.endswith(".token")
+
+
 def _steps(path: str) -> list[str]:
     """The names on the way; raises PathDenied for a path that is not simply below the folder."""
     if "\0" in path or "\\" in path:
@@ -203,15 +208,15 @@ def _steps(path: str) -> list[str]:
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
         raise PathDenied(f"{path} leads outside of the shared folder")
-    if any(step.startswith(".") for step in steps) or (steps and steps[0] in _CONFIGURATIONS):
-        raise PathDenied(f"{path} is not shared: hidden files and a space's own configuration are not")
+    if any(_is_private(step) for step in steps) or (steps and steps[0] in _CONFIGURATIONS):
+        raise PathDenied(f"{path} is not shared: hidden files, tokens and a space's configuration are not")
     return steps
 
 
 def _entries(handle: int) -> Iterator[str]:
     with os.scandir(handle) as entries:
         for entry in entries:
-            if entry.is_symlink() or entry.name.startswith("."):
+            if entry.is_symlink() or _is_private(entry.name):
                 continue
             yield f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
 
