@@ -12,7 +12,7 @@ from moot.protocol import strict_json
 from moot.protocol.hidden_text import show_hidden
 
 # Of the arguments of one call: enough to recognise it. The console shows all of them.
-MAX_ARGUMENT_CHARS: Final = 2_000
+MAX_ARGUMENT_BYTES: Final = 1_500
 # Of those who can decide.
 _MAX_NAMES: Final = 8
 
@@ -30,11 +30,14 @@ def proposal_link(console: str, space: str, id: str) -> str:
     return f"{console}/#/{quote(space, safe='')}/approvals/{quote(id, safe='')}" if console and space else ""
 
 
-def show_arguments(method: str, params: JsonObject, limit: int = MAX_ARGUMENT_CHARS) -> str:
+def show_arguments(method: str, params: JsonObject, limit_bytes: int = MAX_ARGUMENT_BYTES) -> str:
     """The arguments of a call as JSON in one line, with hidden characters made visible."""
     value = params.get("arguments", {}) if method in ("tools/call", "prompts/get") else params
     text = show_hidden(strict_json.encode(value).decode())
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+    data = text.encode()
+    if len(data) <= limit_bytes:
+        return text
+    return f"{data[:limit_bytes].decode(errors='ignore')}… ({len(text)} characters)"
 
 
 def who_can_approve(space: JoinedSpace, host: str, method: str, params: JsonObject) -> list[str]:

@@ -12,6 +12,7 @@ from moot.bridge.space_server.call_text import show_arguments
 from moot.bridge.space_server.error_text import describe_fault
 from moot.bridge.space_server.pending_calls import PendingCalls
 from moot.bridge.space_server.pending_text import STATUS_TOOL
+from moot.bridge.space_server.short_answers import cut, found_result, listed_result
 from moot.errors import McpError, MootError
 from moot.mcp.downstream.backend import PendingCall, text_result
 from moot.mcp.eras import JsonObject, is_input_required
@@ -39,8 +40,6 @@ MAX_FOUND: Final = 50
 _MAX_SILENT: Final = 10
 # Clients give up on a call after about a minute.
 MAX_WAIT_SECONDS: Final = 50.0
-# Of the arguments of each call in an overview.
-_OVERVIEW_CHARS: Final = 300
 
 _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
     {
@@ -80,14 +79,15 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
         "name": FIND_TOOL,
         "title": "Find a tool",
         "description": "Find tools, prompts and resources of this space by what they are for. Returns the "
-        "name to call, whose it is, and whether a call needs somebody's approval.",
+        "name to call, its arguments, whose it is, and whether a call needs somebody's approval. With `name` "
+        "instead of `query` it shows the whole definition of one tool.",
         "inputSchema": {
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "What you want to do, in your own words."},
                 "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "default": 10},
+                "name": {"type": "string", "description": "A tool's name, to see its whole definition."},
             },
-            "required": ["query"],
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     },
@@ -121,7 +121,8 @@ _CALL_DEFINITION: Final[JsonObject] = {
     "name": CALL_TOOL,
     "title": "Call a tool of the space",
     "description": "Call a tool that moot_find_tools found: its name as found there, and its arguments "
-    "according to its inputSchema. The call, its approval and its result are those of that tool.",
+    "according to its inputSchema, which moot_find_tools shows by `name`. The "
+    "call, its approval and its result are those of that tool.",
     "inputSchema": {
         "type": "object",
         "properties": {
@@ -154,9 +155,12 @@ class OwnTools:
         space_name: str,
         count_offers: Callable[[], Mapping[str, Mapping[str, int]]],
         find: Callable[[str, int], Awaitable[tuple[list[JsonObject], SearchMode]]],
+        definition_of: Callable[[str], JsonObject | None],
         search_status: Callable[[], SearchStatus],
     ) -> None:
-        """`find` searches and says how; `search_status` says how the next search will work."""
+        """`find` searches and says how; `definition_of` is that of a tool which may be used, by its name;
+        `search_status` says how the next search will work."""
+        self._definition_of = definition_of
         self._space = space
         self._pending_calls = pending_calls
         self._space_name = space_name
@@ -258,6 +262,12 @@ class OwnTools:
     # Finding
 
     async def _find_tools(self, arguments: JsonObject) -> JsonObject:
+        name = _argument(arguments, "name", str, None)
+        if name is not None:
+            definition = self._definition_of(name)
+            if definition is None:
+                raise BadArgument(f"no tool that you may use is called {name[:128]}; search with `query`")
+            return text_result(strict_json.encode(definition).decode())
         query = _argument(arguments, "query", str, "")
         if not query.strip():
             raise BadArgument("`query` says what you want to do")
@@ -265,8 +275,7 @@ class OwnTools:
         if not found:
             text = "No match. Try other words, or moot_participants."
             return text_result(text, structuredContent={"found": [], "search": mode})
-        text = strict_json.encode(found).decode()
-        return text_result(text, structuredContent={"found": found, "search": mode})
+        return found_result(found, mode)
 
     # Pending calls
 
@@ -317,15 +326,9 @@ class OwnTools:
 
     async def _overview(self) -> JsonObject:
         calls = self._pending_calls
-        entries: list[JsonObject] = [
-            calls.describe(pending)
-            | {
-                "what": pending.headline,
-                "state": "finished" if pending.finished.is_set() else "pending",
-                "note": pending.note,
-            }
-            for pending in await calls.all()
-        ]
+        # Those that wait come first, then the newest.
+        newest_first = (await calls.all())[::-1]
+        known = sorted(newest_first, key=lambda pending: pending.finished.is_set())
         search = self._search_status()
         connection: JsonObject = {
             "space": self._space_name,
@@ -333,17 +336,38 @@ class OwnTools:
             "connection": self._space.state,
             "search": search.as_json(),
         }
-        lines = [
-            f"- {e['handle']}: {e['state']}, {e['note']}. {e['name']} of {e['host']} with "
-            f"{show_arguments(e['method'], e, _OVERVIEW_CHARS)}"
-            for e in entries
-        ]
-        count = f"{len(entries)} proposals" if calls.known else f"{len(entries)} proposals known"
+        count = f"{len(known)} proposals" if calls.known else f"{len(known)} proposals known"
         head = f"{self._space.me} in {self._space_name}, {self._space.state}; {count}."
         if not calls.known:
             head += " The gateway has not told whether there are more: ask again."
-        shown = "\n".join([head, f"Tool search: {search}.", *lines])
-        return text_result(shown, structuredContent=connection | {"calls": entries})
+
+        def list_entries(chars: int) -> list[JsonObject]:
+            return [_overview_entry(calls.describe(pending), pending, chars) for pending in known]
+
+        def make(entries: Sequence[JsonObject]) -> JsonObject:
+            lines = [
+                f"- {e['handle']}: {e['state']}, {e['note']}. {e['name']} of {e['host']} with "
+                f"{e['arguments']}"
+                for e in entries
+            ]
+            facts: JsonObject = connection | {"calls": [*entries]}
+            if len(entries) < len(known):
+                facts["left_off"] = len(known) - len(entries)
+                lines.append(f"… and {facts['left_off']} more; ask for one with its handle.")
+            shown = "\n".join([head, f"Tool search: {search}.", *lines])
+            return text_result(shown, structuredContent=facts)
+
+        return listed_result(make, list_entries)
+
+
+def _overview_entry(facts: JsonObject, pending: PendingCall, chars: int) -> JsonObject:
+    entry: JsonObject = {
+        name: facts[name] for name in ("handle", "host", "method", "name", "url") if name in facts
+    }
+    entry["state"] = "finished" if pending.finished.is_set() else "pending"
+    entry["note"] = cut(pending.note, chars)
+    entry["arguments"] = show_arguments(pending.call.method, pending.call.params, chars)
+    return entry
 
 
 def _finished(pending: PendingCall) -> JsonObject:

@@ -14,8 +14,12 @@ from moot.bridge.space_server.calls_file import RecordedCall
 from moot.mcp.downstream.backend import PendingCall, text_result
 from moot.mcp.eras import JsonObject
 from moot.participant import JoinedSpace
+from moot.protocol import strict_json
+from moot.protocol.operation import Json
 
 STATUS_TOOL: Final = "moot_status"
+# Arguments that programs are told whole; who waits has made the call, and the text has the beginning of it.
+MAX_FACT_BYTES: Final = 1_000
 NOT_NEEDED: Final = {"reason": "no_longer_needed"}
 
 
@@ -78,9 +82,11 @@ class PendingText:
             "host": call.to,
             "method": call.method,
             "name": record.what,
-            "arguments": call.params.get("arguments", {}),
             "approve_command": f"moot approve {pending.handle}",
         }
+        arguments: Json = call.params.get("arguments", {})
+        if len(strict_json.encode(arguments)) <= MAX_FACT_BYTES:
+            made["arguments"] = arguments
         link = proposal_link(self.console, self._space_name, call.id)
         if link:
             made["url"] = link

@@ -139,6 +139,7 @@ class SpaceBackend:
             space_name=space_name or "default",
             count_offers=self._count_offers,
             find=self._find,
+            definition_of=self._definition_of,
             search_status=lambda: self._offer_search().vectors.status(),
         )
         self.about = ServerDescription(
@@ -213,6 +214,10 @@ class SpaceBackend:
 
             self._search = OfferSearch(self.offer_table, self._settings.search)
         return self._search
+
+    def _definition_of(self, name: str) -> JsonObject | None:
+        offer = self.offer_table.find("tools", name)
+        return None if offer is None or not self._is_visible(offer) else self._to_listed(offer)
 
     async def _find(self, query: str, limit: int) -> tuple[list[JsonObject], SearchMode]:
         search = self._offer_search()
