@@ -82,7 +82,11 @@ def test_day_1_day_2_and_week_1_go_as_the_page_says(tmp_path: Path) -> None:
     assert "Europe/Zurich" in called
     assert "datetime" in called
     # Week 1: the chain holds, until the organisation takes it back.
-    assert answer.rstrip().endswith("no longer")
+    revoking = answer.partition("== 10")[2]
+    assert "no longer" in revoking.partition("== 11")[0]
+    # And both ends obey, without a restart.
+    assert "own key has been revoked" in revoking.partition("== 11")[2]
+    assert "acme" in revoking.rpartition("own key has been revoked")[2]
     audit = (tmp_path / "acme.data" / "audit.jsonl").read_text()
     assert "com.acme.clock.get_current_time" in audit
     assert "Europe/Zurich" not in audit

@@ -42,7 +42,12 @@ from moot.adapter.outbound.outbound import Outbound
 from moot.adapter.outbound.stdio_check import usable_listener_settings
 from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
 from moot.adapter.telemetry.audit_log import AuditLog
-from moot.adapter.trust_chain.own_chain import AppliedConfig, apply_config, trust_anchors
+from moot.adapter.trust_chain.own_chain import (
+    AppliedConfig,
+    apply_config,
+    registration_file,
+    trust_anchors,
+)
 from moot.adapter.trust_chain.revoked_keys import RevokedKeys
 from moot.endpoint.relay_client import RelayClient
 from moot.endpoint.relay_settings import RelayClientSettings
@@ -385,7 +390,7 @@ class Adapter:
         """Reload whenever the file changes, until cancelled; a wrong file is logged and ignored."""
         if self.settings.file is None:
             return
-        async for _ in file_changes(self.settings.file):
+        async for _ in file_changes(self.settings.file, registration_file(self.settings.identity.key_file)):
             try:
                 await self.reload_file()
             except MootError as fault:

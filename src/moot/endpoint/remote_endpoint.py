@@ -127,6 +127,10 @@ class RemoteEndpoint:
         if event.kind != ANNOUNCE or event.sender != self.key:
             return
         self._add_parent(event.payload.get("parent_key"))
+        proofs = event.payload.get("delegations")
+        for proof in proofs[:MAX_PARENTS] if isinstance(proofs, list) else ():
+            # Whoever stands above its parent may revoke it as well.
+            self._add_parent(proof.get("sender") if isinstance(proof, dict) else None)
         if self.announce and event.timestamp <= self.announce.timestamp:
             return
         digest, name = event.payload.get("schemas_digest"), event.payload.get("display_name")

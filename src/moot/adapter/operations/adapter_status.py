@@ -75,7 +75,7 @@ class AdapterStatus:
             adapter_version=self.registry.adapter_version,
             mcp_sources=wrapped,
             xprotocol_sources=self.outbound.mirrored(),
-            parent_key=config.settings.identity.parent_key,
+            parent_key=config.parent_key,
         )
         proofs = [
             {**each.covered, "id": each.event.id, "signature": each.event.signature}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.adapter import Misused
 from moot.cli.adapter.options import (
@@ -24,6 +24,14 @@ from moot.cli.time_argument import parse_end_time
 
 if TYPE_CHECKING:
     from moot.adapter.config.adapter_settings import AdapterSettings
+
+# New servers of a changed configuration have to start.
+_RELOAD_SECONDS: Final = 60.0
+_FOLLOWING: Final = {
+    True: "it runs, and has announced that it obeys this parent's revocation",
+    False: "it does not obey this parent's revocation yet: see `status` and its log, or restart it",
+    None: "none runs here; it obeys this parent's revocation once it starts with the file beside its key",
+}
 
 _EXAMPLES = """\
   xprotocol-adapter register --key ~/.xprotocol/adapter.key \\
@@ -44,8 +52,11 @@ def add_command(commands: Any) -> None:
         run,
         help="register the adapter's key with a parent key",
         description="Signs a delegation with a parent key: the adapter's key gets a list of capabilities "
-        "until a given time. The delegation is written to a file; name it in the configuration as "
-        "identity.parent_delegation_event, and the parent's key as identity.parent_key. "
+        "until a given time. The delegation is written beside the adapter's key file, where the adapter "
+        "finds it by itself, also while it runs: from then on it obeys when the parent revokes its key, "
+        "and its announce tells its callers so. For rights that the parent gives to others, name the file "
+        "in the configuration as identity.parent_delegation_event, and the parent's key as "
+        "identity.parent_key. "
         "Capabilities have to be listed: a stolen adapter key must not give access to the whole "
         "organisation.",
         examples=_EXAMPLES,
@@ -86,6 +97,7 @@ def add_command(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     from moot.adapter.trust_chain.event_files import write_events
     from moot.adapter.trust_chain.key_registration import LIFETIME_SECONDS, publish_events, register_key
+    from moot.adapter.trust_chain.own_chain import registration_file
     from moot.identity import keyfile
 
     settings = load_sections_if_any(chosen.config, ("identity.key_file", "mcp_sources", "relay"))
@@ -102,9 +114,11 @@ def run(chosen: argparse.Namespace) -> int:
         now=now,
         parent_chain=chosen.parent_delegation,
     )
-    output = chosen.output or key_file.with_suffix(".delegation.json")
+    output = chosen.output or registration_file(key_file)
     write_events(output, made.as_json(), force=chosen.force)
     published = run_errand(publish_events(relays, parent, made.events)) if relays else None
+    beside = output.resolve() == registration_file(key_file).resolve()
+    follows = _tell_adapter(settings, key, parent.key.text, beside=beside)
     link = made.chain.links[-1]
     if chosen.json:
         print_json(
@@ -118,6 +132,7 @@ def run(chosen: argparse.Namespace) -> int:
                 "capabilities": sorted(link.capabilities),
                 "expires_at": link.ends,
                 "published": published,
+                "adapter_follows": follows,
                 "delegation": made.as_json(),
             }
         )
@@ -130,9 +145,38 @@ def run(chosen: argparse.Namespace) -> int:
     print(f"written to    {output}")
     if published is not None:
         print(f"published at  {published}")
-    print("\nIn the adapter's configuration:\n")
+    print(f"adapter       {_FOLLOWING[follows]}")
+    print("\nIf the parent may also give rights to others, in the adapter's configuration:\n")
     print(f"identity:\n  parent_key: {parent.key.text}\n  parent_delegation_event: {output.absolute()}")
     return 0
+
+
+def _tell_adapter(settings: AdapterSettings | None, key: str, parent: str, *, beside: bool) -> bool | None:
+    """Let the running adapter read its registration; whether it has announced that. None: none runs here."""
+    from moot.adapter.operations.control_socket import (
+        AdapterNotRunning,
+        ControlRequestFailed,
+        send_control_request,
+    )
+    from moot.adapter.trust_chain.who_follows import wait_obeyed
+    from moot.errors import MootError
+
+    if settings is None or not beside:
+        return None if settings is None else False
+
+    async def tell() -> bool | None:
+        try:
+            await send_control_request(settings.control, "reload", timeout_seconds=_RELOAD_SECONDS)
+        except AdapterNotRunning:
+            return None
+        except (ControlRequestFailed, TimeoutError):
+            return False
+        try:
+            return await wait_obeyed(key, parent, settings.relay.urls)
+        except MootError:
+            return False
+
+    return run_errand(tell())
 
 
 def _capabilities(chosen: argparse.Namespace, settings: AdapterSettings | None) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.adapter import Misused
 from moot.cli.adapter.options import (
@@ -19,6 +20,15 @@ from moot.cli.adapter.options import (
     relays_of,
 )
 from moot.cli.interruption import run_errand
+
+if TYPE_CHECKING:
+    from moot.identity.keys import Identity
+    from moot.xprotocol.events import SignedPublic
+
+_REMEDY: Final = (
+    "Revoke it with its own key file as well (--by), stop the adapter, and let its callers put the key under "
+    "`revoked:`"
+)
 
 _EXAMPLES = """\
   xprotocol-adapter revoke ed25519:… --by ~/.xprotocol/org.key --publish wss://relay.example
@@ -33,9 +43,10 @@ def add_command(commands: Any) -> None:
         run,
         help="revoke a key, for good",
         description="Signs the revocation of a key, with the key itself or with one above it in a chain of "
-        "delegations. Everybody who relies on that chain refuses the key as soon as they receive "
-        "the revocation. It cannot be undone; create and register a new key. Without --publish "
-        "nobody receives it.",
+        "delegations. The adapter stops, and adapters that call it refuse it, as soon as they receive the "
+        "revocation; they obey the key itself and those that its announce names as its parents. Who will "
+        "not notice is said, and the exit code is 1 then. It cannot be undone; create and register a new "
+        "key. Without --publish nobody receives it.",
         examples=_EXAMPLES,
     )
     add = parser.add_argument
@@ -50,9 +61,9 @@ def add_command(commands: Any) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     from moot.adapter.trust_chain.event_files import write_events
-    from moot.adapter.trust_chain.key_registration import publish_events
     from moot.identity import keyfile
     from moot.identity.keys import VerifyKey
+    from moot.tui.terminal_escape import printable
     from moot.xprotocol.revocation import revoke
 
     if chosen.output is None and chosen.publish is None:
@@ -65,7 +76,7 @@ def run(chosen: argparse.Namespace) -> int:
     signed = revoke(authority, key, now=time.time())
     if chosen.output is not None:
         write_events(chosen.output, json.loads(signed.raw), force=chosen.force)
-    published = run_errand(publish_events(relays, authority, [signed])) if relays else None
+    published, blind = run_errand(_publish(relays, authority, signed, key)) if relays else ([], [])
     if chosen.json:
         print_json(
             {
@@ -74,13 +85,59 @@ def run(chosen: argparse.Namespace) -> int:
                 "revoked_key": key,
                 "by": authority.key.text,
                 "file": None if chosen.output is None else str(chosen.output),
-                "published": published,
+                "published": published[0] if published else None,
+                "not_noticed": blind,
             }
         )
-        return 0
+        return 1 if blind else 0
     print(f"revoked       {key}")
     print(f"by            {authority.key.text}")
     if chosen.output is not None:
         print(f"written to    {chosen.output}")
-    print(f"published at  {published}" if published is not None else "not published yet")
-    return 0
+    for url in published:
+        print(f"published at  {url}")
+    if not published:
+        print("not published yet")
+    for line in blind:
+        print(f"xprotocol-adapter: {printable(line)}", file=sys.stderr)
+    return 1 if blind else 0
+
+
+async def _publish(
+    relays: tuple[str, ...], authority: Identity, signed: SignedPublic, key: str
+) -> tuple[list[str], list[str]]:
+    """Publish at every relay; which took it, and who will not notice. Raises MootError if none took it."""
+    from moot.adapter.trust_chain.key_registration import publish_events
+    from moot.adapter.trust_chain.who_follows import who_is_obeyed
+    from moot.errors import MootError
+
+    published: list[str] = []
+    blind: list[str] = []
+    failed: MootError | None = None
+    for url in relays:
+        try:
+            await publish_events([url], authority, [signed])
+        except MootError as fault:
+            failed = fault
+            blind.append(f"who uses {url} is not told: {fault}")
+            continue
+        published.append(url)
+        try:
+            obeyed = await who_is_obeyed(key, [url])
+        except MootError as fault:
+            blind.append(f"whether anybody at {url} notices is not known: {fault}")
+            continue
+        by = authority.key.text
+        if by != key and obeyed is None:
+            blind.append(
+                f"the key has announced nothing at {url}: who calls it does not know its parent and goes on. "
+                f"{_REMEDY}"
+            )
+        elif by != key and obeyed is not None and by not in obeyed:
+            blind.append(
+                f"the announce of the key at {url} does not name {by} as its parent: the adapter goes on "
+                f"answering, and who calls it goes on. {_REMEDY}"
+            )
+    if failed is not None and not published:
+        raise failed
+    return published, blind

@@ -126,8 +126,13 @@ async def _run(chosen: argparse.Namespace) -> int:
 
 def _own(settings: AdapterSettings | None, evidence: ChainEvidence) -> str:
     """This adapter's key; with the file of its chain, unless other delegations were given."""
-    _, identity = own_identity(None, settings)
+    from moot.adapter.trust_chain.own_chain import registration_file
+
+    key_file, identity = own_identity(None, settings)
     file = settings.identity.parent_delegation_event if settings is not None else None
+    beside = registration_file(key_file)
+    if file is None and beside.is_file():
+        file = beside
     if file is not None and not evidence.delegations:
         evidence.add_file(file)
     return identity.key.text
