@@ -17,8 +17,9 @@ from moot.participant import connect
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.connection.link import Link
-from moot.participant.limits import ParticipantLimits
+from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
 from moot.protocol.operation import Json
+from moot.resilience.task_set import TaskSet
 from tests.cluster.conftest import StartGateway
 from tests.gateway.running_gateway import LocalGateway
 from tests.ports import held_port
@@ -91,6 +92,50 @@ async def test_a_gateway_that_hangs_is_left_for_the_next_one(start: StartGateway
             connect(f"{nobody},{a.url}", "lab", "t-bob", limits=limits) as bob,
         ):
             assert bob.me == "bob"
+
+
+async def test_a_machine_that_falls_silent_is_left_for_the_next_gateway(start: StartGateway) -> None:
+    """Its connections are not closed: nothing comes any more, as when its cable is pulled."""
+    assert 2 * DEFAULT_LIMITS.silent_gateway_seconds + DEFAULT_LIMITS.next_gateway_seconds <= 7
+    limits = ParticipantLimits(connect_seconds=HANG_SECONDS, silent_gateway_seconds=1.0)
+    is_silent, tasks, own_port = asyncio.Event(), TaskSet("machine"), 0
+    writers: list[asyncio.StreamWriter] = []
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            if is_silent.is_set():
+                # Whoever sends is never answered.
+                await asyncio.Event().wait()
+            # The gateway knows itself by its own port.
+            writer.write(data.replace(b":%d\r" % own_port, b":%d\r" % a.gateway.port))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        if is_silent.is_set():
+            return
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", a.gateway.port)
+        writers.append(far_writer)
+        tasks.start(forward(reader, far_writer))
+        tasks.start(forward(far_reader, writer))
+
+    async with start("a") as a, start("b") as b:
+        machine = await asyncio.start_server(serve, "127.0.0.1", 0)
+        own_port = machine.sockets[0].getsockname()[1]
+        url = f"http://127.0.0.1:{own_port}"
+        carol = await b.join("carol")
+        try:
+            async with bounded(), connect(f"{url},{b.url}", "lab", "t-bob", limits=limits) as bob:
+                back = asyncio.Event()
+                bob.on_reconnected(back.set)
+                is_silent.set()
+                await back.wait()
+                await bob.chat("from the other one")
+                await carol.hear(lambda m: m["payload"].get("text") == "from the other one")
+        finally:
+            machine.close()
+            await tasks.close()
+            for each in writers:
+                each.transport.abort()
 
 
 class DeadLink(Link):

@@ -19,6 +19,9 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     # How long one gateway of several may take to connect and welcome us before the next is tried. With three,
     # of which one was killed and one hangs, a member is back well within 3 seconds. Doubles after each pass.
     next_gateway_seconds: float = 1.5
+    # With several gateways, one that is silent for so long is asked, and given as long to answer: a member of
+    # a machine that is gone without a word is at the next one within 7 seconds. For one alone, see `dial`.
+    silent_gateway_seconds: float = 2.5
     # How long a lost connection is tried again: an hour outlasts an upgrade.
     reconnect_seconds: float = 3_600.0
     backoff_first_seconds: float = 0.25

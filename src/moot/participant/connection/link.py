@@ -170,6 +170,9 @@ class Link:
         dial_limits = self._limits.dial
         if dial_limits.connect_seconds > try_seconds:
             dial_limits = msgspec.structs.replace(dial_limits, connect_seconds=try_seconds)
+        if len(self._options.urls) > 1 and dial_limits.ping_seconds > self._limits.silent_gateway_seconds:
+            ping_seconds = self._limits.silent_gateway_seconds
+            dial_limits = msgspec.structs.replace(dial_limits, ping_seconds=ping_seconds)
         self._closed, self._problem = None, ""
         self._token = self._options.token
         self._set_phase("dialling")
