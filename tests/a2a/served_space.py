@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,11 +114,13 @@ async def service(served: ServedSpace, port: int = 0, **more: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def space_with_coder(folder: Path) -> AsyncIterator[ServedSpace]:
+async def space_with_coder(
+    folder: Path, rules: Mapping[str, Any] | None = None
+) -> AsyncIterator[ServedSpace]:
     (folder / "gateway").mkdir()
     everybody = participants(alice=["*"], coder=CODER, acme=CALLER, other=CALLER, mute=[], a2a=[LIST])
     async with (
-        running_gateway(folder / "gateway", everybody) as gateway,
+        running_gateway(folder / "gateway", everybody, rules=rules) as gateway,
         connect(gateway.url, "lab", "t-alice") as alice,
         connect(gateway.url, "lab", "t-coder") as coder,
         AsyncExitStack() as stack,

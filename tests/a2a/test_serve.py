@@ -202,6 +202,20 @@ async def test_a_rejection_ends_the_task_with_its_reason_and_a_call_that_is_allo
         assert [each.id for each in extended.skills] == ["chat"]
 
 
+async def test_a_call_that_is_allowed_waits_where_others_have_to_approve_it(tmp_path: Path) -> None:
+    """D-103: a right does not lift a quorum."""
+    rules = {"quorum": [{"payload": {"params": {"name": "read"}}, "approvals_needed": 1}]}
+    async with space_with_coder(tmp_path, rules) as lab, service(lab):
+        client = await lab.client(streaming=False)
+        sent = request(data={"tool": "read", "arguments": {"name": "b.txt"}})
+        task = (await collect(client, sent))[0].task
+        waiting = await lab.task(client, task.id, TaskState.TASK_STATE_INPUT_REQUIRED)
+        assert "acme proposes to call read of coder" in waiting.status.message.parts[0].text
+        await lab.alice.approve(next(each.id for each in lab.heard if each.kind == "mcp/proposal"))
+        done = await lab.task(client, task.id, TaskState.TASK_STATE_COMPLETED)
+        assert done.artifacts[0].parts[0].text == "content of b.txt"
+
+
 async def test_a_proposal_of_the_member_keeps_the_task_waiting(tmp_path: Path) -> None:
     async with served_space(tmp_path) as served:
 

@@ -147,13 +147,17 @@ async def agent_space(
     people: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     profile: AgentProfile | None = None,
+    rules: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[AgentSpace]:
     """A gateway, the agent with this script, and alice."""
     write_script(folder, *turns, **options)
     (folder / "gateway").mkdir()
     everybody = participants(alice=["*"], agent=RIGHTS if rights is None else rights, **(people or {}))
-    async with running_gateway(folder / "gateway", everybody) as gateway, AsyncExitStack() as stack:
+    async with (
+        running_gateway(folder / "gateway", everybody, rules=rules) as gateway,
+        AsyncExitStack() as stack,
+    ):
         made = settings_for(gateway.url, folder, **(settings or {}))
         alice = await stack.enter_async_context(connect(gateway.url, "lab", "t-alice"))
         space = AgentSpace(gateway, folder, made, alice, stack, profile)

@@ -13,7 +13,7 @@ from moot.acp.agent_profiles import PROFILES, UNKNOWN
 from moot.acp.permission_options import choose_options
 from moot.errors import McpError, ProposalSettled
 from moot.participant import SeenProposal, connect
-from tests.acp.agent_space import agent_space, diff, tool_call, tool_update
+from tests.acp.agent_space import RIGHTS, agent_space, diff, tool_call, tool_update
 from tests.waiting import until
 
 
@@ -159,6 +159,18 @@ async def test_a_grant_in_the_space_takes_the_place_of_always(tmp_path: Path) ->
         request = await space.wait_for("mcp/request", "tools/call")
         assert list(request.to) == ["agent"]
         await space.wait_for("mcp/response", "The agent reports")
+        await space.decided("once")
+
+
+async def test_a_grant_does_not_release_what_needs_approvals_of_others(tmp_path: Path) -> None:
+    """D-103."""
+    rules = {"quorum": [{"payload": {"params": {"name": "edit"}}, "approvals_needed": 1}]}
+    async with agent_space(tmp_path, edit(tmp_path), rights=[*RIGHTS, "mcp/request"], rules=rules) as space:
+        await space.ask()
+        seen = (await space.wait_for("mcp/proposal", "edit")).id
+        assert "tools/call" not in [each.payload["method"] for each in space.of("mcp/request")]
+        await space.alice.approve(seen)
+        await space.wait_for("chat", "Written.")
         await space.decided("once")
 
 

@@ -83,7 +83,9 @@ async def serve_member(
 
 
 @asynccontextmanager
-async def served_space(folder: Path, people: Mapping[str, Any] | None = None) -> AsyncIterator[ServedSpace]:
+async def served_space(
+    folder: Path, people: Mapping[str, Any] | None = None, rules: Mapping[str, Any] | None = None
+) -> AsyncIterator[ServedSpace]:
     everybody: dict[str, Any] = {
         "alice": ["*"],
         "bob": ["*"],
@@ -92,7 +94,7 @@ async def served_space(folder: Path, people: Mapping[str, Any] | None = None) ->
         "notes": HOST,
     }
     async with (
-        running_gateway(folder, participants(**(everybody | dict(people or {})))) as gateway,
+        running_gateway(folder, participants(**(everybody | dict(people or {}))), rules=rules) as gateway,
         AsyncExitStack() as stack,
     ):
         yield ServedSpace(gateway, stack)

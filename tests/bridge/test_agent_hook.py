@@ -15,7 +15,7 @@ from moot.bridge.agent_hook.hook_config import FILES, merge_settings
 from moot.bridge.agent_hook.hook_gate import HookGate
 from moot.bridge.agent_hook.hook_report import AFTER_EVENTS, MAX_REPORT_CHARS, read_report
 from moot.cli import main
-from moot.errors import Rejected, TimedOut, UsageError
+from moot.errors import Rejected, TimedOut, UsageError, VoteCounted
 from moot.participant import JoinedSpace
 from tests.bridge.served_space import PROPOSER, ServedSpace, served_space
 from tests.bridge.test_mcp_command import process, token_file
@@ -135,6 +135,21 @@ async def test_a_grant_releases_without_asking_and_is_seen(tmp_path: Path) -> No
         assert await hook.task == "a grant"
         await until(lambda: received == ["claude"])
         assert not alice.proposals.open()
+
+
+async def test_a_grant_does_not_release_what_needs_several_approvals(tmp_path: Path) -> None:
+    """D-103: then the hook asks as if there were no grant."""
+    right = {"kind": "mcp/request", "to": ["claude"], "payload": {"method": "tools/call"}}
+    rules = {"quorum": [{"approvals_needed": 2}]}
+    async with served_space(tmp_path, {"claude": [*PROPOSER, right]}, rules) as served:
+        alice, bob = await served.join("alice"), await served.join("bob")
+        hook = await start_hook(served, tmp_path)
+        seen = await the_proposal(alice)
+        with pytest.raises(VoteCounted):
+            await alice.approve(seen)
+        assert not hook.task.done()
+        assert "the agent makes this call itself" in (await bob.approve(await the_proposal(bob))).text
+        assert await hook.task == "bob"
 
 
 async def test_the_command_allows_what_was_approved_and_stops_everything_else(tmp_path: Path) -> None:

@@ -106,6 +106,21 @@ async def test_progress_logs_and_errors_of_a_host_reach_the_client_as_they_are(
         assert "io.modelcontextprotocol/protocolVersion" not in host.requests[0].meta
 
 
+async def test_a_right_to_call_does_not_lift_a_quorum_for_mcp_clients(tmp_path: Path) -> None:
+    """D-103: the call becomes a proposal, as without the right, and comes back when it has its votes."""
+    rules = {"quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 1}]}
+    async with served_space(tmp_path, rules=rules) as served:
+        host = await raw_host(served)
+        alice = await served.join("alice")
+        shown = await served.serve("bob")
+        async with shown.client() as client:
+            calling = asyncio.ensure_future(client.call_tool("work", {}))
+            await until(lambda: bool(alice.proposals.open()))
+            assert not host.requests
+            await alice.approve(alice.proposals.open()[0])
+            assert text_of(await calling) == "worked"
+
+
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_hosts_question_is_asked_at_the_client_and_answered(tmp_path: Path, mode: Any) -> None:
     async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
