@@ -105,7 +105,7 @@ def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: 
     assert f"#1 {first.id[:8]}  agent proposes tools/call add on host" in output
     assert "    a: 2" in output
     assert f"rejected {first.id[:8]}: policy" in output
-    assert "usage: /pause [--reason TEXT] [--for SECONDS] MEMBER" in output
+    assert "usage: /pause [--reason TEXT] [--for TIME] MEMBER" in output
 
 
 def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_result(

@@ -225,7 +225,7 @@ def test_what_should_not_have_happened_goes_into_a_file(tmp_path: Path) -> None:
         (("serve", "x", "--port", "abc"), "moot serve: error: argument --port: 'abc' is not a whole number"),
         (
             ("member", "pause", "x", "--for", "soon"),
-            "moot member pause: error: argument --for: 'soon' is not a number",
+            "moot member pause: error: argument --for: 'soon' is no duration: write 90s, 15m, 1h or 7d",
         ),
         (
             ("members", "--gatway", "x"),

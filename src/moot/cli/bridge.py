@@ -14,6 +14,7 @@ from moot.cli.interruption import run_service
 from moot.cli.member_options import MEMBER_HELP, add_log_level, add_member_options, member_settings_of
 from moot.cli.own_children import own_children
 from moot.errors import MootError, UsageError
+from moot.resilience.durations import parse_duration
 from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
@@ -104,8 +105,18 @@ def add_command(commands: Any, name: str) -> None:
         "the only era of MCP to use (default: both over HTTP; for a command, the handshake where it has it)"
     )
     add("--era", choices=("handshake", "stateless"), help=era_help)
-    add("--start-seconds", type=float, metavar="N", help="longest wait for its first response (default: 60)")
-    add("--call-seconds", type=float, metavar="N", help="longest call without progress (default: 300)")
+    add(
+        "--start-seconds",
+        type=parse_duration,
+        metavar="TIME",
+        help="longest wait for its first response (default: 60)",
+    )
+    add(
+        "--call-seconds",
+        type=parse_duration,
+        metavar="TIME",
+        help="longest call without progress (default: 300)",
+    )
     add("--pins", type=Path, metavar="FILE", help="where definitions are pinned (default: .moot/pins.json)")
     add("--no-pin", action="store_true", help="offer tools whose definition changed; changes are still shown")
     add("--accept-changes", action="store_true", help="accept all changes since the last run")

@@ -13,6 +13,7 @@ from moot.cli.interruption import run_service
 from moot.cli.live_demo import run_live
 from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Json
+from moot.resilience.durations import parse_duration
 
 _SPACE: Json = {
     "participants": {
@@ -129,7 +130,7 @@ def add_command(commands: Any, name: str) -> None:
         examples="  moot demo --delay 1\n  moot demo --live --port 0\n",
     )
     add = parser.add_argument
-    add("--delay", type=float, default=0.0, metavar="SECONDS", help="pause between the steps")
+    add("--delay", type=parse_duration, default=0.0, metavar="TIME", help="pause between the steps")
     add("--live", action="store_true", help="a real gateway with a tool and an agent; you decide")
     add("--port", type=int, default=8080, help="with --live: listen here (default 8080; 0: any)")
     add("--no-browser", action="store_true", help="with --live: do not open the console in a browser")

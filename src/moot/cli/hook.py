@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli import program
 from moot.cli.member_options import add_explicit_member_options, digest_of, state_folder
 from moot.errors import MootError
+from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
     from moot.bridge.agent_hook.hook_call import AgentName
@@ -41,7 +42,7 @@ def add_command(commands: Any, name: str) -> None:
     add("agent", choices=("claude-code", "codex", "gemini"), help="whose hook this is")
     add_explicit_member_options(parser)
     wait_help = "how long to wait for a decision (default 3500)"
-    add("--wait-seconds", type=float, default=3_500.0, metavar="N", help=wait_help)
+    add("--wait-seconds", type=parse_duration, default=3_500.0, metavar="TIME", help=wait_help)
     state_help = "keeps which proposals are waited for (default: below ~/.local/state)"
     add("--state", type=Path, metavar="DIR", help=state_help)
     parser.set_defaults(run=run)

@@ -22,14 +22,6 @@ def parse_end_time(text: str) -> int:
     return int(_parse(text, 1, "90d (also s, m, h, w, y) from now"))
 
 
-def parse_duration(text: str) -> float:
-    """Seconds, of a duration such as 90s, 15m or 1h. Raises ArgumentTypeError."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smhdw])", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration: write 90s, 15m, 1h or 1d")
-    return float(found[1]) * _UNITS[found[2]]
-
-
 def _parse(text: str, direction: int, durations: str) -> float:
     if duration := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smhdwy])", text):
         return time.time() + direction * float(duration[1]) * _UNITS[duration[2]]

@@ -26,6 +26,7 @@ from moot.cli.client.screen import Screen, lines_from_stdin
 from moot.cli.exit_codes import EXIT_NOT_CONNECTED
 from moot.cli.interruption import run_service
 from moot.errors import MootError
+from moot.resilience.durations import parse_duration
 from moot.tui.background_tasks import BackgroundTasks
 from moot.tui.operations.operation import (
     ClientContext,
@@ -73,8 +74,8 @@ def add_command(commands: Any, name: str) -> None:
     add("-n", type=int, default=10, metavar="COUNT", help="begin with so many of the latest messages (10)")
     add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
     lingers = "stay this long after the end of the input (0: for ever)"
-    add("--linger", type=float, metavar="SECONDS", help=lingers)
-    add("--timeout", type=float, metavar="SECONDS", help="how long operations wait for an answer")
+    add("--linger", type=parse_duration, metavar="TIME", help=lingers)
+    add("--timeout", type=parse_duration, metavar="TIME", help="how long operations wait for an answer")
     add("--json", action="store_true", help="every message as one envelope a line")
     add("--plain", action="store_true", help="lines of text, for pipes and scripts; no full screen")
     add("--theme", metavar="NAME", help="full screen: how it looks, such as moot-light or moot-contrast")

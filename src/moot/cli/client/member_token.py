@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.member_options import overrides_of
-from moot.cli.time_argument import parse_duration
 from moot.errors import Refused, UsageError
+from moot.resilience.durations import parse_positive_duration
 
 if TYPE_CHECKING:
     from moot.config.connect_settings import ConnectSettings
@@ -38,7 +38,8 @@ def add_token_command(group: Any) -> None:
     )
     add = parser.add_argument
     add("member", nargs="?", metavar="NAME", help="whose token, for administrators (default: yours)")
-    add("--for", dest="seconds", type=parse_duration, required=True, metavar="TIME", help="such as 15m or 1h")
+    lasts = "such as 15m or 1h"
+    add("--for", dest="seconds", type=parse_positive_duration, required=True, metavar="TIME", help=lasts)
     add("--only", action="append", metavar="CAPABILITY", help="carry only this; may be given several times")
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
     add("--admin-token-file", type=Path, metavar="FILE", help="the token of an administrator")

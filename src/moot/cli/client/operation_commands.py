@@ -11,6 +11,7 @@ from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.client.member_access import add_access_commands
 from moot.cli.client.member_token import add_token_command
+from moot.resilience.durations import parse_duration
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import UserOperation
 
@@ -86,7 +87,9 @@ def _add_operation(commands: Any, name: str) -> None:
     )
     operation.arguments(parser)
     add_connect_options(parser)
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for an answer")
+    parser.add_argument(
+        "--timeout", type=parse_duration, metavar="TIME", help="how long to wait for an answer"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
     parser.set_defaults(run=run, operation=operation)
 

@@ -23,6 +23,7 @@ from moot.cli.mcp.defaults import (
 from moot.cli.member_options import add_log_level, add_member_options, member_overrides, overrides_of
 from moot.cli.tls_options import add_tls_options
 from moot.errors import MootError, UsageError
+from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
     from moot.bridge.space_server.late_backend import LateBackend
@@ -104,9 +105,9 @@ def add_command(commands: Any, name: str) -> None:
     )
     add(
         "--decision-seconds",
-        type=float,
+        type=parse_duration,
         default=DECISION_SECONDS,
-        metavar="N",
+        metavar="TIME",
         help="how long a call waits for a decision before it answers PENDING (default 20)",
     )
     add(
@@ -144,9 +145,9 @@ def add_command(commands: Any, name: str) -> None:
     )
     add(
         "--idle-seconds",
-        type=float,
+        type=parse_duration,
         default=IDLE_SECONDS,
-        metavar="N",
+        metavar="TIME",
         help="with --people: who has sent nothing for so long leaves the space (default 600)",
     )
     add(

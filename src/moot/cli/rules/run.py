@@ -14,6 +14,7 @@ from moot.cli import program
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
 from moot.cli.member_options import add_log_level
 from moot.errors import UsageError
+from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace
@@ -89,7 +90,13 @@ def add_command(commands: Any, name: str) -> None:
         " 0.02; 0: never)",
     )
     add("--no-suggestions", action="store_true", help="apply rules, suggest none")
-    add("--call-seconds", type=float, default=300.0, metavar="N", help="longest call (default 300)")
+    add(
+        "--call-seconds",
+        type=parse_duration,
+        default=300.0,
+        metavar="TIME",
+        help="longest call (default 300)",
+    )
     add(
         "--metrics-port",
         type=int,

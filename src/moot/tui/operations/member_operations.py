@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from moot.errors import MootError, UsageError
 from moot.protocol.operation import Json
+from moot.resilience.durations import parse_positive_duration
 from moot.tui.capability_text import in_words
 from moot.tui.operations.operation import (
     CAPABILITIES,
@@ -174,16 +175,9 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
         "url=https://example.org/docs/ or path=notes/",
     )
     add("--reason", metavar="TEXT", help="the reason, shown to everyone")
-    add("--for", dest="lasts", metavar="TIME", help="how long it lasts, such as 90s, 15m, 1h or 7d")
+    lasts = "how long it lasts, such as 90s, 15m, 1h or 7d"
+    add("--for", dest="seconds", type=parse_positive_duration, metavar="TIME", help=lasts)
     add("--uses", type=int, metavar="NUMBER", help="how many messages it allows; 1 allows one call")
-
-
-def _read_seconds(text: str) -> float:
-    """`90s`, `1h`, or a plain number of seconds."""
-    # Only here: rules take longer to load than most commands take in all.
-    from moot.trust.rule_yaml import read_duration
-
-    return read_duration(f"{text}s" if text.isdecimal() else text, "--for")
 
 
 async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationResult:
@@ -192,7 +186,7 @@ async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationR
         args.member,
         wanted,
         reason=args.reason,
-        expires_in_seconds=None if args.lasts is None else _read_seconds(args.lasts),
+        expires_in_seconds=args.seconds,
         max_uses=args.uses,
         ack_timeout_seconds=context.timeout_seconds or 2.0,
     )
@@ -255,12 +249,11 @@ async def _kick(context: ClientContext, args: argparse.Namespace) -> OperationRe
 
 def _pause_arguments(parser: argparse.ArgumentParser) -> None:
     _member_and_reason(parser)
-    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="resume after this time")
+    resumes = "resume after this time, such as 90s, 15m or 1h"
+    parser.add_argument("--for", dest="seconds", type=parse_positive_duration, metavar="TIME", help=resumes)
 
 
 async def _pause(context: ClientContext, args: argparse.Namespace) -> OperationResult:
-    if args.seconds is not None and not 0 < args.seconds < float("inf"):
-        raise UsageError("--for must be a positive number of seconds")
     sent = await context.space.admin.pause(args.member, reason=args.reason, timeout_seconds=args.seconds)
     until = "until resumed" if args.seconds is None else f"for {args.seconds:g} s"
     return OperationResult({"id": sent.id}, [f"{args.member} is paused {until}"])
