@@ -59,6 +59,7 @@ ROWS = [
     ("system/error", "system/error", "system.error"),
     ("moot/approve", "moot/approve", "moot.approve"),
     ("moot/settle", "moot/settle", "moot.settle"),
+    ("moot/votes", "moot/votes", "moot.votes"),
     ("moot/outcome", "moot/outcome", "moot.outcome"),
     ("moot/list-proposals", "moot/list-proposals", "moot.list-proposals"),
     ("moot/proposals", "moot/proposals", "moot.proposals"),

@@ -41,8 +41,9 @@ from moot.protocol import payloads
 from moot.protocol.agreement import check_agreement
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, fill_missing, readdress, rfc3339
+from moot.protocol.exact_numbers import with_exact_numbers
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
-from moot.protocol.operation import Json, Operation, operation_of
+from moot.protocol.operation import Json, Operation, Payload, operation_of
 from moot.protocol.patterns import Rights
 from moot.space.acts import (
     Act,
@@ -143,7 +144,10 @@ def process_envelope(
             agreed = True
             # As `rights_at` begins, without a call for every message.
             rights = session.rights if now < held.earliest_end else rights_at(state, session, now)
-            if not rights.allow(kind, envelope.payload, to):
+            if not rights.allow(kind, envelope.payload, to) or (
+                rights.compares_numbers
+                and not rights.allow(kind, _judged_payload(state, rights, envelope), to)
+            ):
                 _check_owes_answer(state, session, envelope, now)
         else:
             agreed = _check_claims(state, session, envelope, to, now)
@@ -286,15 +290,28 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
         if state.config.kind_validation != "lazy":
             raise
         agreed = False
-    if not _allow(rights_at(state, session, now), envelope, to, every, agreed=agreed):
+    if not _allow(state, rights_at(state, session, now), envelope, to, every, agreed=agreed):
         _check_owes_answer(state, session, envelope, now)
     return agreed
 
 
+def _judged_payload(state: State, rights: Rights, envelope: Envelope) -> Payload:
+    """The payload as rights see it: a number that readers would round equals none of theirs."""
+    if not rights.compares_numbers or state.replaying:
+        return envelope.payload
+    return with_exact_numbers(envelope.raw, envelope.payload)
+
+
 def _allow(
-    rights: Rights, envelope: Envelope, to: Sequence[str], every: Sequence[Operation | None], *, agreed: bool
+    state: State,
+    rights: Rights,
+    envelope: Envelope,
+    to: Sequence[str],
+    every: Sequence[Operation | None],
+    *,
+    agreed: bool,
 ) -> bool:
-    kind, payload, claim = envelope.kind, envelope.payload, envelope.claim
+    kind, payload, claim = envelope.kind, _judged_payload(state, rights, envelope), envelope.claim
     return all(rights.allow(kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every)
 
 
@@ -305,13 +322,13 @@ def _find_used_grant(
     every = requests.operations_asked(state, envelope) if envelope.kind == "mcp/response" else [None]
     others = rights_at(state, session, now, counted=False)
     if (
-        _allow(others, envelope, to, every, agreed=agreed)
+        _allow(state, others, envelope, to, every, agreed=agreed)
         or _is_everyones(envelope.kind)
         or requests.is_obliged(state, session, envelope, now)
     ):
         return None
     for grant, rights in counted_rights(state, session, others, now):
-        if _allow(rights, envelope, to, every, agreed=agreed):
+        if _allow(state, rights, envelope, to, every, agreed=agreed):
             return grant
     raise CapabilityViolation("several grants with a number of uses would be needed for this one message")
 

@@ -220,7 +220,7 @@ class DecisionLedger:
         return None
 
     def _add_proposal(self, envelope: Envelope, sender: str, now: float) -> Decision:
-        case = case_of(envelope.id, sender, tuple(envelope.to), envelope.payload, at=now)
+        case = case_of(envelope.id, sender, tuple(envelope.to), envelope.payload, at=now, raw=envelope.raw)
         decision = Decision(case)
         self._decisions[case.id] = self._open[case.id] = decision
         while len(self._decisions) > self.max_decisions:

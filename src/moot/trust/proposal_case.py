@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.operation import CONTEXT_PATHS, Json, Payload, context_of
 
 # Methods whose arguments stand under `arguments`; of all others the params are the arguments.
@@ -36,8 +37,13 @@ class Case:
     unexpected_fields: tuple[str, ...] = ()
 
 
-def case_of(id: str, proposer: str, to: Sequence[str], payload: Payload, *, at: float = 0.0) -> Case:
-    """Read the parts of a proposal's payload; never raises."""
+def case_of(
+    id: str, proposer: str, to: Sequence[str], payload: Payload, *, at: float = 0.0, raw: bytes = b""
+) -> Case:
+    """Read the parts of a proposal's payload; never raises.
+
+    `raw` is its envelope: where a number in it is another one than we read, rules leave it to people.
+    """
     method = payload.get("method")
     method = method if isinstance(method, str) else ""
     params = payload.get("params", {})
@@ -63,6 +69,8 @@ def case_of(id: str, proposer: str, to: Sequence[str], payload: Payload, *, at: 
     # A progress token does not change what is done.
     if not isinstance(meta, dict) or not meta.keys() <= {"progressToken"}:
         unexpected_fields.append("params._meta")
+    if raw and has_rounded_number(raw):
+        unexpected_fields.append("a number with more digits than are compared")
     return Case(id, proposer, tuple(to), method, tool, arguments, payload, at, tuple(unexpected_fields))
 
 

@@ -304,3 +304,28 @@ def searches_within(node: Node) -> bool:
         and (bool(leaf.searches) or any(searches_within(inner) for _, inner in leaf.literal))
         for leaf in leaves_of(node)
     )
+
+
+def compares_numbers(node: Node) -> bool:
+    """Whether the node looks at the value of a number somewhere."""
+    for leaf in leaves_of(node):
+        if isinstance(leaf, Equal):
+            if isinstance(leaf.value, int | float) and not isinstance(leaf.value, bool):
+                return True
+        elif isinstance(leaf, Exact):
+            if _has_number(leaf.value):
+                return True
+        elif isinstance(leaf, Fields) and (
+            any(compares_numbers(inner) for _, inner in leaf.literal)
+            or any(compares_numbers(search.node) for search in leaf.searches)
+        ):
+            return True
+    return False
+
+
+def _has_number(value: Json) -> bool:
+    if isinstance(value, dict):
+        return any(_has_number(each) for each in value.values())
+    if isinstance(value, list):
+        return any(_has_number(each) for each in value)
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -27,7 +27,15 @@ from typing import Final
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns.capability import Capability
 from moot.protocol.patterns.jsonpath import MessageVisits
-from moot.protocol.patterns.pattern import Fields, Node, Pattern, Text, leaves_of, searches_within
+from moot.protocol.patterns.pattern import (
+    Fields,
+    Node,
+    Pattern,
+    Text,
+    compares_numbers,
+    leaves_of,
+    searches_within,
+)
 
 # Longer values are not kept: they rarely come twice, and a thousand of them would be megabytes.
 MAX_KEPT_CHARS: Final = 256
@@ -52,11 +60,26 @@ _FieldPath = tuple[str, ...]
 class Rights:
     """An unchanging set of capabilities with fast answers. `memo` bounds how many answers are kept."""
 
-    __slots__ = ("_claimed", "_facts", "_memo", "_objects", "_plans", "_strings", "capabilities")
+    __slots__ = (
+        "_claimed",
+        "_facts",
+        "_memo",
+        "_objects",
+        "_plans",
+        "_strings",
+        "capabilities",
+        "compares_numbers",
+    )
 
     def __init__(self, capabilities: Iterable[Capability], *, memo: int = 4096) -> None:
         self.capabilities: tuple[Capability, ...] = tuple(capabilities)
         self._strings = [c.claims for c in self.capabilities if c.claims is not None]
+        # Whether payloads have to be read to the last digit (`exact_numbers`).
+        self.compares_numbers = any(
+            pattern.payload is not None and compares_numbers(pattern.payload)
+            for capability in self.capabilities
+            for pattern in capability.patterns
+        )
         self._facts = _Plans([p for c in self.capabilities for p in c.patterns], memo)
         self._objects = self._facts
         if self._strings:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, ResourceLimit, Unauthorized
 from moot.protocol.envelope import Envelope
+from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.operation import Json, Payload
-from moot.protocol.patterns import Capability, covered_by, covers, overlaps, read_capabilities
+from moot.protocol.patterns import Capability, Rights, covered_by, covers, overlaps, read_capabilities
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply
 from moot.space.grant_limits import check_grant_limits, read_grant_limits
@@ -25,6 +26,7 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
     if recipient is granter:
         raise InvalidOperation("nobody grants to themselves")
     capabilities = _capabilities(state, envelope.payload, session)
+    check_numbers(state, envelope, capabilities)
     check_delegation(state, session, capabilities)
     seconds, uses = read_grant_limits(state, envelope.payload)
 
@@ -71,6 +73,12 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
         return welcome_again(state, [recipient], now, mint)
 
     return Act(execute, check_limits)
+
+
+def check_numbers(state: State, envelope: Envelope, capabilities: Sequence[Capability]) -> None:
+    """A number of a right is kept and compared as a double: what that rounds would mean another one."""
+    if not state.replaying and Rights(capabilities).compares_numbers and has_rounded_number(envelope.raw):
+        raise InvalidRequest("a number in it has more digits than are compared: write fewer, such as 0.1")
 
 
 def check_delegation(

@@ -12,7 +12,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.acts import Act, control
-from moot.space.acts.grants import check_delegation
+from moot.space.acts.grants import check_delegation, check_numbers
 from moot.space.acts.proposals import announce_votes
 from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
 from moot.space.config import Name
@@ -59,6 +59,7 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
             if not state.replaying:
                 check_name(state.roster, invitee)
             capabilities = read_capabilities(values, place=session.dialect)
+            check_numbers(state, envelope, capabilities)
             check_delegation(state, session, capabilities, state.config.invite_baseline)
         except Refused as refusal:
             # D-23: the answer to an invite is its ack, also when it fails; nothing was registered.
