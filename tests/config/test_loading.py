@@ -115,6 +115,26 @@ def test_defaults_are_for_those_who_say_nothing(tmp_path: Path) -> None:
     }
 
 
+def test_strings_are_mcpx_in_a_space_that_speaks_no_mew(tmp_path: Path) -> None:
+    """D-52, D-90: there `mcp/*` is no right to withdraw or reject, unless the file says another notation."""
+    people = """{
+        a: ["mcp/*"],
+        b: {capabilities: ["mcp/*"], notation: mew},
+        c: {capabilities: ["*"], tokens: [{token: t, capabilities: ["mcp/*"]}]},
+        d: [{kind: "mcp/*"}]}"""
+    rules = f'participants: {people}, access: public, anonymous: ["mcp/*"], invite_baseline: ["mcp/*"]'
+    for dialects, three in (("[mcpx]", True), ("[m3p, mcpx]", True), ("[mew, mcpx]", False)):
+        space = loaded(tmp_path, f"{{spaces: {{lab: {{{rules}, dialects: {dialects}}}}}}}").spaces["lab"]
+        config = space.config
+        (token,) = [each.capabilities for each in space.tokens.values() if each.capabilities]
+        places = [config.participants["a"].capabilities, config.anonymous, config.invite_baseline, token]
+        for (right,) in [each for each in places if each is not None]:
+            assert right.matches("mcp/proposal", {"method": "x"})
+            assert right.matches("mcp/withdraw", {}) is not three
+        for name in ("b", "d"):
+            assert config.participants[name].capabilities[0].matches("mcp/withdraw", {})
+
+
 def test_a_notation_can_be_said_outright(tmp_path: Path) -> None:
     """D-90: `mcp/*` is three kinds in MCPx and five in MEW."""
     space = lab(

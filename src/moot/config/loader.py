@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from moot.config.participant_reader import ReadContext, read_participants
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
 from moot.config.section_reader import at, check_keys, checked, mapping, one_of, optional, read_plain, strings
 from moot.config.server_reader import read_servers
-from moot.config.space_reader import SPACE_KEYS, participant_name, read_setting
+from moot.config.space_reader import SPACE_KEYS, notation_in, participant_name, read_setting
 from moot.config.strict_yaml import read_yaml
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
@@ -247,14 +248,15 @@ def _space_name(name: str, path: str) -> str:
 
 
 def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, folder: Path) -> SpaceSettings:
+    reading = replace(reading, strings=notation_in(entries.get("dialects", (None, ""))[0]))
     rules: dict[str, Any] = {
-        key: read_setting(key, value, place)
+        key: read_setting(key, value, place, reading.strings)
         for key, (value, place) in entries.items()
         if key in SPACE_KEYS and key != "participants"
     }
     value, place = entries.get("defaults", (None, at(path, "defaults")))
     section = reading.known(optional(value, place), _RIGHTS_KEYS, place)
-    defaults = rights_of(section, place, reading.profiles) or ()
+    defaults = rights_of(section, place, reading.profiles, strings=reading.strings) or ()
 
     value, place = entries.get("participants", (None, at(path, "participants")))
     found = read_participants(value, place, reading, folder=folder, defaults=defaults)

@@ -28,7 +28,7 @@ from moot.config.space_reader import participant_name
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.protocol.patterns import Capability
+from moot.protocol.patterns import Capability, Notation
 from moot.space.config import ParticipantConfig
 
 _RIGHTS_KEYS: Final = frozenset({"capabilities", "profile", "notation"})
@@ -51,6 +51,8 @@ class ReadContext:
     lenient: bool = False
     # Whether several gateways serve these spaces.
     in_cluster: bool = False
+    # The notation of capability strings in the space that is read (D-90).
+    strings: Notation = "mew"
     notes: list[str] = field(default_factory=list)
     # Paths of tokens that stand in the file itself.
     literals: list[str] = field(default_factory=list)
@@ -114,7 +116,7 @@ def read_participant(
 ) -> None:
     """Put one participant's name, rights and tokens into `found`."""
     participant_name(name, path)
-    rights = rights_of(section, path, reading.profiles)
+    rights = rights_of(section, path, reading.profiles, strings=reading.strings)
     found.configs[name] = ParticipantConfig(
         capabilities=defaults if rights is None else rights,
         exclusive=checked(section.get("exclusive", False), bool, "true or false", f"{path}.exclusive"),
@@ -210,7 +212,7 @@ def _read_token_entry(entry: Json, path: str, reading: ReadContext) -> str:
 
 
 def _grant(name: str, section: Mapping[str, Json], path: str, reading: ReadContext) -> TokenGrant:
-    rights = rights_of(section, path, reading.profiles)
+    rights = rights_of(section, path, reading.profiles, strings=reading.strings)
     return TokenGrant(participant=name, capabilities=rights, profile=section.get("profile"))
 
 

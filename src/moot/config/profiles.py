@@ -80,8 +80,13 @@ def read_notation(section: Mapping[str, Json], path: str) -> Notation | None:
     return notation
 
 
-def rights_of(section: Mapping[str, Json], path: str, profiles: Profiles) -> tuple[Capability, ...] | None:
-    """What `profile:` and `capabilities:` of a section give together; None if it has neither."""
+def rights_of(
+    section: Mapping[str, Json], path: str, profiles: Profiles, *, strings: Notation = "mew"
+) -> tuple[Capability, ...] | None:
+    """What `profile:` and `capabilities:` of a section give together; None if it has neither.
+
+    `strings` is the notation of the place: a profile belongs to no space, and says its own.
+    """
     if "profile" not in section and "capabilities" not in section:
         return None
     rights: tuple[Capability, ...] = ()
@@ -94,5 +99,7 @@ def rights_of(section: Mapping[str, Json], path: str, profiles: Profiles) -> tup
         if name == _PROPOSAL_ONLY:
             rights += LIST_OFFERS + WITHDRAW_OWN
     if "capabilities" in section:
-        rights += read_rights(section["capabilities"], f"{path}.capabilities", read_notation(section, path))
+        rights += read_rights(
+            section["capabilities"], f"{path}.capabilities", read_notation(section, path), strings=strings
+        )
     return tuple(dict.fromkeys(rights))

@@ -7,7 +7,7 @@ What a configuration file adds to them (tokens, profiles, access, members) is re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -45,16 +45,24 @@ _DIALECTS: Final = frozenset({"mew", "mcpx", "m3p"})
 def read_space(name: str, settings: Mapping[str, Json], path: str = "space") -> SpaceConfig:
     """The configuration of one space; raises UsageError that names the path of what is wrong."""
     fields: dict[str, Any] = {}
+    strings = notation_in(settings.get("dialects"))
     for key, value in settings.items():
         place = at(path, key)
         if key not in SPACE_KEYS:
             raise unknown_key(path, key, SPACE_KEYS)
-        fields[key] = read_setting(key, value, place)
+        fields[key] = read_setting(key, value, place, strings)
     return SpaceConfig(name=name, **fields)
 
 
-def read_setting(key: str, value: Json, path: str) -> Any:
-    """The value of one of `SPACE_KEYS`, as `SpaceConfig` takes it."""
+def notation_in(dialects: Json) -> Notation:
+    """D-90: a space that does not speak MEW is an MCPx place, so that `mcp/*` means three kinds there."""
+    return "mcpx" if isinstance(dialects, list) and dialects and "mew" not in dialects else "mew"
+
+
+def read_setting(key: str, value: Json, path: str, strings: Notation = "mew") -> Any:
+    """The value of one of `SPACE_KEYS`, as `SpaceConfig` takes it; `strings` as in `read_rights`."""
+    if key in _RIGHTS_READERS:
+        return _RIGHTS_READERS[key](value, path, strings)
     if key in _WORDS:
         return one_of(value, _WORDS[key], path)
     if key in _SWITCHES:
@@ -70,18 +78,23 @@ def participant_name(name: str, path: str) -> str:
         raise UsageError(f"{path}: {refusal.message}") from None
 
 
-def read_rights(value: Json, path: str, notation: Notation | None = None) -> tuple[Capability, ...]:
-    """A list of capabilities; strings are read as D-90 says, or in the notation that is named."""
+def read_rights(
+    value: Json, path: str, notation: Notation | None = None, *, strings: Notation = "mew"
+) -> tuple[Capability, ...]:
+    """A list of capabilities; strings are read as D-90 says, or in the notation that is named.
+
+    `strings` is the notation of the place where they stand.
+    """
     rights = []
     for index, entry in enumerate(checked(value, list, 'a list, as in [{"kind": "chat"}]', path)):
         try:
-            rights.append(read_capability(entry, notation=notation))
+            rights.append(read_capability(entry, notation=notation, place=strings))
         except InvalidPattern as fault:
             raise UsageError(f"{path}[{index}]: {fault.message}") from None
     return tuple(rights)
 
 
-def _participants(value: Json, path: str) -> dict[str, ParticipantConfig]:
+def _participants(value: Json, path: str, strings: Notation) -> dict[str, ParticipantConfig]:
     participants = {}
     for name, settings in mapping(value, path).items():
         place = at(path, name)
@@ -91,14 +104,18 @@ def _participants(value: Json, path: str) -> dict[str, ParticipantConfig]:
             if key not in _PARTICIPANT_KEYS:
                 raise unknown_key(place, key, _PARTICIPANT_KEYS)
         participants[participant_name(name, place)] = ParticipantConfig(
-            capabilities=read_rights(entry.get("capabilities", []), f"{place}.capabilities"),
+            capabilities=read_rights(entry.get("capabilities", []), f"{place}.capabilities", strings=strings),
             exclusive=checked(entry.get("exclusive", False), bool, "true or false", f"{place}.exclusive"),
         )
     return participants
 
 
-def _anonymous(value: Json, path: str) -> tuple[Capability, ...] | None:
-    return None if value is None else read_rights(value, path)
+def _anonymous(value: Json, path: str, strings: Notation) -> tuple[Capability, ...] | None:
+    return None if value is None else read_rights(value, path, strings=strings)
+
+
+def _invite_baseline(value: Json, path: str, strings: Notation) -> tuple[Capability, ...]:
+    return read_rights(value, path, strings=strings)
 
 
 def _dialects(value: Json, path: str) -> frozenset[str]:
@@ -180,14 +197,16 @@ def _url(value: Json, path: str) -> str | None:
 
 
 _READERS: Final[Mapping[str, Reader]] = {
-    "participants": _participants,
-    "anonymous": _anonymous,
     "dialects": _dialects,
     "accept_protocols": _strings,
-    "invite_baseline": read_rights,
     "quorum": _quorum,
     "connection_url": _url,
     "limits": _limits,
 }
+_RIGHTS_READERS: Final[Mapping[str, Callable[[Json, str, Notation], Any]]] = {
+    "participants": _participants,
+    "anonymous": _anonymous,
+    "invite_baseline": _invite_baseline,
+}
 # Every setting that a space itself knows.
-SPACE_KEYS: Final = frozenset({*_WORDS, *_SWITCHES, *_READERS})
+SPACE_KEYS: Final = frozenset({*_WORDS, *_SWITCHES, *_READERS, *_RIGHTS_READERS})
