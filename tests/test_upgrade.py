@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moot.participant import connect
+from moot.participant import JoinedSpace, SeenProposal, connect
 from moot.protocol.operation import Json
 from moot.trust.tool_watcher import digests_of
 from moot.up.servers import commands
@@ -26,6 +26,7 @@ from moot.up.servers.folder import Folder
 from tests.gateway.fault_shim import FaultShim
 from tests.gateway.served import command, served
 from tests.up.moot_up import environment, moot_up
+from tests.waiting import bounded, until
 
 ARCHIVE = Path(__file__).parent / "data" / "written-by-0.1.tar.gz"
 KILLED_AT = datetime(2026, 11, 15, 23, 15, tzinfo=UTC)
@@ -180,3 +181,35 @@ async def test_stores_of_events_open(written: Path, folder: str) -> None:
     assert code == 0, output
     kinds = {json.loads(line)["kind"] for line in output.splitlines()}
     assert kinds or folder == "beta-store"
+
+
+async def test_a_space_that_0_1_generated_runs_with_its_own_agent(tmp_path: Path) -> None:
+    """What `moot init filesystem` of 0.1 wrote: the agent proposes, hears why not, and goes on."""
+    data = Path(__file__).parent / "data"
+    (tmp_path / "moot.yaml").write_text((data / "space-by-0.1.yaml").read_text("utf-8"))
+    (tmp_path / "agent.py").write_text((data / "agent-by-0.1.txt").read_text("utf-8"))
+    (tmp_path / "shared").mkdir()
+    async with moot_up(tmp_path) as up:
+        await up.wait_for_state("files", "running", joined=True)
+        async with connect(up.url, "lab", up.token("you")) as you:
+            coming = you.envelopes()
+            first = await proposal_of(you, "hello.md")
+            await you.reject(first, "unsafe", explanation="not yet")
+            await proposal_of(you, "todo.md")
+            async with bounded():
+                async for heard in coming:
+                    if getattr(heard, "kind", "") == "chat" and "You said: not yet" in str(heard):
+                        break
+        assert "Traceback" not in up.log("agent")
+        assert up.now["agent"]["restarts"] == 0
+
+
+async def proposal_of(you: JoinedSpace, path: str) -> SeenProposal:
+    """The proposal to write this file, made before we came or later."""
+
+    def found() -> SeenProposal | None:
+        return next((each for each in you.proposals if each.params["arguments"]["path"] == path), None)
+
+    seen = await until(found)
+    assert seen is not None
+    return seen

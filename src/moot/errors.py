@@ -439,8 +439,12 @@ class Rejected(CallFailed):
         self.reason = reason
         self.rejections = rejections
 
-    async def explanation(self, timeout_seconds: float = 5.0) -> str | None:
-        """Wait for the explanation of the rejecter, which it may send as chat; None if none comes in time."""
+    async def explanation(self, timeout_seconds: float = 5.0, *, within: float | None = None) -> str | None:
+        """Wait for the explanation of the rejecter, which it may send as chat; None if none comes in time.
+
+        `within` is what 0.1 called the time.
+        """
+        timeout_seconds = timeout_seconds if within is None else within
         for rejection in self.rejections:
             if rejection.by == self.by:
                 text: str | None = await rejection.explanation(timeout_seconds)

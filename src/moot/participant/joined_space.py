@@ -110,6 +110,11 @@ class JoinedSpace:
         return self._session.close_reason
 
     @property
+    def ending(self) -> CloseReason | None:
+        """What 0.1 called `close_reason`: agents that its `moot init` made ask for it."""
+        return self.close_reason
+
+    @property
     def paused(self) -> OwnPause | None:
         """By whom, why and until when we are paused; None if we are not (MEW 3.9.1)."""
         return self._sender.pause

@@ -94,8 +94,11 @@ class Roster(Mapping[str, Member]):
             return member.name
         return self._own[1] if id == self._own[0] else id
 
-    async def wait_for(self, name: str, *, timeout_seconds: float) -> Member:
-        """Wait for the member of this name to be here; raises TimedOut."""
+    async def wait_for(
+        self, name: str, *, timeout_seconds: float = 60.0, within: float | None = None
+    ) -> Member:
+        """Wait for the member of this name to be here; raises TimedOut. `within` is what 0.1 called it."""
+        timeout_seconds = timeout_seconds if within is None else within
         try:
             async with asyncio.timeout(timeout_seconds):
                 while name not in self:
