@@ -10,6 +10,7 @@ from typing import Final
 from moot.xprotocol.search.bm25 import TermEvidence
 from moot.xprotocol.search.postings import Postings
 from moot.xprotocol.search.search_terms import clauses, query_terms
+from moot.xprotocol.search.synonyms import plain_request, synonyms_of
 
 # Twice the longest question of the public benchmarks: a page of text.
 QUERY_CHARS: Final = 4_096
@@ -27,6 +28,9 @@ CLAUSE_TERMS: Final = 2
 NUMBER_WEIGHT: Final = 0.25
 # Of a word that merely looks like the one asked for.
 LOOKALIKE_WEIGHT: Final = 0.5
+# Of a word that tools use for the one asked for, where documents have that, too, and where none has it.
+SYNONYM_WEIGHT: Final = 0.25
+STAND_IN_WEIGHT: Final = 0.8
 # Of what both words of a pair are worth on average.
 PAIR_WEIGHT: Final = 2 / 15
 
@@ -53,7 +57,7 @@ class SearchQuery:
 
 def read_query(text: str, postings: Postings) -> SearchQuery:
     """Take a question apart; of a long one the beginning counts."""
-    text = text[:QUERY_CHARS]
+    text = plain_request(text[:QUERY_CHARS], postings.knows)
     parts, left = [], QUERY_WORDS
     for part in clauses(text):
         its_terms = query_terms(part, left, postings.knows)
@@ -87,8 +91,12 @@ def _gathered(
     for term in wanted:
         start = len(evidence)
         weight = NUMBER_WEIGHT if term.isdigit() else 1.0
+        others = [other for other in synonyms_of(term) if other not in wanted and postings.knows(other)]
         if postings.knows(term):
             evidence.append(_evidence(term, weight, postings))
+            evidence += (_evidence(other, weight * SYNONYM_WEIGHT, postings) for other in others)
+        elif others:
+            evidence += (_evidence(other, weight * STAND_IN_WEIGHT, postings) for other in others)
         elif unknown < UNKNOWN_TERMS:
             unknown += 1
             evidence += (
