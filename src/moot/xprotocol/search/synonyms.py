@@ -1,7 +1,7 @@
 """Everyday words and those that tools use for the same: whoever wants to "file a bug" needs `create_issue`.
 
 A word of a question also stands for these, for less than for itself. The list is short on purpose: each entry
-is a way that people speak and tools do not. The questions of public benchmarks, in the words of the tools, are
+is a way that people speak and tools do not. Questions of public benchmarks, in the words of the tools, are
 answered no worse with it (R@1 .614 after .612, and .966; R@5 .820 and .938: `python -m bench.search`).
 """
 
