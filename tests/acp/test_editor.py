@@ -14,6 +14,7 @@ import pytest
 
 from moot.acp import editor_server
 from moot.acp.editor_server import EditorServer
+from moot.acp.editor_view import describe_call
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 from tests.acp.official_schema import model_of
@@ -337,3 +338,12 @@ async def test_the_official_sdk_talks_to_the_command(tmp_path: Path) -> None:
                 assert client.asked[0].title == "carl → bob: write"
         async with bounded():
             assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("name", ["search", "read", "fetch", "think", "edit", "anything"])
+def test_what_a_tool_is_called_says_nothing_about_what_it_does(name: str) -> None:
+    """An editor that approves reads by itself must not take a member's tool for one by its name."""
+    given: dict[str, Any] = {"name": name, "arguments": {"path": "a"}}
+    assert describe_call("agent", ("files",), given)["kind"] == "other"
+    given["arguments"] = {"query": {"command": "rm -rf ~"}}
+    assert describe_call("agent", ("files",), given)["kind"] == "execute"

@@ -13,7 +13,7 @@ import pytest
 
 from moot.acp import agent_process
 from moot.acp.acp_member import AcpMember
-from moot.acp.agent_home import home_environment, prepare_home
+from moot.acp.agent_home import home_environment, link_sign_in, prepare_home
 from moot.acp.agent_process import AgentProcess, AgentUnusable
 from moot.acp.agent_profiles import PROFILES, UNKNOWN, AgentProfile, profile_of
 from moot.acp.asking_probe import ProbeResult
@@ -248,3 +248,61 @@ def test_settings_of_the_agent_in_the_folder_are_found_before_it_starts(tmp_path
     (settings.folder / ".moot").mkdir()
     with pytest.raises(UsageError, match="tokens of a space"):
         check_folder_settings(dataclasses.replace(settings, trust_folder=True))
+
+
+def sign_in(folder: Path, agent: str) -> tuple[AgentProfile, Path, Path]:
+    """The profile of an agent, the home of a person who has signed in with it, and that of the agent."""
+    profile = next(each for each in PROFILES if each.name == agent)
+    person, home = folder / "person", folder / "state" / "home"
+    for name in profile.sign_in_files:
+        (person / name).parent.mkdir(parents=True, exist_ok=True)
+        (person / name).write_text(json.dumps({"tokens": {"refresh": "rt-0123456789abcdef0123456789"}}))
+    (person / ".codex").mkdir(parents=True, exist_ok=True)
+    (person / ".codex" / "config.toml").write_text('approval_policy = "never"')
+    home.parent.mkdir(mode=0o700)
+    prepare_home(home, profile)
+    return profile, person, home
+
+
+@pytest.mark.parametrize("agent", ["Claude Code", "Codex", "Gemini CLI", "OpenCode"])
+def test_the_sign_in_of_a_person_is_used_alone(tmp_path: Path, agent: str) -> None:
+    """A subscription without `--keep-home`, which would bring all that was ever allowed along."""
+    profile, person, home = sign_in(tmp_path, agent)
+    files = link_sign_in(home, profile, {"HOME": str(person)})
+    assert files == [person / name for name in profile.sign_in_files]
+    links = [path for path in home.rglob("*") if path.is_symlink()]
+    assert sorted(links) == sorted(home / name for name in profile.sign_in_files)
+    # What the agent renews there is renewed for the person.
+    (home / profile.sign_in_files[0]).write_text("{}")
+    assert files[0].read_text() == "{}"
+    # The next start begins without it.
+    prepare_home(home, profile)
+    assert not [path for path in home.rglob("*") if path.is_symlink()]
+    assert files[0].exists()
+
+
+def test_a_sign_in_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
+    profile, person, home = sign_in(tmp_path, "Codex")
+    (person / ".codex" / "auth.json").unlink()
+    with pytest.raises(UsageError, match=r"no sign-in of Codex.*auth\.json.*codex login"):
+        link_sign_in(home, profile, {"HOME": str(person)})
+    # Where the person keeps it elsewhere, it is found there.
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "auth.json").write_text("{}")
+    assert link_sign_in(home, profile, {"HOME": str(person), "CODEX_HOME": str(tmp_path / "elsewhere")})
+
+
+async def test_a_sign_in_is_told_to_the_agent_and_to_nobody_else(tmp_path: Path) -> None:
+    token = "rt-0123456789abcdef0123456789"
+    person = tmp_path / "person"
+    person.mkdir()
+    (person / "auth.json").write_text(json.dumps({"tokens": {"refresh": token}}))
+    profile = AgentProfile(name="Scripted", sign_in_files=("auth.json",), sign_in_by_file="by-file")
+    given = {"use_sign_in": True, "inherited": {"HOME": str(person)}}
+    turn = [{"say": f"my token is {token}"}]
+    async with agent_space(tmp_path, turn, profile=profile, settings=given, sign_in="by-file") as space:
+        await space.ask()
+        await space.wait_for("chat", "[key withheld]")
+        assert token not in str([each.raw for each in space.envelopes])
+        (signed,) = space.received("authenticate")
+        assert signed["params"] == {"methodId": "by-file"}

@@ -298,3 +298,25 @@ def test_settings_that_are_no_plain_json_are_left_alone(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="nothing was changed"):
             merge_settings("claude-code", text, ["moot"])
     assert main(["init", "claude-code", str(tmp_path)]) == 2
+
+
+def test_the_hook_of_claude_code_is_in_the_file_of_one_person_and_nowhere_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names a token file and an installation, which others who work on the project do not have."""
+    shared = tmp_path / ".claude" / "settings.json"
+    shared.parent.mkdir()
+    others = {
+        "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "lint"}]}]}
+    }
+    old = merge_settings(
+        "claude-code", json.dumps(others), ["/old/moot", "hook", "claude-code", "--space", "x"]
+    )
+    shared.write_text(old)
+    token = token_file(tmp_path, "claude")
+    options = ["--gateway", "http://127.0.0.1:9", "--space", "lab", "--token-file", str(token)]
+    assert main(["init", "claude-code", str(tmp_path), *options]) == 0
+    assert json.loads(shared.read_text()) == others
+    own = (tmp_path / ".claude" / "settings.local.json").read_text()
+    assert own.count(" hook claude-code ") == 3
+    assert "removed the hook of an earlier run" in capsys.readouterr().err

@@ -84,6 +84,8 @@ class AcpSettings:
     state_folder: Path
     # Use the home of the person who starts it, with all settings there.
     keep_home: bool = False
+    # Use the sign-in of that home, and nothing else of it.
+    use_sign_in: bool = False
     # Start although the folder holds settings of the agent that may allow things.
     trust_folder: bool = False
     # Whether the agent is asked at the start to do something for which it must ask.

@@ -1,11 +1,13 @@
 """The home of an agent: its own, for our user alone, and empty at every start but for its sessions.
 
 What an agent keeps there gives it permissions later: rules, settings, trusted folders. So nothing of that
-outlives a start, and nothing of the home of the person who starts it gets in.
+outlives a start, and nothing of the home of the person who starts it gets in but, with `--sign-in`, the files
+with their sign-in.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -13,9 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from moot.acp.agent_profiles import AgentProfile
+from moot.acp.call_contents import texts_anywhere
 from moot.errors import UsageError
 from moot.private_files import use_folder
 
+# Tokens are longer than the names and dates beside them.
+_SECRET_CHARS: Final = 24
 _PACKAGE_RUNNERS: Final = frozenset({"npx", "npm", "pnpm", "bunx"})
 
 
@@ -41,6 +46,48 @@ def prepare_home(home: Path, profile: AgentProfile, *, trust_folder: bool = Fals
         file = home / name
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text(text)
+
+
+def link_sign_in(home: Path, profile: AgentProfile, inherited: Mapping[str, str]) -> list[Path]:
+    """Let the agent use the sign-in of whoever starts it, and nothing else of that home; returns the files.
+
+    Links, because an agent that renews a sign-in makes older copies of it void. Raises UsageError if there is
+    none.
+    """
+    found = []
+    for name in profile.sign_in_files:
+        file = _in_home_of(inherited, profile, name)
+        if file is not None and file.is_file():
+            link = home / name
+            link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(file.resolve())
+            found.append(file)
+    if not found:
+        looked = ", ".join(f"~/{name}" for name in profile.sign_in_files) or "none is known for it"
+        raise UsageError(
+            f"--sign-in: there is no sign-in of {profile.name} in your home ({looked})"
+            + (f": {profile.sign_in_help}" if profile.sign_in_help else "")
+        )
+    return found
+
+
+def _in_home_of(inherited: Mapping[str, str], profile: AgentProfile, name: str) -> Path | None:
+    """A file of a person's home, or of the folder that their own variable names in place of it."""
+    for variable, value in profile.environment.items():
+        top = value.removeprefix("{home}/")
+        if top != value and name.startswith(f"{top}/") and inherited.get(variable):
+            return Path(inherited[variable]) / name.removeprefix(f"{top}/")
+    return Path(inherited["HOME"]) / name if inherited.get("HOME") else None
+
+
+def secrets_in(file: Path) -> list[str]:
+    """The longer texts of a file with a sign-in; none if it is no JSON."""
+    try:
+        value = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return []
+    return [text for text in texts_anywhere(value) if len(text) >= _SECRET_CHARS]
 
 
 def _remove_all_but(home: Path, inner: Path, kept: list[Path]) -> None:

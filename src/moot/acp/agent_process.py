@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from moot import __version__
 from moot.acp.acp_settings import AcpSettings
-from moot.acp.agent_home import home_environment, prepare_home
+from moot.acp.agent_home import home_environment, link_sign_in, prepare_home, secrets_in
 from moot.acp.agent_profiles import AgentProfile
 from moot.acp.json_rpc import AUTH_REQUIRED, IncomingCall, JsonRpcPeer, PeerError, PeerGone
 from moot.errors import MootError
@@ -65,6 +65,8 @@ class AgentProcess:
         self.gone = asyncio.Event()
         self.end_reason = ""
         self._environment: dict[str, str] = {}
+        # Files with the sign-in of whoever starts it.
+        self._sign_in_files: list[Path] = []
 
     def _write(self, line: bytes) -> None:
         if self.child is None:
@@ -89,6 +91,8 @@ class AgentProcess:
             home = settings.state_folder / "home"
             prepare_home(home, profile, trust_folder=settings.trust_folder)
             own = home_environment(home, profile, settings.argv, settings.inherited)
+            if settings.use_sign_in:
+                self._sign_in_files = link_sign_in(home, profile, settings.inherited)
         else:
             own = {name: text for name, text in profile.environment.items() if "{home}" not in text}
         if not settings.trust_folder:
@@ -150,6 +154,8 @@ class AgentProcess:
         for variable, method in self.profile.sign_in.items():
             if self._environment.get(variable):
                 await self._sign_in(method)
+        if self._sign_in_files and self.profile.sign_in_by_file is not None:
+            await self._sign_in(self.profile.sign_in_by_file)
 
     async def _sign_in(self, method: str) -> None:
         try:
@@ -209,7 +215,7 @@ class AgentProcess:
             names = ", ".join(self.profile.variables) or "the variable with its key"
             raise AgentUnusable(
                 f"the agent wants to sign in ({fault.message}). It has a home of its own: give it a key "
-                f"({names}) in your environment or with --env, or use --keep-home"
+                f"({names}) in your environment or with --env, or use the sign-in of your home with --sign-in"
             ) from None
 
     async def _set_mode(self, session: str, answer: Mapping[str, Any]) -> None:
@@ -237,11 +243,12 @@ class AgentProcess:
     def secrets(self) -> list[str]:
         """Values of variables that the agent has and nobody else shall read."""
         listed = {*self.profile.variables, *self.settings.env}
-        return [
+        of_environment = [
             value
             for name, value in self._environment.items()
             if name in listed and any(word in name.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSW"))
         ]
+        return [*of_environment, *(text for file in self._sign_in_files for text in secrets_in(file))]
 
     def last_words(self) -> str:
         """The end of its stderr, for the log and the terminal of whoever runs it."""

@@ -30,6 +30,11 @@ class AgentProfile:
     environment: Mapping[str, str] = field(default_factory=dict)
     # How to sign in, by the variable that has to be there.
     sign_in: Mapping[str, str] = field(default_factory=dict)
+    # Files of a person's home that hold the sign-in and nothing else, and how to sign in with them.
+    sign_in_files: tuple[str, ...] = ()
+    sign_in_by_file: str | None = None
+    # What to do where there are no such files.
+    sign_in_help: str = ""
     # What of its home outlives a restart: its sessions, and nothing that gives permissions.
     kept: tuple[str, ...] = ()
     # Files and folders of a project that may allow things without asking, and what of them is words only.
@@ -57,8 +62,17 @@ PROFILES: Final = (
         name="Claude Code",
         programs=("claude-agent-acp", "claude-code-acp"),
         mode="default",
-        variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+        variables=(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            # Of a subscription.
+            "CLAUDE_CODE_OAUTH_TOKEN",
+        ),
         environment={"CLAUDE_CONFIG_DIR": "{home}/.claude"},
+        sign_in_files=(".claude/.credentials.json",),
+        sign_in_help="run `claude setup-token`, and give what it prints as CLAUDE_CODE_OAUTH_TOKEN",
         kept=(".claude/projects",),
         project_files=(".claude", ".mcp.json"),
         harmless_files=("CLAUDE.md", "AGENTS.md", "rules", "output-styles"),
@@ -81,6 +95,8 @@ PROFILES: Final = (
         variables=(*_OPENAI, "CODEX_API_KEY"),
         environment={"CODEX_HOME": "{home}/.codex", "INITIAL_AGENT_MODE": "read-only"},
         sign_in={"OPENAI_API_KEY": "api-key", "CODEX_API_KEY": "api-key"},
+        sign_in_files=(".codex/auth.json",),
+        sign_in_help="run `codex login`",
         kept=(".codex/sessions",),
         project_files=(".codex", ".agents"),
         allow_once_ids=("approved", "allow-once", "allow_once"),
@@ -96,6 +112,13 @@ PROFILES: Final = (
         mode="default",
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL"),
         sign_in={"GEMINI_API_KEY": "gemini-api-key"},
+        sign_in_files=(
+            ".gemini/oauth_creds.json",
+            ".gemini/google_accounts.json",
+            ".gemini/gemini-credentials.json",
+        ),
+        sign_in_by_file="oauth-personal",
+        sign_in_help="start `gemini` and sign in with Google",
         kept=(".gemini/tmp",),
         project_files=(".gemini", ".agents"),
         harmless_files=("GEMINI.md",),
@@ -118,6 +141,8 @@ PROFILES: Final = (
             "OPENCODE_PERMISSION": '{"edit":"ask","bash":"ask","webfetch":"ask","external_directory":"ask"}',
         },
         kept=(".local/share/opencode/storage",),
+        sign_in_files=(".local/share/opencode/auth.json",),
+        sign_in_help="run `opencode auth login`",
         project_files=("opencode.json", "opencode.jsonc", ".opencode", ".claude", ".agents"),
         harmless_files=("CLAUDE.md", "AGENTS.md", "rules", "output-styles"),
         untrusting_environment={

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from moot.acp.tool_calls import KINDS
+from moot.acp.call_contents import commands_in
 from moot.participant.calls.outcome import text_of
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope
@@ -88,7 +88,8 @@ def describe_call(sender: str, to: Sequence[str], params: Mapping[str, Any]) -> 
     hosts = ", ".join(show_hidden(each) for each in to)
     shown: dict[str, Json] = {
         "title": f"{show_hidden(sender)} → {hosts}: {show_hidden(name)}",
-        "kind": name if name in KINDS else "other",
+        # A tool's name says nothing about what it does, and editors approve some kinds by themselves.
+        "kind": "execute" if commands_in(arguments if isinstance(arguments, dict) else {}) else "other",
         "rawInput": arguments if isinstance(arguments, dict) else {},
     }
     content = [*_diffs(arguments)]

@@ -52,6 +52,7 @@ requests to you. Configure it in the editor as the command of an agent, with you
 _EXAMPLES: Final = f"""\
   ANTHROPIC_API_KEY=… moot acp --gateway http://localhost:8080 --space lab --token-file claude.token \\
       --cwd ~/project -- npx -y @agentclientprotocol/claude-agent-acp
+  moot acp --sign-in --as codex --cwd ~/project -- npx -y @agentclientprotocol/codex-acp
   GEMINI_API_KEY=… moot acp --gateway http://localhost:8080 --space lab --token-file gemini.token \\
       --cwd ~/project -- gemini --acp
   moot acp --gateway http://localhost:8080 --space lab --token-file other.token --env OTHER_KEY \\
@@ -62,7 +63,7 @@ _EXAMPLES: Final = f"""\
 {MEMBER_HELP}
 What the agent's participant needs: chat, chat/acknowledge, mcp/proposal, mcp/withdraw, reasoning/*, and
 participant/status. A grant of mcp/request for one of its own tools (edit, execute, …) takes the place of the
-agent's own "always allow".
+agent's own "always allow", inside the folder that it works in and for what it tells in full.
 """
 
 
@@ -82,7 +83,9 @@ def add_command(commands: Any, name: str) -> None:
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
     state_help = "keeps its session and its home, and nothing else (default: below ~/.local/state)"
     add("--state", type=Path, metavar="DIR", help=state_help)
-    add("--keep-home", action="store_true", help="use your home and your settings of the agent")
+    sign_in_help = "use the sign-in that you have with the agent, and nothing else of your home"
+    add("--sign-in", action="store_true", help=sign_in_help)
+    add("--keep-home", action="store_true", help="use your home and all your settings of the agent")
     add("--trust-folder", action="store_true", help="start although the folder has settings of the agent")
     add("--no-probe", action="store_true", help="do not check at the start that it asks")
     add("--accept-unasked", action="store_true", help="let it join although it acts without asking")
@@ -101,6 +104,8 @@ def run(options: argparse.Namespace) -> int:
         return run_service(_serve_editor(options))
     if options.to:
         raise UsageError("--to goes with --serve")
+    if options.sign_in and options.keep_home:
+        raise UsageError("--keep-home has your sign-in already: leave --sign-in out")
     with own_children():
         settings = _settings(options, os.environ)
         return run_service(_stay(settings, options.log_level))
@@ -190,6 +195,7 @@ def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSet
         state_folder=options.state
         or state_folder(environ) / "moot" / "acp" / digest_of_member(options, where, str(folder), *argv),
         keep_home=options.keep_home,
+        use_sign_in=options.sign_in,
         trust_folder=options.trust_folder,
         probe=not options.no_probe,
         accept_unasked=options.accept_unasked,

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from moot.bridge.agent_hook.hook_call import AgentName
-from moot.bridge.agent_hook.hook_config import FILES, hook_groups, write_settings
+from moot.bridge.agent_hook.hook_config import FILES, hook_groups, remove_former, write_settings
 from moot.errors import UsageError
 
 _NOTES: Final[dict[AgentName, str]] = {
-    "claude-code": "Needs Claude Code 2.1.295 or later: earlier ones go on when a hook is killed.",
+    "claude-code": "Needs Claude Code 2.1.295 or later: earlier ones go on when a hook is killed. The file "
+    "is for you alone: keep it out of git.",
     "codex": "Start Codex here, review the hook with /hooks, and trust it; until then it is skipped. "
     "It is asked only where Codex asks for permission.",
     "gemini": "Gemini CLI goes on when a hook is killed; keep its own approvals on as well (no --yolo).",
@@ -44,6 +45,9 @@ def run_hooks(options: argparse.Namespace, agent: AgentName) -> int:
         return 0
     path = folder / FILES[agent]
     backup = write_settings(path, agent, argv)
+    former = remove_former(folder, agent)
+    if former is not None:
+        print(f"note: removed the hook of an earlier run from {former}, beside a copy", file=sys.stderr)
     kept = "" if backup is None else f" (before: {backup})"
     print(f"{agent}: every call waits for a decision in the space; written to {path}{kept}\n{_NOTES[agent]}")
     return 0

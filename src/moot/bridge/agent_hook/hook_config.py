@@ -12,12 +12,15 @@ from moot.bridge.agent_hook.hook_report import AFTER_EVENTS
 from moot.errors import UsageError
 from moot.resilience.atomic_file import write_atomically
 
-# Below the folder of the project.
+# Below the folder of the project. The hook has paths of one person, so where an agent has a file for that
+# person alone, it stands there.
 FILES: Final[dict[AgentName, str]] = {
-    "claude-code": ".claude/settings.json",
+    "claude-code": ".claude/settings.local.json",
     "codex": ".codex/hooks.json",
     "gemini": ".gemini/settings.json",
 }
+# Where earlier versions have put it: a hook that stands in both would ask twice.
+FORMER_FILES: Final[dict[AgentName, str]] = {"claude-code": ".claude/settings.json"}
 # The agent kills a hook after this; the hook itself denies earlier.
 AGENT_SECONDS: Final = 3_600
 WAIT_SECONDS: Final = 3_500
@@ -50,12 +53,7 @@ def _deciding(agent: AgentName, argv: list[str]) -> dict[str, Any]:
 
 def merge_settings(agent: AgentName, text: str, argv: list[str]) -> str:
     """The settings with the hook in them, once; raises UsageError if they cannot be read."""
-    try:
-        settings = json.loads(text) if text.strip() else {}
-    except ValueError as fault:
-        raise UsageError(
-            f"the settings are no plain JSON ({fault}): nothing was changed. Use --print, and add it by hand"
-        ) from None
+    settings = _read(text)
     hooks = settings.setdefault("hooks", {}) if isinstance(settings, dict) else None
     for event, made in hook_groups(agent, argv).items():
         groups = hooks.setdefault(event, []) if isinstance(hooks, dict) else None
@@ -65,18 +63,65 @@ def merge_settings(agent: AgentName, text: str, argv: list[str]) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text) if text.strip() else {}
+    except ValueError as fault:
+        raise UsageError(
+            f"the settings are no plain JSON ({fault}): nothing was changed. Use --print, and add it by hand"
+        ) from None
+
+
+def without_hook(agent: AgentName, text: str) -> str:
+    """The settings without the hook, and as they are if it is not there; raises UsageError."""
+    settings = _read(text)
+    hooks = settings.get("hooks") if isinstance(settings, dict) else None
+    if not isinstance(hooks, dict):
+        return text
+    kept = {
+        event: [each for each in groups if not _is_ours(each, agent)] if isinstance(groups, list) else groups
+        for event, groups in hooks.items()
+    }
+    if kept == hooks:
+        return text
+    settings["hooks"] = {event: groups for event, groups in kept.items() if groups or not hooks[event]}
+    if not settings["hooks"]:
+        del settings["hooks"]
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
 def _is_ours(group: Any, agent: AgentName) -> bool:
     """Whether this is a group of an earlier run: one hook, which runs `moot hook`."""
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list) or len(hooks) != 1 or not isinstance(hooks[0], dict):
         return False
-    return f" hook {agent} " in str(hooks[0].get("command"))
+    return _mark(agent) in str(hooks[0].get("command"))
+
+
+def _mark(agent: AgentName) -> str:
+    return f" hook {agent} "
 
 
 def write_settings(path: Path, agent: AgentName, argv: list[str]) -> Path | None:
     """Add the hook to a file, whole or not at all; returns the copy of what was there."""
     before = path.read_text("utf-8") if path.exists() else ""
-    after = merge_settings(agent, before, argv)
+    return _replace_text(path, before, merge_settings(agent, before, argv))
+
+
+def remove_former(folder: Path, agent: AgentName) -> Path | None:
+    """Remove the hook from where earlier versions have put it; returns that file if it was there."""
+    name = FORMER_FILES.get(agent)
+    if name is None or not (path := folder / name).is_file():
+        return None
+    before = path.read_text("utf-8")
+    after = without_hook(agent, before) if _mark(agent) in before else before
+    if after == before:
+        return None
+    _replace_text(path, before, after)
+    return path
+
+
+def _replace_text(path: Path, before: str, after: str) -> Path | None:
     if after == before:
         return None
     backup = None
