@@ -11,7 +11,10 @@ from moot.acp.acp_settings import AcpLimits
 from moot.acp.shown_call import show
 from moot.acp.tool_calls import AgentToolCall
 from moot.errors import MootError
+from moot.trust.learner import suggest
 from tests.acp.agent_space import agent_space, diff, tool_update
+from tests.trust.history import START, history
+from tests.trust.history import call as decided_call
 from tests.waiting import until
 
 WORK = Path("/srv/work")
@@ -204,3 +207,16 @@ async def test_of_two_things_under_one_id_the_rejected_one_is_not_called_allowed
             for each in space.of("chat")
             if "allowed" in each.payload["text"] and "rm" in each.payload["text"]
         ]
+
+
+def test_rules_are_learned_for_calls_that_come_with_a_title_alone() -> None:
+    """Gemini CLI describes each command in other words, which are no part of what is decided."""
+    shown = []
+    for number in range(12):
+        text = f"[current working directory {WORK}] (step {number}: see what has changed)"
+        content = [{"type": "content", "content": {"type": "text", "text": text}}]
+        shown.append(show(call(kind="execute", title="git status", content=content), WORK).arguments)
+    (suggestion,) = suggest(history(shown, tool="execute"), now=START + 86_400.0)
+    assert suggestion.rule.matches(decided_call(shown[0], tool="execute"), START)
+    other = show(call(kind="execute", title="git push"), WORK).arguments
+    assert not suggestion.rule.matches(decided_call(other, tool="execute"), START)

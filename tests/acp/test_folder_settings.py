@@ -146,6 +146,11 @@ async def test_settings_that_an_agent_leaves_out_are_named_as_unused(tmp_path: P
         conf.write_text("another")
         await space.wait_for("chat", "They are not used.")
         assert space.member.agent.ready.is_set()
+        space.member.restart("alice")
+        said = await space.wait_for(
+            "chat", "The agent runs again. Settings of the agent in my folder are not"
+        )
+        assert str(conf) in said.payload["text"]
 
 
 async def test_an_agent_that_does_not_leave_them_out_is_seen_by_the_probe(tmp_path: Path) -> None:

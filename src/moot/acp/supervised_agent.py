@@ -171,7 +171,7 @@ class SupervisedAgent:
             try:
                 await self._start_process()
                 await self._open_session()
-                self._note("The agent runs again.")
+                self._note(f"The agent runs again. {self.folder.statement()}".rstrip())
             except (AgentUnusable, PeerGone, UsageError) as fault:
                 log.warning("the agent cannot be started", extra={"why": str(fault)})
                 await self.process.stop()
