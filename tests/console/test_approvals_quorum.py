@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from moot.errors import VoteCounted
+from moot.participant import JoinedSpace
 from tests.console.approvals_page import SETTLED, approve, detail, outcome, propose, row, shown
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.gateway.running_gateway import participants
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -73,3 +77,25 @@ def test_a_complete_vote_says_that_somebody_approves_now(page_as: PageAs, member
     page.wait_for_timeout(SETTLED)
     approve(page)
     assert outcome(agent, proposal).text == "2"
+
+
+def test_a_call_of_somebody_who_may_make_it_is_proposed(page_as: PageAs, member: MemberAs) -> None:
+    """D-103: a right does not lift a quorum."""
+    member("files")
+    second, third = member("second"), member("third")
+    page = page_as("human", "call", "files", "add")
+    page.locator(".call-form").get_by_label("a").first.fill("1")
+    page.get_by_role("button", name="Send request").click()
+    made = page.locator(".made")
+    expect(made.locator(".tag")).to_have_text("pending")
+    expect(made).to_have_count(1)
+
+    async def approve_it(space: JoinedSpace) -> None:
+        await until(lambda: bool(space.proposals.open()))
+        with suppress(VoteCounted):
+            await space.approve(space.proposals.open()[0])
+
+    second.run(approve_it)
+    third.run(approve_it)
+    expect(made).to_contain_text("2")
+    expect(made.locator(".tag").first).to_have_text("done")

@@ -26,7 +26,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "unauthorized": "it belongs to somebody else: only its owner or the gateway can do that",
     "proposal_settled": "the proposal was already approved or withdrawn, or it has expired",
     "proposal_mismatch": "it differs from the proposal: approve the proposal unchanged, or make a new one",
-    "approval_required": "the space requires more votes: /vote adds yours; others have to vote too",
+    "approval_required": "this call needs approvals of others: /propose proposes it, /approve adds yours",
     "invalid_request": "a field of the payload is invalid: the message above names it",
     "invalid_operation": "this is not possible here: the message above says why",
     "participant_not_found": "no member with that name is in the space: /members lists them",

@@ -1,7 +1,7 @@
 // @ts-check
 /** Calls made in the form, newest first, each followed to its result. They stay while the page is open. */
 import { button, el, replace } from "../core/dom.js";
-import { newEnvelopeId } from "../core/envelope-sender.js";
+import { newEnvelopeId, Refused } from "../core/envelope-sender.js";
 import { textBlock, nameOf, oneLine } from "../core/text.js";
 import { formatTime } from "../core/time.js";
 import { saysUnknown } from "../core/unknown-outcome.js";
@@ -58,12 +58,22 @@ class CallLog {
     this._context.send(way === "request" ? "mcp/request" : "mcp/proposal", null, { id, to: [to], payloadText }).then(
       () => this.draw(),
       (fault) => {
+        // A right does not lift a quorum (D-103).
+        if (way === "request" && fault instanceof Refused && fault.code === "approval_required") return this._proposeInstead(one, call);
         one.fault = errorText(fault);
         this.draw();
       },
     );
     this.draw();
     one.node.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {LoggedCall} one @param {{method: string, paramsText: string}} call */
+  _proposeInstead(one, call) {
+    this._calls = this._calls.filter((each) => each !== one);
+    one.node.remove();
+    this._context.notify("Proposed: here this call needs approvals of others.", "good");
+    this.sendCall(one.to, call, "propose");
   }
 
   draw() {

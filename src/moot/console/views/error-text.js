@@ -16,7 +16,7 @@ const CODES = {
   unauthorized: ["The sender has the capability, but this belongs to someone else.", "Ask its owner."],
   proposal_settled: ["The proposal was already decided, withdrawn or expired.", "Nothing ran twice. Check the result; propose again if it is still needed."],
   proposal_mismatch: ["The request is not exactly what was proposed.", "To run a different version, send it without naming the proposal; then it is your own call."],
-  approval_required: ["This space requires more votes before the call can run.", "Let others vote first."],
+  approval_required: ["In this space the call needs approvals of others, whoever makes it.", "Propose it, or vote for the proposal."],
   invalid_request: ["The payload is not valid for this kind.", "The message names the field."],
   invalid_operation: ["The operation makes no sense, such as removing yourself.", "Check the target."],
   participant_not_found: ["No member of this space has that name.", "Check the list of members."],
