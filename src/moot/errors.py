@@ -56,6 +56,15 @@ class UsageError(MootError):
     """Moot was called or configured in a way that cannot work; the text says what to change."""
 
 
+class EnvelopeTooLarge(UsageError):
+    """A message is larger than the space takes, or a value than its gateway keeps."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(f"a message or value of {size} bytes: the space takes {most} bytes at most")
+        self.size = size
+        self.most = most
+
+
 class FolderInUse(UsageError):
     """Another process works in this folder; the text names the folder, and says what to do."""
 

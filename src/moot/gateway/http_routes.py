@@ -19,6 +19,7 @@ from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.admin_routes import AdminRoutes, ReportCluster
 from moot.gateway.console import MANIFEST, PAGE, WORKER, installed_console
+from moot.gateway.content_routes import ContentRoutes
 from moot.gateway.cross_origin import cross_origin
 from moot.gateway.history_routes import HistoryRoutes
 from moot.gateway.http_replies import (
@@ -110,6 +111,12 @@ class Endpoints:
             limits=history_limits,
             pages_per_second=settings.history_pages_per_second,
         )
+        self._content = ContentRoutes(
+            identity,
+            max_bytes=settings.max_content_bytes,
+            max_space_bytes=settings.max_space_content_bytes,
+            is_clustered=cluster is not None,
+        )
         self._push = PushRoutes(directory, push, devices, identity.refuse_token)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)
         exchange = None if sign_in is None else McpExchange(sign_in, directory)
@@ -128,6 +135,8 @@ class Endpoints:
             self._route("/spaces", self._members.spaces, "GET"),
             self._route("/spaces/{space}/proposals", self._members.proposals, "GET"),
             self._route("/spaces/{space}/proposals/{id:path}", self._members.proposal, "GET"),
+            self._route("/spaces/{space}/content", self._content.add, "POST"),
+            self._route("/spaces/{space}/content/{sha256}", self._content.get, "GET"),
             self._route("/sign-in-links", self._sign_in.create, "POST"),
             self._route("/sign-in-links/redeem", self._sign_in.redeem, "POST"),
             self._route("/push-subscriptions", self._push.list, "GET"),

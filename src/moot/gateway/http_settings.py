@@ -14,6 +14,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     metrics: bool = True
     console: bool = True
     max_body_bytes: int = 2 << 20
+    max_content_bytes: int = 32 << 20
+    max_space_content_bytes: int = 1 << 30
     max_minted_token_seconds: float = 86_400
     history_pages_per_second: float = 10
     sign_in_links_per_minute: float = 10

@@ -359,6 +359,38 @@ def _everything(version: str) -> Json:
                     | _DENIED,
                 }
             },
+            "/spaces/{space}/content": {
+                "post": {
+                    "summary": "keep a value that is too large for an envelope, as it is in the body",
+                    "security": secured,
+                    "parameters": [_parameter("space", "path", "the name of the space")],
+                    "requestBody": {"content": {"application/octet-stream": {}}},
+                    "responses": {
+                        "201": _answer("sha256 and bytes of the value"),
+                        "401": _answer("no or unknown token", _ERROR),
+                        "413": _answer("more than gateway.max_content_bytes", _ERROR),
+                        "429": _answer("too many at once: Retry-After", _ERROR),
+                        "501": _answer("a cluster keeps no large values", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/spaces/{space}/content/{sha256}": {
+                "get": {
+                    "summary": "a value that was kept",
+                    "security": secured,
+                    "parameters": [
+                        _parameter("space", "path", "the name of the space"),
+                        _parameter("sha256", "path", "of the value, 64 hexadecimal digits"),
+                    ],
+                    "responses": {
+                        "200": {"description": "the value, as it was sent"},
+                        "401": _answer("no or unknown token", _ERROR),
+                        "404": _answer("not kept (any more)", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
             "/participants/{id}/messages": {
                 "get": {
                     "summary": "what you would have heard since then",

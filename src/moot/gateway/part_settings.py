@@ -81,6 +81,8 @@ def http_settings(config: GatewayConfig) -> HttpSettings:
         metrics=http.metrics,
         console=http.console,
         max_body_bytes=config.max_body_bytes,
+        max_content_bytes=config.max_content_bytes,
+        max_space_content_bytes=config.max_space_content_bytes,
         max_minted_token_seconds=config.max_minted_token_seconds,
         history_pages_per_second=config.history_pages_per_second,
         sign_in_links_per_minute=config.sign_in_links_per_minute,

@@ -73,6 +73,8 @@ class SpaceHost:
         self.name = journaled.name
         self.space = journaled.space
         self.journal = journaled.journal
+        # Values that are too large for an envelope.
+        self.content_folder = journaled.folder.parent / "content"
         self.delivery = journaled.delivery
         self.fast_paths = journaled.fast_paths
         # What operators and sign-ins change.

@@ -33,10 +33,10 @@ _EDGE_BYTES: Final = 256
 class ChildLimits:
     """Every bound on a child process."""
 
-    # 16 MiB, sixteen times the largest envelope of a space: an image or two.
-    line_bytes: int = 16 << 20
-    # 8 MiB that the child has not read: eight of the largest requests.
-    unread_bytes: int = 8 << 20
+    # 48 MiB: values of 32 MiB, which is what a gateway keeps, and what JSON and base64 add to them.
+    line_bytes: int = 48 << 20
+    # 64 MiB that the child has not read: more than the largest request.
+    unread_bytes: int = 64 << 20
     # MCP's own order of ending: close stdin, wait, SIGTERM, wait, SIGKILL. The SDKs wait two seconds each
     # time; this stays below the two that a person waits who has pressed Ctrl-C.
     exit_seconds: float = 0.5

@@ -247,6 +247,7 @@ class InboundRouter:
         again = sender.counts.received > 1
         sender.rights = parts.roster.rights_of(you.get("capabilities", []))
         sender.extensions = frozenset(payload.get("extensions", ()))
+        sender.apply_limits(payload.get("limits"))
         # Moot's own: what a welcome has no room for is asked for.
         complete = "more" not in payload
         name, listed = you.get("name", you["id"]), payload.get("participants", [])

@@ -71,6 +71,8 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Frames of one stream that nobody has read yet, and of all streams together.
     max_stream_unread_bytes: int = 1 << 20
     max_streams_unread_bytes: int = 8 << 20
+    # The values of one call that are kept by the gateway, because no envelope could hold them.
+    max_content_bytes: int = 32 << 20
     # How long a writer waits for a gateway that accepts nothing.
     write_seconds: float = 10.0
 

@@ -58,6 +58,7 @@ class MemberSession:
     async def join(self) -> None:
         """Connect and wait for the welcome; raises NotAdmitted or Unreachable."""
         parts = self._parts
+        parts.sender.content.url = lambda: self.link.url
         await parts.tasks.enter()
         try:
             parts.tasks.spawn(self._run_link())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from moot.errors import InvalidRequest
 from moot.protocol import payloads, strict_json
 from moot.protocol.dialects.translation import show_capabilities
+from moot.protocol.envelope import DEFAULT_LIMITS
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def describe_welcome(state: State, session: Session) -> Entry:
         "active_streams": len(streams) - len(entries),
     }
     payload = payloads.welcome(you, listed, entries)
+    if state.limits.envelope.max_bytes != DEFAULT_LIMITS.max_bytes:
+        payload["limits"] = {"max_bytes": state.limits.envelope.max_bytes}
     return payload | {"more": missing} if any(missing.values()) else payload
 
 

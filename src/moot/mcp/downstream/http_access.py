@@ -16,6 +16,7 @@ from moot.mcp.downstream.response_streams import JSON_TYPE, Receive
 from moot.mcp.downstream.rpc import error_of
 from moot.protocol import strict_json
 from moot.protocol.rpc_codes import INVALID_REQUEST
+from moot.resilience.refused_body import discard_body
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -93,9 +94,11 @@ def check_accept(headers: dict[str, str], *wanted: str) -> None:
 
 
 async def read_body(receive: Receive, headers: dict[str, str], limit: int) -> bytes:
-    """The whole body; raises HttpAccessDenied when it is larger than the limit, without reading the rest."""
+    """The whole body; raises HttpAccessDenied when it is larger than the limit."""
+    too_large = HttpAccessDenied(413, f"a body has at most {limit} bytes")
     if (length := headers.get("content-length", "")).isdecimal() and int(length) > limit:
-        raise HttpAccessDenied(413, f"a body has at most {limit} bytes")
+        await discard_body(receive)
+        raise too_large
     parts: list[bytes] = []
     size = 0
     while True:
@@ -105,7 +108,9 @@ async def read_body(receive: Receive, headers: dict[str, str], limit: int) -> by
         part = message.get("body", b"")
         size += len(part)
         if size > limit:
-            raise HttpAccessDenied(413, f"a body has at most {limit} bytes")
+            if message.get("more_body"):
+                await discard_body(receive)
+            raise too_large
         parts.append(part)
         if not message.get("more_body"):
             return b"".join(parts)

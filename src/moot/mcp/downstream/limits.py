@@ -41,10 +41,10 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Open `subscriptions/listen` streams, and subscribed resources of one client.
     max_listeners: int = 64
     max_subscriptions: int = 256
-    # One message from a client. The gateway takes envelopes of 1 MiB; the SDK's HTTP server takes 4 MiB.
-    message_bytes: int = 4 << 20
-    # Bytes that a client has not read, before its stream is given up.
-    unread_bytes: int = 8 << 20
+    # One message from a client: values of 32 MiB, and what JSON and base64 add to them.
+    message_bytes: int = 48 << 20
+    # Bytes that a client has not read, before its stream is given up: some results of that size.
+    unread_bytes: int = 128 << 20
     # Handshake sessions over HTTP, and how long one is kept without a request. Above that number a new one
     # takes the place of the one that has been idle longest.
     max_sessions: int = 256

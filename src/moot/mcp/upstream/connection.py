@@ -20,6 +20,7 @@ from moot.mcp.eras import SUBSCRIPTION_ID_KEY, UNREACHABLE, JsonObject, progress
 from moot.mcp.upstream.lost_answers import lost_answer
 from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.mcp.upstream.transport import Transport, TransportClosed
+from moot.protocol.large_content import too_large_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
 from moot.resilience.token_bucket import TokenBucket
@@ -235,13 +236,19 @@ class RpcConnection:
         else:
             self._process_response(message)
 
-    def on_unreadable(self, fault: str, *, answer_to: int | None = None) -> None:
+    def on_unreadable(
+        self, fault: str, *, answer_to: int | None = None, too_large: tuple[int, int] | None = None
+    ) -> None:
         self._spend_budget()
         exchange = self.exchanges.pop(answer_to, None) if answer_to is not None else None
         if exchange is None:
             self._handler.on_invalid_message(fault)
             return
         self._forget_progress(exchange)
+        if too_large is not None and exchange.method == "tools/call":
+            # It has answered, so it was carried out.
+            exchange.settle(too_large_result(*too_large))
+            return
         exchange.fail(
             lost_answer(PARSE_ERROR, f"the MCP server sent a response that cannot be read: {fault}")
         )

@@ -52,7 +52,10 @@ def explain_sdk_error(error: JsonObject, server_fault: str | None) -> JsonObject
     for known, beginning, meaning in _SDK_ERRORS:
         if code == known and text.startswith(beginning):
             _, found, limit = text.partition(TOO_LONG)
-            return _explained(known, f"{meaning}: {found}{limit}" if found else meaning)
+            if found:
+                text = f"the MCP server carried it out and sent {found}{limit}, too large to be passed on"
+                return {"code": known, "message": text, "data": unknown_outcome()}
+            return _explained(known, meaning)
     return error
 
 

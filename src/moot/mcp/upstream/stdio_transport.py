@@ -55,6 +55,7 @@ class StdioTransport:
     def __init__(self, sink: MessageSink, limits: UpstreamLimits) -> None:
         self._sink = sink
         self._max_depth = limits.max_depth
+        self._max_line_bytes = limits.child.line_bytes
         self.child: StdioChild | None = None
 
     def send(self, message: JsonObject, headers: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
@@ -91,7 +92,11 @@ class StdioTransport:
                 self._sink.on_unreadable("a JSON value that is no object")
 
     def process_oversize(self, head: bytes, tail: bytes, size: int) -> None:
-        self._sink.on_unreadable(f"a message of {size} bytes", answer_to=_answered_id(head, tail))
+        self._sink.on_unreadable(
+            f"a message of {size} bytes",
+            answer_to=_answered_id(head, tail),
+            too_large=(size, self._max_line_bytes),
+        )
 
     def report_end(self, ended: asyncio.Future[ChildExit]) -> None:
         self._sink.close(str(ended.result()))

@@ -24,8 +24,13 @@ class MessageSink(Protocol):
     def on_message(self, message: JsonObject) -> None:
         """A JSON object arrived."""
 
-    def on_unreadable(self, fault: str, *, answer_to: int | None = None) -> None:
-        """Something arrived that is no message; `answer_to` is the request that it seems to answer."""
+    def on_unreadable(
+        self, fault: str, *, answer_to: int | None = None, too_large: tuple[int, int] | None = None
+    ) -> None:
+        """Something arrived that is no message; `answer_to` is the request that it seems to answer.
+
+        `too_large` are its bytes and the most that are read, where nothing else is wrong with it.
+        """
 
     def close(self, reason: str) -> None:
         """Nothing will arrive any more. Later calls have no effect."""

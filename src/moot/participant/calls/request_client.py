@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Unpack
 from moot.errors import (
     AnswerTimedOut,
     BadAnswer,
+    EnvelopeTooLarge,
     HostLeft,
     McpError,
     MemberLeft,
@@ -106,15 +107,20 @@ class RequestClient:
         """The first answer of a member that was asked; raises McpError, TimedOut, MemberLeft, BadAnswer, …"""
         progress = options.get("progress")
         payload, token = self._body(method, params, add_token=add_token and progress is not None)
-        pending = self._send(
-            to, payload, options.get("about", ()), options.get("context"), encode, check_rights=check_rights
-        )
+        about, context = options.get("about", ()), options.get("context")
+        try:
+            pending = self._send(to, payload, about, context, encode, check_rights=check_rights)
+        except EnvelopeTooLarge:
+            if encode is not None or "params" not in payload:
+                raise
+            payload["params"] = await self._sender.content.take_out(payload["params"], is_result=False)
+            pending = self._send(to, payload, about, context, None, check_rights=check_rights)
         pending.listener = self._listener(token, progress, options.get("log"))
         given = options.get("timeout_seconds")
         seconds = self._sender.limits.request_seconds if given is None else given
         timer = pending.future.get_loop().call_later(seconds, self._expire, pending, method, seconds)
         try:
-            return await pending.future
+            answer = await pending.future
         except (asyncio.CancelledError, TimedOut, MemberLeft) as ended:
             self._send_cancellation(
                 pending, "timed out" if isinstance(ended, TimedOut) else "no longer needed"
@@ -123,6 +129,7 @@ class RequestClient:
         finally:
             timer.cancel()
             self._forget(pending)
+        return answer._replace(result=await self._sender.content.whole_result(answer.result))
 
     async def request_all(
         self, method: str, params: Mapping[str, Json] | None, timeout_seconds: float

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from moot.errors import (
     ConnectionClosed,
     ConnectionLost,
@@ -25,6 +27,7 @@ from moot.errors import (
 )
 from moot.net.websocket_client import ClientSocket
 from moot.participant.connection.connect_options import ConnectOptions
+from moot.participant.connection.content_client import ContentClient
 from moot.participant.connection.envelope_writer import Clock, claim_of, encode_envelope, new_id
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.participant.connection.pending_replies import PendingReplies
@@ -108,6 +111,10 @@ class EnvelopeSender:
         self.rights = NO_RIGHTS
         # What the gateway answers beyond MEW, by its latest welcome.
         self.extensions: frozenset[str] = frozenset()
+        # As the space told us, where they are not the usual ones.
+        self.envelope_limits = options.limits.envelope
+        # What is too large for an envelope.
+        self.content = ContentClient(options, lambda: self.envelope_limits.max_bytes)
         self.close_reason: CloseReason | None = None
         self.pause: OwnPause | None = None
         self._echo = options.echo
@@ -201,6 +208,14 @@ class EnvelopeSender:
 
     # Sending
 
+    def apply_limits(self, told: Json) -> None:
+        """Use the limits of envelopes that a welcome tells, where a space has others than the usual ones."""
+        most = told.get("max_bytes") if isinstance(told, dict) else None
+        envelope = self.limits.envelope
+        if isinstance(most, int) and most > 0:
+            envelope = msgspec.structs.replace(envelope, max_bytes=most)
+        self.envelope_limits = envelope
+
     def send(
         self,
         kind: str,
@@ -244,7 +259,7 @@ class EnvelopeSender:
             context=context,
             payload=body if encoded is None else encoded,
             claim=NO_CLAIM if self._legacy is None else claim_of(kind, body, request_operation),
-            limits=self.limits.envelope,
+            limits=self.envelope_limits,
         )
         socket.send(raw)
         self.counts.sent += 1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from moot.errors import UsageError
+from moot.errors import EnvelopeTooLarge, UsageError
 from moot.protocol.dialects.mcpx import NO_CLAIM, LegacyDialect
 from moot.protocol.dialects.translation import MEW_PROTOCOL, UNKNOWN_METHOD
 from moot.protocol.envelope import EnvelopeLimits, rfc3339
@@ -86,10 +86,7 @@ def encode_envelope(
     except orjson.JSONEncodeError:
         raw = _encode_slowly(members)
     if len(raw) > limits.max_bytes:
-        raise UsageError(
-            f"an envelope of {len(raw)} bytes is larger than max_bytes {limits.max_bytes}:"
-            " send bulk data as a stream"
-        )
+        raise EnvelopeTooLarge(len(raw), limits.max_bytes)
     return raw
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Literal
 
 from moot.errors import (
@@ -131,6 +132,8 @@ class Proposal:
         if self._fault is not None:
             raise self._fault
         assert self._outcome is not None  # noqa: S101  # one of the two is there when it is over
+        whole = await self._sender.content.whole_result(self._outcome.result)
+        self._outcome = replace(self._outcome, result=whole)
         return self._outcome
 
     async def withdraw(self, reason: str = "no_longer_needed") -> None:

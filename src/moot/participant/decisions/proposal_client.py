@@ -14,6 +14,7 @@ import orjson
 from moot.errors import (
     ApprovalRequired,
     CapabilityViolation,
+    EnvelopeTooLarge,
     MootError,
     NotAllowed,
     TimedOut,
@@ -111,14 +112,22 @@ class ProposalClient:
         seconds = self._sender.limits.proposal_seconds if given is None else given
         body, listener = self._requests.prepare_proposal(params, options.get("progress"), options.get("log"))
         deadline = asyncio.get_running_loop().time() + seconds
-        sent = self._sender.send(
-            "mcp/proposal",
-            _payload(method, body),
-            to=to,
-            about=options.get("about", ()),
-            context=options.get("context"),
-            id=options.get("id"),
-        )
+
+        def send() -> SentEnvelope:
+            return self._sender.send(
+                "mcp/proposal",
+                _payload(method, body),
+                to=to,
+                about=options.get("about", ()),
+                context=options.get("context"),
+                id=options.get("id"),
+            )
+
+        try:
+            sent = send()
+        except EnvelopeTooLarge:
+            body = await self._sender.content.take_out(body or {}, is_result=False)
+            sent = send()
         try:
             echo = await self._sender.wait_for_echo(sent)
         except (asyncio.CancelledError, TimedOut):

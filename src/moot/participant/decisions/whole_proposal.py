@@ -46,7 +46,7 @@ async def fetch_proposal(options: ConnectOptions, url: str, id: str) -> GatewayP
     if options.token is None:
         raise Refused("a proposal that is too large for the list is told only to who has a token")
     try:
-        space = options.space or await _find_space(options, url)
+        space = options.space or await find_space(options, url)
         status, body = await _get(options, options.proposal_url(url, space, id))
         if status == 404:
             return None
@@ -57,7 +57,8 @@ async def fetch_proposal(options: ConnectOptions, url: str, id: str) -> GatewayP
         raise Refused(f"a large proposal cannot be read: {fault}") from None
 
 
-async def _find_space(options: ConnectOptions, url: str) -> str:
+async def find_space(options: ConnectOptions, url: str) -> str:
+    """The space that a token without the name of one is for; raises MootError."""
     status, body = await _get(options, options.http_url(url, "/spaces"))
     if status != 200:
         raise Refused(f"the gateway did not tell which space this is (HTTP {status})")

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moot.errors import McpError, MootError, UsageError
+from moot.errors import EnvelopeTooLarge, McpError, MootError, UsageError
 from moot.participant.calls.call_listener import LOG_MESSAGE, PROGRESS
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender
 from moot.participant.connection.inbound_check import InboundValidator
@@ -25,9 +25,10 @@ from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
+from moot.protocol.large_content import CONTENT_KEY, too_large_result
 from moot.protocol.not_offered import NOT_OFFERED, mark_error
 from moot.protocol.operation import Json, operation_of
-from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class IncomingRequest:
     cancel_reason: str | None = None
     _cancelled: asyncio.Event | None = field(default=None, repr=False)
     _task: asyncio.Task[None] | None = field(default=None, repr=False)
+    # With the large values that its envelope only names.
+    _whole_params: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def cancelled(self) -> asyncio.Event:
@@ -71,6 +74,8 @@ class IncomingRequest:
 
     @property
     def params(self) -> dict[str, Any]:
+        if self._whole_params is not None:
+            return self._whole_params
         params: dict[str, Any] = self.envelope.payload.get("params", {})
         return params
 
@@ -268,6 +273,7 @@ class RequestServer:
         could_run = True
         try:
             try:
+                await self._complete_params(request)
                 # As it is now: a tool that is removed while it runs was there.
                 could_run = self._can_run is None or self._can_run(request.method, request.params)
                 result = await handler(request)
@@ -285,6 +291,15 @@ class RequestServer:
         except asyncio.CancelledError:
             if not request.is_cancelled:
                 raise  # not cancelled by the caller: we are leaving
+
+    async def _complete_params(self, request: IncomingRequest) -> None:
+        """Put large values back; raises McpError when they cannot be had, before anything was done."""
+        if CONTENT_KEY not in request.meta:
+            return
+        try:
+            request._whole_params = await self._sender.content.put_back(request.params, is_result=False)
+        except MootError as fault:
+            raise McpError(INVALID_PARAMS, f"nothing was done: {fault}") from None
 
     async def _run_notification(self, request: IncomingRequest, handler: NotificationHandler) -> None:
         try:
@@ -315,14 +330,38 @@ class RequestServer:
             if not sender.is_joined or sender.pause is not None:
                 await sender.ready(sender.limits.held_answer_seconds)
             self._respond(request, body)
+        except EnvelopeTooLarge as fault:
+            await self._answer_in_parts(request, body, fault)
         except UsageError as fault:
-            # Too large, or not JSON: the caller must not wait for it.
+            # Not JSON: the caller must not wait for it.
             log.warning(
                 "an answer cannot be sent", extra={"envelope": request.envelope.id, "why": str(fault)}
             )
             self._refuse(request, INTERNAL_ERROR, f"the answer cannot be sent: {fault}")
         except MootError as fault:
             log.info("an answer was not sent", extra={"envelope": request.envelope.id, "why": str(fault)})
+
+    async def _answer_in_parts(
+        self, request: IncomingRequest, body: dict[str, Json], fault: EnvelopeTooLarge
+    ) -> None:
+        """Answer with a result whose large values are at the gateway; or say that it was too large."""
+        result = body.get("result")
+        try:
+            if isinstance(result, dict):
+                try:
+                    small = await self._sender.content.take_out(result, is_result=True)
+                    self._respond(request, {"result": small})
+                except EnvelopeTooLarge as larger:
+                    fault = larger
+                else:
+                    return
+                if request.method == "tools/call":
+                    # It was carried out, so it did not fail.
+                    self._respond(request, {"result": too_large_result(fault.size, fault.most)})
+                    return
+            self._refuse(request, INTERNAL_ERROR, f"the answer cannot be sent: {fault}")
+        except MootError as unsent:
+            log.info("an answer was not sent", extra={"envelope": request.envelope.id, "why": str(unsent)})
 
     async def answer_late(self, request: IncomingRequest, result: dict[str, Json]) -> None:
         """Answer a request whose caller has cancelled it while it went on: its outcome is known after all.

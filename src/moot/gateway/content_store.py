@@ -1,0 +1,66 @@
+"""Large values of one space, in files that are named by their SHA-256. Nothing here is async.
+
+What is kept in all is bounded: a new value takes the place of those that nobody has fetched or sent for
+longest. A value that is sent again is kept once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from moot.private_files import open_private
+from moot.store.journal_segments import sync_folder
+
+_NAME: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def keep_content(folder: Path, data: bytes, *, max_total_bytes: int) -> str:
+    """Keep a value, on disk when this returns; its SHA-256. Raises OSError."""
+    digest = sha256(data).hexdigest()
+    path = folder / digest
+    if path.exists():
+        os.utime(path)
+        return digest
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_room(folder, max_total_bytes - len(data))
+    partial = folder / f"{digest}.{os.getpid()}.partial"
+    try:
+        with open(partial, "wb", opener=open_private) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(folder)
+    return digest
+
+
+def find_content(folder: Path, digest: str) -> Path | None:
+    """The file of a value; None if it is not kept (any more)."""
+    if not _NAME.fullmatch(digest):
+        return None
+    path = folder / digest
+    try:
+        os.utime(path)
+    except OSError:
+        return None
+    return path
+
+
+def _make_room(folder: Path, max_bytes: int) -> None:
+    found = []
+    for entry in os.scandir(folder):
+        facts = entry.stat()
+        found.append((facts.st_mtime, facts.st_size, entry.path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= max_bytes:
+            return
+        Path(path).unlink(missing_ok=True)
+        total -= size
