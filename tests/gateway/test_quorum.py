@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from moot.gateway.rights_reduction import describe_reduction, reduce_rights
 from moot.gateway.space_records import replay
+from moot.gateway.stored_input import read_input
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.space.config import Quorum, SpaceConfig
@@ -124,3 +126,24 @@ def test_a_journal_of_0_2_is_played_again_as_it_was() -> None:
     assert (proposal.state, proposal.approvals_missing()) == ("open", 0)
     replay(space, record("receive", "alice", 7.0, call | {"id": "r2", "correlation_id": ["p1"]}), config)
     assert (proposal.state, proposal.settled_by) == ("fulfilled", "r2")
+
+
+def test_a_vote_that_cannot_be_replayed_does_not_let_its_call_be_made_again() -> None:
+    """D-98, D-99: behind a hole of the journal nobody knows more than that it was made."""
+    rule = Quorum(pattern=read_capability({"kind": "mcp/request"}), approvals_needed=1)
+    space = Space(SpaceConfig(name="lab", participants=CONFIG.participants, quorum=(rule,)))
+    proposal = {"id": "p1", "kind": "mcp/proposal", "to": ["tool"], "payload": CALL}
+    for line in (
+        record("join", "agent", 1.0, mint=["m1", "m2"]),
+        record("receive", "agent", 2.0, proposal),
+    ):
+        replay(space, line, CONFIG)
+    about: Json = {"correlation_id": ["p1"]}
+    made = {"protocol": "mew/v0.4", "ts": "2026-11-15T12:00:00Z", "from": "alice", "to": ["tool"], **about}
+    made |= {"id": "r1", "kind": "mcp/request", "payload": CALL}
+    vote = record("receive", "alice", 3.0, {"id": "v1", "kind": "moot/approve", **about}, made=[made])
+    assert describe_reduction(read_input(vote)) == "moot/approve by alice on p1"
+    reduce_rights(space, read_input(vote))
+    known = space.state.ledger.get("p1")
+    assert known is not None
+    assert (known.state, known.settled_by, known.outcome) == ("fulfilled", "r1", "unknown")

@@ -18,6 +18,7 @@ from moot.space.acts.invites import remove_member
 from moot.space.config_json import load_config
 from moot.space.effects import Token
 from moot.space.id_window import SeenEnvelope
+from moot.space.last_vote import read_made
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.roster import PauseRecord
 from moot.space.space import Space
@@ -34,7 +35,9 @@ def describe_reduction(stored: StoredInput) -> str | None:
     if stored.input == "reload" and stored.config is not None:
         return "a configuration was loaded"
     envelope = _envelope_of(stored)
-    if envelope is None or not (KINDS.get(envelope.kind, UNKNOWN).shrinks_rights or _fulfils(envelope)):
+    if envelope is None:
+        return None
+    if not (KINDS.get(envelope.kind, UNKNOWN).shrinks_rights or _fulfilments(stored, envelope)):
         return None
     about = envelope.payload.get("participant_id") or envelope.payload.get("recipient")
     named = about if isinstance(about, str) else ", ".join([*envelope.to, *envelope.correlation_id])
@@ -83,13 +86,15 @@ def _reduce(space: Space, stored: StoredInput) -> None:
             elif envelope.kind == "mcp/withdraw":
                 for proposal in _open_ones(space, envelope):
                     state.settle_proposal(proposal, "withdrawn", envelope.id, now)
-            elif _fulfils(envelope):
+            elif fulfilments := _fulfilments(stored, envelope):
                 author = state.roster.find(stored.who).name
-                seen = SeenEnvelope(author, envelope.kind)
-                for proposal in _open_ones(space, envelope):
-                    # D-99: it was carried out as far as anybody knows, and the answer is not known.
-                    state.fulfil_proposal(proposal, envelope.id, seen, state.resolve_names(envelope.to), now)
-                    state.ledger.lose_track(proposal, "gateway_restarted", now)
+                for request in fulfilments:
+                    seen = SeenEnvelope(author, request.kind)
+                    for proposal in _open_ones(space, request):
+                        # D-99: it was carried out as far as anybody knows, and the answer is not known.
+                        asked = state.resolve_names(request.to)
+                        state.fulfil_proposal(proposal, request.id, seen, asked, now)
+                        state.ledger.lose_track(proposal, "gateway_restarted", now)
             elif envelope.kind == "mcp/reject":
                 for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
                     who = state.roster.find(stored.who).name
@@ -132,9 +137,12 @@ def _open_ones(space: Space, envelope: Envelope) -> list[ProposalRecord]:
     return [proposal for proposal in named if proposal.state == "open"]
 
 
-def _fulfils(envelope: Envelope) -> bool:
-    """A request that may have carried a proposal out: it must not be carried out again."""
-    return envelope.kind == "mcp/request" and bool(envelope.correlation_id)
+def _fulfilments(stored: StoredInput, envelope: Envelope) -> list[Envelope]:
+    """The requests that may have carried a proposal out: it must not be carried out again."""
+    if envelope.kind == "mcp/request" and envelope.correlation_id:
+        return [envelope]
+    # The last vote of a quorum makes one.
+    return [read_made(bytes(each)) for each in stored.made]
 
 
 def _envelope_of(stored: StoredInput) -> Envelope | None:
