@@ -40,6 +40,7 @@ _TRIES: Final = 10
 # JetStream's own codes.
 _NO_PEERS: Final = frozenset({10005, 10074})
 _OVERLAP: Final = 10065
+_NAME_IN_USE: Final = 10058
 _NO_STORAGE: Final = frozenset({10023, 10028, 10047})
 
 
@@ -221,17 +222,9 @@ async def use_stream(
         deny_delete=True,
         metadata=meta,
     )
-    try:
-        info = await retry(lambda: context.stream_info(stream))
-    except nats.js.errors.NotFoundError:
-        try:
-            info = await _create(lambda: context.add_stream(wanted), config)
-        except nats.js.errors.APIError as fault:
-            if fault.err_code == 10058:
-                # Another gateway was quicker, with an identity of its own.
-                info = await retry(lambda: context.stream_info(stream))
-            else:
-                raise _stream_fault(fault, config, stream) from None
+    info = await _find_or_make(
+        lambda: context.stream_info(stream), lambda: context.add_stream(wanted), config, stream
+    )
     found = info.config.metadata or {}
     if found.get("moot_cluster") != config.name:
         raise UsageError(
@@ -270,27 +263,34 @@ async def use_snapshots(connection: ClusterConnection, config: ClusterConfig) ->
     """The bucket in which the cluster's snapshots are."""
     bucket = f"{config.name}-snapshots"
     context = connection.context
-    try:
-        return await retry(lambda: context.object_store(bucket))
-    except (nats.js.errors.BucketNotFoundError, nats.js.errors.NotFoundError):
-        wanted = ObjectStoreConfig(bucket=bucket, replicas=config.replicas, storage=StorageType.FILE)
-        try:
-            return await _create(lambda: context.create_object_store(bucket, wanted), config)
-        except nats.js.errors.APIError as fault:
-            if fault.err_code == 10058:
-                return await retry(lambda: context.object_store(bucket))
-            raise _stream_fault(fault, config, f"OBJ_{bucket}") from None
+    wanted = ObjectStoreConfig(bucket=bucket, replicas=config.replicas, storage=StorageType.FILE)
+    return await _find_or_make(
+        lambda: context.object_store(bucket),
+        lambda: context.create_object_store(bucket, wanted),
+        config,
+        f"OBJ_{bucket}",
+    )
 
 
-async def _create(ask: Callable[[], Awaitable[T]], config: ClusterConfig) -> T:
-    """Servers that were just started know a moment later how many they are."""
+async def _find_or_make(
+    find: Callable[[], Awaitable[T]], make: Callable[[], Awaitable[T]], config: ClusterConfig, stream: str
+) -> T:
+    """What there is, or a new one. Raises UsageError when it cannot be made.
+
+    Servers that were just started know a moment later how many they are. And where gateways start together,
+    a stream that another one is making (with an identity of its own) can neither be found yet nor made.
+    """
     until = time.monotonic() + config.connect_seconds
     while True:
         try:
-            return await retry(ask)
+            return await retry(find)
+        except nats.js.errors.NotFoundError:
+            log.debug("made now", extra={"stream": stream})
+        try:
+            return await retry(make)
         except nats.js.errors.APIError as fault:
-            if fault.err_code not in _NO_PEERS or time.monotonic() > until:
-                raise
+            if fault.err_code not in (*_NO_PEERS, _NAME_IN_USE) or time.monotonic() > until:
+                raise _stream_fault(fault, config, stream) from None
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 
@@ -303,6 +303,7 @@ async def retry(ask: Callable[[], Awaitable[T]], tries: int = _TRIES) -> T:
             nats.errors.TimeoutError,
             nats.errors.NoRespondersError,
             nats.js.errors.ServiceUnavailableError,
+            nats.js.errors.NoStreamResponseError,
         ):
             if left == 1:
                 raise UsageError(
