@@ -53,6 +53,8 @@ from moot.space.space import Space
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.25
+# Between two looks for a heartbeat of others, at a start.
+_SIGN_SECONDS: Final = 0.05
 # At the end: what members did last is written within this.
 _LAST_WRITES_SECONDS: Final = 2.0
 
@@ -115,6 +117,7 @@ class ClusterNode:
         for shard in self.shards:
             await self._open_shard(connection, shard, snapshots, applier)
         await self._frames.start(connection, self._tasks)
+        await asyncio.gather(*(self._find_silent(shard) for shard in self.shards))
         for shard in self.shards:
             self._check_versions(shard)
         before = [known.epoch for shard in self.shards if (known := shard.table.known.get(self.name))]
@@ -166,9 +169,28 @@ class ClusterNode:
         if self.failed.done():
             raise self.failed.result()
 
+    async def _find_silent(self, shard: Shard) -> None:
+        """Wait for a sign of life of those that the log says to live; who gives none is silent.
+
+        They may have ended without a word, all at once: then nobody was left to say that they are gone.
+        """
+        said = {name: (known.epoch, known.beat_at) for name, known in shard.table.others_of(self.name)}
+        until = time.monotonic() + self.config.gone_seconds
+        while said and time.monotonic() < until:
+            await asyncio.sleep(_SIGN_SECONDS)
+            self._check_failed()
+            living = {name: (known.epoch, known.beat_at) for name, known in shard.table.others_of(self.name)}
+            said = {name: seen for name, seen in said.items() if living.get(name) == seen}
+        shard.silent = {name: epoch for name, (epoch, _) in said.items()}
+        if said:
+            log.warning(
+                "gateways that did not say that they stop give no sign of life",
+                extra={"gateways": sorted(said), "shard": shard.index},
+            )
+
     def _check_versions(self, shard: Shard) -> None:
         """Raises UsageError where a gateway lives whose version might decide otherwise."""
-        for name, known in shard.table.others_of(self.name):
+        for name, known in shard.others_of(self.name):
             if known.version and not decide_alike(known.version, __version__):
                 raise UsageError(
                     f"gateway {name} of this cluster runs Moot {known.version}, and this is {__version__}: "
@@ -177,8 +199,13 @@ class ClusterNode:
 
     async def _announce(self, shard: Shard) -> None:
         """Say that we are here, and make the spaces that are new; done when the log brought it back."""
-        others = [name for name, _ in shard.table.others_of(self.name)]
-        self._append(shard, "", "started", {"who": __version__}, None)
+        others: list[str] = []
+
+        def note_others(_outcome: object) -> None:
+            # Of several that start together, the first in the log is alone.
+            others.extend(name for name, known in shard.others_of(self.name) if known.version)
+
+        self._append(shard, "", "started", {"who": __version__}, note_others)
         missing = [name for name in self._configs if self.shard_of(name) is shard and name not in shard.hosts]
         for name in missing:
             state = await self._initial_state(name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import msgspec
 
-from moot.cluster.gateway_table import GatewayTable
+from moot.cluster.gateway_table import GatewayTable, KnownGateway
 from moot.cluster.log_reader import LOST_MESSAGES
 from moot.cluster.shared_log import SharedLog
 from moot.errors import UsageError
@@ -30,6 +31,8 @@ class Shard:
         self.hosts: dict[str, ClusteredHost] = {}
         # Spaces that are in the log and not in this gateway's configuration.
         self.unknown: set[str] = set()
+        # Epochs of gateways that the log says to live, and that gave no sign of life at our start.
+        self.silent: dict[str, int] = {}
         self.log: SharedLog
         # Which stream it is: one that was made anew under the same name has another.
         self.identity = ""
@@ -45,6 +48,12 @@ class Shard:
         # The same where an operator last asked for them.
         self.compared: dict[str, str] = {}
         self.compared_at = 0
+
+    def others_of(self, name: str) -> Iterator[tuple[str, KnownGateway]]:
+        """The other gateways that live, as far as is known here."""
+        for other, known in self.table.others_of(name):
+            if self.silent.get(other) != known.epoch:
+                yield other, known
 
     def save_states(self) -> dict[str, dict[str, Json]]:
         """The states of its spaces as they are now, by name."""
