@@ -6,12 +6,17 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
+import yaml
+
+from moot.config import load
 from moot.gateway import clustered_host, rights_changes, space_host, space_records
+from moot.protocol.operation import Json
 from tests.cluster.conftest import StartGateway
 from tests.gateway.running_gateway import LocalGateway
-from tests.waiting import until
+from tests.waiting import until, until_told
 
 # What only a gateway without a cluster does, or what the log does by itself.
 ALONE = {"restart", "state", "health"}
@@ -43,6 +48,34 @@ async def test_capabilities_change_on_all_gateways(start: StartGateway) -> None:
         assert gone.status_code == 200, gone.text
         await bob.hear("system/welcome")
         assert await bob.refused("chat", {"text": "no"}) == "capability_violation"
+
+
+async def test_who_is_let_in_by_a_reload_of_one_gateway_holds_at_all(start: StartGateway) -> None:
+    """`access: restricted` ends connections of those whom the space does not list; `admit` lets them in."""
+    async with start("a") as a, start("b") as b:
+        alice = await a.join("alice")
+        token = (await alice.ask("space/invite", {"participant_id": "zoe"}))["payload"]["token"]
+        await until_told(partial(_answers, b, token, 101))
+        zoe = await b.open("/ws?space=lab", token=token)
+        _reload(a, access="restricted")
+        await zoe.closed()
+        await until_told(partial(_answers, a, token, 403))
+        await until_told(partial(_answers, b, token, 403))
+        _reload(b, access="restricted", admit=["zoe"])
+        await until_told(partial(_answers, a, token, 101))
+
+
+def _reload(gateway: LocalGateway, **settings: Json) -> None:
+    """As SIGHUP does after the file was changed."""
+    file = gateway.folder / "moot.yaml"
+    changed = yaml.safe_load(file.read_text("utf-8"))
+    changed["spaces"]["lab"] |= settings
+    file.write_text(yaml.safe_dump(changed), "utf-8")
+    gateway.gateway.reload(load(file, environ={}))
+
+
+async def _answers(gateway: LocalGateway, token: str, status: int) -> bool:
+    return await gateway.status("/ws?space=lab", token=token) == status
 
 
 def _tokens(gateway: LocalGateway) -> bool:

@@ -6,7 +6,7 @@ import hmac
 import math
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -58,9 +58,6 @@ class TokenIdentity(msgspec.Struct, frozen=True):
             await self.host.rights.sign_in_applied(self.sign_in)
 
 
-Access = Literal["private", "restricted", "public"]
-
-
 class SignedInAccount(msgspec.Struct, frozen=True):
     """Who holds a token of a provider: by what a sign-out names them, and since when."""
 
@@ -87,9 +84,6 @@ class SpaceDirectory:
         self.hosts: dict[str, SpaceHost] = {}
         # Free-text ids of spaces, by which clients may call them too.
         self.other_names: dict[str, str] = {}
-        self.access: dict[str, Access] = {}
-        # Under `restricted`, invited participants come in only if they are listed here.
-        self.admitted: dict[str, frozenset[str]] = {}
         self.admin_tokens: Mapping[str, str] = {}
         # D-22: the space after which others are made for whoever may join it, and who makes them.
         self.model: str | None = None
@@ -127,7 +121,7 @@ class SpaceDirectory:
         if isinstance(host, AccessDenied):
             return host if space or token is None else self._ask_for_space(token) or host
         if token is None:
-            if self.access.get(host.name) != "public":
+            if host.space.state.config.access != "public":
                 return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
             return TokenIdentity(host, self._next_guest(host), guest=True)
         hashed = hash_token(token)
@@ -201,11 +195,12 @@ class SpaceDirectory:
         return self.create(name)
 
     def _is_excluded(self, host: SpaceHost, name: str) -> bool:
-        if self.access.get(host.name) != "restricted" or self._signed_in(host, name):
+        config = host.space.state.config
+        if config.access != "restricted" or self._signed_in(host, name):
             return False
         member = host.space.state.roster.members.get(name)  # type: ignore[call-overload]  # a plain name is enough here
         listed = member is not None and member.configured is not None
-        return not listed and name not in self.admitted.get(host.name, frozenset())
+        return not listed and name not in config.admit
 
     def end_excluded(self, host: SpaceHost) -> None:
         """End the connections of members whom a space does not admit any more."""

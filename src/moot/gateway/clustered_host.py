@@ -382,6 +382,7 @@ class ClusteredHost(SpaceHost):
         if stored.input == "reload" and stored.config is not None:
             known = set(space.state.roster.members)
             effects = space.reload(load_config(stored.config), now, mint)
+            asyncio.get_running_loop().call_soon(self._end_excluded)
             for name in space.state.roster.members:
                 if name not in known:
                     self.delivery.history.hide_before(name, now)
@@ -391,6 +392,10 @@ class ClusteredHost(SpaceHost):
             raise UsageError(f"a cluster does not know the input {stored.input!r}")
         facts = {name: value for name, value in json.loads(head).items() if name not in ("space", "t", "in")}
         return journaled.perform_act(stored.input, effects, now, facts)
+
+    def _end_excluded(self) -> None:
+        """Not while an input of the log is applied: whom it ends leaves by the log, too."""
+        self.on_reloaded(self)
 
 
 def _nothing() -> None:

@@ -167,7 +167,7 @@ class SpaceFactory:
                 notes.append(f"space {name} is gone from the configuration: restart to close it")
                 continue
             host.rights.reload(self._space_config(name, settings))
-            self._set_access(name, settings)
+            self._set_other_name(name, settings)
             self._directory.end_excluded(host)
         new = [name for name in configuration.spaces if name not in hosts]
         return notes + [f"space {name} is new: restart to open it" for name in new]
@@ -244,17 +244,23 @@ class SpaceFactory:
         }
         address = self._url.replace("http", "ws", 1)
         url = settings.config.connection_url or f"{address}/participants/{{id}}/ws?space={name}"
-        return msgspec.structs.replace(settings.config, name=name, token_limits=limits, connection_url=url)
+        return msgspec.structs.replace(
+            settings.config,
+            name=name,
+            access=settings.access,
+            admit=settings.admit,
+            token_limits=limits,
+            connection_url=url,
+        )
 
     def _add_to_directory(self, name: str, host: SpaceHost, settings: SpaceSettings) -> None:
         self._directory.hosts[name] = host
-        self._set_access(name, settings)
+        host.on_reloaded = self._directory.end_excluded
+        self._set_other_name(name, settings)
 
-    def _set_access(self, name: str, settings: SpaceSettings) -> None:
+    def _set_other_name(self, name: str, settings: SpaceSettings) -> None:
         if settings.other_name is not None:
             self._directory.other_names[settings.other_name] = name
-        self._directory.access[name] = settings.access
-        self._directory.admitted[name] = settings.admit
 
     def _add_outputs(self, host: SpaceHost, settings: SpaceSettings) -> None:
         for name, path in settings.output_logs.items():

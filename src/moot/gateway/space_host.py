@@ -88,6 +88,8 @@ class SpaceHost:
         self._connected_at: dict[SessionId, float] = {}
         self._encoders: dict[SessionId, RecordEncoder] = {}
         self._sessions = 0
+        # In a cluster: another gateway has brought a configuration, which may exclude members.
+        self.on_reloaded: Callable[[SpaceHost], None] = lambda _host: None
         # Files that are members (`output_log`) and are welcomed once more when their participant first posts.
         self.welcome_at_first_post: dict[str, SessionId] = {}
 

@@ -131,6 +131,10 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     participants: Mapping[str, ParticipantConfig] = msgspec.field(default_factory=dict)
+    # Who is let in, and whom a restricted space admits beside those that it lists. The gateway looks at both;
+    # they are here so that all gateways of a cluster go by the same.
+    access: Literal["private", "restricted", "public"] = "private"
+    admit: frozenset[str] = frozenset()
     # Public spaces only: what an unnamed guest may do; None keeps guests out (D-21).
     anonymous: tuple[Capability, ...] | None = None
     # SHA-256 of a token → what it carries, where that is less than all of its participant's rights (MEW 5.1).

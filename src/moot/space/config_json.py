@@ -47,6 +47,7 @@ _NO_LIMIT: Final = 1 << 62
 # Plain words, switches and names; the rest holds capabilities or numbers.
 _PLAIN: Final = (
     "name",
+    "access",
     "delegation",
     "kind_validation",
     "enforce_pause",
@@ -69,6 +70,7 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
         "token_limits": {
             token: [save_capability(c) for c in limit] for token, limit in config.token_limits.items()
         },
+        "admit": sorted(config.admit),
         "dialects": sorted(config.dialects),
         "accept_protocols": sorted(config.accept_protocols),
         "invite_baseline": [save_capability(c) for c in config.invite_baseline],
@@ -84,7 +86,9 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
     anonymous = saved["anonymous"]
     if "separation" in saved:
         saved = saved | {"separation_of_duties": saved["separation"]}
-    saved = {"last_vote_carries_out": True} | saved
+    # Not in those of 0.2.
+    later: dict[str, Any] = {"last_vote_carries_out": True, "access": "private", "admit": []}
+    saved = later | saved
     return SpaceConfig(
         **{name: saved[name] for name in _PLAIN},
         participants={name: load_participant(one) for name, one in saved["participants"].items()},
@@ -92,6 +96,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
         token_limits={
             token: load_capabilities(limit) for token, limit in saved.get("token_limits", {}).items()
         },
+        admit=frozenset(saved["admit"]),
         dialects=frozenset(saved["dialects"]),
         accept_protocols=frozenset(saved["accept_protocols"]),
         invite_baseline=load_capabilities(saved["invite_baseline"]),
