@@ -33,6 +33,8 @@ class BatchHead(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: str
     # A heartbeat: written every `heartbeat_seconds`, and only then.
     beat: bool = False
+    # When it was made, by the writer's clock: NATS' own may be wrong. Not in those of 0.2.0.
+    made_at: float = 0.0
 
 
 class LoggedInput(NamedTuple):

@@ -174,7 +174,8 @@ class LogWriter:
         self._number += 1
         number, beat = self._number, self._wants_beat
         self._wants_beat = self._wants_probe = False
-        head = BatchHead(FORMAT, self._gateway, self.epoch, number, secrets.token_hex(16), beat)
+        seed = secrets.token_hex(16)
+        head = BatchHead(FORMAT, self._gateway, self.epoch, number, seed, beat, made_at=time.time())
         self.unread[number] = taken
         self.made_at[number] = time.monotonic()
         await self._publish(number, encode_batch(head, [each.input for each in taken]))

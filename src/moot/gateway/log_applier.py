@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from moot.cluster.batch import LogBatch, LoggedInput
 from moot.cluster.log_writer import PendingInput
@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 
 # Name, space, shard, and whether this gateway has brought the state with it.
 MakeHost = Callable[[str, Space, Shard, bool], ClusteredHost]
+
+
+# So far the clock of NATS may be ahead of that of the gateway that wrote. With NTP they differ by less.
+CLOCK_TOLERANCE_SECONDS: Final = 2.0
 
 
 class LogApplier:
@@ -52,6 +56,9 @@ class LogApplier:
     ) -> None:
         """Carry out one message of the log; `own` are the inputs in it that this process has appended."""
         head = batch.head
+        if head.made_at:
+            # One clock that is ahead, of NATS or of a gateway, must not end what was granted for a time.
+            at = min(at, head.made_at + CLOCK_TOLERANCE_SECONDS)
         if head.beat:
             seconds = self._config.heartbeat_seconds
             at = max(at, shard.table.earliest_time(head.gateway, head.epoch, seconds))
