@@ -128,11 +128,22 @@ _CALL_DEFINITION: Final[JsonObject] = {
         "properties": {
             "name": {"type": "string", "description": "The name of the tool, from moot_find_tools."},
             "arguments": {"type": "object", "description": "The arguments of the tool."},
+            "member": {
+                "type": "string",
+                "description": "Whose tool it is; only needed for one that is not listed.",
+            },
         },
         "required": ["name"],
     },
     "annotations": {"readOnlyHint": False, "openWorldHint": True},
 }
+
+
+_UNKNOWN_TOOLS: Final = (
+    "Your rights in this space do not let you ask members for their tools, so only those are listed that "
+    "somebody else has asked for since you joined. You can still call any tool whose name you know, with the "
+    "`member` that has it (moot_participants): the call is proposed, and somebody has to approve it."
+)
 
 
 class BadArgument(Exception):
@@ -170,9 +181,14 @@ class OwnTools:
         self._chats: deque[JsonObject] = deque(maxlen=MAX_CHATS)
         space.on("chat", own=True)(self._on_chat)
 
-    def definitions(self, unlisted: int = 0, silent: Sequence[str] = ()) -> list[JsonObject]:
+    def definitions(
+        self, unlisted: int = 0, silent: Sequence[str] = (), *, may_ask: bool = True
+    ) -> list[JsonObject]:
         """The tools to list; `unlisted` is how many tools of members are not listed beside them, `silent` who
-        has not told yet which it has."""
+        has not told yet which it has. Without `may_ask` tools may be called that are not known here."""
+        if not may_ask and not unlisted:
+            text = f"{_UNKNOWN_TOOLS} {_CALL_DEFINITION['description']}"
+            return [*list_own_tools(), {**_CALL_DEFINITION, "description": text}]
         if not unlisted and not silent:
             return list_own_tools()
         note = ""

@@ -169,7 +169,9 @@ class SpaceBackend:
             return shown
         if _is_longer(shown, self._settings.max_listed_bytes):
             return self.own_tools.definitions(unlisted=len(shown), silent=self._offering(silent))
-        return [*self.own_tools.definitions(silent=self._offering(silent)), *shown]
+        # Where one member asks for all who are served, that one may.
+        may_ask = self._shared is not None or self.discovery.may_ask or not self._space.roster
+        return [*self.own_tools.definitions(silent=self._offering(silent), may_ask=may_ask), *shown]
 
     def tool(self, name: str) -> JsonObject | None:
         offer = self.offer_table.find("tools", name)
@@ -275,10 +277,13 @@ class SpaceBackend:
                 name = params["name"]
                 arguments = params.get("arguments") or {}
                 if name == CALL_TOOL:
+                    member = arguments.get("member")
                     name, arguments = arguments.get("name"), arguments.get("arguments", {})
                     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
                         text = f"{CALL_TOOL}: `name` is the name of a tool, `arguments` an object"
                         return text_result(text, is_error=True)
+                    if isinstance(member, str) and self.offer_table.find("tools", name) is None:
+                        return await self._call_unlisted(member, name, arguments, call)
                 if name in OWN_NAMES:
                     return await self.own_tools.call(name, arguments)
                 return await self._call_named("tools", name, call, {"arguments": arguments})
@@ -319,6 +324,17 @@ class SpaceBackend:
                 unknown += f". These have not answered yet which tools they offer: {', '.join(silent)[:256]}"
             raise McpError(INVALID_PARAMS, unknown)
         return await self._send_call(offer.owner, call.params | more | {"name": offer.key}, call, name)
+
+    async def _call_unlisted(
+        self, member: str, name: str, arguments: JsonObject, call: BackendCall
+    ) -> JsonObject | PendingCall:
+        """Call a tool of a member that could not be asked for its tools."""
+        owner = next((each for each in self._space.roster.values() if member in (each.id, each.name)), None)
+        if owner is None:
+            text = f"{CALL_TOOL}: no member is called {member[:128]}; moot_participants lists them"
+            return text_result(text, is_error=True)
+        params = call.params | {"name": name, "arguments": arguments}
+        return await self._send_call(owner.name, params, call, name)
 
     async def _complete(self, call: BackendCall) -> JsonObject | PendingCall:
         ref = call.params["ref"]

@@ -157,6 +157,11 @@ class OfferDiscovery:
         known = self._space.roster.get(member)
         return not (known is None or known.may("mcp/proposal", _CALL) or known.may("mcp/request", _CALL))
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether our rights let us ask anybody here for tools. If not, we know what others asked for."""
+        return any(self._space.may_request(id, LIST_METHODS["tools"]) for id in self._space.roster)
+
     def refresh(self, member: str, kinds: tuple[OfferKind, ...] = OFFER_KINDS) -> None:
         """Request the lists of a member, again if that is under way already."""
         for kind in kinds if self._asks(member) else ():
@@ -312,7 +317,8 @@ class OfferDiscovery:
             if self._space.may_request(envelope.sender, LIST_METHODS[kinds[0]]):
                 self._announced.add((envelope.sender, kinds[0]))
             self.refresh(envelope.sender, kinds)
-        elif method in LISTS and "id" in envelope.payload:
+        elif method in LISTS:
+            # Also without a JSON-RPC id, as the reference's clients ask (D-95): the envelope correlates.
             params: Json = envelope.payload.get("params")
             more = isinstance(params, dict) and params.get("cursor") is not None
             self._observed[envelope.id] = _ListRequest(LISTS[method], more)
