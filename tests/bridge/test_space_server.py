@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 
 from mcp import MCPError
-from moot.bridge.space_server.own_tools import OWN_NAMES
+from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES
 from moot.errors import McpError
 from moot.mcp.eras import LISTS as LISTS_OF
 from moot.mcp.eras import OfferKind
@@ -127,11 +127,12 @@ async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others
         offer_files(await served.join("files"))
         alice = await served.join("alice")
         shown = await served.serve("guest")
-        assert await names_at(shown) == OWN
+        # What it does not see it may propose by its name.
+        assert await names_at(shown) == [*OWN, CALL_TOOL]
         await alice.list_all("files", "tools")
         await alice.list_all("files", "prompts")
         await until(lambda: shown.backend.offer_table.find("prompts", "summarise"))
-        assert await names_at(shown) == [*OWN, "read_file", "write_file"]
+        assert await names_at(shown) == [*OWN, CALL_TOOL, "read_file", "write_file"]
 
 
 async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) -> None:
@@ -232,7 +233,8 @@ async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path:
         alice = await served.join("alice")
         shown = await served.serve("guest")
         async with shown.client() as client, client.listen(tools_list_changed=True) as news:
-            assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == OWN
+            listed = (await client.list_tools(cache_mode="bypass")).tools
+            assert [tool.name for tool in listed] == [*OWN, CALL_TOOL]
             await alice.admin.grant("guest", [LISTS, call_right("one")])
             await anext(aiter(news))
             await until(lambda: shown.backend.offer_table.all("tools"))
