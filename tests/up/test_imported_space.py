@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from moot.config import load
 from moot.errors import UsageError
 from moot.protocol.patterns import Capability
 from tests.bridge.served_space import text_of
+from tests.cli.terminals import terminal
 from tests.mcp.upstreams import NODE
 from tests.up.moot_up import MOOT, environment, moot_up, run_moot
 from tests.waiting import HANG_SECONDS, bounded
@@ -246,3 +248,47 @@ def test_a_report_for_programs_has_no_secret(tmp_path: Path, capsys: pytest.Capt
     assert "hunter2" not in output
     with pytest.raises(UsageError):
         load(tmp_path / "none.yaml", environ={})
+
+
+READS = {"mcpServers": {"files": {"command": sys.executable, "args": ["-m", "moot.up.servers.files", "."]}}}
+
+
+@pytest.mark.parametrize(
+    ("option", "allowed"), [("--allow-reads", True), ("--no-allow-reads", False), ("", False)]
+)
+async def test_tools_that_only_read_are_let_through_where_somebody_says_so(
+    tmp_path: Path, option: str, allowed: bool
+) -> None:
+    """By name, and nothing else of that server; without a terminal and without an answer, nothing."""
+    write_file(tmp_path, READS, "mcp.json")
+    code, output = await run_moot(tmp_path, "init", "--from", "mcp.json", "lab", *filter(None, [option]))
+    assert code == 0, output
+    assert ("called without asking: list_files, read_file, search_files of files" in output) is allowed
+    space = load(tmp_path / "lab/moot.yaml", environ={}).spaces["lab"]
+    rights = space.config.participants["agent"].capabilities
+
+    def may_call(tool: str, to: str = "files") -> bool:
+        payload = {"method": "tools/call", "params": {"name": tool, "arguments": {}}}
+        return any(right.matches("mcp/request", payload, to=[to]) for right in rights)
+
+    assert may_call("read_file") is allowed
+    assert not may_call("write_file")
+    assert not may_call("read_file", "approver")
+
+
+def test_at_a_terminal_it_is_asked_once(tmp_path: Path) -> None:
+    write_file(tmp_path, READS, "mcp.json")
+    with terminal(tmp_path, "init", "--from", "mcp.json", "lab") as (screen, process):
+        screen.until(lambda shown: "[y/N]" in shown)
+        screen.type("y\n")
+        shown = screen.until(lambda shown: "moot up" in shown)
+        assert "called without asking: list_files, read_file, search_files of files" in shown
+        assert process.wait(HANG_SECONDS) == 0
+
+
+async def test_a_server_that_does_not_start_is_told_and_asks_for_everything(tmp_path: Path) -> None:
+    write_file(tmp_path, {"mcpServers": {"broken": {"command": "false"}}}, "mcp.json")
+    code, output = await run_moot(tmp_path, "init", "--from", "mcp.json", "lab", "--allow-reads")
+    assert code == 0
+    assert "note: broken: its tools are not known, so all of them ask: " in output
+    assert "Traceback" not in output

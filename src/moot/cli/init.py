@@ -15,7 +15,8 @@ and the files that they need. Nothing is overwritten. `moot up` then runs it.
 
 With --from it takes the MCP servers of another program's configuration instead of a template: mcp.json,
 claude_desktop_config.json, ~/.claude.json, and those of VS Code, Cursor, Windsurf, Zed, Gemini CLI and Codex.
-All calls to them are proposals then. Keys go into files that only you can read and Git ignores.
+All calls to them are proposals then, unless you let tools that only read through (--allow-reads). Keys
+go into files that only you can read and Git ignores.
 
 With claude-code, codex or gemini in place of a template it makes no space: it adds `moot hook` to the
 settings of that agent in DIR, so that a space decides on its calls. Other settings stay, a copy is kept.
@@ -57,6 +58,12 @@ def add_command(commands: Any, name: str) -> None:
         const="",
         metavar="FILE",
         help="take the MCP servers of this file; without FILE, list the files of your MCP clients",
+    )
+    add(
+        "--allow-reads",
+        action=argparse.BooleanOptionalAction,
+        help="with --from: let tools that say that they only read be called without asking; starts each"
+        " server once (default: ask on a terminal, else no)",
     )
     add("--space", metavar="NAME", help="the name of the space (default: that of the folder)")
     add(

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from moot.errors import UsageError
 from moot.tui.terminal_escape import printable
 from moot.tui.text_table import TextTable
 from moot.up import scaffold
-from moot.up.imported_space import AGENT, make_imported_space
+from moot.up.imported_space import AGENT, allow_reads, make_imported_space
 
 
 def run_from(options: argparse.Namespace) -> int:
@@ -32,23 +33,54 @@ def run_from(options: argparse.Namespace) -> int:
     file = read_client_file(Path(options.source).expanduser(), home=Path.home())
     space = options.space or scaffold.space_name(folder)
     made = make_imported_space(file, folder, space, environ=os.environ)
+    reads, notes = _allow_reads(folder) if _wants_reads(options) else ({}, [])
     if options.json:
         report: dict[str, Any] = {
             "client": file.client,
             "folder": str(folder.absolute()),
             "files": [str(path) for path in made.files],
             "servers": made.servers,
-            "notes": made.notes,
+            "allowed": reads,
+            "notes": [*made.notes, *notes],
         }
         print(json.dumps(report))
         return 0
     where = "" if folder == Path() else f" in {printable(str(folder))}"
     print(f"made a space{where}: {', '.join(str(path) for path in made.files)}")
     print(f"MCP servers: {', '.join(made.servers)}")
-    for note in made.notes:
+    for server, names in reads.items():
+        print(f"called without asking: {', '.join(names)} of {server}")
+    for note in [*made.notes, *notes]:
         print(f"note: {printable(note)}")
     _print_next(file, folder)
     return 0
+
+
+def _wants_reads(options: argparse.Namespace) -> bool:
+    """What was said, or is answered at a terminal; a script that says nothing gets no."""
+    said: bool | None = options.allow_reads
+    if said is not None or options.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return bool(said)
+    question = (
+        "Let the client call tools that say that they only read without asking? Each server is started once"
+        " to tell them. [y/N] "
+    )
+    return input(question).strip().lower() in ("y", "yes")
+
+
+def _allow_reads(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
+    """The tools that may be called without asking, by server, and notes; written into the moot.yaml."""
+    from moot.cli.interruption import run_errand
+    from moot.cli.own_children import own_children
+    from moot.config import load
+    from moot.up.read_only_tools import find_read_only_tools
+
+    configuration = load(folder / scaffold.CONFIGURATION, environ=os.environ, dry=True)
+    with own_children():
+        tools, notes = run_errand(find_read_only_tools(configuration, folder.absolute(), os.environ))
+    if tools:
+        allow_reads(folder, tools)
+    return tools, notes
 
 
 def _print_next(file: ClientFile, folder: Path) -> None:

@@ -116,7 +116,7 @@ class BridgedServer:
         variables = self._variables
         try:
             settings = BridgeSettings(
-                server=self._server(),
+                server=resolve_server(self._server_config, variables, self._logs),
                 gateway=variables.gateway,
                 space=variables.space,
                 token=variables.token.reveal(),
@@ -155,16 +155,6 @@ class BridgedServer:
         last = next(reversed(upstream.stderr.last_lines(1)), "")
         return "has not answered initialize yet" + (f": {last}" if last else "")
 
-    def _filled_in(self) -> tuple[TemplateVars, dict[str, str]]:
-        """The variables with those of the server's own file, which come apart too; raises UsageError."""
-        variables, config = self._variables, self._server_config
-        if config.env_file is None:
-            return variables, {}
-        # Read at every start, so that a key can be changed without a restart of the space.
-        file = variables.folder / variables.fill(config.env_file)
-        further = read_env_file(file)
-        return replace(variables, environ={**variables.environ, **further}, env_file=file), further
-
     async def _oauth(self) -> OAuthSettings | None:
         """How to sign in at a server that has no credential of its own in the file; raises UsageError."""
         from moot.config.sign_in_key import find_sign_in_key
@@ -174,7 +164,7 @@ class BridgedServer:
         has_own = any(name.lower() == "authorization" for name in config.headers)
         if config.url is None or (has_own and config.credentials == "server"):
             return None
-        variables, _ = self._filled_in()
+        variables, _ = resolve_variables(config, self._variables)
         answer = config.oauth or McpSignInConfig()
         secret = None if answer.client_secret is None else Secret(variables.fill(answer.client_secret))
         return OAuthSettings(
@@ -191,13 +181,25 @@ class BridgedServer:
             key=await asyncio.to_thread(find_sign_in_key, variables.environ),
         )
 
-    def _server(self) -> Server:
-        """The server with its placeholders replaced; raises UsageError."""
-        config = self._server_config
-        variables, further = self._filled_in()
-        if config.url is not None:
-            headers = {name: variables.fill(value) for name, value in config.headers.items()}
-            return HttpServer(url=variables.fill(config.url), headers=headers, transport=config.transport)
-        resolved = resolve_command(config, variables, further)
-        command = Command(argv=resolved.argv, env=resolved.environment, cwd=str(resolved.cwd))
-        return StdioServer(command=command, stderr_file=self._logs)
+
+def resolve_variables(
+    config: McpServerConfig, variables: TemplateVars
+) -> tuple[TemplateVars, dict[str, str]]:
+    """The variables with those of the server's own file, which come apart too; raises UsageError."""
+    if config.env_file is None:
+        return variables, {}
+    # Read at every start, so that a key can be changed without a restart of the space.
+    file = variables.folder / variables.fill(config.env_file)
+    further = read_env_file(file)
+    return replace(variables, environ={**variables.environ, **further}, env_file=file), further
+
+
+def resolve_server(config: McpServerConfig, variables: TemplateVars, logs: Path | None) -> Server:
+    """The server with its placeholders replaced; raises UsageError."""
+    variables, further = resolve_variables(config, variables)
+    if config.url is not None:
+        headers = {name: variables.fill(value) for name, value in config.headers.items()}
+        return HttpServer(url=variables.fill(config.url), headers=headers, transport=config.transport)
+    resolved = resolve_command(config, variables, further)
+    command = Command(argv=resolved.argv, env=resolved.environment, cwd=str(resolved.cwd))
+    return StdioServer(command=command, stderr_file=logs)

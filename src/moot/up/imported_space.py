@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,6 +65,11 @@ spaces:
 """
 
 
+_READS: Final = """\
+          # These say that they only read (readOnlyHint), and are called without asking.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedSpace:
     """What was made: files relative to the folder, the names of the servers, and notes without secrets."""
@@ -102,6 +107,18 @@ def make_imported_space(
     return ImportedSpace(
         files=[CONFIGURATION, *texts], servers=[server.name for server in servers], notes=notes
     )
+
+
+def allow_reads(folder: Path, tools: Mapping[str, list[str]]) -> None:
+    """Let the client call these tools by itself, by server: in the moot.yaml that was just made."""
+    file = folder / CONFIGURATION
+    lines = [_READS]
+    for server, names in tools.items():
+        call = f"payload: {{method: tools/call, params: {{name: {json.dumps(names)}}}}}"
+        lines.append(f"          - {{kind: mcp/request, to: [{json.dumps(server)}], {call}}}\n")
+    anchor = "          - {kind: mcp/withdraw}\n"
+    text = file.read_text("utf-8").replace(anchor, anchor + "".join(lines), 1)
+    write_atomically(file, text.encode(), mode=0o644)
 
 
 def _env_path(server: ImportedServer) -> Path:
