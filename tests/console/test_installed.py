@@ -92,7 +92,7 @@ def test_chromium_finds_nothing_that_keeps_it_from_being_installed(
 
 _NOT_KEPT = (".html", ".js", ".webmanifest")
 # Modules are kept as they are sent: joined.
-_JOINED = ("app.js", "views.js")
+_JOINED = ("app.js", "start.js", "views.js")
 
 
 def test_only_the_page_is_kept_and_without_a_gateway_it_says_so_and_shows_nothing_as_pending(

@@ -110,7 +110,11 @@ def test_a_page_is_two_scripts_and_each_module_is_in_one_of_them(gateway: Runnin
     assert {each.headers["cache-control"] for each in scripts} == {"public, max-age=31536000, immutable"}
     first, rest = (set(re.findall(r'^\$define\("([^"]+)"', each.text, re.M)) for each in scripts)
     root = Path(__file__).parents[2] / "src/moot/console"
-    ours = {str(path.relative_to(root)) for path in root.rglob("*.js")} - {"app.js", "service-worker.js"}
+    ours = {str(path.relative_to(root)) for path in root.rglob("*.js")} - {
+        "app.js",
+        "start.js",
+        "service-worker.js",
+    }
     assert first | rest == ours
     assert first & rest == set()
     assert "views/sign-in.js" in first

@@ -20,19 +20,19 @@ class HeldRoute:
     """Keeps requests of a page back until they are let through."""
 
     def __init__(self, page: Page, pattern: str) -> None:
-        self._waiting: list[Route] = []
+        self.waiting: list[Route] = []
         self._holds = True
         page.route(pattern, self._take)
 
     def _take(self, route: Route) -> None:
         if self._holds:
-            self._waiting.append(route)
+            self.waiting.append(route)
         else:
             route.continue_()
 
     def release(self) -> None:
         self._holds = False
-        for each in self._waiting:
+        for each in self.waiting:
             each.continue_()
 
 

@@ -133,6 +133,12 @@ def test_a_link_from_a_signed_in_session_signs_in_another_device_once(
     phone = new_page(viewport={"width": 390, "height": 800})
     phone.goto(link)
     expect(phone.locator(".top .pill")).to_have_text("Live")
+    # Somebody who was sent it is told where they are, and as whom; all of it is on a narrow screen.
+    expect(phone.locator(".notice")).to_have_text(
+        f"Signed in as human to 2 spaces (lab, attic) at 127.0.0.1:{gateway.port}"
+    )
+    expect(phone.get_by_role("button", name="Space: lab")).to_be_in_viewport()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     # The code is gone from the address and from the history, and the session outlives a reload.
     assert "sign-in" not in phone.url
     phone.reload()

@@ -5,6 +5,7 @@ import { registerWorker } from "./core/installation.js";
 import { finishSignIn, hasAnswer, takeAnswer } from "./core/provider-sign-in.js";
 import { currentRoute, onNavigation } from "./core/router.js";
 import { Session } from "./core/session.js";
+import { oneLine } from "./core/text.js";
 import { isReachable, offlinePage } from "./views/offline.js";
 import { signInPage } from "./views/sign-in.js";
 import { applyTheme } from "./views/theme.js";
@@ -25,6 +26,9 @@ import { applyTheme } from "./views/theme.js";
  * @property {(text: string) => void} announce spoken by screen readers, not shown
  */
 
+/** Watches how the page loads; see start.js. @type {{isRunning: boolean, fetchRest: (say: () => void) => Promise<void>} | undefined} */
+const started = /** @type {any} */ (globalThis).moot;
+/** @type {any} */ (globalThis).moot = { ...started, isRunning: true };
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 // The page is served at the gateway's root, also behind a proxy with a path prefix.
 const session = new Session(new URL(".", location.href.split("#")[0]));
@@ -33,18 +37,22 @@ const session = new Session(new URL(".", location.href.split("#")[0]));
 let shell = null;
 /** @type {typeof import("./views/shell.js").Shell | null} */
 let shellClass = null;
+/** Said once to somebody who came by a link: where they are, and as whom. */
+let greeting = "";
 // Between two tries to load what a connection that was cut has kept from us.
 const RETRY_MILLISECONDS = 2_000;
 // Everything behind the sign-in form, loaded while somebody fills it in.
 const loading = loadShell();
 
 async function loadShell() {
+  const say = () => session.logins.length > 0 && showProblem("Parts of the page could not be loaded; trying again.");
+  await started?.fetchRest(say);
   while (!shellClass) {
     try {
       const [module] = await Promise.all([import("./views/shell.js"), import("./views/manifest.js").then((module) => module.loadViews())]);
       shellClass = module.Shell;
     } catch {
-      if (session.logins.length > 0) showProblem("Parts of the page could not be loaded; trying again.");
+      say();
       await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));
     }
   }
@@ -71,6 +79,8 @@ function show() {
     shell.onSignedOut = show;
   }
   shell.show();
+  if (greeting) shell.notices.show(greeting, "good");
+  greeting = "";
 }
 
 applyTheme();
@@ -101,7 +111,9 @@ async function redeemLink() {
   if (!code) return "";
   history.replaceState(null, "", location.pathname + location.search);
   try {
-    await session.redeem(code);
+    const logins = await session.redeem(code);
+    const names = logins.map((login) => oneLine(login.space, 40));
+    greeting = `Signed in as ${oneLine(logins[0].participant, 40)} to ${names.length === 1 ? `the space ${names[0]}` : `${names.length} spaces (${names.slice(0, 5).join(", ")}${names.length > 5 ? ", …" : ""})`} at ${session.base.host}`;
     return "";
   } catch (fault) {
     return fault instanceof Error ? fault.message : "This link does not work.";

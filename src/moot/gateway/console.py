@@ -5,7 +5,8 @@ is no path to escape from. The page may load scripts and styles of this gateway 
 
 The page itself is asked for each time. It names all other files below a version, the hash of all of them, so
 that a browser keeps these for good and an upgraded gateway never meets an old script. There the modules are
-joined: `app.js` has all that the sign-in form needs, `views.js` the rest.
+joined: `app.js` has all that the sign-in form needs, `views.js` the rest. `start.js` asks again for what is
+lost on the way (decision 0147).
 
 Service worker and manifest are beside the page, so that they are for all below it, also behind a proxy with
 a path prefix. The service worker is told the version and the files that it keeps for when there is no
@@ -50,6 +51,8 @@ _MOST_DEEP: Final = 4
 _LEAST_COMPRESSED_BYTES: Final = 1_024
 _YEAR_SECONDS: Final = 31_536_000
 _VERSION_CHARS: Final = 16
+# Not a module: it watches how the modules load.
+_WATCH: Final = "start.js"
 # Below the version: the module that starts the page with all that it needs, and all other modules.
 _START: Final = "app.js"
 _REST: Final = "views.js"
@@ -125,7 +128,7 @@ class Console:
             modules = {
                 each: file.content.decode()
                 for each, file in self.files.items()
-                if each.endswith(".js") and each != WORKER
+                if each.endswith(".js") and each not in (WORKER, _WATCH)
             }
             joined = join_start(_START, modules, _REST) if name == _START else join_rest(_START, modules)
             content = joined.encode()
@@ -177,7 +180,7 @@ def _name_gateways(page: StaticFile, addresses: Sequence[str]) -> StaticFile:
 def _name_files(worker: StaticFile, version: str, found: Mapping[str, StaticFile]) -> StaticFile:
     """The service worker with what it keeps, so that another version is another service worker."""
     single = {name for name in found if name.endswith(".js")}
-    files = sorted((found.keys() - single - {PAGE, MANIFEST}) | {_START, _REST})
+    files = sorted((found.keys() - single - {PAGE, MANIFEST}) | {_START, _REST, _WATCH})
     facts = msgspec.json.encode({"version": version, "files": files})
     content = b"self.moot = " + facts + b";\n" + worker.content
     return StaticFile(content, worker.media_type, _etag(content))

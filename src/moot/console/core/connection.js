@@ -6,8 +6,9 @@
  *          └──refused, removed, shut down, taken over──▶ ended (with a reason; no automatic retry)
  *
  * The token goes into the first frame and into an Authorization header, never into a URL (D-20).
- * The gateway replays nothing. After each welcome the recent history is fetched over HTTP (D-40) and put
- * before what arrived since. If it does not reach back to a message received before the loss, the journal is read
+ * The gateway replays nothing. After each welcome it is asked first what is pending, and then the recent history is
+ * fetched over HTTP (D-40) and put before what arrived since: on a slow line that may take long, and what waits for a
+ * decision must not. So one can send while catching up, and `onEarly` is told of what is held back. If it does not reach back to a message received before the loss, the journal is read
  * until it does; only if that is not possible, or takes too long, a gap is reported.
  */
 import { membersOf, parseJson, textAt } from "./json-text.js";
@@ -24,6 +25,8 @@ const NEXT_WELCOME_MILLISECONDS = 5_000;
 // Not all pages of a gateway that has failed come to the next one in the same moment.
 const NEXT_GATEWAY_MILLISECONDS = 200;
 const HISTORY_MILLISECONDS = 8_000;
+// The history does not wait any longer for what comes before it.
+const FIRST_MILLISECONDS = 20_000;
 // Latency of a message; it is higher on a phone.
 const MARGIN_SECONDS = 5;
 // Of a frame of 16 ms: a long history is processed in slices, and the page stays responsive in between.
@@ -44,6 +47,9 @@ const ENDED_WITH_TOKEN = [1008, 4003];
 /**
  * @typedef {object} Handlers
  * @property {(raw: string, past: boolean) => void} onEnvelope
+ * @property {(raw: string) => void} onEarly of a message that is processed in its place later
+ * @property {(welcome: any) => Promise<unknown>} beforeHistory what comes before the history
+ * @property {() => void} onHistory it is about to be processed
  * @property {(id: string, data: string | Uint8Array) => void} onFrame
  * @property {(reason: string, since: number, canLoad: boolean) => void} gap
  * @property {(isKnown: (id: string) => boolean) => Promise<import("./missed-messages.js").Missed>} readMissed from the journal
@@ -119,9 +125,9 @@ export class Connection {
         clearTimeout(welcomeTimer);
         this._lastReceivedAt = this._receivedAt + this._clockOffset;
         this._clockOffset = parseTime(first.ts, Date.now()) - Date.now();
-        this._receive(message.data);
         this._setState("catching-up", "catching up");
-        void this._catchUp(socket, String(first.payload?.you?.name ?? first.payload?.you?.id ?? this._target.participant));
+        this._receive(message.data);
+        void this._catchUp(socket, first.payload ?? {});
       }
     };
     socket.onclose = (event) => {
@@ -133,8 +139,10 @@ export class Connection {
   /** @param {string} raw */
   _receive(raw) {
     this._receivedAt = Date.now();
-    if (this._buffered !== null) this._buffered.push(raw);
-    else this._queue.add(raw);
+    if (this._buffered !== null) {
+      this._buffered.push(raw);
+      if (this.state === "catching-up") this._handlers.onEarly(raw);
+    } else this._queue.add(raw);
   }
 
   /** @param {string} raw @param {boolean} past */
@@ -156,11 +164,13 @@ export class Connection {
     if (end > 0) this._queue.add(() => this._handlers.onFrame(new TextDecoder().decode(bytes.subarray(1, end)), bytes.subarray(end + 1)));
   }
 
-  /** Fetch the history, then process the messages that arrived meanwhile. @param {WebSocket} socket @param {string} me */
-  async _catchUp(socket, me) {
+  /** Fetch the history, then process the messages that arrived meanwhile. @param {WebSocket} socket @param {any} welcome */
+  async _catchUp(socket, welcome) {
+    await Promise.race([this._handlers.beforeHistory(welcome), new Promise((go) => setTimeout(go, FIRST_MILLISECONDS))]);
+    if (this._socket !== socket) return;
     // From the last received message on: the answer then contains it, which proves that nothing is missing.
     const since = this.everLive ? Math.max(0, this._lastReceivedAt / 1000 - MARGIN_SECONDS) : 0;
-    const history = await this._fetchHistory(me, since);
+    const history = await this._fetchHistory(String(welcome.you?.name ?? welcome.you?.id ?? this._target.participant), since);
     if (this._socket !== socket || this._buffered === null) return;
     const buffered = this._buffered;
     // Messages that also arrived over the socket are processed in their own place, after the welcome.
@@ -183,6 +193,7 @@ export class Connection {
       missed = found.raws.filter((raw) => !recent.has(idOf(raw)) && !live.has(idOf(raw))).concat(missed);
       if (!found.isWhole) this._handlers.gap(found.reason || history.problem, this._lostAt, found.canLoad);
     }
+    this._handlers.onHistory();
     let at = 0;
     const replay = (/** @type {number} */ until) => {
       while (at < missed.length && performance.now() < until) this._dispatch(missed[at++], true);
@@ -319,7 +330,7 @@ export class Connection {
 
   /** @param {string} text @returns {boolean} whether it went out */
   send(text) {
-    if (this.state !== "live" || this._socket?.readyState !== WebSocket.OPEN) return false;
+    if ((this.state !== "live" && this.state !== "catching-up") || this._socket?.readyState !== WebSocket.OPEN) return false;
     this._socket.send(text);
     return true;
   }

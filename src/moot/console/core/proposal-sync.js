@@ -99,6 +99,11 @@ export class ProposalSync {
     for (const id of this._proposals.restorePage(raw)) this._missing.add(id);
   }
 
+  /** Something is on its way that may have more. */
+  expectMore() {
+    if (this.isKnown) this._set("asking", "");
+  }
+
   /** The connection is lost: from now on anything may be decided elsewhere. @param {string} why */
   lose(why) {
     this._current += 1;

@@ -12,7 +12,7 @@
  * @property {string} key letter after "g" that opens it
  * @property {boolean} [more] whether it is below "More"
  * @property {string | string[]} [css] stylesheets below console/, loaded with the view
- * @property {(state: import("./state.js").State) => number} [badge]
+ * @property {(state: import("./state.js").State, session: import("./session.js").Session) => number} [badge]
  * @property {(outlet: HTMLElement, context: import("../app.js").Context) => Mounted} mount
  * @typedef {object} Mounted
  * @property {() => void} [unmount]

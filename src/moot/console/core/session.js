@@ -6,6 +6,7 @@
  */
 import { Connection } from "./connection.js";
 import { ChangeFeed } from "./change-feed.js";
+import { DistantSpaces } from "./distant-spaces.js";
 import { EnvelopeSender, Refused } from "./envelope-sender.js";
 import { namedGateways } from "./gateways.js";
 import { Heartbeat } from "./heartbeat.js";
@@ -22,6 +23,8 @@ const SIGN_IN_MILLISECONDS = 15_000;
 const MAX_ROSTER_PAGES = 1_000;
 // A gateway allows 64 connections for each address; further spaces are connected when they are shown.
 const MAX_CONNECTED_SPACES = 16;
+
+const MAX_REDEEM_ATTEMPTS = 3;
 
 // The gateway may have to look for a new key of the provider first.
 const MAX_KEY_ATTEMPTS = 5;
@@ -56,6 +59,10 @@ export class OpenSpace {
           if (envelope && !past) this.sender.receive(envelope, this.state.me.id);
           if (envelope?.kind === "system/welcome" && envelope.payload?.more !== undefined) void this._fetchRoster(envelope.id);
         },
+        onEarly: (raw) => this._receiveEarly(raw),
+        beforeHistory: async (welcome) => Array.isArray(welcome.extensions) && welcome.extensions.includes("moot/list-proposals") && this.sync.refresh(),
+        // It has proposals that were decided long ago: the gateway is asked again behind it.
+        onHistory: () => this.sync.expectMore(),
         onFrame: (id, data) => this.state.receiveFrame(id, data),
         gap: (text, at, canLoad) => this.state.addGap(text, at, canLoad),
         // Loaded when it is needed, so that the sign-in form needs little.
@@ -75,6 +82,12 @@ export class OpenSpace {
     this.state.onProposals = (raw) => this.sync.receivePage(raw);
     this.heartbeat = new Heartbeat(this.connection, base, () => this.sync.refresh());
     this.state.on(["proposals", "chats", "trust"], () => sessionChanges.publish("spaces"));
+  }
+
+  /** While the history is on its way: what the inbox needs. @param {string} raw */
+  _receiveEarly(raw) {
+    const envelope = this.state.receiveEarly(raw);
+    if (envelope) this.sender.receive(envelope, this.state.me.id);
   }
 
   /** What is pending is known only while messages arrive. */
@@ -142,6 +155,7 @@ export class Session {
     /** @type {OpenSpace | null} */
     this.current = null;
     this.remembers = false;
+    this._distant = new DistantSpaces(base, () => this.logins.filter((login) => !this.openSpaces.has(login.space)), () => this.changes.publish("spaces"));
     /** Whether the gateway did not answer when tokens were to be restored. */
     this.isUnreachable = false;
   }
@@ -240,10 +254,13 @@ export class Session {
    */
   async redeem(code) {
     let answer;
-    try {
-      answer = await this._post("sign-in-links/redeem", { code });
-    } catch {
-      throw new SignInError("The gateway does not respond. Is it running?");
+    for (let tries = 1; !answer; tries += 1) {
+      try {
+        answer = await this._post("sign-in-links/redeem", { code });
+      } catch {
+        // A question that was lost can be asked again; the gateway takes a code once.
+        if (tries === MAX_REDEEM_ATTEMPTS) throw new SignInError("The gateway does not respond. Is it running? Open the link again.");
+      }
     }
     const body = await readJson(answer);
     if (!answer.ok || typeof body?.token !== "string") throw new SignInError(`This link does not work: ${body?.message ?? `HTTP ${answer.status}`}.`);
@@ -306,13 +323,20 @@ export class Session {
   /** Connect to every space that the tokens give access to: what is pending in any of them is one queue. */
   connectAll() {
     for (const login of this.logins.slice(0, MAX_CONNECTED_SPACES)) this._connect(login.space);
+    if (this.logins.some((login) => !this.openSpaces.has(login.space))) this._distant.watch();
   }
 
-  /** What waits for this person in all connected spaces. */
+  /** What waits for this person in a space; while it is being asked for, that it is not known is not worth a word. @param {string} space @returns {{count: number, isKnown: boolean}} */
+  pendingIn(space) {
+    const open = this.openSpaces.get(space);
+    if (open) return { count: open.state.proposals.toDecide(open.state.me.id).length, isKnown: open.sync.knowledge !== "not-known" };
+    const count = this._distant.counts.get(space);
+    return { count: count ?? 0, isKnown: count !== null };
+  }
+
+  /** The same in all spaces, as far as it is known. */
   get pendingCount() {
-    let count = 0;
-    for (const each of this.openSpaces.values()) count += each.state.proposals.toDecide(each.state.me.id).length;
-    return count;
+    return this.logins.reduce((sum, login) => sum + this.pendingIn(login.space).count, 0);
   }
 
   /** @param {string} space @returns {OpenSpace | null} */
@@ -334,6 +358,7 @@ export class Session {
     for (const grant of new Set(this.logins.map((login) => login.grant))) if (grant) void this._endGrant(grant, stopped);
     sessionStorage.removeItem(this._storageKey);
     for (const name of [...this.openSpaces.keys()]) this._closeSpace(name);
+    this._distant.close();
     this.logins = [];
     this.current = null;
     this.changes.publish("logins");

@@ -141,7 +141,8 @@ export class Proposals {
 
   /** @param {Proposal} proposal @param {import("./envelopes.js").Row} row */
   _addVote(proposal, row) {
-    proposal.approvals.push({ by: row.from, at: row.at, id: row.id });
+    // In place of what the gateway told of it, which has no time of its own.
+    proposal.approvals = [...proposal.approvals.filter((each) => each.id !== row.id && (each.by !== row.from || each.id !== proposal.id)), { by: row.from, at: row.at, id: row.id }];
   }
 
   /** Envelopes may have been missed, so open proposals may be settled by now. */
@@ -380,25 +381,6 @@ export class Proposals {
 function continues(proposal, envelope, row) {
   const params = envelope.payload?.params;
   return proposal.status !== "open" && proposal.from === row.from && proposal.requestId !== row.id && (params?.inputResponses !== undefined || params?.requestState !== undefined);
-}
-
-/** Other open proposals of the same call. @param {Proposal[]} open @param {Proposal} proposal */
-export function alikeOf(open, proposal) {
-  const key = callKey(proposal);
-  return open.filter((each) => each !== proposal && each.call.name === proposal.call.name && callKey(each) === key);
-}
-
-/** @param {Proposal} proposal */
-function callKey(proposal) {
-  const { _meta, ...params } = proposal.call.params ?? {};
-  return JSON.stringify([proposal.to, proposal.call.method, sorted(params)]);
-}
-
-/** With members in one order. @param {any} value @returns {any} */
-function sorted(value) {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (value === null || typeof value !== "object") return value;
-  return Object.keys(value).sort().map((key) => [key, sorted(value[key])]);
 }
 
 /**

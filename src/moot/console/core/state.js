@@ -111,6 +111,29 @@ export class State {
   }
 
   /**
+   * Apply what a message means for the inbox, before it is processed in its place: who we are, and proposals. All that
+   * is the same when it is done twice.
+   * @param {string} raw @returns {any} the envelope, or null
+   */
+  receiveEarly(raw) {
+    let envelope;
+    try {
+      envelope = parseEnvelope(raw);
+    } catch {
+      return null;
+    }
+    if (typeof envelope?.kind !== "string" || typeof envelope.id !== "string") return null;
+    const isOfGateway = envelope.from === "system:gateway";
+    if (envelope.kind === "moot/proposals" && isOfGateway) this.onProposals(raw);
+    else if (/^(mcp\/|moot\/|space\/kick|system\/)/.test(envelope.kind) && (typeof envelope.payload === "object" || envelope.payload === undefined)) {
+      const row = this.envelopes.read(envelope, raw, Date.now());
+      const topics = [isOfGateway ? this.roster.receive(envelope, row) : null, this.proposals.receive(envelope, row, this)];
+      for (const topic of topics) if (topic) this.changes.publish(topic);
+    }
+    return envelope;
+  }
+
+  /**
    * Messages from before all others, oldest first. They are shown and nothing else: what they did is in the state already.
    * @param {string[]} raws @returns {number} how many were new
    */

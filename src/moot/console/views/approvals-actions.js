@@ -12,7 +12,7 @@ import { button, el, replace } from "../core/dom.js";
 import { hasVoted, votesMissingFor, voteText } from "../core/state-proposals.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { isAllowed, callPermissions } from "./capability-match.js";
-import { approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
+import { aboutProposal, approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
 import { SETTLE_MILLISECONDS, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
 import { grantDialog } from "./grant-dialog.js";
 import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
@@ -182,7 +182,7 @@ export class ApprovalActions {
     if (!this._proposal || !this._shown || this._sending.has(this._proposal.id) || secondsLeft(this._context, this._proposal.id) > 0) return false;
     const late = obstacleText(this._context, this._shown);
     if (late) {
-      this._context.notify(escapeHidden(late), "bad");
+      this._context.notify(aboutProposal(this._proposal, escapeHidden(late)), "bad");
       return false;
     }
     return performance.now() >= this._guardedUntil;
@@ -281,7 +281,7 @@ export class ApprovalActions {
     this._outcomes.set(shown.id, outcome);
     // Shown beside the buttons: a notice would cover them.
     if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);
-    else this._context.notify(outcome.message, outcome.status === "done" ? "good" : "bad");
+    else this._context.notify(aboutProposal(proposal, outcome.message), outcome.status === "done" ? "good" : "bad");
     this._context.state.changes.publish("proposals");
     this.draw();
   }

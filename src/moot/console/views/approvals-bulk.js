@@ -8,7 +8,7 @@ import { formatJson, membersOf, textAt } from "../core/json-text.js";
 import { textBlock, escapeHidden, nameOf } from "../core/text.js";
 import { cautionsView, knownLossView, row, valueView } from "./proposal-view.js";
 import { callPermissions } from "./capability-match.js";
-import { approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
+import { aboutProposal, approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
 import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
 import { openDialog } from "./dialog.js";
 import { icon } from "./icons.js";
@@ -22,6 +22,9 @@ export const MAX_AT_ONCE = 50;
 
 // A call longer than this is read on its own page.
 const MAX_CALL_CHARACTERS = 2_000;
+
+// Of those that failed, this many are named.
+const MAX_NAMED = 3;
 
 // A longer name of an argument would be cut.
 const MAX_NAME_CHARACTERS = 100;
@@ -77,7 +80,7 @@ export function approveSelected(context, proposals, finished) {
   const act = afterDelay(async () => {
     if (yes.disabled) return;
     dialog.close();
-    const send = async () => report(context, "approved", await Promise.all(shown.map((each) => approve(context, each))), proposals.length);
+    const send = async () => report(context, "approved", shown, await Promise.all(shown.map((each) => approve(context, each))), proposals.length);
     if (!hold(context, "", `Approving ${shown.length === 1 ? "1 call" : `${shown.length} calls`}`, send)) await send();
     finished(shown.map((each) => each.id));
   });
@@ -94,14 +97,15 @@ export function approveSelected(context, proposals, finished) {
 export function rejectSelected(context, proposals, finished) {
   const shown = proposals.map(reviewedProposal);
   return rejectDialog(context, shown, [el("ul", { class: "decision-list" }, proposals.map((each) => entry(context, each)))], async (reason, explanation) => {
-    report(context, "rejected", await Promise.all(shown.map((each) => reject(context, each, reason, explanation))), proposals.length);
+    report(context, "rejected", shown, await Promise.all(shown.map((each) => reject(context, each, reason, explanation))), proposals.length);
     finished(shown.map((each) => each.id));
   });
 }
 
-/** @param {Context} context @param {string} word @param {import("./proposal-decisions.js").Outcome[]} outcomes @param {number} request */
-function report(context, word, outcomes, request) {
+/** @param {Context} context @param {string} word @param {import("./proposal-decisions.js").ReviewedProposal[]} shown @param {import("./proposal-decisions.js").Outcome[]} outcomes of each @param {number} request */
+function report(context, word, shown, outcomes, request) {
   const done = outcomes.filter((each) => each.status === "done").length;
-  const rest = outcomes.filter((each) => each.status !== "done");
-  context.notify(`${done} of ${request} ${word}${rest.length > 0 ? `. ${[...new Set(rest.map((each) => each.message))].slice(0, 3).join(" ")}` : ""}`, rest.length > 0 || done < request ? "bad" : "good");
+  const rest = shown.flatMap(({ id }, index) => (outcomes[index].status === "done" ? [] : [aboutProposal(context.state.proposals.byId.get(id), outcomes[index].message)]));
+  const more = rest.length > MAX_NAMED ? ` And ${rest.length - MAX_NAMED} more.` : "";
+  context.notify(`${done} of ${request} ${word}${rest.length > 0 ? `. ${rest.slice(0, MAX_NAMED).join(" ")}${more}` : ""}`, rest.length > 0 || done < request ? "bad" : "good");
 }

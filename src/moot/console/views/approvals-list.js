@@ -3,8 +3,10 @@
  * What waits for this person, what waits for others, calls whose outcome nobody knows, and recent decisions. Rows do not
  * move or change while somebody points at them.
  */
+import { countAlike } from "../core/alike-proposals.js";
 import { arrange, button, el, redraw, replace } from "../core/dom.js";
 import { membersOf, textAt } from "../core/json-text.js";
+import { formatNumber } from "../core/numbers.js";
 import { routeAddress } from "../core/router.js";
 import { voteText } from "../core/state-proposals.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
@@ -18,6 +20,29 @@ import { icon } from "./icons.js";
 // A member may have 256 open proposals; beyond this many rows only the number is shown.
 const MAX_ROWS = 300;
 const LINE = 140;
+// So many spaces are named in the line about others.
+const MAX_SPACES = 12;
+
+/** @typedef {{space: string, count: number, isKnown: boolean}} Elsewhere */
+
+/** What is pending in the other spaces of this person, as far as it is known. @param {import("../app.js").Context} context @returns {Elsewhere[]} */
+function pendingElsewhere({ session, openSpace }) {
+  return session.logins.filter((login) => login.space !== openSpace.name).map(({ space }) => ({ space, ...session.pendingIn(space) })).filter((each) => each.count > 0 || !each.isKnown);
+}
+
+/** "30 pending in 10 other spaces"; empty if there is nothing to say. @param {import("../app.js").Context} context */
+export function elsewhereText(context) {
+  const others = pendingElsewhere(context);
+  const waiting = others.filter((each) => each.count > 0);
+  if (waiting.length > 0) return totalText(waiting);
+  return others.length > 0 ? `What is pending in ${others.length} other ${others.length === 1 ? "space" : "spaces"} is not known` : "";
+}
+
+/** @param {Elsewhere[]} waiting */
+function totalText(waiting) {
+  const count = waiting.reduce((sum, each) => sum + each.count, 0);
+  return `${waiting.every((each) => each.isKnown) ? "" : "At least "}${formatNumber(count)} pending in ${waiting.length} other ${waiting.length === 1 ? "space" : "spaces"}`;
+}
 
 export class ProposalList {
   /** @param {import("../app.js").Context} context @param {{choose: (id: string) => void, mark: () => void}} acts */
@@ -28,6 +53,8 @@ export class ProposalList {
     this.marked = new Set();
     /** @type {Map<string, Row>} */
     this._rows = new Map();
+    /** @type {ReturnType<typeof countAlike>} */
+    this._alike = new Map();
     this._waiting = el("ul", { class: "approvals-rows", "aria-label": "Pending proposals" });
     this._others = el("ul", { class: "approvals-rows", "aria-label": "Waiting for others" });
     this._unknown = el("ul", { class: "approvals-rows", "aria-label": "Outcome unknown" });
@@ -35,9 +62,10 @@ export class ProposalList {
     this._more = el("p", { class: "soft approvals-more", hidden: true });
     this._knowledge = el("div", { class: "approvals-none", role: "status" });
     this._knowledgeDrawnFor = "";
+    this._where = el("p", { class: "approvals-where" });
     this._elsewhere = el("ul", { class: "approvals-rows", "aria-label": "Pending in other spaces" });
     this._lists = [
-      section("In other spaces", this._elsewhere),
+      section("In other spaces", this._where, this._elsewhere),
       section("Waiting for others", this._others),
       section("Outcome unknown", this._unknown),
       section("Recent decisions", this._decided),
@@ -51,6 +79,7 @@ export class ProposalList {
   draw({ waiting, others, unknown, decided }, selected) {
     for (const id of this.marked) if (this._context.state.proposals.byId.get(id)?.status !== "open") this.marked.delete(id);
     const shown = waiting.slice(0, MAX_ROWS);
+    this._alike = countAlike(this._context.state.proposals.pending.values());
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
     const lists = /** @type {[HTMLElement, Proposal[]][]} */ ([[this._waiting, shown], [this._others, others.slice(0, MAX_ROWS)], [this._unknown, unknown.slice(0, MAX_ROWS)], [this._decided, decided]]);
     for (const [list, proposals] of lists) {
@@ -70,7 +99,15 @@ export class ProposalList {
   /** One queue over all spaces: those of others are links. */
   _drawElsewhere() {
     const found = [...this._context.session.openSpaces.values()].filter((each) => each !== this._context.openSpace).flatMap((each) => each.state.proposals.toDecide(each.state.me.id).map((proposal) => ({ space: each.name, proposal }))).slice(0, MAX_ROWS);
-    /** @type {HTMLElement} */ (this._elsewhere.parentElement).hidden = found.length === 0;
+    const others = pendingElsewhere(this._context);
+    /** @type {HTMLElement} */ (this._elsewhere.parentElement).hidden = elsewhereText(this._context) === "";
+    const links = (/** @type {Elsewhere[]} */ spaces) => spaces.slice(0, MAX_SPACES).map(({ space, count }, index) => [index > 0 && ", ", el("a", { href: routeAddress(space, "approvals") }, el("bdi", {}, oneLine(space, 40))), count > 0 && ` ${formatNumber(count)}`]);
+    const [waiting, unknown] = [others.filter((each) => each.count > 0), others.filter((each) => !each.isKnown)];
+    const rest = (/** @type {Elsewhere[]} */ spaces) => spaces.length > MAX_SPACES && ` and ${spaces.length - MAX_SPACES} more`;
+    redraw(this._where, others, () => [
+      waiting.length > 0 && el("span", {}, `${totalText(waiting)}: `, links(waiting), rest(waiting), ". "),
+      unknown.length > 0 && el("span", { class: "soft" }, "Not known in ", links(unknown.map((each) => ({ ...each, count: 0 }))), rest(unknown), "."),
+    ]);
     redraw(this._elsewhere, found.map(({ space, proposal }) => [space, proposal.id]), () => found.map(({ space, proposal }) => el(
       "li",
       { class: "approvals-row elsewhere" },
@@ -85,7 +122,7 @@ export class ProposalList {
     const now = [knowledge, problem, count > 0].join("\n");
     if (now === this._knowledgeDrawnFor) return;
     this._knowledgeDrawnFor = now;
-    if (knowledge === "known") replace(this._knowledge, el("p", { class: "soft" }, "No pending proposals."));
+    if (knowledge === "known") replace(this._knowledge, el("p", { class: "soft" }, this._context.session.logins.length > 1 ? "No pending proposals in this space." : "No pending proposals."));
     else if (knowledge === "asking") replace(this._knowledge, el("p", { class: "soft loading" }, el("span", { class: "spinner", "aria-hidden": "true" }), count > 0 ? "Loading more…" : "Loading what is pending…"));
     else replace(this._knowledge, el("p", { class: "caution" }, icon("warning", 16), el("span", {}, `${count > 0 ? "There may be more" : "What is pending is not known"}: ${escapeHidden(problem)}.`)), button("Retry", () => void this._retry(), { class: "small" }));
   }
@@ -104,7 +141,7 @@ export class ProposalList {
       this._rows.set(proposal.id, row);
     }
     const isSelected = proposal.id === selected;
-    const drawnFor = [proposal.status, proposal.rejections.length, proposal.approvals.length, voteText(proposal), proposal.uncertain].join(" ");
+    const drawnFor = [this._alike.get(proposal) ?? 1, proposal.status, proposal.rejections.length, proposal.approvals.length, voteText(proposal), proposal.uncertain].join(" ");
     if (drawnFor !== row.drawnFor) {
       row.drawnFor = drawnFor;
       row.state.replaceChildren(...this._state(proposal));
@@ -139,6 +176,8 @@ export class ProposalList {
   _state(proposal) {
     const me = this._context.state.me.id;
     const found = [];
+    const times = this._alike.get(proposal) ?? 1;
+    if (times > 1) found.push(el("span", { class: "tag", data: { tone: "warn" }, title: `The same call is pending ${times} times; each one that is approved is carried out` }, `same call, ${times} pending`));
     if (proposal.rejections.length > 0) found.push(el("span", { class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
     const votes = voteText(proposal);
     if (votes) found.push(el("span", { class: "tag", data: { tone: "accent" } }, votes));
@@ -193,9 +232,9 @@ export class ProposalList {
   }
 }
 
-/** @param {string} title @param {HTMLElement} list */
-function section(title, list) {
-  return el("section", { hidden: true }, el("h2", { class: "approvals-heading" }, title), list);
+/** @param {string} title @param {HTMLElement[]} list */
+function section(title, ...list) {
+  return el("section", { hidden: true }, el("h2", { class: "approvals-heading" }, title), ...list);
 }
 
 /** "Rejected by Ana", or by how many. @param {Proposal} proposal @param {string} me */

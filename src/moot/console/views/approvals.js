@@ -6,6 +6,7 @@
  * the first and never by a key that is held down. When a proposal is shown that the person did not select, keys and
  * buttons do nothing for as long. New ones are added at the end, so that nothing moves under the pointer.
  */
+import { alikeOf } from "../core/alike-proposals.js";
 import { button, el, replace } from "../core/dom.js";
 import { formatNumber } from "../core/numbers.js";
 import { waitsForOthers } from "../core/state-proposals.js";
@@ -16,7 +17,7 @@ import { ApprovalActions } from "./approvals-actions.js";
 import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
 import { MAX_AT_ONCE, approveSelected, rejectSelected } from "./approvals-bulk.js";
 import { settledText, titleOf, recordText } from "./proposal-decisions.js";
-import { ProposalList } from "./approvals-list.js";
+import { ProposalList, elsewhereText } from "./approvals-list.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory } from "./proposal-history.js";
 import { onHeldChange, takeBackChoice } from "./take-back.js";
@@ -41,7 +42,7 @@ class ApprovalsView {
     /** The index of the selected proposal among the pending ones, and whether it was decided while it was shown. */
     this._position = 0;
     this._justDecided = false;
-    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement} | null} */
+    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, alike?: string} | null} */
     this._shown = null;
     /** @type {Set<string>} */
     this._announced = new Set(this._proposals.open().map((each) => each.id));
@@ -70,7 +71,10 @@ class ApprovalsView {
         this._actions.draw();
       }),
       onHeldChange(() => this._actions.draw()),
-      context.session.on("spaces", () => this._list.draw(this._listed(), this.selected)),
+      context.session.on("spaces", () => {
+        this._list.draw(this._listed(), this.selected);
+        if (!this.selected && !this._wanted) this._drawEmpty();
+      }),
       context.keys.add("Approvals", {
         j: ["Next", () => this.move(1)],
         k: ["Previous", () => this.move(-1)],
@@ -122,7 +126,17 @@ class ApprovalsView {
     // While the page still learns what is pending, the first that it heard of may have been decided long ago.
     else if (!this.selected && !this._wanted && waiting.length > 0 && this._context.openSpace.sync.knowledge !== "asking") this.select(waiting[0].id, false);
     else if (!this.selected && !this._wanted) this._drawEmpty();
+    this._drawAlike();
     this._drawHistory();
+  }
+
+  /** Whether the same call is pending once more may change while somebody reads. */
+  _drawAlike() {
+    if (!this._shown) return;
+    const { proposal, view } = this._shown;
+    const now = proposal.status === "open" ? alikeOf(this._proposals.pending.values(), proposal).map((each) => each.id).join(" ") : "";
+    if (this._shown.alike !== undefined && this._shown.alike !== now) view.refresh();
+    this._shown.alike = now;
   }
 
   /**
@@ -151,6 +165,7 @@ class ApprovalsView {
     const at = waiting.findIndex((each) => each.id === id);
     if (at >= 0) this._position = at;
     this._list.draw(this._listed(), id);
+    this._drawAlike();
     this._drawHistory();
   }
 
@@ -249,8 +264,9 @@ class ApprovalsView {
     this._shown = null;
     this._actions.show(null, () => false, true);
     const { knowledge } = this._context.openSpace.sync;
+    const elsewhere = elsewhereText(this._context);
     const [title, text] = {
-      known: ["No pending proposals", "New proposals appear here with everything needed to decide."],
+      known: elsewhere ? ["No pending proposals in this space", `${elsewhere}: see the list.`] : ["No pending proposals", "New proposals appear here with everything needed to decide."],
       asking: ["Loading", "The gateway is asked what is pending."],
       "not-known": ["What is pending is not known", "It is loaded as soon as the gateway responds."],
     }[knowledge];
@@ -347,10 +363,11 @@ registerView({
   order: 10,
   key: "a",
   css: "css/approvals.css",
-  badge: (state) => {
+  badge: (state, session) => {
     // Called in every view, so that alerts work before the approvals are opened.
     alertNewProposals(state);
-    return state.proposals.toDecide(state.me.id).length;
+    // The inbox lists those of other spaces, too.
+    return session.pendingCount;
   },
   mount(outlet, context) {
     alertInAllSpaces(context.session);

@@ -131,7 +131,7 @@ class CallLog {
       await this._context.send(kind, payload, { about: one.id, to });
       one.cancelled = kind === "mcp/request";
     } catch (fault) {
-      this._context.notify(errorText(fault), "bad");
+      this._context.notify(`${oneLine(one.what, 60)}: ${errorText(fault)}`, "bad");
     }
     this.draw();
   }

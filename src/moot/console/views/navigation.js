@@ -60,9 +60,9 @@ export class Navigation {
 
   /**
    * Badges and the current item. Called in every frame under load: unchanged values are not set again, since that would cause a layout.
-   * @param {string} space @param {string} current id of the view that is shown @param {import("../core/state.js").State} state
+   * @param {string} space @param {string} current id of the view that is shown @param {import("../core/state.js").State} state @param {import("../core/session.js").Session} session
    */
-  refresh(space, current, state) {
+  refresh(space, current, state, session) {
     /** @type {Map<string, number>} */
     const counts = new Map();
     let inMore = 0;
@@ -70,7 +70,7 @@ export class Navigation {
       const { view } = item;
       let count = counts.get(view.id);
       if (count === undefined) {
-        count = view.badge?.(state) ?? 0;
+        count = view.badge?.(state, session) ?? 0;
         counts.set(view.id, count);
         if (view.more) inMore += count;
       }

@@ -1,5 +1,8 @@
 // @ts-check
-/** Short messages at the edge of the page, and announcements for screen readers. */
+/**
+ * Short messages, and announcements for screen readers. They cover nothing: errors have rows of their own above the
+ * view until they are dismissed, and what went well is said in what room the header has.
+ */
 import { el } from "../core/dom.js";
 import { icon } from "./icons.js";
 
@@ -13,6 +16,7 @@ export class Notices {
     this._polite = el("div", { class: "sr", role: "status", "aria-live": "polite" });
     this._urgent = el("div", { class: "sr", role: "alert" });
     this.node = el("div", { class: "notices-area" }, this._list, this._polite, this._urgent);
+    this.said = el("div", { class: "notices-said" });
   }
 
   /** @param {string} text @param {"info" | "good" | "bad"} [tone] */
@@ -24,9 +28,16 @@ export class Notices {
       el("span", { class: "notice-text" }, text),
       el("button", { type: "button", class: "button quiet icon-only small", "aria-label": "Dismiss", on: { click: () => notice.remove() } }, icon("close", 14)),
     );
-    this._list.append(notice);
-    while (this._list.childElementCount > MAX_SHOWN) this._list.firstElementChild?.remove();
-    if (tone !== "bad") setTimeout(() => notice.remove(), SHOWN_MILLISECONDS);
+    if (tone === "bad") {
+      // The same again says nothing new.
+      for (const each of [...this._list.children]) if (each.querySelector(".notice-text")?.textContent === text) each.remove();
+      this._list.append(notice);
+      while (this._list.childElementCount > MAX_SHOWN) this._list.firstElementChild?.remove();
+    } else {
+      notice.title = text;
+      this.said.replaceChildren(notice);
+      setTimeout(() => notice.remove(), SHOWN_MILLISECONDS);
+    }
     this._announce(tone === "bad" ? this._urgent : this._polite, text);
   }
 

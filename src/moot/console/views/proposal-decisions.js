@@ -6,7 +6,7 @@
  * has something else by then, or it is settled, nothing is sent. The gateway has the last word: one proposal, at
  * most one execution, of exactly what was reviewed (D-28).
  */
-import { escapeHidden } from "../core/text.js";
+import { escapeHidden, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
 import { votesMissingFor } from "../core/state-proposals.js";
 import { unknownReason } from "../core/unknown-outcome.js";
@@ -41,6 +41,11 @@ export function reviewedProposal(proposal) {
 export function titleOf(proposal) {
   const { method, name } = proposal.call;
   return method === "tools/call" && name ? name : name ? `${method} ${name}` : method || "(no method)";
+}
+
+/** "write_file of agent: …", for a message that is read apart from its proposal. @param {Proposal | undefined} proposal @param {string} message */
+export function aboutProposal(proposal, message) {
+  return proposal ? `${oneLine(titleOf(proposal), 60)} of ${oneLine(proposal.from, 40)}: ${message}` : message;
 }
 
 /** The outcome of a proposal as text. @param {Proposal} proposal @param {string} me */

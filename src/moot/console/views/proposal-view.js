@@ -4,6 +4,7 @@
  * change. It is drawn once from the received text, so that it does not change while somebody reads; what
  * happens to it later is added to its history.
  */
+import { alikeOf } from "../core/alike-proposals.js";
 import { button, el, newId, replace } from "../core/dom.js";
 import { formatJson, membersOf, textAt } from "../core/json-text.js";
 import { formatNumber } from "../core/numbers.js";
@@ -19,7 +20,6 @@ import { grantScopes } from "./grant-scopes.js";
 import { copyButton } from "./envelope-details.js";
 import { icon } from "./icons.js";
 import { jsonTree } from "./json-tree.js";
-import { alikeOf } from "../core/state-proposals.js";
 import { risksOf } from "./call-risks.js";
 import { reasonsView } from "./proposal-reasons.js";
 
@@ -34,6 +34,7 @@ const TREE_CHARACTERS = 40_000;
 const CURRENT_MILLISECONDS = 30_000;
 // How hosts say that a file is not there.
 const NO_FILE = /no such file|does not exist|doesn.t exist|not found|there is no |ENOENT/i;
+const NEW_FILE = "new file";
 const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_contents", "cat"];
 
 /**
@@ -233,7 +234,7 @@ function contentView(context, proposal, path, text, later) {
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
   const body = el("div", { class: "content-change" });
   const size = sizeOf(text);
-  const whole = button("Full text", () => show(null, ""), { class: "quiet small" });
+  const whole = button("Full text", () => show(null, "", "full text"), { class: "quiet small" });
   const read = async () => {
     const ask = readCallFor(context, host, path);
     if (!ask) return;
@@ -255,9 +256,10 @@ function contentView(context, proposal, path, text, later) {
   const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") =>
     replace(
       body,
-      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? [size, problem && ` · ${problem}`] : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), el("span", { class: "button-pair" }, old === null ? compare : [again, whole])),
+      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? [size, ` · ${problem || "replaces the file if there is one; its current content is not known here"}`] : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), el("span", { class: "button-pair" }, old === null ? compare : [again, whole])),
       old !== null && lossView(old, text),
-      old === null ? addedView(text) : diffView(old, text),
+      // Only what is known to be new is called added.
+      old === null ? addedView(text, problem.startsWith(NEW_FILE) ? "+" : " ") : diffView(old, text),
     );
   later.push(() => {
     compare.hidden = again.hidden = !host || readCallFor(context, host, path) === null;
@@ -276,7 +278,7 @@ function contentView(context, proposal, path, text, later) {
 
 /** Why there is nothing to compare with: most often because the file is new. @param {string} host @param {string} why as its host said */
 function unreadText(host, why) {
-  if (NO_FILE.test(why)) return `new file: ${oneLine(host, 40)} has none at this path`;
+  if (NO_FILE.test(why)) return `${NEW_FILE}: ${oneLine(host, 40)} has none at this path`;
   return `not compared, the file could not be read: ${oneLine(why, 200)}`;
 }
 

@@ -58,15 +58,16 @@ export class Shell {
           el("div", { class: "brand small" }, logo(), el("span", { class: "brand-name" }, "Moot")),
           this._spaces.node,
           el("span", { class: "grow" }),
+          this.notices.said,
           this._connection.pill,
           this._themeButton,
           el("button", { type: "button", class: "button quiet icon-only", title: "Keyboard shortcuts (?)", "aria-keyshortcuts": "?", on: { click: () => helpDialog(this.keys) } }, icon("help"), el("span", { class: "sr" }, "Keyboard shortcuts")),
           el("button", { type: "button", class: "button quiet icon-only", title: "Sign out", on: { click: () => this._signOut() } }, icon("leave"), el("span", { class: "sr" }, "Sign out")),
         ),
         this._connection.banner,
+        this.notices.node,
         this._navigation.node,
         this._outlet,
-        this.notices.node,
       ),
     );
   }
@@ -144,7 +145,7 @@ export class Shell {
     this._refreshedAt = performance.now();
     const openSpace = this.session.current;
     if (!openSpace) return;
-    this._navigation.refresh(openSpace.name, this._shown?.view ?? "", openSpace.state);
+    this._navigation.refresh(openSpace.name, this._shown?.view ?? "", openSpace.state, this.session);
     this._spaces.refresh();
     this._connection.refresh();
     const view = viewOf(this._shown?.view ?? "")?.title ?? "";

@@ -6,6 +6,9 @@ import { SignInError } from "../core/session.js";
 import { oneLine } from "../core/text.js";
 import { icon } from "./icons.js";
 
+// Between two questions which providers there are, if the answer was lost.
+const RETRY_MILLISECONDS = 3_000;
+
 /**
  * @param {import("../core/session.js").Session} session
  * @param {() => void} done
@@ -28,16 +31,17 @@ function providerButtons(base) {
     beginSignIn(base, provider).catch((error) => {
       fault.textContent = error instanceof SignInError ? error.message : "The provider’s page cannot be opened.";
     });
-  void fetchProviders(base).then(
+  const look = () => void fetchProviders(base).then(
     (providers) => {
       if (providers.length === 0) return;
       const buttons = providers.map((each) => el("button", { type: "button", class: "button primary wide", on: { click: () => void press(each) } }, "Sign in at ", el("bdi", {}, oneLine(new URL(each.issuer).host, 60))));
       place.append(...buttons, fault, el("p", { class: "soft" }, "or with a token:"));
       place.hidden = false;
     },
-    // The form is there; it says so when it is used.
-    () => undefined,
+    // The form is there meanwhile; it says so when it is used.
+    () => setTimeout(() => place.isConnected && look(), RETRY_MILLISECONDS),
   );
+  look();
   return place;
 }
 

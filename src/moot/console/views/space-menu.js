@@ -50,7 +50,7 @@ export class SpaceMenu {
   _fill() {
     const spaces = this._session.logins.map((login) => {
       const openSpace = this._session.openSpaces.get(login.space);
-      const waiting = openSpace?.state.proposals.toDecide(openSpace.state.me.id).length ?? 0;
+      const waiting = this._session.pendingIn(login.space).count;
       return { login, waiting, current: this._session.current === openSpace && openSpace !== undefined };
     });
     this._isFilling = true;

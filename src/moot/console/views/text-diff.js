@@ -189,11 +189,11 @@ export function diffView(old, added) {
   );
 }
 
-/** A whole text as added lines. @param {string} text */
-export function addedView(text) {
+/** A whole text, as added lines or as it is. @param {string} text @param {Line["sign"]} [sign] */
+export function addedView(text, sign = "+") {
   const lines = text.split("\n");
   if (text.endsWith("\n")) lines.pop();
-  return linesView(lines.map((each, index) => ({ sign: "+", text: each, old: 0, new: index + 1 })), "New content");
+  return linesView(lines.map((each, index) => ({ sign, text: each, old: 0, new: index + 1 })), "New content");
 }
 
 /** @param {Line[]} lines @param {string} label */
