@@ -42,8 +42,11 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             assert isinstance(app.screen, ApproveDialog)
-            parts = ("agent proposes write_file on files", "path: notes.md", "+ first", "+ second")
+            parts = ("agent proposes write_file on files", "path: notes.md", "  first", "  second")
             await until(pilot, lambda: all(part in screen_text(app) for part in parts))
+            # Nobody knows whether the file is there: nothing is called added.
+            assert "replaces the file if there is one; its current content is not known" in screen_text(app)
+            assert "+ first" not in screen_text(app)
             save_screenshot(app, "approve")
             await pilot.press("y")
             assert (await proposal.outcome(HANG_SECONDS)).text == "created notes.md: 12 bytes"

@@ -137,7 +137,7 @@ def test_a_person_approves_rejects_and_leaves_in_a_real_terminal(tmp_path: Path)
             tmux.keys("2")
             tmux.until(lambda screen: "▌ #1" in screen)
             tmux.keys("a")
-            screen = tmux.until(lambda screen: "y yes, exactly this" in screen and "+ later" in screen)
+            screen = tmux.until(lambda screen: "y yes, exactly this" in screen and "  later" in screen)
             assert "path: plan.md" in screen
             assert not (shared / "plan.md").exists()
             time.sleep(1)

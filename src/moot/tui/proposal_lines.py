@@ -176,8 +176,11 @@ def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTe
             )
             yield from _indented(difference(known.text, value))
         elif whole is not None and name == whole[1]:
+            # Not as added lines: most of them may be in the file already, and others are lost.
             yield line((f"  {name}", "strong"), (f" {_size(value)}:", "dim"))
-            yield from (line(("    + ", "good"), (each, "good")) for each in value.split("\n"))
+            unknown = "replaces the file if there is one; its current content is not known here"
+            yield line((f"    {unknown}", "warn"))
+            yield from (line(("    ", "dim"), each) for each in value.split("\n"))
         else:
             yield from _value(name, value)
 
