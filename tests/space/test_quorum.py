@@ -86,6 +86,34 @@ def test_what_is_too_long_to_be_judged_is_bound() -> None:
     assert driver.says("ana", "mcp/request", call("prod" + " " * 70_000), to=["tool"]) == "approval_required"
 
 
+@pytest.mark.parametrize("hidden", ["name", "arguments", "target", "deep"])
+def test_a_value_that_the_gateway_keeps_is_bound_wherever_it_stands(hidden: str) -> None:
+    """The host puts it back before it acts, so the rule may be about it."""
+    rule = {
+        "method": "tools/call",
+        "params": {"name": "deploy", "arguments": {"target": "prod*", "$..x": "y"}},
+    }
+    driver = office(quorum=[{"payload": rule, "approvals_needed": 2}])
+    kept: Json = {"moot/content": {"sha256": "0" * 64, "bytes": 20_000, "begins_with": "test"}}
+    plain: Json = {"target": "prod1", "deep": {"x": "z"}}
+    assert driver.says("ana", "mcp/request", call_of("deploy", plain), to=["tool"]) is None
+    arguments: Json = {"target": kept, "deep": {"x": "y"}} if hidden == "target" else plain
+    if hidden == "deep":
+        arguments = {"target": "prod1", "deep": [kept]}
+    elif hidden == "arguments":
+        arguments = kept
+    elif hidden == "name":
+        arguments = {"target": "prod1", "deep": {"x": "y"}}
+    body = call_of(kept if hidden == "name" else "deploy", arguments)
+    assert driver.says("ana", "mcp/request", body, to=["tool"]) == "approval_required"
+    # What is certainly another tool is not bound.
+    assert driver.says("ana", "mcp/request", call_of("read", kept), to=["tool"]) is None
+
+
+def call_of(name: Json, arguments: Json) -> Json:
+    return {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+
 def test_a_quorum_for_everything_leaves_lists_questions_and_cancelling_free() -> None:
     driver = office(quorum=[{"approvals_needed": 1}])
     assert driver.says("ana", "mcp/request", {"method": "tools/list"}, to=["tool"]) is None

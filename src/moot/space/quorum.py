@@ -1,8 +1,9 @@
 """Which calls need several approvals, and whom that does not bind (D-103).
 
 A capability that does not match gives nothing; a quorum that does not match binds nobody. So what cannot be
-judged (a text that is too long to be compared, a search that would take too long) matches here. A call to
-several members, or to everybody, is bound if it would be with any of them alone.
+judged (a value that the gateway keeps and the message only names, a text that is too long to be compared, a
+search that would take too long) matches here. A call to several members, or to everybody, is bound if it
+would be with any of them alone.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from moot.protocol.kinds import NOTIFICATION_PREFIX
+from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns.globs import MAX_TEXT
 from moot.protocol.patterns.jsonpath import MAX_VISITS, MessageVisits
-from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Search, Text
+from moot.protocol.patterns.pattern import Fields, Node, OneOf, Pattern, Search
 from moot.space.config import Name, Quorum
 from moot.space.offer_owners import LIST_METHODS
 
@@ -51,6 +53,8 @@ def _binds(pattern: Pattern, payload: Payload, to: Sequence[str]) -> bool:
 
 def _may_match(node: Node, value: Json) -> bool:
     """Whether the node matches the value, or cannot tell."""
+    if isinstance(value, dict) and CONTENT_KEY in value:
+        return True
     if isinstance(node, OneOf):
         return any(_may_match(each, value) for each in node.alternatives)
     if isinstance(node, Fields):
@@ -59,21 +63,22 @@ def _may_match(node: Node, value: Json) -> bool:
         if not all(name in value and _may_match(inner, value[name]) for name, inner in node.literal):
             return False
         return all(_search_may_find(search, value) for search in node.searches)
-    if isinstance(node, Text | NotText | Regex) and isinstance(value, str) and len(value) > MAX_TEXT:
-        return True
-    return node.matches(value)
+    return node.matches(value) or _is_partly_hidden(value)
 
 
 def _search_may_find(search: Search, value: dict[str, Json]) -> bool:
     visits = MessageVisits(MAX_VISITS)
-    return search.matches(value, visits) or visits.left <= 0 or _has_long_text(value)
+    return search.matches(value, visits) or visits.left <= 0 or _is_partly_hidden(value)
 
 
-def _has_long_text(value: Json) -> bool:
+def _is_partly_hidden(value: Json) -> bool:
+    """Whether something in it is not there, or is too long to be compared."""
     level = [value]
     while level:
         each = level.pop()
         if isinstance(each, dict):
+            if CONTENT_KEY in each:
+                return True
             level += each.values()
         elif isinstance(each, list):
             level += each
