@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from moot.errors import NotAllowed
+from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.participant import JoinedSpace
@@ -21,7 +22,7 @@ from tests.bridge.bridged_space import bridged_space
 from tests.bridge.served_space import serve_member
 from tests.gateway.running_gateway import participants, running_gateway
 from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 FIVE_MB = "0123456789" * 500_000
 LISTS = {"kind": "mcp/request", "payload": {"method": "tools/list"}}
@@ -207,7 +208,9 @@ async def test_a_bridged_process_and_an_mcp_client(tmp_path: Path) -> None:
     size = 32_000_000
     async with bridged_space(tmp_path) as space:
         await space.bridge(large_server(tmp_path))
-        shown = await serve_member(await space.join("bob"), space.stack)
+        # However slow the machine is, an answer is a plain one: the SDK's client takes no event of that size.
+        limits = McpServerLimits(silence_seconds=HANG_SECONDS)
+        shown = await serve_member(await space.join("bob"), space.stack, limits)
         async with shown.client() as client:
             given = await client.call_tool("give", {"size": size})
             assert given.content[0].text == "x" * size  # type: ignore[union-attr]
@@ -217,6 +220,16 @@ async def test_a_bridged_process_and_an_mcp_client(tmp_path: Path) -> None:
             ran = await client.call_tool("give", {"size": 60_000_000})
             assert ran.content[0].text.startswith("The tool ran. Its result of")  # type: ignore[union-attr]
             assert not ran.is_error
+
+
+async def test_the_gateway_says_413_to_a_message_that_is_too_large(tmp_path: Path) -> None:
+    """A client that still sends must not lose the answer."""
+    people = participants(alice=["*"])
+    async with running_gateway(tmp_path, people) as running, httpx2.AsyncClient() as http:
+        address = f"{running.url.replace('ws', 'http', 1)}/participants/alice/messages?space=lab"
+        headers = {"Authorization": "Bearer t-alice", "Content-Type": "application/json"}
+        refused = await http.post(address, content=b"x" * (30 << 20), headers=headers)
+        assert refused.status_code == 413
 
 
 async def test_http_says_413(tmp_path: Path) -> None:

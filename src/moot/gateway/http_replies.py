@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from moot.errors import InvalidRequest, Refused
@@ -18,6 +18,7 @@ from moot.gateway.unsaved_changes import NOT_ON_DISK
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
+from moot.resilience.refused_body import discard_body
 
 # D-40: the HTTP status of each error code; the others are mistakes of the caller: 400.
 STATUS: Final[Mapping[str, int]] = {
@@ -138,15 +139,22 @@ def moment(text: str | None) -> float:
 
 
 async def body_of(request: Request, most: int) -> bytes | None:
-    """The body, or None when it is too large; it is not read beyond that."""
+    """The body, or None when it is too large: then the rest is thrown away, so that the refusal is read."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
         size += len(part)
         if size > most:
+            if message.get("more_body"):
+                await discard_body(request.receive)
             return None
         parts.append(part)
-    return b"".join(parts)
+        if not message.get("more_body"):
+            return b"".join(parts)
 
 
 async def object_of(request: Request, most: int) -> dict[str, Any]:

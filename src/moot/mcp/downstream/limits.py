@@ -53,7 +53,8 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_kept_events: int = 256
     max_kept_streams: int = 16
     # A response that takes longer becomes an event stream, so that proxies and clients see that it is alive.
-    silence_seconds: float = 5.0
+    # Not sooner: the client of the Python SDK takes 1 MiB in an event, and any size in a plain answer.
+    silence_seconds: float = 15.0
     keepalive_seconds: float = 15.0
 
 
