@@ -127,6 +127,41 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
         [{"outcome": "done"}, {"outcome": "failed", "note": "looked"}],
         [{}, {"outcome": "unknown"}, {"outcome": "done", "note": 5}],
     ),
+    "moot/votes": (
+        [
+            {
+                "proposal_id": "p",
+                "approvals_needed": 2,
+                "approvals_missing": 1,
+                "approved_by": ["a"],
+                "exempt": [],
+            }
+        ],
+        [
+            {},
+            {
+                "proposal_id": "p",
+                "approvals_needed": -1,
+                "approvals_missing": 0,
+                "approved_by": [],
+                "exempt": [],
+            },
+            {
+                "proposal_id": "p",
+                "approvals_needed": 1,
+                "approvals_missing": 0,
+                "approved_by": [1],
+                "exempt": [],
+            },
+            {
+                "proposal_id": "p",
+                "approvals_needed": 1,
+                "approvals_missing": 0,
+                "approved_by": [],
+                "exempt": "a",
+            },
+        ],
+    ),
     "moot/outcome": (
         [{"proposal_id": "p", "outcome": "unknown"}],
         [{}, {"proposal_id": 1, "outcome": "unknown"}],
