@@ -104,3 +104,17 @@ def test_the_check_of_a_built_site_finds_what_is_broken(tmp_path: Path) -> None:
 
 def test_a_site_that_was_not_built_is_not_in_order(tmp_path: Path) -> None:
     assert check(tmp_path) == [f"{tmp_path}: there is no site"]
+
+
+def test_search_leaves_out_what_is_read_by_its_list(tmp_path: Path) -> None:
+    """So that a question finds the how-to first, and not the decision or the change behind it."""
+    prepare(ROOT, tmp_path)
+    source = tmp_path / "site-source"
+    left_out = {
+        page.relative_to(source).as_posix()
+        for page in source.rglob("*.md")
+        if page.read_text("utf-8").startswith("---\nsearch:\n  exclude: true\n---\n\n# ")
+    }
+    assert {"project/changelog.md", "decisions/0001-string-patterns-match-only-strings.md"} <= left_out
+    assert not [page for page in left_out if page.startswith(("how-to/", "reference/", "topics/"))]
+    assert "decisions/index.md" not in left_out

@@ -35,6 +35,10 @@ BROUGHT_IN: Mapping[str, str] = {
     "src/moot/console/icon.svg": "pictures/logo.svg",
 }
 
+# Pages that search leaves out, so that how-tos and the reference come first: they are read by their lists.
+UNSEARCHED = ("decisions/0", "decisions/rulings.md", "project/changelog.md", "conformance.md")
+_EXCLUDED = "---\nsearch:\n  exclude: true\n---\n\n"
+
 _LINK = re.compile(r"(!?)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 # Markdown that the generator took for plain text: a table or list without an empty line before it, mostly.
 _LEFT_OVER = re.compile(r"```|\|---|\]\(|^\s*[-*] \S", re.MULTILINE)
@@ -56,7 +60,8 @@ def prepare(root: Path = ROOT, build: Path = BUILD) -> None:
         shutil.copyfile(root / file, source / place)
     for page in sorted(source.rglob("*.md")):
         place = page.relative_to(source).as_posix()
-        page.write_text(relinked(page.read_text("utf-8"), _file_of(place), place, root), "utf-8")
+        head = _EXCLUDED if place.startswith(UNSEARCHED) else ""
+        page.write_text(head + relinked(page.read_text("utf-8"), _file_of(place), place, root), "utf-8")
     nav = nav_of((root / "docs" / "index.md").read_text("utf-8"), root)
     settings = (root / "zensical.toml").read_text("utf-8")
     configured = settings.replace("[project]\n", f"[project]\nnav = {as_toml(nav)}\n", 1)
