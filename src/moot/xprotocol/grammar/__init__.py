@@ -36,6 +36,10 @@ def compile_grammar(schema: Json) -> Grammar:
     larger than `grammar_limits` allows.
     """
     compiler = Compiler(schema)
-    text = compiler.text()
+    try:
+        text = compiler.text()
+    except RecursionError:
+        # Numbers with hundreds of decimal places, for example.
+        raise GrammarRefused("the schema needs rules within rules, too deep to be written") from None
     notes = compiler.notes.lines()
     return Grammar(text, "superset" if notes else "exact", notes)

@@ -31,6 +31,9 @@ NESTING: Final = 8
 ALTERNATIVES: Final = 512
 CHOICES: Final = 48
 COMPARED: Final = 200
+# Members of all objects of a grammar, each way counted: what choices cost. Beyond it choices are not
+# multiplied out any more. Some two seconds of a slow machine.
+WRITTEN_MEMBERS: Final = 12_000
 # Members of one anyOf that are offered beside its other schemas, times those schemas: each is written there.
 OFFERED_MEMBERS: Final = 1_000
 # Places within places, through references, too: the compiler recurses.

@@ -109,6 +109,8 @@ class Library:
         self.resources = Resources(document, self.draft)
         # Whether a schema asks what others have evaluated; choices are then taken apart further.
         self.has_unevaluated = not self.legacy and '"unevaluated' in json.dumps(document)
+        # How many members have been written so far, in all ways (`WRITTEN_MEMBERS`).
+        self.written = 0
         self._ids: dict[Schema, SchemaId] = {}
         self._schemas: list[Schema] = []
         self._targets: dict[Reference, SchemaId] = {}

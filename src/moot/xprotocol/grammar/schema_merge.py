@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from moot.xprotocol.grammar.grammar_limits import ALTERNATIVES, CHOICES, COMPARED, OFFERED_MEMBERS
+from moot.xprotocol.grammar.grammar_limits import (
+    ALTERNATIVES,
+    CHOICES,
+    COMPARED,
+    OFFERED_MEMBERS,
+    WRITTEN_MEMBERS,
+)
 from moot.xprotocol.grammar.negation import all_listed_apart, disjoint, negation
 from moot.xprotocol.grammar.schema import ALL_TYPES, FREE, Library, Schema, SchemaId
 from moot.xprotocol.grammar.unevaluated import offered_members, unevaluated_items, unevaluated_members
@@ -88,6 +94,10 @@ def ways(library: Library, ids: tuple[SchemaId, ...], note: Note) -> list[list[S
             found = _Merging(library, note, strictness).run(ids)
         except _TooManySchemas:
             continue
+        cost = sum(len(part.properties or ()) + len(part.offered) for way in found for part in way)
+        if strictness and library.written + cost > WRITTEN_MEMBERS:
+            continue
+        library.written += cost
         if words is not None:
             note(words)
         return found
@@ -168,8 +178,20 @@ class _Merging:
             # In reading order: all of one before the next begins. Members come in this order.
             inner = [self.library.target(reference) for reference in schema.references]
             todo[:0] = [origin.onward(each) for each in (*inner, *schema.all_of)]
+            todo += [_Origin(each) for each in self.given_up(schema)]
             state.groups += [_Group(id, origin.all | {id}, group) for group in self.groups(schema)]
         return True
+
+    def given_up(self, schema: Schema) -> Iterator[SchemaId]:
+        """Members that only choices declare which are not made any more: the grammar must not lose them."""
+        lost = [id for condition in schema.conditions for id in condition] if self.strictness < 2 else []
+        lost += [needed for _, needed in schema.dependent] if self.strictness < 2 else []
+        if self.strictness == 0:
+            lost += [id for group in schema.choices for way in group for id in way]
+            lost += [id for group in schema.one_of for id in group]
+        offer = offered_members(self.library, lost, conditional=True)
+        if offer is not None:
+            yield offer
 
     def groups(self, schema: Schema) -> Iterator[tuple[_Way, ...]]:
         if self.strictness == 0:

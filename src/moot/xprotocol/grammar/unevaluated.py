@@ -38,8 +38,13 @@ def unevaluated_items(schema: Schema, inner: list[Schema], library: Library) -> 
     return replace(FREE, prefix=(library.free,) * length, items=items)
 
 
-def offered_members(library: Library, ids: Iterable[SchemaId]) -> SchemaId | None:
-    """What these declare, whichever way they hold, to stand beside schemas that do not speak of it."""
+def offered_members(
+    library: Library, ids: Iterable[SchemaId], *, conditional: bool = False
+) -> SchemaId | None:
+    """What these declare, whichever way they hold, to stand beside schemas that do not speak of it.
+
+    `conditional`: also what they declare under an `if` or a dependency.
+    """
     found: dict[tuple[str, SchemaId], None] = {}
     seen: set[SchemaId] = set()
     todo = list(ids)
@@ -53,5 +58,8 @@ def offered_members(library: Library, ids: Iterable[SchemaId]) -> SchemaId | Non
         inner = [library.target(reference) for reference in schema.references]
         inner += [each for group in schema.choices for way in group for each in way]
         inner += [each for group in schema.one_of for each in group]
+        if conditional:
+            inner += [each for condition in schema.conditions for each in condition]
+            inner += [needed for _, needed in schema.dependent]
         todo[:0] = [*inner, *schema.all_of]
     return library.add(replace(FREE, offered=tuple(found))) if found else None
