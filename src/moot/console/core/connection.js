@@ -26,7 +26,7 @@ const NEXT_WELCOME_MILLISECONDS = 5_000;
 const NEXT_GATEWAY_MILLISECONDS = 200;
 const HISTORY_MILLISECONDS = 8_000;
 // The history does not wait any longer for what comes before it.
-const FIRST_MILLISECONDS = 20_000;
+const FIRST_MILLISECONDS = 3_000;
 // Latency of a message; it is higher on a phone.
 const MARGIN_SECONDS = 5;
 // Of a frame of 16 ms: a long history is processed in slices, and the page stays responsive in between.

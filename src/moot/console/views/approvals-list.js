@@ -119,10 +119,11 @@ export class ProposalList {
   _drawKnowledge(count) {
     const { knowledge, problem } = this._context.openSpace.sync;
     this._knowledge.hidden = count > 0 && knowledge === "known";
-    const now = [knowledge, problem, count > 0].join("\n");
+    const isElsewhere = elsewhereText(this._context) !== "";
+    const now = [knowledge, problem, count > 0, isElsewhere].join("\n");
     if (now === this._knowledgeDrawnFor) return;
     this._knowledgeDrawnFor = now;
-    if (knowledge === "known") replace(this._knowledge, el("p", { class: "soft" }, this._context.session.logins.length > 1 ? "No pending proposals in this space." : "No pending proposals."));
+    if (knowledge === "known") replace(this._knowledge, el("p", { class: "soft" }, `No pending proposals${isElsewhere ? " in this space" : ""}.`));
     else if (knowledge === "asking") replace(this._knowledge, el("p", { class: "soft loading" }, el("span", { class: "spinner", "aria-hidden": "true" }), count > 0 ? "Loading more…" : "Loading what is pending…"));
     else replace(this._knowledge, el("p", { class: "caution" }, icon("warning", 16), el("span", {}, `${count > 0 ? "There may be more" : "What is pending is not known"}: ${escapeHidden(problem)}.`)), button("Retry", () => void this._retry(), { class: "small" }));
   }
