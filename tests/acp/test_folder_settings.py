@@ -125,10 +125,14 @@ async def test_settings_of_a_trusted_folder_are_named_and_so_is_each_change(tmp_
     conf = tmp_path / "work" / ".scripted"
     conf.parent.mkdir()
     conf.write_text("a")
-    given = {"limits": QUICK, "trust_folder": True}
+    of_home = tmp_path / ".scripted"
+    of_home.write_text("a")
+    given = {"limits": QUICK, "trust_folder": True, "inherited": {"HOME": str(tmp_path)}}
     async with agent_space(tmp_path, profile=SCRIPTED, settings=given) as space:
         said = await space.wait_for("chat", "Settings of the agent in my folder count")
         assert str(conf) in said.payload["text"]
+        # To the agent the home of a person is a folder above its own.
+        assert str(of_home) in said.payload["text"]
         assert str(conf) in (await space.alice.admin.request_status("agent"))["folder_settings"]
         conf.write_text("another")
         await space.wait_for("chat", "They count, and may allow things without asking.")
@@ -199,6 +203,19 @@ async def test_what_was_done_and_nobody_was_asked_about_is_said_loudly(tmp_path:
         status = await space.alice.admin.request_status("agent")
         assert status["unasked_acts"] == 3
         assert "since then it has changed something or run a command 3 times without asking" in status["asks"]
+
+
+async def test_another_thing_under_an_id_that_was_approved_is_said_loudly_too(tmp_path: Path) -> None:
+    ask = {"toolCallId": "c1", "kind": "execute", "rawInput": {"command": "ls"}}
+    done = tool_update("c1", status="completed")
+    other = tool_update("c1", rawInput={"command": "rm -rf ~"})
+    turn = {"ask": ask, "allowed": [done, done, other, {"say": "Done."}]}
+    async with agent_space(tmp_path, [turn], settings={"limits": QUICK}) as space:
+        await space.ask()
+        await space.alice.approve((await space.proposal()).id)
+        await space.wait_for("chat", "Done.")
+        await space.wait_for("chat", "WARNING: done, and nobody was asked: execute: rm -rf ~")
+        assert space.member.agent.unasked_acts == 1
 
 
 async def test_an_agent_that_is_stuck_is_told_of_once_and_not_while_people_decide(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -306,3 +307,12 @@ async def test_a_sign_in_is_told_to_the_agent_and_to_nobody_else(tmp_path: Path)
         assert token not in str([each.raw for each in space.envelopes])
         (signed,) = space.received("authenticate")
         assert signed["params"] == {"methodId": "by-file"}
+
+
+def test_git_of_an_agent_runs_no_program_that_the_repository_names(tmp_path: Path) -> None:
+    """Claude Code runs `git status` unasked, and `core.fsmonitor` of a repository is any command."""
+    environment = home_environment(tmp_path, UNKNOWN, ("agent",), {})
+    given = {**os.environ, **environment, "HOME": str(tmp_path)}
+    for words in (["init", "-q"], ["config", "core.fsmonitor", f"touch {tmp_path}/ran"], ["status"]):
+        subprocess.run(["git", *words], cwd=tmp_path, env=given, check=True, capture_output=True)  # noqa: S603, S607
+    assert not (tmp_path / "ran").exists()

@@ -126,6 +126,11 @@ class AcpMember:
             "What I ask for is a proposal here. An approval counts once. Nothing but the agent itself keeps "
             "it to what was approved."
         )
+        me = "NAME" if self.turns is None else self.turns.space.me
+        lines.append(
+            f"`moot member grant {me} mcp/request:tools/call:edit` lets me edit inside this folder without "
+            "asking. No grant covers what is outside, settings of an agent, or what I do not tell in full."
+        )
         return "\n".join(lines)
 
     def _offer_tools(self, turns: TurnRunner) -> None:
@@ -139,7 +144,8 @@ class AcpMember:
                 run,
                 name=kind,
                 description=f"What the agent calls {kind!r}, done by the agent itself when a proposal of its "
-                "own is approved. It cannot be called otherwise.",
+                "own is approved. It cannot be called otherwise. A grant of it to the agent covers what is "
+                f"inside of {self.settings.folder}, but for settings of agents, and nothing outside.",
                 input_schema=_INPUT_SCHEMA,
             )
 
@@ -244,10 +250,12 @@ class AcpMember:
         turns.permissions.handle_update(call)
         if call.is_over:
             self._call_over.set()
-        if call.status == "completed" and call.kind in ACTING_KINDS and not call.was_asked:
-            call.was_asked = True
-            self.agent.unasked_acts += 1
-            turns.relay.note_unasked(call)
+        if call.status == "completed" and call.kind in ACTING_KINDS:
+            what = call.describe()
+            if not call.was_asked or call.done_as not in ("", what):
+                self.agent.unasked_acts += 1
+                turns.relay.note_unasked(call)
+            call.was_asked, call.done_as = True, what
 
     async def _watch_folder(self, turns: TurnRunner) -> None:
         """Settings that appear while the agent runs may take effect at once."""

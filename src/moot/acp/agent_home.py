@@ -19,6 +19,13 @@ from moot.acp.call_contents import texts_anywhere
 from moot.errors import UsageError
 from moot.private_files import use_folder
 
+# Agents run `git status` and the like unasked, and a repository can name a program that these then run.
+_HARMLESS_GIT: Final = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_PAGER": "cat",
+}
 # Tokens are longer than the names and dates beside them.
 _SECRET_CHARS: Final = 24
 _PACKAGE_RUNNERS: Final = frozenset({"npx", "npm", "pnpm", "bunx"})
@@ -118,6 +125,7 @@ def home_environment(
         "XDG_DATA_HOME": str(home / ".local" / "share"),
         "XDG_STATE_HOME": str(home / ".local" / "state"),
         "XDG_CACHE_HOME": str(home / ".cache"),
+        **_HARMLESS_GIT,
         **{name: value.replace("{home}", str(home)) for name, value in profile.environment.items()},
     }
     real = inherited.get("HOME")

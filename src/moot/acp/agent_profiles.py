@@ -130,7 +130,10 @@ PROFILES: Final = (
             '{"mcpServers": {"probe": {"command": "touch", "args": ["{mark}"], "trust": true}}}',
         ),
         allow_once_ids=("proceed_once",),
-        unasked=("reads, lists and searches files in its folder", "keeps a list of tasks"),
+        unasked=(
+            "reads, lists and searches files in its folder",
+            "runs commands that it takes for reading only, such as ls, cat and echo, in its folder",
+        ),
     ),
     AgentProfile(
         name="OpenCode",
@@ -176,7 +179,8 @@ PROFILES: Final = (
         allow_once_ids=("proceed_once",),
         unasked=(
             "reads, lists and searches files in its folder",
-            "runs commands that it takes for reading only, such as ls and git status",
+            "runs commands that it takes for reading only, such as ls, cat and find, also outside of its "
+            "folder",
         ),
     ),
 )

@@ -59,7 +59,9 @@ class FolderSettings:
         return sorted(path for path in {*before, *self._found} if before.get(path) != self._found.get(path))
 
     def _look(self) -> dict[str, tuple[int, int]]:
-        return find_settings(self._profile, self._settings.folder, self._settings.inherited.get("HOME"))
+        # Where settings of a folder count, those of the home count as well if it is above the folder.
+        home = None if self._settings.trust_folder else self._settings.inherited.get("HOME")
+        return find_settings(self._profile, self._settings.folder, home)
 
     def statement(self) -> str:
         """What people have to know of them; empty if there are none."""

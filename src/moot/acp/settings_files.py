@@ -40,13 +40,19 @@ def find_settings(profile: AgentProfile, folder: Path, home: str | None) -> dict
 
 
 def _files_below(top: Path, harmless: tuple[str, ...]) -> Iterator[str]:
-    """The file itself, or all files below it, links to folders included; an empty folder is nothing."""
-    if not top.is_dir():
+    """The file itself, or all files below it; an empty folder is nothing."""
+    try:
+        entries = sorted(os.scandir(top), key=lambda entry: entry.name)
+    except FileNotFoundError:
         # A link that leads nowhere may lead somewhere a moment later.
-        if top.exists() or top.is_symlink():
+        if top.is_symlink():
             yield str(top)
         return
-    for entry in sorted(os.scandir(top), key=lambda entry: entry.name):
+    except OSError:
+        # A file; or a folder that we cannot read, and the agent might.
+        yield str(top)
+        return
+    for entry in entries:
         if entry.name in harmless:
             continue
         if entry.is_dir(follow_symlinks=False):

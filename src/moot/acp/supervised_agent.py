@@ -173,9 +173,9 @@ class SupervisedAgent:
                 await self._open_session()
                 self._note(f"The agent runs again. {self.folder.statement()}".rstrip())
             except (AgentUnusable, PeerGone, UsageError) as fault:
-                log.warning("the agent cannot be started", extra={"why": str(fault)})
                 await self.process.stop()
                 if str(fault) != self._last_fault:
+                    log.warning("the agent cannot be started", extra={"why": str(fault)})
                     self._last_fault = str(fault)
                     self._note(f"The agent cannot be started, and I try again: {fault}")
                 return str(fault)

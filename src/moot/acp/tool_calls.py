@@ -59,6 +59,8 @@ class AgentToolCall:
     was_asked: bool = False
     # It was told that it may.
     was_released: bool = False
+    # What it was when it was reported as done: another thing under the same id was not asked for.
+    done_as: str = ""
     # The latest content that had a diff: some agents replace it by text, or by nothing.
     _diffs: list[dict[str, Json]] = field(default_factory=list)
     # What Codex tells of a command beside the fields of ACP.
@@ -69,6 +71,7 @@ class AgentToolCall:
         """It is asked for, so it is neither over nor refused, whatever was before."""
         self.was_refused = self.was_released = False
         self.was_asked = True
+        self.done_as = ""
         self._output, self._exit_code = "", None
         if self.is_over:
             self.fields["status"] = "pending"
