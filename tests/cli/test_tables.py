@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from moot.cli.table_output import TableWriter
 from moot.participant import JoinedSpace
+from moot.protocol.operation import Json
+from moot.tui.operations.member_operations import _rights
 from moot.tui.text_table import TextTable, cut, display_width
 from tests.cli.space_with_members import SpaceWithMembers
 
@@ -142,3 +144,8 @@ def test_lists_for_people_have_headings(lab: SpaceWithMembers) -> None:
         "host    add   a, b       Add two numbers.",
     ]
     assert lab.output_of("proposals") == "no pending proposals\n"
+
+
+def test_a_permission_with_several_kinds_is_shown_as_these() -> None:
+    several: list[Json] = ["chat", {"kind": ["mcp/reject", "mcp/response"]}, {"kind": "mcp/proposal"}]
+    assert _rights(several) == "chat, mcp/reject, mcp/response, mcp/proposal"

@@ -57,14 +57,13 @@ async def _members(context: ClientContext, _: argparse.Namespace) -> OperationRe
 
 def _rights(capabilities: list[Json]) -> str:
     """Rights in a line; what is no more than a kind is shown as that."""
-    shown = [
-        str(each["kind"])
-        if isinstance(each, dict) and set(each) == {"kind"}
-        else each
-        if isinstance(each, str)
-        else json.dumps(each)
-        for each in capabilities
-    ]
+    shown: list[str] = []
+    for each in capabilities:
+        if isinstance(each, dict) and set(each) == {"kind"}:
+            kinds = each["kind"]
+            shown += [str(kind) for kind in (kinds if isinstance(kinds, list) else [kinds])]
+        else:
+            shown.append(each if isinstance(each, str) else json.dumps(each))
     return ", ".join(shown) or "no permissions visible"
 
 
