@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from moot.adapter.inbound.mcp_source import MAX_LISTED
 from moot.protocol.operation import Json
 from tests.adapter.adapter_environment import NAMESPACE, named, notes_server, running_adapter, tool
 from tests.adapter.servers.misbehaving_server import MARK, SHAPES
@@ -214,7 +213,13 @@ async def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> No
         assert (await adapter.alice.ask(KIND, ONE)).code is None
         assert (await refreshing).code is None
         assert (await adapter.alice.ask(KIND, ONE)).code is None
-        assert len(adapter.adapter.registry.contracts()) <= honest + MAX_LISTED
+        most = adapter.adapter.settings.limits.max_listed
+        assert len(adapter.adapter.registry.contracts()) <= honest + most
+        # And it is said, with the setting that decides it.
+        words = f"liar: {30_000 - most} entries of tools/list are left out (limits.max_listed)"
+        assert words in adapter.adapter.health()["problems"]
+        (source,) = [each for each in adapter.adapter.status()["sources"] if each["name"] == "liar"]
+        assert source["left_out"] == {"tools/list": 30_000 - most}
 
 
 async def test_a_server_that_lists_ever_new_tools_fills_no_disk(

@@ -62,3 +62,20 @@ def test_without_a_path_the_key_goes_where_the_adapter_looks_for_it(tmp_path: Pa
     again = run_program("keygen", "--json", env={"HOME": str(tmp_path)}, cwd=tmp_path)
     assert again.code == 1
     assert again.json["ok"] is False
+
+
+def test_a_rotation_gives_a_new_encryption_key_and_keeps_who_it_is(shell: Shell, tmp_path: Path) -> None:
+    """docs/topics/xprotocol.md: what was encrypted before can still be opened."""
+    file = tmp_path / "adapter.key"
+    first = shell("keygen", "--output", file, "--json").json
+    sealed_before = keyfile.load(file)
+    second = shell("keygen", "--output", file, "--rotate", "--json").json
+    assert second["public_key"] == first["public_key"]
+    assert second["encryption_key"] != first["encryption_key"]
+    assert second["older_encryption_keys"] == 1
+    loaded = keyfile.load(file)
+    assert [older.opening.public.text for older in loaded.retired] == [sealed_before.enc_key.text]
+    assert "after a restart" in shell("keygen", "--output", file, "--rotate").out
+    missing = shell("keygen", "--output", tmp_path / "none.key", "--rotate")
+    assert missing.code == 1
+    assert shell("keygen", "--output", file, "--rotate", "--force").code == 2

@@ -12,7 +12,7 @@ import jsonschema_rs
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import compile_grammar
 from tests.rows import for_each_row
-from tests.xprotocol.grammar.checking import assert_exact, assert_noted
+from tests.xprotocol.grammar.checking import assert_exact, assert_lets_through, assert_noted
 from tests.xprotocol.grammar.derivations import Derivations
 from tests.xprotocol.grammar.judges import judges
 
@@ -209,3 +209,13 @@ def test_numbers_in_the_notations_that_json_has(schema: Json, texts: list[str], 
 def test_to_draft_4_an_integer_has_only_digits() -> None:
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
     assert_exact(schema, ["1", "-20"], not_=["1.0", "1e5"])
+
+
+def test_draft_4_speaks_of_how_an_integer_is_written() -> None:
+    """12E0 is no integer there: where integers are not wanted it is fine, and the grammar lets it through."""
+    for schema in ({"not": {"type": "integer"}}, {"type": "number", "not": {"type": "integer"}}):
+        fours = {"$schema": "http://json-schema.org/draft-04/schema#", **schema}
+        assert_noted(fours, "draft 4", ["12E0", "12.0", "1.5"])
+        assert_lets_through(schema, ["1.5"], not_=["12E0", "12.0", "12"])
+    fours = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
+    assert_exact(fours, ["12"], not_=["12E0", "12.0"])

@@ -167,6 +167,9 @@ class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Discovery of one endpoint: DNS, well-known document, catalog.
     discovery_seconds: Seconds = 15.0
     max_discovery_bytes: Positive = 8 << 20
+    # Entries of each list of one MCP server: tools, prompts, resources. Each tool takes milliseconds to
+    # translate, and everybody fetches all of them. `status` says how many are left out.
+    max_listed: Positive = 2_000
     # Tools of one XProtocol endpoint; MCP clients show them all to their model.
     max_tools_per_endpoint: Positive = 1_000
     # Concurrent calls to XProtocol endpoints.

@@ -40,9 +40,6 @@ PINS_FILE: Final = "pins.json"
 # No person is behind a call that came as an event: the server must not ask for input.
 _NO_CLIENT_CAPABILITIES: Final[JsonObject] = {CLIENT_CAPABILITIES_KEY: {}}
 _SECRET_NAME: Final = re.compile(r"token|secret|passw|credential|api_?key|_key$|auth|cookie", re.IGNORECASE)
-# Entries of one list of a server: the largest servers there are have some hundreds. Each tool takes
-# milliseconds to translate, and everybody fetches all of them.
-MAX_LISTED: Final = 2_000
 # Lines of stderr shown after a failure: a screen, as in `moot bridge` and `test-mcp`.
 STDERR_LINES: Final = 20
 # Masking shorter values would hide ordinary words.
@@ -99,6 +96,8 @@ class McpServerSource:
         self._upstream: Upstream | None = None
         self._stack = AsyncExitStack()
         self._last_offer: ServerOffer | None = None
+        # Of each list, how many entries are beyond `limits.max_listed`.
+        self.left_out: dict[str, int] = {}
         self.pins: Pins | None = None
         if settings.pin:
             self.pins = Pins(self._server.label, None if store is None else store / PINS_FILE)
@@ -239,12 +238,15 @@ class McpServerSource:
                 # Some declare resources and know no templates.
                 return []
             raise
-        if len(found) > MAX_LISTED:
+        most = self._limits.max_listed
+        self.left_out.pop(method, None)
+        if len(found) > most:
+            self.left_out[method] = len(found) - most
             log.warning(
-                "a list is too long: the rest of it is ignored",
-                extra={"source": self.name, "list": method, "entries": len(found), "max": MAX_LISTED},
+                "a list is too long: the rest of it is ignored (limits.max_listed)",
+                extra={"source": self.name, "list": method, "entries": len(found), "max": most},
             )
-        return found[:MAX_LISTED]
+        return found[:most]
 
     def _filter(self, listed: ServerOffer) -> ServerOffer:
         return replace(listed, tools=self._check_pins(self.settings.remove_denied(listed.tools)))

@@ -106,6 +106,11 @@ class AdapterStatus:
             problems.append("no relay can be reached")
         elif self.announcer.trouble:
             problems.append(f"not announced: {self.announcer.trouble}")
+        problems += [
+            f"{source.name}: {count} entries of {method} are left out (limits.max_listed)"
+            for source in self.source_set.sources.values()
+            for method, count in source.left_out.items()
+        ]
         if not self.audit.accepts_calls:
             problems.append("the audit log cannot be written: calls are refused")
         problems += [
@@ -200,4 +205,5 @@ class AdapterStatus:
             if publication
             else [],
             "withheld": sorted(source.pins.changes) if source.pins is not None else [],
+            "left_out": dict(source.left_out),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from moot.cli.adapter.options import add_json, command, print_json
 _EXAMPLES = """\
   xprotocol-adapter keygen                                  into ~/.xprotocol/adapter.key
   xprotocol-adapter keygen --output ~/.xprotocol/org.key    the key of an organisation or department
+  xprotocol-adapter keygen --rotate                         another encryption key; who it is stays
 """
 
 
@@ -23,12 +25,18 @@ def add_command(commands: Any) -> None:
         description="Generates an Ed25519 key for signing and an X25519 key for encryption, writes both to a "
         "file that only you can read, and prints the public keys. A lost key cannot be recovered, "
         "so an existing file is only overwritten with --force. `start` creates the key file if "
-        "there is none.",
+        "there is none. With --rotate, an existing file gets a new X25519 key; the Ed25519 key, by which "
+        "others know the adapter, stays, and the older X25519 keys still open what was encrypted before. "
+        "A running adapter uses it after a restart.",
         examples=_EXAMPLES,
     )
     add = parser.add_argument
     add("--output", type=Path, metavar="FILE", help="default ~/.xprotocol/adapter.key")
-    add("--force", action="store_true", help="overwrite the file; its key is lost for good")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--force", action="store_true", help="overwrite the file; its key is lost for good")
+    chosen.add_argument(
+        "--rotate", action="store_true", help="give an existing key file a new encryption key"
+    )
     add_json(parser, "the public keys and the file as one JSON object")
 
 
@@ -38,8 +46,11 @@ def run(chosen: argparse.Namespace) -> int:
     from moot.identity.keys import Identity
 
     path = (chosen.output or KEY_FILE).expanduser()
-    identity = Identity.generate()
-    keyfile.create(path, identity, force=chosen.force)
+    if chosen.rotate:
+        identity = keyfile.rotate(path, int(time.time()))
+    else:
+        identity = Identity.generate()
+        keyfile.create(path, identity, force=chosen.force)
     if chosen.json:
         print_json(
             {
@@ -48,9 +59,13 @@ def run(chosen: argparse.Namespace) -> int:
                 "public_key": identity.key.text,
                 "encryption_key": identity.enc_key.text,
             }
+            | ({"older_encryption_keys": len(identity.retired)} if chosen.rotate else {})
         )
     else:
         print(f"key file        {path} (mode 0600; keep a backup in a safe place)")
         print(f"public key      {identity.key.text}")
         print(f"encryption key  {identity.enc_key.text}")
+        if chosen.rotate:
+            print(f"older ones      {len(identity.retired)}, which open what was encrypted before")
+            print("A running adapter uses the new one after a restart.")
     return 0

@@ -162,7 +162,10 @@ class Compiler:
             return integer(
                 self.book, shape.numbers, hint=f"{hint}-integer", note=note, only_digits=only_digits
             )
-        if "integer" not in shape.types:
+        if "integer" not in shape.types and self.library.draft <= 4:
+            # 12E0 is 12, and no integer by the letter of draft 4, which speaks of how it is written.
+            note("draft 4: numbers that are written as integers are not kept out")
+        elif "integer" not in shape.types:
             return fraction(self.book, shape.numbers, hint=f"{hint}-fraction", note=note)
         return number(self.book, shape.numbers, hint=f"{hint}-number", note=note)
 
