@@ -13,7 +13,7 @@ import shlex
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from moot.errors import UsageError
 
@@ -113,7 +113,23 @@ def _is_trusted(owner: int) -> bool:
     return owner in (os.geteuid(), 0) or os.geteuid() == 0
 
 
-def token_from(path: str | Path) -> str:
+class FileToken(str):
+    """A token that knows its file, so that whoever it is refused to can name that."""
+
+    __slots__ = ("file", "is_unread")
+
+    file: Path
+    # Whether the gateway is known to have read its files before this one was written.
+    is_unread: bool
+
+    def __new__(cls, token: str, file: Path, *, is_unread: bool = False) -> Self:
+        made = super().__new__(cls, token)
+        made.file = file
+        made.is_unread = is_unread
+        return made
+
+
+def token_from(path: str | Path) -> FileToken:
     """The token in a file, which holds nothing else; raises UsageError, also when others may read it."""
     file = Path(path)
     try:
@@ -124,7 +140,7 @@ def token_from(path: str | Path) -> str:
     if len(words) != 1 or not words[0].isprintable():
         found = "other characters" if len(words) == 1 else f"{len(words)} words"
         raise UsageError(f"{file} must hold one token of visible characters and nothing else; it has {found}")
-    return words[0]
+    return FileToken(words[0], file)
 
 
 def name_from(path: str | Path) -> str | None:

@@ -154,7 +154,7 @@ async def test_a_token_that_a_late_gateway_does_not_know_ends_it(tmp_path: Path,
         try:
             async with bounded():
                 assert await one.wait() == 5
-            assert "does not know this token" in (await one.stderr.read()).decode()
+            assert "does not know the token in" in (await one.stderr.read()).decode()
         finally:
             await gateway.close()
             await gateway.end()

@@ -13,6 +13,7 @@ import pytest
 from moot.errors import MootError, NotAdmitted, Unreachable, UsageError
 from moot.net.websocket_client import DialLimits
 from moot.participant import ParticipantLimits, connect
+from moot.private_files import token_from
 from tests.participant.gateway_with_members import gateway_with
 from tests.waiting import HANG_SECONDS, bounded
 
@@ -125,6 +126,17 @@ async def test_a_gateway_that_says_no_is_quoted_with_its_address(tmp_path: Path)
         fault = await refusal(gateway.url, "lab", "t-nobody")
         assert isinstance(fault, NotAdmitted)
         assert f"check the token, or have another one made (HTTP 401 from {gateway.url}: " in str(fault)
+        assert "reload" not in str(fault)
+        # One that came from a file is named by that.
+        file = tmp_path / "mine.token"
+        file.write_text("t-nobody")
+        file.chmod(0o600)
+        for source in (token_from(file), lambda: token_from(file)):
+            with pytest.raises(
+                NotAdmitted, match=r"does not know the token in .*mine\.token: check the file"
+            ):
+                async with connect(gateway.url, "lab", source):
+                    pass
         fault = await refusal(gateway.url, "elsewhere", "t-alice")
         assert "check the name of the space and the address (HTTP 404" in str(fault)
         assert "elsewhere" in str(fault)

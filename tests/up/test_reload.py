@@ -77,3 +77,26 @@ async def test_moot_serve_is_found_as_well(tmp_path: Path) -> None:
     file = write_config(tmp_path, "gateway: {port: 0}\n" + "\n".join(line[4:] for line in BEFORE.split("\n")))
     async with served(file):
         assert await run_moot(tmp_path, "reload") == (0, "reloaded\nnothing changed\n")
+
+
+async def test_a_token_file_that_the_gateway_has_not_read_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """The reference implementation puts a token there whenever it starts a space."""
+    space = "space: {id: lab}\nparticipants: {you: {capabilities: [{kind: '*'}]}}\n"
+    write_config(tmp_path, space, "space.yaml")
+    file = tmp_path / ".mew" / "tokens" / "you.token"
+    async with moot_up(tmp_path, "space.yaml"):
+        code, output = await run_moot(tmp_path, "send", "hello")
+        assert code == 0, output
+        file.parent.mkdir(parents=True)
+        file.write_text("made-by-the-reference\n")
+        file.chmod(0o600)
+        # Over a socket, and over HTTP.
+        for command in (["send", "hello"], ["member", "token", "--for", "1h"]):
+            code, output = await run_moot(tmp_path, *command)
+            assert code == 5, output
+            assert f"the gateway does not know the token in {file}, which is newer" in output
+            assert "`moot reload` makes it read that" in output
+            assert "made-by-the-reference" not in output
+        assert (await run_moot(tmp_path, "reload"))[0] == 0
+        code, output = await run_moot(tmp_path, "send", "hello")
+        assert code == 0, output

@@ -132,7 +132,7 @@ def _request(url: str, token: str, *, compare: bool) -> dict[str, Any]:
     except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
         raise explain_failed_request(url, fault) from None
     if answer.status_code == 401:
-        raise explain_not_admitted(url, UpgradeRefused(401, answer.content))
+        raise explain_not_admitted(url, UpgradeRefused(401, answer.content), token)
     try:
         body = answer.json()
     except ValueError:

@@ -24,12 +24,14 @@ from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wild
 from moot.config.loader import load
 from moot.config.token_file import TokenFile
 from moot.errors import UsageError
-from moot.private_files import name_from, token_from
+from moot.private_files import FileToken, name_from, token_from
 
 # In the order in which they are looked for; the last is where the reference implementation keeps its own.
 CONFIG_NAMES: Final = ("moot.yaml", "space.yaml", ".mew/space.yaml")
 # What `moot up` writes while it runs, under the data folder: its address and its process.
 RUN_FILE: Final = Path("run/up.json")
+# The running gateway's, there too; its time is that at which the gateway last read its configuration.
+GATEWAY_FILE: Final = Path("run/gateway.json")
 # That of the administrator whom `moot up --cluster` adds, under the data folder.
 CLUSTER_TOKEN_FILE: Final = Path("admin/cluster.token")
 
@@ -205,11 +207,24 @@ def _from_config(
     return ConnectSettings(
         url=address_of(configuration.gateway),
         space=name,
-        token=own,
+        token=_with_age(own, configuration.gateway.data),
         participant=person,
         name=person,
         default_to=member.default_to if member is not None else (),
     )
+
+
+def _with_age(own: Secret, data: Path) -> Secret:
+    """The token, with whether its file was written after the gateway last read its configuration."""
+    token = own.reveal()
+    if not isinstance(token, FileToken):
+        return own
+    try:
+        # Not the time of its content, which a copy may keep.
+        is_unread = token.file.stat().st_ctime_ns > (data / GATEWAY_FILE).stat().st_mtime_ns
+    except OSError:
+        return own
+    return Secret(FileToken(token, token.file, is_unread=is_unread))
 
 
 def _why_no_token(settings: SpaceSettings, name: str, unset: Mapping[str, str], path: Path) -> str:

@@ -20,7 +20,7 @@ from typing import Final
 from moot.config.gateway_config import Secret
 from moot.config.section_reader import checked
 from moot.errors import UsageError
-from moot.private_files import check_folder
+from moot.private_files import FileToken, check_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.disk_room import FREE_IT, is_disk_full
@@ -108,7 +108,7 @@ class TokenSource:
                 if self.dry:
                     return None
                 _make(file, self.data)
-            token = _read(file, path)
+            token = FileToken(_read(file, path), file)
             if not self.dry and file.parent == self.data / _SHARED:
                 self._record_owner()
             return self._hashed(token, path)
@@ -124,7 +124,7 @@ class TokenSource:
     def filed(self, file: Path, path: str) -> str:
         """The hash of the token in a file that somebody else made."""
         try:
-            return self._hashed(_read(file, path), path)
+            return self._hashed(FileToken(_read(file, path), file), path)
         except OSError as fault:
             raise UsageError(f"{path}: the token file {file} cannot be read: {fault.strerror}") from None
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from moot.config.connect_settings import GATEWAY_FILE
 from moot.private_files import open_private
 from moot.resilience.atomic_file import write_atomically
 
 log = logging.getLogger(__name__)
 
-_PROCESS: Final = Path("run/gateway.json")
 _REPORT: Final = Path("run/reload.json")
 
 
@@ -39,7 +39,7 @@ class ReloadReporter:
     """Writes down what reloads of this process did."""
 
     def __init__(self, data: Path) -> None:
-        self._file = data / _REPORT
+        self._data = data
         self._number = 0
 
     def write(self, lines: list[str], *, reloaded: bool) -> None:
@@ -47,7 +47,9 @@ class ReloadReporter:
         self._number += 1
         facts = {"pid": os.getpid(), "number": self._number, "reloaded": reloaded, "lines": lines}
         try:
-            write_atomically(self._file, json.dumps(facts).encode())
+            write_atomically(self._data / _REPORT, json.dumps(facts).encode())
+            if reloaded:
+                os.utime(self._data / GATEWAY_FILE)
         except OSError as fault:
             log.warning("the outcome of a reload was not written", extra={"why": fault.strerror})
 
@@ -55,7 +57,7 @@ class ReloadReporter:
 @contextmanager
 def findable_gateway(data: Path) -> Iterator[None]:
     """While this gateway runs, `moot reload` finds it. SIGHUP has to be handled by now."""
-    file = data / _PROCESS
+    file = data / GATEWAY_FILE
     handle: int | None = None
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -76,7 +78,7 @@ def findable_gateway(data: Path) -> Iterator[None]:
 def find_gateway(data: Path) -> int | None:
     """The process of the gateway that runs on this data folder; None if none does."""
     try:
-        with (data / _PROCESS).open("rb") as opened:
+        with (data / GATEWAY_FILE).open("rb") as opened:
             with suppress(BlockingIOError):
                 fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return None

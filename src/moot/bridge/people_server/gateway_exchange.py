@@ -20,6 +20,8 @@ from moot.bridge.people_server.people_settings import (
 )
 from moot.errors import NotAdmitted, Unreachable
 from moot.net.http_client import fetch, post_form
+from moot.net.websocket_client import UpgradeRefused
+from moot.participant.connection.connect_errors import explain_not_admitted
 
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TOKEN_TYPE = "urn:ietf:params:oauth:token-type:access_token"
@@ -47,6 +49,7 @@ class GatewayExchange:
             url = plain + url.removeprefix(named) if url.startswith(named) else url
         self._url = url.rstrip("/").removesuffix("/ws")
         self._query = f"?{urlencode({'space': space})}" if space else ""
+        self._token = token
         self._headers = {"Authorization": f"Bearer {token}"}
         self._settings = settings
         self._free = asyncio.Semaphore(settings.max_exchanges)
@@ -61,6 +64,8 @@ class GatewayExchange:
         )
         if status >= 500 or status == 429:
             raise Unreachable(f"{self._url} is not ready: {_explain(body)}")
+        if status == 401:
+            raise explain_not_admitted(self._url, UpgradeRefused(401, body), self._token)
         if status != 200:
             raise NotAdmitted(f"{self._url} lets nobody in by this server: {_explain(body)}", status=status)
         try:

@@ -66,7 +66,7 @@ def request_gateway(
         except httpx2.HTTPError as fault:
             raise explain_failed_request(base, fault) from None
         if answer.status_code == 401:
-            raise explain_not_admitted(base, UpgradeRefused(401, answer.content))
+            raise explain_not_admitted(base, UpgradeRefused(401, answer.content), token)
         if answer.status_code != 503 or number == len(bases):
             return base, answer
         missed.append(f"the gateway at {base} is not available")

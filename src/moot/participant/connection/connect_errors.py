@@ -12,10 +12,10 @@ import orjson
 from moot.errors import NotAdmitted, Unreachable
 from moot.net.outbound import explain_untrusted
 from moot.net.websocket_client import UpgradeRefused
+from moot.private_files import FileToken
 
 _HINTS: Final = {
-    401: "the gateway does not know this token: check the token, or have another one made; one whose file is"
-    " newer than the gateway's start, such as in .mew/tokens, counts after a reload (SIGHUP)",
+    401: "the gateway does not know this token: check the token, or have another one made",
     403: "the token is for another space, or this one does not admit its holder",
     404: "check the name of the space and the address",
     421: "the gateway does not know itself by this host name (gateway.allowed_hosts)",
@@ -69,8 +69,11 @@ def explain_unreachable(url: str, fault: Unreachable, *, what: str = "a gateway"
     return explained
 
 
-def explain_not_admitted(url: str, fault: UpgradeRefused) -> NotAdmitted:
-    """A NotAdmitted for what a gateway answered in place of a WebSocket, or to a request over HTTP."""
+def explain_not_admitted(url: str, fault: UpgradeRefused, token: str | None = None) -> NotAdmitted:
+    """A NotAdmitted for what a gateway answered in place of a WebSocket, or to a request over HTTP.
+
+    A `token` that came from a file is named by that.
+    """
     try:
         body = orjson.loads(fault.body)
         error = str(body.get("message") or body["error"])[:_MAX_CHARACTERS]
@@ -79,9 +82,20 @@ def explain_not_admitted(url: str, fault: UpgradeRefused) -> NotAdmitted:
         message = f"{_without_query(url)} is not a gateway (HTTP {fault.status})"
         return NotAdmitted(f"{message}. Check the address and the port", status=fault.status)
     hint = _HINTS.get(fault.status, "the gateway did not let us in")
+    if isinstance(token, FileToken) and fault.status in (401, 403):
+        hint = _hint_about(token, fault.status)
     return NotAdmitted(
         f"{hint} (HTTP {fault.status} from {_without_query(url)}: {error})", status=fault.status
     )
+
+
+def _hint_about(token: FileToken, status: int) -> str:
+    if status == 403:
+        return f"the token in {token.file} is for another space, or this one does not admit its holder"
+    start = f"the gateway does not know the token in {token.file}"
+    if token.is_unread:
+        return f"{start}, which is newer than what it has read: `moot reload` makes it read that"
+    return f"{start}: check the file, or have another token made"
 
 
 def _without_query(url: str) -> str:

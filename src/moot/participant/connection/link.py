@@ -186,8 +186,9 @@ class Link:
                 tls=self._options.tls,
             )
         except UpgradeRefused as fault:
-            url = self.url
-            return Unreachable(f"{url}: {fault}") if fault.is_temporary else explain_not_admitted(url, fault)
+            if fault.is_temporary:
+                return Unreachable(f"{self.url}: {fault}")
+            return explain_not_admitted(self.url, fault, self._options.token)
         except Unreachable as fault:
             return explain_unreachable(self.url, fault)
         left_seconds = try_seconds - (asyncio.get_running_loop().time() - began)
