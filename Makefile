@@ -4,6 +4,7 @@
 # make package    the wheel and the sdist, in dist/, checked
 # make bench  cost per decision and per message, beside something outside; writes docs/performance.md
 # make acp-agents  real coding agents from npm against a scripted model
+# make acp-ways    the same as members, and in ways to make them act unasked; about an hour
 # make hooked-agents the same as people start them, with our hooks
 # make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
 # make soak   the long counts: fuzzing and random comparison by the million
@@ -20,7 +21,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak acp-agents hooked-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak acp-agents acp-ways hooked-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -98,6 +99,11 @@ $(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
 # which play recordings of them; MOOT_ACP_RECORD=tests/acp/recordings makes these anew.
 acp-agents: $(VENV)/installed
 	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_agents $(AGENTS)
+
+# What docs/topics/what-coding-agents-do.md has.
+acp-ways: $(VENV)/installed
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_table $(AGENTS)
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_ways $(AGENTS)
 
 # The same agents as people start them, with our hooks and the permission prompt tool; DIR/claudecode has
 # @anthropic-ai/claude-code.

@@ -32,6 +32,8 @@ async def grant(space: AgentSpace, tool: str) -> None:
         (".codex/config.toml", "concerns settings of an agent"),
         (".gemini/settings.json", "concerns settings of an agent"),
         ("opencode.json", "concerns settings of an agent"),
+        # What git runs is a shell by another name as well.
+        (".git/hooks/pre-commit", "concerns settings of an agent or of git"),
         (".qwen/settings.json", "concerns settings of an agent"),
         # A link inside the folder that leads to settings inside the folder.
         ("harmless/settings.json", "concerns settings of an agent"),

@@ -63,7 +63,7 @@ _DONE_ANYWAY: Final = "WARNING: the agent reports this as done"
 # What of a call no plain grant covers, by the argument that names it.
 _NOT_COVERED: Final = {
     "outside_folder": "leads out of my folder",
-    "agent_settings": "concerns settings of an agent",
+    "agent_settings": "concerns settings of an agent or of git",
     "missing": "I was not told in full",
 }
 # Ids of proposals whose permission is over, so that a late approval is told why.

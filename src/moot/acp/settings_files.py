@@ -16,6 +16,8 @@ from moot.acp.agent_profiles import PROFILES, AgentProfile
 
 # Of any agent, for what an agent writes: one agent may prepare what another one reads.
 ALL_NAMES: Final = frozenset(name for profile in PROFILES for name in profile.project_files)
+# As good as these for whoever writes there: hooks, and programs that git runs for `git status`.
+_GIT: Final = ".git"
 # More files than people would read are not looked at one by one.
 _MAX_FILES: Final = 1_000
 
@@ -78,7 +80,7 @@ def shorten_list(paths: Iterable[str], most: int = 8) -> str:
 
 
 def settings_among(paths: Iterable[str], folder: Path) -> list[str]:
-    """Those of the paths that lead to settings of an agent, whichever, links followed."""
+    """Those of the paths that lead to settings of an agent, whichever, or of git, links followed."""
     top = os.path.realpath(folder)
     found: dict[str, None] = {}
     for path in paths:
@@ -88,7 +90,7 @@ def settings_among(paths: Iterable[str], folder: Path) -> list[str]:
             # The folder itself may stand below such a name, as worktrees of Claude Code do.
             inner = each.removeprefix(top + os.sep)
             # Also on disks that do not tell upper from lower case.
-            if any(part in ALL_NAMES for part in inner.lower().split(os.sep)):
+            if any(part in ALL_NAMES or part == _GIT for part in inner.lower().split(os.sep)):
                 found[path] = None
     return list(found)
 
