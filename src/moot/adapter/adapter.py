@@ -183,7 +183,10 @@ class Adapter:
         # Callers are answered while everything that could answer them is still open.
         stack.push_async_callback(self.requests.close)
         await stack.enter_async_context(self.listener)
-        self._tasks.start(consume_events(self.relays, {"recipients": [self.key]}, self.requests.receive))
+        requests = self.requests
+        self._tasks.start(
+            consume_events(self.relays, {"recipients": [self.key]}, requests.receive, requests.receive_stored)
+        )
         self._tasks.start(consume_events(self.relays, {"kinds": [REVOKE]}, self.requests.receive))
         self._tasks.start(self.subscriptions.run())
         self._tasks.start(self.announcer.run())

@@ -74,6 +74,11 @@ class RelaySubscription:
         self._queued_bytes = 0
         self._changed = asyncio.Event()
         self._stored = asyncio.Event()
+        # While a relay sends what it had stored, after each connect; and how many of the queued are of these.
+        self._is_replaying = False
+        self._queued_stored = 0
+        # Whether the event that was yielded last had been stored: it came before we were there.
+        self.is_stored = False
         self._fault: MootError | None = None
         self._is_over = False
         # By relay address: the time until which no event was missed there.
@@ -107,6 +112,8 @@ class RelaySubscription:
             await self._changed.wait()
         raw = self._queue.popleft()
         self._queued_bytes -= len(raw)
+        self.is_stored = self._queued_stored > 0
+        self._queued_stored -= self.is_stored
         self._on_room()
         return raw
 
@@ -139,9 +146,12 @@ class RelaySubscription:
             return
         self._queue.append(raw)
         self._queued_bytes += len(raw)
+        # Live events that are still queued from before a break are taken for stored ones: they waited, too.
+        self._queued_stored = len(self._queue) if self._is_replaying else self._queued_stored
         self._changed.set()
 
     def mark_stored(self) -> None:
+        self._is_replaying = False
         self._stored.set()
 
     def fail(self, fault: MootError) -> None:
@@ -153,6 +163,7 @@ class RelaySubscription:
 
     def filters_for(self, url: str) -> list[dict[str, Json]]:
         """The filters for this relay: as given, or after a break from the overlap on."""
+        self._is_replaying = True
         moment = self._complete_until.get(url)
         if moment is None:
             return self._filters
@@ -164,7 +175,7 @@ class RelaySubscription:
         self._fault = fault
         if fault is None:
             self._queue.clear()
-            self._queued_bytes = 0
+            self._queued_bytes = self._queued_stored = 0
         self._changed.set()
         self._stored.set()
         self._on_room()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from moot.endpoint.relay_client import RelayClient
@@ -20,11 +20,15 @@ RESUBSCRIBE_SECONDS: Final = 5.0
 
 
 async def consume_events(
-    relays: RelayClient, event_filter: Mapping[str, Json], receive: Callable[[bytes], None]
+    relays: RelayClient,
+    event_filter: Mapping[str, Json],
+    receive: Callable[[bytes], None],
+    receive_stored: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> None:
     """Hand over every event that matches a filter, now and after every break, until cancelled.
 
     `receive` must not block. If it raises, that is a bug of ours: it is logged, and the next event is read.
+    `receive_stored` gets those that a relay had stored, if it is given, and may wait.
     """
     while True:
         try:
@@ -32,7 +36,10 @@ async def consume_events(
                 count = 0
                 async for raw in events:
                     try:
-                        receive(raw)
+                        if receive_stored is not None and events.is_stored:
+                            await receive_stored(raw)
+                        else:
+                            receive(raw)
                     except Exception:
                         # A connection's task: a fault with one event must not stop the others.
                         log.exception("an event could not be processed")

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from moot.adapter.config.adapter_settings import AdapterLimits
+from moot.adapter.inbound.backlog import Backlog
 from moot.adapter.inbound.contract_registry import ContractRegistry, KindRoute
 from moot.adapter.inbound.latest_keys import LatestKeys
 from moot.adapter.inbound.mcp_source import SourceFault
@@ -30,7 +31,13 @@ from moot.adapter.inbound.reply_publisher import ReplyPublisher
 from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
 from moot.adapter.telemetry.audit_log import AuditLog
 from moot.endpoint.endpoint_caller import EndpointCaller
-from moot.errors import EndpointUnavailable, EventFault, InvalidStatement, SenderTooFast
+from moot.errors import (
+    EndpointUnavailable,
+    EventFault,
+    InvalidStatement,
+    MalformedEvent,
+    SenderTooFast,
+)
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import RateLimits, sliding_windows
@@ -47,7 +54,7 @@ from moot.xprotocol.event_receiver import (
     KindTerms,
     PublicReceived,
 )
-from moot.xprotocol.events import REVOKE, DirectedEvent, SignedPublic
+from moot.xprotocol.events import REVOKE, DirectedEvent, SignedPublic, decode
 from moot.xprotocol.faults import Fault, fault
 from moot.xprotocol.key_statements import read_revocation
 
@@ -102,6 +109,10 @@ class RequestHandler:
         # Senders whose proofs granted something, the latest last.
         self._proven_senders = LatestKeys(limits.max_senders)
         self._is_stopping = False
+        # Requests that waited at a relay, and those of them that run; `_is_late` while one is looked at.
+        self._backlog = Backlog(self._receive_late, self._has_room_for_late)
+        self._late_calls: set[asyncio.Task[None]] = set()
+        self._is_late = False
         self._revocations_full = False
         self._set_limits(limits)
         self._receiver = EventReceiver(
@@ -158,6 +169,30 @@ class RequestHandler:
             self._metrics.count_event("dropped")
             log.debug("dropped", extra={"reason": outcome.reason, "detail": outcome.message})
 
+    async def receive_stored(self, raw: bytes) -> None:
+        """The same for an event that came while nobody was here; waits while too many wait already."""
+        try:
+            event = decode(raw).event
+        except MalformedEvent:
+            self.receive(raw)
+            return
+        if isinstance(event, DirectedEvent) and event.in_reply_to is None and event.kind != ERROR_KIND:
+            await self._backlog.put(raw)
+        else:
+            # Answers to our own calls wait for nobody.
+            self.receive(raw)
+
+    def _receive_late(self, raw: bytes) -> None:
+        self._is_late = True
+        try:
+            self.receive(raw)
+        finally:
+            self._is_late = False
+
+    def _has_room_for_late(self) -> bool:
+        limits = self._limits
+        return len(self._tasks) < limits.max_calls and len(self._late_calls) < limits.max_calls_per_sender
+
     def _start_call(self, accepted: Accepted, size: int) -> None:
         event, limits = accepted.event, self._limits
         proofs = self._proofs.pop(event.id, ())
@@ -174,7 +209,7 @@ class RequestHandler:
                 f"limits.max_calls is {limits.max_calls}: too many calls at once",
                 retry_after=_BUSY_SECONDS,
             )
-        elif self._by_sender[event.sender] >= limits.max_calls_per_sender:
+        elif not self._is_late and self._by_sender[event.sender] >= limits.max_calls_per_sender:
             refusal = fault(
                 "RATE_LIMITED",
                 f"limits.max_calls_per_sender is {limits.max_calls_per_sender}: wait for an answer first",
@@ -188,10 +223,14 @@ class RequestHandler:
         task = asyncio.create_task(self._run_call(accepted, route, proofs, size))
         self._tasks[task] = event
         self._by_sender[event.sender] += 1
+        if self._is_late:
+            self._late_calls.add(task)
         task.add_done_callback(self._call_ended)
 
     def _call_ended(self, task: asyncio.Task[None]) -> None:
         event = self._tasks.pop(task)
+        self._late_calls.discard(task)
+        self._backlog.pump()
         self._by_sender[event.sender] -= 1
         if not self._by_sender[event.sender]:
             del self._by_sender[event.sender]
@@ -292,7 +331,8 @@ class RequestHandler:
     # Hooks of the receiver
 
     def _too_fast(self, key: str, _size: int, now: float) -> float | None:
-        wait = self._rates.take(key, time.monotonic())
+        # Requests that waited for us were not sent too fast.
+        wait = None if self._is_late else self._rates.take(key, time.monotonic())
         if not wait and self._untrusted_quota_full(key):
             raise EndpointUnavailable(
                 "too many events of senders without rights here: replays could not be detected",
@@ -346,6 +386,8 @@ class RequestHandler:
     async def close(self) -> None:
         """Refuse new calls, give those in progress time to end, and answer the rest with a fault."""
         self._is_stopping = True
+        # They are not looked at yet, so the next start finds them at the relay.
+        self._backlog.clear()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=self._limits.stop_seconds)
         unfinished = dict(self._tasks)
