@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,8 @@ def keep_content(folder: Path, data: bytes, *, max_total_bytes: int) -> str:
         return digest
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make_room(folder, max_total_bytes - len(data))
-    partial = folder / f"{digest}.{os.getpid()}.partial"
+    # One's own: several may send the same value at once.
+    partial = folder / f"{digest}.{secrets.token_hex(8)}.partial"
     try:
         with open(partial, "wb", opener=open_private) as file:
             file.write(data)

@@ -1,16 +1,18 @@
 """A tool that asks its caller: the call is answered `input_required`, and made again with the input (MCP).
 
 The second request is part of the same call: its method and params are the same, but for the input, the
-server's `requestState`, and `_meta`.
+server's `requestState`, and `_meta`. What `_meta` says of large values of the params is the same too.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Final
 
 from moot.protocol.fingerprint import fingerprint
+from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json
 
 # Params in which a call and its continuation may differ.
@@ -33,7 +35,25 @@ def given_input(params: Json) -> str | None:
 
 def is_same_call(first: bytes, second: bytes) -> bool:
     """Whether two envelopes make the same call, whatever input they carry."""
-    return fingerprint(first, without=VARYING) == fingerprint(second, without=VARYING)
+    return fingerprint(first, without=VARYING) == fingerprint(second, without=VARYING) and (
+        _large_values(first) == _large_values(second)
+    )
+
+
+def _large_values(raw: bytes) -> set[str]:
+    """What `_meta` says of large values, but for those of the input; as text, where true is not 1."""
+    params = json.loads(raw)["payload"].get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    listed = meta.get(CONTENT_KEY) if isinstance(meta, dict) else None
+    entries = listed if isinstance(listed, list) else [listed]
+    return {json.dumps(entry, sort_keys=True) for entry in entries if not _is_of_input(entry)}
+
+
+def _is_of_input(entry: Json) -> bool:
+    match entry:
+        case {"at": [str(first), *_]}:
+            return first in VARYING
+    return entry is None
 
 
 def _hash(fields: Mapping[str, Json]) -> str:

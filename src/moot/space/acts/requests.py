@@ -110,7 +110,11 @@ def _cancel_fulfilments(
     for id in dict.fromkeys(envelope.correlation_id):
         asked = state.window.get(id)
         if asked is not None and asked.author == session.member.name:
-            effects += state.lose_track(state.ledger.executed_by(id), "cancelled", now, mint)
+            executed = state.ledger.executed_by(id)
+            for proposal in executed:
+                # Whoever asked for its input is not to have it any more.
+                proposal.wanted_input = None
+            effects += state.lose_track(executed, "cancelled", now, mint)
     return effects
 
 
