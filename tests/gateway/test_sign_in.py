@@ -218,6 +218,30 @@ async def test_other_rules_sign_out_whom_they_no_longer_mean_and_change_rights_o
         assert len(welcome["payload"]["you"]["capabilities"]) == 2
 
 
+async def test_other_rules_reach_the_tokens_that_people_have_made_with_theirs(tmp_path: Path) -> None:
+    """Also when the token that they were made with has been followed by a newer one, which was revoked."""
+    wide = person(capabilities=["chat", "mcp/proposal"])
+    async with signing_in(tmp_path, wide) as (gateway, provider):
+        first = provider.token("u-ana", iat=int(time.time()) - 10)
+        await enter(gateway, first)
+        made = await gateway.http.post(
+            "/participants/ana/tokens", json={"seconds": 20}, headers={"Authorization": f"Bearer {first}"}
+        )
+        agent = await enter(gateway, made.json()["token"])
+        assert await agent.refused("mcp/proposal", {"method": "tools/call"}) is None
+        newer = await enter(gateway, provider.token("u-ana", jti="newer"))
+        listed = (await gateway.admin("GET", "tokens?participant=ana")).json()["tokens"]
+        (last,) = [each["id"] for each in listed[-1:]]
+        assert (await gateway.admin("DELETE", f"tokens/{last}")).status_code == 200
+        assert (await newer.closed())[0] == 4003
+        lab = {"lab": space_settings(participants(root=["*"]))}
+        narrow = provider.rules(person(capabilities=["chat"]))
+        gateway.gateway.reload(load(write_config(tmp_path, gateway_settings(lab, oidc=narrow)), environ={}))
+        await agent.hear("system/welcome")
+        assert await agent.refused("mcp/proposal", {"method": "tools/call"}) == "capability_violation"
+        assert await agent.refused("chat", {"text": "hi"}) is None
+
+
 # Until when
 
 

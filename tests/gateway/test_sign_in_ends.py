@@ -304,8 +304,15 @@ async def test_an_account_that_was_made_anew_gets_its_name_back_by_an_administra
         anew = provider.token("new", preferred_username="ana")
         assert "belongs to somebody else" in (await refusal(gateway, anew))[1]
         assert await root.refused("space/kick", {"participant_id": "ana", "reason": "left"}) is None
-        assert (await gateway.admin("POST", "participants/ana/restore")).status_code == 200
+        restored = (await gateway.admin("POST", "participants/ana/restore")).json()["token"]
+        bearer = {"Authorization": f"Bearer {restored}"}
+        made = await gateway.http.post("/participants/ana/tokens", json={"seconds": 20}, headers=bearer)
+        held = [await enter(gateway, token) for token in (restored, made.json()["token"])]
         client = await enter(gateway, anew)
+        # The name is theirs alone: what an administrator got with it has none of their rights.
+        for each in held:
+            assert (await each.closed())[0] == 4003
+        assert (await refusal(gateway, restored))[0] == 401
         assert client.received[0]["payload"]["you"]["id"] == "ana"
         assert (await refusal(gateway, provider.token("old", preferred_username="ana")))[0] == 403
 

@@ -163,3 +163,16 @@ def test_when_the_wall_clock_is_set_ahead_tokens_end_that_are_over_by_it() -> No
     assert lab.find_token_owner("t-1") is None
     assert lab.find_token_owner("t-m") == "root"
     assert not lab.state.roster.sessions
+
+
+def test_what_somebody_made_with_a_token_of_a_provider_ends_with_it_at_a_restart() -> None:
+    """Rules may be others now. Tokens of the configuration stay, and so does what was made with them."""
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
+    parent = lab.state.temporary_tokens.get("t-1")
+    assert parent is not None
+    lab.add_token(msgspec.structs.replace(parent, hash="t-child", source="minted"))
+    lab.add_token(TemporaryToken(hash="t-root", member=Name("root"), expires_at=100.0))
+    lab.restart(20.0, FreshMint())
+    assert lab.find_token_owner("t-child") is None
+    assert lab.find_token_owner("t-root") == "root"

@@ -68,6 +68,7 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
             state.roster.add(member)
             # What was said before is not for them: they are a member from now on.
             effects.append(Credential(member.name, ()))
+        given_back = member.subject == FREE_NAME
         member.subject = sign_in.subject
         token = msgspec.structs.replace(token, rights=sign_in.capabilities)
         add_token(state, token)
@@ -77,6 +78,13 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
             if session.options.token == token.hash:
                 # Other rules give the same token other rights.
                 session.token_rights = given
+        if given_back:
+            # Whoever has the token that was given out with the name is nobody who signed in.
+            others = [each.hash for each in state.temporary_tokens.of(member.name) if each.hash != token.hash]
+            state.temporary_tokens.remove(others)
+            state.roster.set_credentials(member, ())
+            effects.append(Credential(member.name, ()))
+            effects += membership.remove_void_sessions(state, member, now, mint)
         return effects + welcome_again(state, state.revoke_unsupported(), now, mint)
     add_token(state, token)
     return effects
@@ -151,10 +159,15 @@ def renew(state: State, session_id: SessionId, token_hash: str, now: float, mint
 def restart(state: State, *, clock_lost: bool) -> None:
     """After a restart whoever signed in elsewhere is asked for their token again: rules may have changed.
 
-    If it is not known how much time has passed, no other token is believed either.
+    What they made with it has the rights that it had, so that ends too. If it is not known how much time has
+    passed, no other token is believed either.
     """
-    tokens = state.temporary_tokens.by_hash.values()
-    state.temporary_tokens.remove([token.hash for token in tokens if token.source == "sign_in" or clock_lost])
+    ended = [
+        token.hash
+        for token in state.temporary_tokens.by_hash.values()
+        if token.source == "sign_in" or token.rights is not None or clock_lost
+    ]
+    state.temporary_tokens.remove(ended)
 
 
 def check_lifetime(seconds: float, most: float) -> None:

@@ -264,18 +264,25 @@ class SignInService:
             # Whom only another gateway of a cluster has seen would be signed out for nothing.
             return
         self._rules = rules
+        # Tokens that were made with one of a provider have its keys, and its rights.
+        makers = {
+            (tuple(keys_of(each)), each.issued, client_of(each.claims)): each for each in self._known.values()
+        }
         for host in self._hosts.values():
             for token in list(host.space.state.temporary_tokens.by_hash.values()):
                 if token.source == "sign_in":
-                    await self._remap(host, token)
+                    await self._remap(host, token, self._known.get(token.hash))
+                elif token.rights is not None:
+                    await self._remap(host, token, makers.get((token.keys, token.issued_at, token.client)))
 
-    async def _remap(self, host: SpaceHost, token: TemporaryToken) -> None:
-        verified = self._known.get(token.hash)
+    async def _remap(self, host: SpaceHost, token: TemporaryToken, verified: VerifiedToken | None) -> None:
         sign_in = None if verified is None else self._map(host, verified, token.hash)
         is_same = isinstance(sign_in, SignIn) and sign_in.token.member == token.member
         if isinstance(sign_in, SignIn) and is_same:
             # Other rules give a token no more than it was made for.
             carried = msgspec.structs.replace(sign_in.token, limited_to=token.limited_to)
+            if token.source == "minted":
+                carried = token
             sign_in = msgspec.structs.replace(sign_in, token=carried)
             try:
                 host.rights.sign_in(sign_in, again=True)
