@@ -204,7 +204,6 @@ READING = (
     "cat names",
     "cat /etc/hostname",
     "find / -maxdepth 1",
-    "git status",
     "echo hello",
 )
 

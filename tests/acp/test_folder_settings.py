@@ -190,7 +190,9 @@ async def test_what_was_done_and_nobody_was_asked_about_is_said_loudly(tmp_path:
         *done("r", kind="read", rawInput={"path": "a"}),
         *done("c1", kind="execute", rawInput={"command": "ls"}),
         *done("c2", kind="edit", rawInput={"path": "a.txt"}),
-        *done("c3", kind="read", rawInput={"command": "rm -rf ~"}),
+        # As Codex tells of `ls`.
+        tool_call("c3", kind="read", title="List files"),
+        tool_update("c3", status="completed", rawOutput={"exit_code": 0}),
         tool_call("c4", kind="execute", rawInput={"command": "false"}),
         tool_update("c4", status="failed"),
         {"say": "Done."},

@@ -170,11 +170,16 @@ class AgentToolCall:
         """The kind by what it does, as far as that can be seen, and else as the agent calls it."""
         declared = self.fields.get("kind")
         kind = declared if declared in KINDS else "other"
-        if self.commands or contents.has_terminal(self.fields.get("content")):
+        if self.commands or contents.has_terminal(self.fields.get("content")) or self._has_run:
             return "execute"
         if self.changes and kind not in ACTING_KINDS:
             return "edit"
         return str(kind)
+
+    @property
+    def _has_run(self) -> bool:
+        """An exit code is that of a command: Codex calls `ls` a read, and tells only this."""
+        return self._exit_code is not None or contents.exit_code_in(self.fields.get("rawOutput")) is not None
 
     @property
     def proposed_kind(self) -> str:
