@@ -44,6 +44,7 @@ FILES: Final = {
     "adapter/outbound/outbound_source.py": STAMP,
     "adapter/telemetry/audit_log.py": STAMP,
     "adapter/telemetry/event_log.py": STAMP,
+    "cli/adapter/keygen.py": STAMP,
     "cli/adapter/register.py": SIGNED,
     "cli/adapter/revoke.py": SIGNED,
     "cli/adapter/trust_chain.py": SIGNED,

@@ -22,8 +22,6 @@ ROOT: Json = {"root": {"tokens": ["t-root-of-everything"], "capabilities": [{"ki
 GUEST: Json = {"guest": {"tokens": ["t-guest"], "capabilities": []}}
 SPACES: Json = {
     "default": {"participants": ROOT},
-    # Two rules broken on purpose: pauses bind nobody, and violations are told to all.
-    "lax": {"participants": ROOT, "enforce_pause": False, "violation_notice": True},
     "busy": {"participants": ROOT | GUEST},
 }
 
