@@ -189,6 +189,10 @@ async def test_nobody_signs_in_under_a_name_that_looks_like_a_member_s(tmp_path:
             assert f"'{name}' looks like the participant" in message
         # Who is in stays in, and comes again under the same name.
         await enter(gateway, provider.token("u-ana", seconds=61))
+        # Who was removed takes nobody's name with them.
+        root = await gateway.join("root")
+        assert await root.refused("space/kick", {"participant_id": "ana", "reason": "no ana"}) is None
+        await enter(gateway, provider.token("u-real", preferred_username="a.na"))
 
 
 async def test_a_participant_whom_the_file_names_later_is_nobody_who_signed_in_under_that_name(

@@ -7,6 +7,7 @@ may send: only the file is kept, and it says nothing to anybody until a message 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Final
 
@@ -19,6 +20,8 @@ from moot.gateway.http_replies import body_of, denied, json_response
 from moot.gateway.request_identity import RequestIdentity
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.refused_body import discard_body
+
+log = logging.getLogger(__name__)
 
 # Values that one member may send: a tool with a large result once a second.
 _PER_SECOND: Final = 1.0
@@ -62,9 +65,13 @@ class ContentRoutes:
                 return denied(too_large)
             # It may have taken a while: a token that is void by now sends nothing.
             await self._identify(request)
-            digest = await asyncio.to_thread(
-                keep_content, identity.host.content_folder, body, max_total_bytes=self._max_space_bytes
-            )
+            try:
+                digest = await asyncio.to_thread(
+                    keep_content, identity.host.content_folder, body, max_total_bytes=self._max_space_bytes
+                )
+            except OSError as fault:
+                log.warning("a large value was not kept", extra={"why": fault.strerror})
+                return denied(AccessDenied(507, "the gateway's disk takes no large values now"))
         return json_response(201, {"sha256": digest, "bytes": len(body)})
 
     async def get(self, request: Request) -> Response:

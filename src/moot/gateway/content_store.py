@@ -1,11 +1,12 @@
 """Large values of one space, in files that are named by their SHA-256. Nothing here is async.
 
 What is kept in all is bounded: a new value takes the place of those that nobody has fetched or sent for
-longest. A value that is sent again is kept once.
+longest. A value that is sent again is kept once. The last room of the disk is the journal's.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -17,9 +18,11 @@ from moot.private_files import open_private
 from moot.store.journal_segments import sync_folder
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
+# Of the disk: without a journal nothing happens in a space.
+_FREE_BYTES: Final = 64 << 20
 
 
-def keep_content(folder: Path, data: bytes, *, max_total_bytes: int) -> str:
+def keep_content(folder: Path, data: bytes, *, max_total_bytes: int, free_bytes: int = _FREE_BYTES) -> str:
     """Keep a value, on disk when this returns; its SHA-256. Raises OSError."""
     digest = sha256(data).hexdigest()
     path = folder / digest
@@ -28,6 +31,9 @@ def keep_content(folder: Path, data: bytes, *, max_total_bytes: int) -> str:
         return digest
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make_room(folder, max_total_bytes - len(data))
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < len(data) + free_bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     # One's own: several may send the same value at once.
     partial = folder / f"{digest}.{secrets.token_hex(8)}.partial"
     try:

@@ -371,6 +371,7 @@ def _everything(version: str) -> Json:
                         "413": _answer("more than gateway.max_content_bytes", _ERROR),
                         "429": _answer("too many at once: Retry-After", _ERROR),
                         "501": _answer("a cluster keeps no large values", _ERROR),
+                        "507": _answer("the disk takes no more now", _ERROR),
                     }
                     | _DENIED,
                 }

@@ -41,8 +41,12 @@ def check_id(roster: SpaceRoster, id: str, *, by: SpaceMember | None = None) -> 
 
 
 def check_name(roster: SpaceRoster, name: str) -> None:
-    """The same for the name of a new member. Guests and ids that members gave themselves block no name."""
-    _check(name, find_lookalike(name, (member.name for member in roster if not member.anonymous)))
+    """The same for the name of a new member.
+
+    Guests and ids that members gave themselves block no name, and neither does whoever was removed.
+    """
+    others = (member.name for member in roster if not member.anonymous and not member.kicked)
+    _check(name, find_lookalike(name, others))
 
 
 def _check(name: str, taken: str | None) -> None:
