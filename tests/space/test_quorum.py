@@ -248,3 +248,26 @@ def test_one_vote_for_two_proposals_makes_both_calls() -> None:
         (["tool"], ["p1"]),
         (["other"], ["p2"]),
     ]
+
+
+@pytest.mark.parametrize("dialect", ["mew", "mcpx", "m3p"])
+def test_a_quorum_that_comes_by_a_reload_binds_what_was_proposed_before(dialect: str) -> None:
+    driver = office(quorum=[], here=("ana", "bob", "cara", "tool"))
+    driver.enter("agent", dialect=dialect)
+    kind = {"mew": "mcp/proposal", "mcpx": "mcp/proposal:tools/call:deploy", "m3p": "mcp.proposal"}[dialect]
+    driver.says("agent", kind, {"jsonrpc": "2.0", "id": 1, **DEPLOY}, to=["tool"], id="p1")
+    asking = office(quorum=[RULE | {"exempt": ["bob"]}], here=()).space.state.config
+    driver.space.reload(asking, driver.now, driver.mint)
+    record = driver.space.state.ledger.get("p1")
+    assert record is not None
+    assert (record.approvals_needed, record.exempt) == (2, ("bob",))
+    body = {"jsonrpc": "2.0", "id": 1, **DEPLOY}
+    assert driver.says("ana", "mcp/request", body, to=["tool"], about=["p1"]) == "approval_required"
+    # Nobody asks for less, and nobody is exempt who was not: people have seen what it needs.
+    for rules in ([RULE | {"approvals_needed": 1}], []):
+        driver.space.reload(office(quorum=rules, here=()).space.state.config, driver.now, driver.mint)
+        assert (record.approvals_needed, record.exempt) == (2, ())
+    assert driver.says("bob", "mcp/request", body, to=["tool"], about=["p1"]) == "approval_required"
+    driver.says("cara", "moot/approve", {}, about=["p1"])
+    driver.says("ana", "moot/approve", {}, about=["p1"])
+    assert len(told(driver, "tool", "mcp/request")) == 1

@@ -13,6 +13,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space import membership, sign_in
 from moot.space.acts.invites import remove_member
+from moot.space.acts.proposals import bind_open
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
 from moot.space.roster import FREE_NAME, Session, SpaceMember
@@ -54,7 +55,7 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
     for session in limited:
         if session.member not in changed and not session.options.injected:
             effects += welcome(state, session.member, [session.id], now, mint)
-    return effects
+    return effects + bind_open(state, now, mint)
 
 
 def _configure_guests(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
