@@ -10,7 +10,7 @@ from moot.gateway.mint import FreshMint
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig, SpaceLimits
 from moot.space.effects import Disconnect, Token
-from moot.space.roster import Options, capability_pairs
+from moot.space.roster import MAX_SIGN_IN_CLIENTS, Options, capability_pairs
 from moot.space.space import Space
 from moot.space.temporary_tokens import MAX_TOKENS_PER_MEMBER, SignIn, TemporaryToken
 
@@ -176,3 +176,20 @@ def test_what_somebody_made_with_a_token_of_a_provider_ends_with_it_at_a_restart
     lab.restart(20.0, FreshMint())
     assert lab.find_token_owner("t-child") is None
     assert lab.find_token_owner("t-root") == "root"
+
+
+def test_an_older_token_gets_nothing_back_when_its_client_is_forgotten() -> None:
+    """Of too many clients one is forgotten, and with it that its newest token gave less."""
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
+    join(lab, "ana", "t-1")
+    less = msgspec.structs.replace(person(token="t-2", issued=51.0), capabilities=())
+    lab.sign_in(less, 10.0, FreshMint())
+    session = lab.state.roster.sessions[SessionId("s-1")]
+    assert session.rights.capabilities == ()
+    for number in range(MAX_SIGN_IN_CLIENTS):
+        other = person(token=f"t-of-{number}", issued=60.0)
+        token = msgspec.structs.replace(other.token, client=f"client-{number}")
+        lab.sign_in(msgspec.structs.replace(other, token=token), 10.0, FreshMint())
+    assert "" not in session.member.signed_in
+    assert session.rights.capabilities == ()

@@ -172,7 +172,10 @@ class SpaceMember:
     def rights_of_token(self, token: TokenRights) -> tuple[Capability, ...]:
         """What a token gives that is not more than the newest one of its client."""
         newest = self.signed_in.get(token.client)
-        if newest is None or newest.capabilities == token.capabilities:
+        if newest is None:
+            # Forgotten, of too many: it may have given less than this one.
+            return ()
+        if newest.capabilities == token.capabilities:
             return token.capabilities
         mine, theirs = token.capabilities, newest.capabilities
         return (
