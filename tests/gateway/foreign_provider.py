@@ -56,7 +56,7 @@ async def foreign_provider(
             await process.wait()
 
 
-_FORM: Final = re.compile(r'<form[^>]*action="([^"]+)"[^>]*>(.*?)</form>', re.DOTALL)
+_FORM: Final = re.compile(r'<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
 _INPUT: Final = re.compile(r"<input([^>]*)>")
 _MAX_STEPS: Final = 20
 

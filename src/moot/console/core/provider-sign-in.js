@@ -119,7 +119,7 @@ export async function finishSignIn(base, { parameters, begun }) {
   // From the provider itself, over TLS: its signature need not be checked here (OpenID Connect Core 3.1.3.7).
   const claims = claimsOf(tokens.id_token);
   const audience = [claims?.aud].flat();
-  const isOurs = claims?.iss === provider.issuer && audience.includes(provider.client_id) && (audience.length === 1 || claims.azp === provider.client_id);
+  const isOurs = claims?.iss === provider.issuer && audience.includes(provider.client_id) && (claims.azp ?? provider.client_id) === provider.client_id;
   if (!isOurs || claims.nonce !== begun.nonce || typeof claims.sub !== "string") throw new SignInError("The provider’s ID token is missing or belongs to another sign-in. Sign in again.");
   return new ProviderGrant(provider, tokens, claims.sub);
 }

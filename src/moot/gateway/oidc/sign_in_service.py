@@ -8,6 +8,7 @@ memory alone, for the day that the rules change.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -316,6 +317,10 @@ def keys_of(verified: VerifiedToken) -> list[str]:
     keys.append(_key("sid", claims, "sid") if has_session else _key(_NO_SESSION, claims, "sub"))
     if isinstance(claims.get("jti"), str):
         keys.append(_key("jti", claims, "jti"))
+    else:
+        # Nothing names it: it is what it says, or all of the person's would end with it.
+        said = json.dumps(claims, sort_keys=True)
+        keys.append(hashlib.sha256(f"claims\0{said}".encode()).hexdigest())
     return keys
 
 
