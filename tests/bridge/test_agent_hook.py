@@ -12,7 +12,7 @@ import pytest
 
 from moot.bridge.agent_hook.hook_call import EVENTS, MAX_CALL_BYTES, AgentName, allow_answer, read_call
 from moot.bridge.agent_hook.hook_config import FILES, merge_settings
-from moot.bridge.agent_hook.hook_gate import HookGate
+from moot.bridge.agent_hook.hook_gate import HookGate, describe_refusal
 from moot.bridge.agent_hook.hook_report import AFTER_EVENTS, MAX_REPORT_CHARS, read_report
 from moot.cli import main
 from moot.errors import Rejected, TimedOut, UsageError, VoteCounted
@@ -70,10 +70,11 @@ async def test_a_rejection_stops_it_and_leaves_nothing_to_approve(tmp_path: Path
     async with served_space(tmp_path, AGENT) as served:
         alice = await served.join("alice")
         hook = await start_hook(served, tmp_path)
-        await alice.reject(await the_proposal(alice), "unsafe")
-        with pytest.raises(Rejected):
+        await alice.reject(await the_proposal(alice), "unsafe", explanation="use the trash")
+        with pytest.raises(Rejected) as refused:
             await hook.task
         await until(lambda: not alice.proposals.open())
+    assert describe_refusal(refused.value) == "rejected by alice: unsafe; alice wrote: use the trash"
 
 
 async def test_a_retry_waits_for_the_same_proposal_which_releases_once(tmp_path: Path) -> None:
@@ -152,8 +153,14 @@ async def test_a_grant_does_not_release_what_needs_several_approvals(tmp_path: P
         assert await hook.task == "bob"
 
 
-async def test_the_command_allows_what_was_approved_and_stops_everything_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_service", [True, False])
+async def test_the_command_allows_what_was_approved_and_stops_everything_else(
+    tmp_path: Path, service_folder: Path, has_service: bool
+) -> None:
     """A real process: approved it prints "allow"; killed, or without a gateway, it never does."""
+    if not has_service:
+        # Others could put a socket there: each hook does all by itself.
+        service_folder.chmod(0o755)
     async with served_space(tmp_path, AGENT) as served:
         alice = await served.join("alice")
         state = tmp_path / "state"
@@ -179,6 +186,7 @@ async def test_the_command_allows_what_was_approved_and_stops_everything_else(tm
             assert retry.returncode == 0
             assert json.loads(out)["hookSpecificOutput"]["permissionDecision"] == "allow"
         assert len(list(alice.proposals)) == 1
+        assert bool(list(service_folder.iterdir())) == has_service
         chats: list[str] = []
         alice.on("chat")(lambda chat: chats.append(chat.payload["text"]))
         async with (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
+from moot.cli.hook_client import BLOCKED, MAX_EVENT_BYTES
 from moot.cli.member_options import add_explicit_member_options, digest_of, state_folder
 from moot.errors import MootError
 from moot.resilience.durations import parse_duration
@@ -28,10 +29,6 @@ over. `moot init claude-code` puts it into the agent's settings.
 _EXAMPLES: Final = """\
   moot hook claude-code --gateway http://localhost:8080 --space lab --token-file claude.token
 """
-# A call is smaller than this, or refused; a report has what came out of it, too.
-_MAX_EVENT_BYTES: Final = 16 << 20
-# The status with which every one of these agents stops a call.
-_BLOCKED: Final = 2
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -49,39 +46,46 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Answer the event on stdin in this process; `hook_client` lets a service do it where it can."""
     try:
-        from moot.bridge.agent_hook.hook_call import allow_answer, read_call
-        from moot.bridge.agent_hook.hook_report import read_report
-
-        data = sys.stdin.buffer.read(_MAX_EVENT_BYTES)
-        if (report := read_report(options.agent, data)) is not None:
-            return _tell(options, report)
-        call = read_call(options.agent, data)
-        by = asyncio.run(_member(options, options.agent).wait_for_release(call, options.wait_seconds))
-        print(allow_answer(options.agent, by), flush=True)
-    except MootError as fault:
-        from moot.bridge.agent_hook.hook_gate import describe_refusal
-        from moot.tui.terminal_escape import printable
-
-        print(f"Not allowed by the Moot space: {printable(describe_refusal(fault))}", file=sys.stderr)
-        return _BLOCKED
+        status, text = asyncio.run(answer_event(options, sys.stdin.buffer.read(MAX_EVENT_BYTES)))
+        print(text, end="", file=sys.stderr if status else sys.stdout, flush=True)
     # Any other status lets the agent go on: a fault of ours, or Ctrl+C, must stop the call, too.
     except BaseException as fault:  # noqa: BLE001
         print(f"Not allowed: the hook failed ({type(fault).__name__})", file=sys.stderr)
-        return _BLOCKED
-    return 0
+        return BLOCKED
+    return status
 
 
-def _tell(options: argparse.Namespace, report: str) -> int:
-    """Tell the space of a call that is over. It has happened, so a fault stops nothing."""
+async def answer_event(options: argparse.Namespace, data: bytes) -> tuple[int, str]:
+    """The exit status for an event, and what the agent is told: on stdout with status 0, else on stderr."""
+    from moot.bridge.agent_hook.hook_call import allow_answer, read_call
+    from moot.bridge.agent_hook.hook_gate import describe_refusal
+    from moot.bridge.agent_hook.hook_report import read_report
+    from moot.tui.terminal_escape import printable
+
+    agent: AgentName = options.agent
     try:
-        asyncio.run(_member(options, options.agent).tell(report))
+        if (report := read_report(agent, data)) is not None:
+            return await _tell(options, report)
+        call = read_call(agent, data)
+        by = await _member(options, agent).wait_for_release(call, options.wait_seconds)
+        return 0, f"{allow_answer(agent, by)}\n"
     except MootError as fault:
-        from moot.tui.terminal_escape import printable
+        return BLOCKED, f"Not allowed by the Moot space: {printable(describe_refusal(fault))}\n"
+    except Exception as fault:  # noqa: BLE001  # as in `run`
+        return BLOCKED, f"Not allowed: the hook failed ({type(fault).__name__})\n"
 
-        print(f"not told in the Moot space: {printable(str(fault))}", file=sys.stderr)
-        return 1
-    return 0
+
+async def _tell(options: argparse.Namespace, report: str) -> tuple[int, str]:
+    """Tell the space of a call that is over. It has happened, so a fault stops nothing."""
+    from moot.tui.terminal_escape import printable
+
+    try:
+        await _member(options, options.agent).tell(report)
+    except MootError as fault:
+        return 1, f"not told in the Moot space: {printable(str(fault))}\n"
+    return 0, ""
 
 
 def _member(options: argparse.Namespace, agent: AgentName) -> HookMember:

@@ -30,6 +30,8 @@ from moot.protocol.operation import Json
 
 # How long the delivery of our answer may take; without it nothing is released.
 _ANSWER_SECONDS: Final = 5.0
+# How long an explanation of a rejection is waited for, before the agent is told.
+_EXPLANATION_SECONDS: Final = 2.0
 
 
 class HookGate:
@@ -74,7 +76,12 @@ class HookGate:
                     f"nobody decided within {wait_seconds:g} s. The proposal stays open: the same call again "
                     "waits for it"
                 )
-            outcome.result()
+            try:
+                outcome.result()
+            except Rejected as rejected:
+                # It comes as a message of its own, right after the rejection.
+                await rejected.explanation(_EXPLANATION_SECONDS)
+                raise
             raise NotAllowed("the approval did not reach the hook, and was not used")
         finally:
             self._is_over = True
@@ -144,7 +151,9 @@ class HookGate:
 def describe_refusal(fault: MootError) -> str:
     """Why a call is not made, for the agent."""
     if isinstance(fault, Rejected):
-        return f"rejected by {fault.by}: {fault.reason}"
+        said = [text for each in fault.rejections if each.by == fault.by for text in each.explanations]
+        wrote = [f"{fault.by} wrote: {text}" for text in said]
+        return "; ".join([f"rejected by {fault.by}: {fault.reason}", *wrote])
     return str(fault)
 
 
