@@ -73,6 +73,8 @@ EVERYTHING = """
       max_history_page_bytes: 15
       max_history_scan_bytes: 16
       max_body_bytes: 13
+      max_content_bytes: 46
+      max_space_content_bytes: 47
       errors_per_second: 0.5
       auto_create_spaces: true
       max_auto_spaces: 14
