@@ -86,6 +86,25 @@ async def test_a_rejection_reaches_the_agent_with_the_words_of_whoever_rejected_
     )
 
 
+async def test_two_equal_calls_in_one_service_need_an_approval_each(
+    tmp_path: Path, service_folder: Path
+) -> None:
+    async with served_space(tmp_path, {"claude": PROPOSER}) as served:
+        alice = await served.join("alice")
+        words = words_of(served, tmp_path)
+        first = asyncio.ensure_future(run_hook(words))
+        await the_proposal(alice)
+        second = asyncio.ensure_future(run_hook(words))
+        await the_proposal(alice, 2)
+        assert len(list(service_folder.iterdir())) == 1
+        for left in (1, 0):
+            outcome = await alice.approve(alice.proposals.open()[0])
+            assert "the agent makes this call itself" in outcome.text
+            await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+            assert len(alice.proposals.open()) == left
+        assert [(await hook)[0] for hook in (first, second)] == [0, 0]
+
+
 async def test_a_service_that_dies_stops_the_call_and_the_next_hook_starts_another(
     tmp_path: Path, service_folder: Path
 ) -> None:
