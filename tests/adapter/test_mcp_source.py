@@ -95,8 +95,8 @@ async def test_a_remote_server_contributes_its_tools_over_either_transport(
             assert "x = 1" in prompt.payload["content"]
 
 
-@pytest.mark.parametrize(("era", "server"), [("stateless", "workshop"), ("handshake", "desk")])
-async def test_servers_of_both_eras_are_asked_in_their_own_way(tmp_path: Path, era: str, server: str) -> None:
+@pytest.mark.parametrize(("era", "server"), [("handshake", "workshop"), ("handshake", "desk")])
+async def test_processes_are_asked_for_the_handshake_first(tmp_path: Path, era: str, server: str) -> None:
     async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
         kind, payload = f"{NAMESPACE}.read_note", {"name": "one"}
         if server == "workshop":

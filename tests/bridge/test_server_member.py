@@ -268,7 +268,8 @@ async def test_a_server_that_declares_nothing_is_asked_all_the_same(tmp_path: Pa
 
 
 async def _workshop(space: BridgedSpace) -> JoinedSpace:
-    await space.bridge(script("workshop", "stdio"), upstream=UpstreamOptions(limits=PATIENT))
+    options = UpstreamOptions(limits=PATIENT, era="stateless")
+    await space.bridge(script("workshop", "stdio"), upstream=options)
     return await space.join("alice")
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from moot.participant import SeenProposal
 from moot.protocol.operation import Json
+
+if TYPE_CHECKING:
+    from moot.participant import SeenProposal
 
 
 def input_lines(seen: SeenProposal) -> list[str]:
