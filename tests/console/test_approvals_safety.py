@@ -343,6 +343,9 @@ def test_input_that_an_approved_call_asked_for_is_shown_and_it_is_not_done_befor
     files.run(ask_first)
     proposal = propose(agent, "deploy")
     page = page_as("human", "approvals")
+    expect(detail(page).get_by_role("button", name="Approve once")).to_be_visible()
+    # What has just appeared takes no press.
+    page.wait_for_timeout(SETTLED)
     approve(page)
     expect(detail(page)).to_contain_text("files asks agent for input")
     assert outcome(agent, proposal).input_required
