@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from moot.cli import main
-from moot.config import load
-from moot.gateway.app import Gateway
 from moot.store.journal_reader import read_records
 from tests.gateway.oidc_provider import Key, person, running_provider
 from tests.gateway.running_gateway import (
@@ -19,6 +17,7 @@ from tests.gateway.running_gateway import (
     LocalGateway,
     gateway_settings,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -89,6 +88,10 @@ async def test_a_logout_that_cannot_say_whom_it_means_is_not_called_done(tmp_pat
         client = await enter(gateway, provider.token())
         assert await _log_out(gateway, provider.logout_token(sid="s1")) == 400
         assert await client.refused("chat", {"text": "still here"}) is None
+        # A session that is known is another matter, whatever tokens others have.
+        device = await enter(gateway, provider.token("u-eve", sid="s2"))
+        assert await _log_out(gateway, provider.logout_token(sid="s2")) == 200
+        assert (await device.closed())[0] == 4003
 
 
 # Keys
@@ -194,23 +197,16 @@ async def test_an_administrator_of_one_space_administers_no_other(tmp_path: Path
     rule = person(match={"groups": "leads"}, administrator=["lab"])
     async with running_provider() as provider:
         spaces: Any = {name: space_settings(participants(root=["*"])) for name in ("lab", "vault")}
-        oidc = provider.rules(rule)
-        gateway = Gateway(load(write_config(tmp_path, gateway_settings(spaces, oidc=oidc)), environ={}))
-        await gateway.start()
-        running = LocalGateway(gateway, tmp_path)
-        try:
-            await until(lambda: has_keys(running))
+        async with running_gateway(tmp_path, spaces=spaces, oidc=provider.rules(rule)) as gateway:
+            await until(lambda: has_keys(gateway))
             headers = {"Authorization": f"Bearer {provider.token(groups=['leads'])}"}
 
             async def status(path: str) -> int:
-                return (await running.http.get(f"/admin/{path}", headers=headers)).status_code
+                return (await gateway.http.get(f"/admin/{path}", headers=headers)).status_code
 
             assert await status("tokens?space=lab") == 200
             assert await status("tokens?space=vault") == 403
             assert await status("connections") == 403
-        finally:
-            await running.close()
-            await gateway.stop()
 
 
 # Names and addresses
@@ -352,6 +348,7 @@ async def test_check_says_whether_a_provider_answers_and_which_rule_means_a_toke
         async def check(*, given: str | None = None) -> tuple[int, str]:
             if given is not None:
                 token.write_text(given)
+                token.chmod(0o600)
             options = [] if given is None else ["--token-file", str(token)]
             command = ["serve", str(file), "--check", "--try-providers", *options]
             code = await asyncio.to_thread(main, command)

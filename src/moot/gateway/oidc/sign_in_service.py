@@ -209,30 +209,35 @@ class SignInService:
         if isinstance(verified, AccessDenied):
             return verified
         claims = verified.claims
-        if not isinstance(claims.get("sid"), str):
-            keys = [_key("sub", claims, "sub")]
-        else:
+        has_subject, keys = isinstance(claims.get("sub"), str), []
+        if isinstance(claims.get("sid"), str):
             # That session alone; a person may be signed in on several devices. Of tokens that name none,
             # all of that person's.
-            keys = [_key("sid", claims, "sid")]
-            if isinstance(claims.get("sub"), str):
-                keys.append(_key(_NO_SESSION, claims, "sub"))
+            keys.append(_key("sid", claims, "sid"))
+            keys += [_key(_NO_SESSION, claims, "sub")] if has_subject else []
+        else:
+            keys.append(_key("sub", claims, "sub"))
+        # Never "signed out" for what nobody knows.
+        is_nobodys = not has_subject and not self._knows_key(keys[0])
         # Until then, and no later: a logout token that comes again ends no newer session.
         await self._end(keys, verified.provider.issuer, verified, verified.issued)
-        if len(keys) == 1 and self._has_tokens_without_session(verified.provider.issuer, claims):
-            # Never "signed out" for what nobody knows.
+        if is_nobodys and self._has_tokens_without_session(verified.provider.issuer):
             return AccessDenied(
                 400, "tokens of this provider name no session (sid) here: let its logout tokens have a sub"
             )
         return None
 
-    def _has_tokens_without_session(self, issuer: str, claims: Mapping[str, Any]) -> bool:
-        """Whether a logout that names a session alone may mean somebody whose token does not name it."""
-        live = (each for each in self._known.values() if self.seconds_left(each) > 0)
-        without = any(
-            each.provider.issuer == issuer and not isinstance(each.claims.get("sid"), str) for each in live
+    def _knows_key(self, key: str) -> bool:
+        """Whether a token of any space goes by this key."""
+        tables = (host.space.state.temporary_tokens for host in self._hosts.values())
+        return any(key in token.keys for table in tables for token in table.by_hash.values())
+
+    def _has_tokens_without_session(self, issuer: str) -> bool:
+        """Whether a session that nobody is known by may be that of somebody whose token does not name it."""
+        return any(
+            each.provider.issuer == issuer and "sid" not in each.claims and self.seconds_left(each) > 0
+            for each in self._known.values()
         )
-        return without and not isinstance(claims.get("sub"), str)
 
     async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
         keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
