@@ -6,7 +6,6 @@ It differs from `foreign_provider` in all that providers differ in: tokens of ty
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import secrets
@@ -20,9 +19,9 @@ from urllib.parse import urlencode
 import httpx
 
 from moot.protocol.operation import Json
-from tests.gateway.foreign_provider import sign_in_for_code
+from tests.gateway.foreign_provider import provider_process, sign_in_for_code
 from tests.ports import held_port
-from tests.waiting import HANG_SECONDS, bounded
+from tests.waiting import HANG_SECONDS
 
 # The client that stands for the gateway: tokens are for it, and it may ask about them.
 AUDIENCE: Final = "moot-gateway"
@@ -36,24 +35,9 @@ TOKEN_SECONDS: Final = 600
 async def canaille_provider(redirect: str = BACK, token_seconds: int = TOKEN_SECONDS) -> AsyncIterator[str]:
     """Its issuer, once it answers."""
     with held_port() as port:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(Path(__file__).with_name("canaille_app.py")),
-            str(port),
-            redirect,
-            str(token_seconds),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        assert process.stdout is not None
-        try:
-            async with bounded():
-                line = await process.stdout.readline()
-            assert line.startswith(b"ready"), line
+        script = Path(__file__).with_name("canaille_app.py")
+        async with provider_process(sys.executable, str(script), str(port), redirect, str(token_seconds)):
             yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            await process.wait()
 
 
 def oidc_settings(issuer: str) -> dict[str, Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -33,27 +33,26 @@ async def foreign_provider(
         script = folder / "provider.mjs"
         script.write_bytes(Path(__file__).with_suffix(".mjs").read_bytes())
         (folder / "node_modules").symlink_to(NODE)
-        process = await asyncio.create_subprocess_exec(
-            "node",
-            str(script),
-            str(port),
-            AUDIENCE,
-            redirect,
-            str(token_seconds),
-            *servers,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=os.environ | {"NODE_ENV": "test"},
-        )
-        assert process.stdout is not None
-        try:
-            async with bounded():
-                line = await process.stdout.readline()
-            assert line.startswith(b"ready"), line
+        words = ("node", str(script), str(port), AUDIENCE, redirect, str(token_seconds), *servers)
+        async with provider_process(*words, env=os.environ | {"NODE_ENV": "test"}):
             yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            await process.wait()
+
+
+@asynccontextmanager
+async def provider_process(*words: str, env: Mapping[str, str] | None = None) -> AsyncIterator[None]:
+    """A process from the line `ready` on, until it is killed."""
+    process = await asyncio.create_subprocess_exec(
+        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=env
+    )
+    assert process.stdout is not None
+    try:
+        async with bounded():
+            line = await process.stdout.readline()
+        assert line.startswith(b"ready"), line
+        yield
+    finally:
+        process.kill()
+        await process.wait()
 
 
 _FORM: Final = re.compile(r'<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)

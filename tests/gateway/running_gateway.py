@@ -339,15 +339,17 @@ async def running_gateway(
     rules: Mapping[str, Json] | None = None,
     spaces: Mapping[str, Json] | None = None,
     file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
     **gateway: Json,
 ) -> AsyncIterator[LocalGateway]:
     """A gateway with one space `lab` of these people under these rules, or with the spaces given."""
+    environ = environ or {}
     if file is None:
         chosen = spaces or {"lab": space_settings(people or participants(alice=["*"]), **(rules or {}))}
         file = write_config(folder, gateway_settings(chosen, **gateway))
-        running = Gateway(load(file, environ={}))
+        running = Gateway(load(file, environ=environ))
     else:
-        running = Gateway(load(file, environ={}, port=0))
+        running = Gateway(load(file, environ=environ, port=0))
     async with AsyncExitStack() as stack:
         await running.start()
         stack.push_async_callback(running.stop)

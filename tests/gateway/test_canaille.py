@@ -13,8 +13,6 @@ import jwt
 import pytest
 
 from moot.cli import main
-from moot.config import load
-from moot.gateway.app import Gateway
 from moot.protocol.operation import Json
 from tests.gateway.canaille_provider import (
     AUDIENCE,
@@ -27,6 +25,7 @@ from tests.gateway.running_gateway import (
     LocalGateway,
     gateway_settings,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -43,15 +42,12 @@ def config_for(folder: Path, issuer: str, **more: Json) -> Path:
 
 @asynccontextmanager
 async def believing(folder: Path, issuer: str, **more: Json) -> AsyncIterator[LocalGateway]:
-    gateway = Gateway(load(config_for(folder, issuer, **more), environ={"ASK": SECRET}))
-    await gateway.start()
-    running = LocalGateway(gateway, folder)
-    try:
+    oidc = oidc_settings(issuer) | more
+    async with running_gateway(
+        folder, participants(root=["*"]), environ={"ASK": SECRET}, oidc=oidc
+    ) as running:
         await until(lambda: has_keys(running))
         yield running
-    finally:
-        await running.close()
-        await gateway.stop()
 
 
 def claims_of(token: str) -> dict[str, Any]:
@@ -90,6 +86,7 @@ async def test_a_person_signs_in_by_code_and_only_a_token_for_the_gateway_lets_t
         async def check(token: str) -> tuple[int, str]:
             file = tmp_path / "ana.jwt"
             file.write_text(token)
+            file.chmod(0o600)
             command = ["serve", str(tmp_path / "moot.yaml"), "--check", "--try-providers"]
             code = await asyncio.to_thread(main, [*command, "--token-file", str(file)])
             shown = capsys.readouterr()

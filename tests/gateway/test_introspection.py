@@ -12,13 +12,13 @@ import pytest
 
 from moot.config import load
 from moot.errors import UsageError
-from moot.gateway.app import Gateway
 from moot.protocol.operation import Json
 from tests.gateway.oidc_provider import Provider, person, running_provider
 from tests.gateway.running_gateway import (
     LocalGateway,
     gateway_settings,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -34,16 +34,9 @@ async def asking(
     folder: Path, provider: Provider, *, rules: Sequence[Json] = (), **asked: Json
 ) -> AsyncIterator[LocalGateway]:
     oidc = provider.rules(*rules, introspection=ASKED | asked)
-    spaces: Json = {"lab": space_settings(participants(root=["*"]))}
-    gateway = Gateway(load(write_config(folder, gateway_settings(spaces, oidc=oidc)), environ=ENVIRON))
-    await gateway.start()
-    running = LocalGateway(gateway, folder)
-    try:
+    async with running_gateway(folder, participants(root=["*"]), environ=ENVIRON, oidc=oidc) as running:
         await until(lambda: has_keys(running))
         yield running
-    finally:
-        await running.close()
-        await gateway.stop()
 
 
 async def test_a_revoked_token_ends_its_session_and_no_other_also_after_a_restart(tmp_path: Path) -> None:

@@ -106,13 +106,9 @@ async def serve(options: argparse.Namespace) -> int:
 async def _try_providers(options: argparse.Namespace) -> None:
     from moot.config import load
     from moot.gateway.oidc.provider_check import check_providers
+    from moot.private_files import token_from
 
-    token = None
-    if options.token_file is not None:
-        try:
-            token = options.token_file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as fault:
-            raise UsageError(f"{options.token_file}: cannot be read: {fault}") from None
+    token = None if options.token_file is None else token_from(options.token_file)
     configuration = load(options.config, environ=os.environ, data=options.data, dry=True)
     async for line in check_providers(configuration.gateway.oidc, token):
         print(line)
