@@ -13,8 +13,8 @@ import httpx
 import msgspec
 import pytest
 
-from moot.mcp.downstream import client_patience
-from moot.mcp.downstream.client_patience import ClientPatience
+from moot.mcp.downstream import client_timeout
+from moot.mcp.downstream.client_timeout import ClientTimeout
 from moot.mcp.downstream.limits import McpServerLimits
 from tests.bridge.served_space import HASTY, ServedMember, served_space, text_of
 from tests.bridge.test_approvals_outlive import ADD, ERAS, files_and_alice, lab, mcp_process, words
@@ -182,7 +182,7 @@ async def test_the_outcome_goes_to_who_calls_again_if_the_client_gave_up_without
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has shown how long it waits, so what it was told later it has not read."""
-    monkeypatch.setattr(client_patience, "_AT_ONCE_SECONDS", 0.0)
+    monkeypatch.setattr(client_timeout, "_AT_ONCE_SECONDS", 0.0)
     async with served_space(tmp_path, GUEST) as served, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         kept, alice, shown = await set_up(served)
         client = SilentClient(shown, http)
@@ -223,12 +223,12 @@ async def test_what_pythons_sdk_is_told_late_it_is_told_once_more(tmp_path: Path
 
 
 def test_only_a_client_that_has_given_up_is_answered_sooner() -> None:
-    patience = ClientPatience()
-    patience.learn(0.2)
-    assert (patience.answer_seconds, patience.is_over(1e6)) == (float("inf"), False)
-    patience.learn(4.0)
-    patience.learn(8.0)
-    assert (patience.answer_seconds, patience.is_over(3.9), patience.is_over(4.1)) == (3.0, False, True)
+    timeout = ClientTimeout()
+    timeout.learn(0.2)
+    assert (timeout.answer_seconds, timeout.is_over(1e6)) == (float("inf"), False)
+    timeout.learn(4.0)
+    timeout.learn(8.0)
+    assert (timeout.answer_seconds, timeout.is_over(3.9), timeout.is_over(4.1)) == (3.0, False, True)
 
 
 async def test_a_right_that_comes_meanwhile_does_not_do_an_approved_call_again(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """`moot conformance URL` on a gateway that others wrote: a whole report, and the right rows are blamed.
 
-The gateway here has the habits of the reference implementation's (reference-facts.md): it looks at join
+The gateway here has the traits of the reference implementation's (reference-facts.md): it looks at join
 frames alone, answers a request for a stream before it relays it, tells a joiner nothing of its own presence,
 has no text in its errors, refuses empty chats without saying which, and relays false names.
 """
@@ -248,7 +248,7 @@ def test_a_gateway_that_falls_silent_is_not_asked_for_ever(
 ) -> None:
     foreign, url = gateway
     monkeypatch.setattr("moot.cli.conformance.GatewayAddress", partial(GatewayAddress, seconds=0.3))
-    # It lets us in, and once more when its habits are known.
+    # It lets us in, and once more when its traits are known.
     foreign.max_connections = 2
     lines = report(url, tmp_path, capsys, "MEW-3.6.1")
     asked = [line["message"] for line in lines.values() if "needs " not in line["message"]]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from moot.conformance.left_open import rows_of_field
 from moot.conformance.manifest import load_document
+from moot.conformance.unspecified import rows_of_field
 from moot.conformance.vectors import Vector, VectorStep
 
 # `relay`: somebody does not hear what was accepted. `notice`: a message of the gateway is missing or differs.

@@ -6,7 +6,7 @@ mark that we send instead is an envelope under a false name: MEW 4.1 has it refu
 however paused it may be, and a refusal changes nothing. Whoever acted sends a mark first: its answer means
 that the step has been taken. Then everybody else does: the answer of each means that it has heard all of it.
 A gateway that lets false names pass relays the mark; that is an answer too, and nobody counts it. What others
-do with it is learned once (`habits`).
+do with it is learned once (`traits`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from moot.conformance.blocking_client import (
     WireMessage,
     WirePong,
 )
-from moot.conformance.habits import (
+from moot.conformance.gateway_traits import (
     LEARN_POLL_SECONDS,
     LEARN_SECONDS,
     NOBODY,
     PING_SECONDS,
     PREFIX,
-    Habits,
+    GatewayTraits,
     is_nameless_error,
 )
 from moot.conformance.runner import NotJudged, ReceivedMessages
@@ -100,7 +100,7 @@ class LiveDriver:
         control: GatewayControl | None = None,
         is_stranger: Callable[[str], bool] = lambda _: False,
         old_streams: Collection[str] = (),
-        habits: Habits | None = None,
+        traits: GatewayTraits | None = None,
         completes: bool = False,
     ) -> None:
         self._address = address
@@ -118,7 +118,7 @@ class LiveDriver:
         # Told apart from those of other drivers: some gateways keep them as messages.
         self._mark = f"{PREFIX}{secrets.token_hex(4)}-"
         self._marks = 0
-        self._habits = habits or Habits(wants_join_frame=True)
+        self._habits = traits or GatewayTraits(wants_join_frame=True)
         # MEW has all fields in an envelope; ours fills in what a member leaves out, others need not.
         self._completes = completes
 

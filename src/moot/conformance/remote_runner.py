@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.conformance.blocking_client import GatewayAddress, NoReply
-from moot.conformance.habits import Habits
+from moot.conformance.gateway_traits import GatewayTraits
 from moot.conformance.live_driver import LiveDriver
 from moot.conformance.row_verdicts import VectorOutcome
 from moot.conformance.runner import Failed, NotJudged, run_vector
@@ -184,7 +184,7 @@ class RemoteRunner:
         self._count = 0
         # What the gateway calls us.
         self._own_id = _CONDUCTOR
-        self._habits = Habits()
+        self._habits = GatewayTraits()
 
     def check_alone(self) -> None:
         """Raises NotAdmitted when the token does not let us in, UsageError when others are in the space."""
@@ -228,7 +228,7 @@ class RemoteRunner:
 
     def _driver(self, tokens: Mapping[str, str], **story: Any) -> LiveDriver:
         return LiveDriver(
-            self._address, tokens, space=self._space, habits=self._habits, completes=True, **story
+            self._address, tokens, space=self._space, traits=self._habits, completes=True, **story
         )
 
     @contextmanager

@@ -1,6 +1,6 @@
 """Runs vectors through a driver: the pure space here, a socket elsewhere; the same words for both.
 
-A foreign gateway is judged by what MEW demands, and not by what it leaves open (`left_open`): the order of
+A foreign gateway is judged by what MEW demands, and not by what it leaves open (`unspecified`): the order of
 what one step causes, whether members hear themselves, the codes and texts that the document does not name.
 """
 
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from moot.conformance.blame import Finding, Subject, rows_broken
 from moot.conformance.expectation import Memory, difference, filled
-from moot.conformance.left_open import (
+from moot.conformance.unspecified import (
     ANY_REFUSAL,
     asked_of_others,
     is_open,

@@ -158,7 +158,7 @@ def _tell_adapter(settings: AdapterSettings | None, key: str, parent: str, *, be
         ControlRequestFailed,
         send_control_request,
     )
-    from moot.adapter.trust_chain.who_follows import wait_obeyed
+    from moot.adapter.trust_chain.revocation_followers import wait_obeyed
     from moot.errors import MootError
 
     if settings is None or not beside:

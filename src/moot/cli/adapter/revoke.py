@@ -108,7 +108,7 @@ async def _publish(
 ) -> tuple[list[str], list[str]]:
     """Publish at every relay; which took it, and who will not notice. Raises MootError if none took it."""
     from moot.adapter.trust_chain.key_registration import publish_events
-    from moot.adapter.trust_chain.who_follows import who_is_obeyed
+    from moot.adapter.trust_chain.revocation_followers import who_is_obeyed
     from moot.errors import MootError
 
     published: list[str] = []

@@ -12,7 +12,7 @@ way that it supports, and never by an error or by hanging:
     pending     the call answers that it is pending, under which handle, and how to look it up
 
 Every request is answered within `answer_seconds`, and sooner to clients that were seen to give up sooner
-(`client_patience`). A client that stops waiting, disconnects or is killed withdraws nothing: somebody may be
+(`client_timeout`). A client that stops waiting, disconnects or is killed withdraws nothing: somebody may be
 about to decide. What it says outright withdraws: "withdraw" in a dialog, `tasks/cancel`, and a cancellation
 that is no timeout, if the same call is not made again soon.
 """
@@ -33,7 +33,7 @@ from moot.mcp.downstream.client_channel import (
     supports_forms,
     supports_tasks,
 )
-from moot.mcp.downstream.client_patience import ClientPatience
+from moot.mcp.downstream.client_timeout import ClientTimeout
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY, NOT_DONE, RpcRequest
 from moot.mcp.downstream.running_requests import CALL_UNWANTED, TIME_IS_UP, Spawn
@@ -62,7 +62,7 @@ class ClientRequests:
         spawn: Spawn,
     ) -> None:
         self._spawn = spawn
-        self._patience = ClientPatience()
+        self._client_timeout = ClientTimeout()
         self._backend = backend
         self._limits = limits
         self._counts = counts
@@ -104,7 +104,7 @@ class ClientRequests:
         started = asyncio.get_running_loop().time()
         if pending.waiting:
             # Its client has given up on the earlier request, whether it said so or not.
-            self._patience.learn(started - pending.requested_at)
+            self._client_timeout.learn(started - pending.requested_at)
         pending.waiting += 1
         pending.requests += 1
         pending.requested_at = started
@@ -112,7 +112,7 @@ class ClientRequests:
             return await self._decide(pending, client, round, started)
         except asyncio.CancelledError as cancellation:
             if TIME_IS_UP in cancellation.args:
-                self._patience.learn(asyncio.get_running_loop().time() - started)
+                self._client_timeout.learn(asyncio.get_running_loop().time() - started)
             elif CALL_UNWANTED in cancellation.args:
                 with suppress(McpError):
                     self._spawn(self._withdraw_unless_repeated(pending))
@@ -133,14 +133,12 @@ class ClientRequests:
         self, pending: PendingCall, client: ClientChannel, round: int, started: float
     ) -> JsonObject:
         limits = self._limits
-        patience = self._patience.answer_seconds
-        end = started + min(max(limits.answer_seconds, limits.decision_seconds), patience)
+        timeout = self._client_timeout.answer_seconds
+        end = started + min(max(limits.answer_seconds, limits.decision_seconds), timeout)
         forms = supports_forms(client.capabilities)
         # Whoever can decide at the client is asked soon, and once in any case.
         is_person_next = forms and round == 0 and pending.decide is not None
-        seconds = min(
-            limits.person_seconds if is_person_next else math.inf, limits.decision_seconds, patience
-        )
+        seconds = min(limits.person_seconds if is_person_next else math.inf, limits.decision_seconds, timeout)
         await self._wait(pending.decided, seconds, pending, client)
         if pending.decided.is_set():
             await self._wait_until(pending.finished, end, pending, client)
@@ -167,7 +165,7 @@ class ClientRequests:
         waited = asyncio.get_running_loop().time() - started
         doubtful = client.may_give_up_silently and waited >= self._limits.silent_seconds
         result = pending.result(
-            told=client.is_read and not self._patience.is_over(waited),
+            told=client.is_read and not self._client_timeout.is_over(waited),
             doubt_seconds=self._limits.doubt_seconds if doubtful else 0.0,
         )
         return await self.collect_input(pending.call, result, client) if is_input_required(result) else result

@@ -26,7 +26,7 @@ PING_SECONDS: Final = 0.03
 NOBODY: Final = "conformance-nobody"
 
 
-class Habits(msgspec.Struct):
+class GatewayTraits(msgspec.Struct):
     """Of one gateway."""
 
     wants_join_frame: bool = False

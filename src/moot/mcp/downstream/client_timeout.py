@@ -16,7 +16,7 @@ _AT_ONCE_SECONDS: Final = 1.0
 _MARGIN: Final = 0.75
 
 
-class ClientPatience:
+class ClientTimeout:
     """The shortest time that a client was seen to wait; without end until one was seen to give up."""
 
     def __init__(self) -> None:
