@@ -20,6 +20,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tools.make_docs import WHOLE
+from tools.make_docs import page as page_of_code
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 
@@ -55,6 +58,8 @@ def prepare(root: Path = ROOT, build: Path = BUILD) -> None:
     source = build / "site-source"
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(root / "docs", source)
+    for name in WHOLE:
+        (source / name.removeprefix("docs/")).write_text(page_of_code(name, WHOLE), "utf-8")
     for file, place in BROUGHT_IN.items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / file, source / place)

@@ -1,4 +1,7 @@
-"""`make docs`: writes docs/conformance.md and the reference pages from the code. A test holds them to it."""
+"""`make docs`: writes docs/conformance.md and the reference pages from the code. A test holds them to it.
+
+Three of them are long: the repository has a list in their place, and the site the whole (`WHOLE`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
-from pathlib import Path
 
 import msgspec
 
@@ -58,11 +60,12 @@ from moot.space.config import SpaceLimits
 from moot.trust.approver_metrics import APPROVER_METRICS
 from moot.xprotocol.source_overrides import SourceSettings
 from tools.rulings import link_rulings
-from tools.sdk_reference import sdk_page
+from tools.sdk_reference import sdk_list, sdk_page
 from tools.settings_comments import comments_of
 from tools.shown import ROOT, shown
 
 _NOTE = "Written by `make docs` from the code; do not edit."
+_ON_THE_SITE = "This is the list; the site that `make docs` builds has {} here."
 
 
 def kinds_page() -> str:
@@ -147,6 +150,34 @@ def close_codes_page() -> str:
     lines = ["# Close codes", _NOTE, "", "| code | meaning | reconnect by itself |", "|---|---|---|"]
     lines += [f"| {row.number} | {row.meaning} | {_yes(row.reconnect)} |" for row in CLOSE_CODES.values()]
     return "\n".join(lines) + "\n"
+
+
+def command_list() -> str:
+    """Each command with the sentence that its help begins with."""
+    parser = make_parser(COMMANDS)
+    lines = [
+        "# Commands",
+        f"{_NOTE} {_ON_THE_SITE.format('every option')} `moot COMMAND --help` says it, too.",
+        "",
+    ]
+    lines += ["| command | what it does |", "|---|---|"]
+    for path in _paths(parser):
+        if path:
+            lines.append(
+                f"| `moot {' '.join(path)}` | {_first_sentence(_parser_at(parser, path).description or '')} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _parser_at(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> argparse.ArgumentParser:
+    for name in path:
+        parser = subcommands_of(parser)[name]
+    return parser
+
+
+def _first_sentence(text: str) -> str:
+    sentence = re.split(r"(?<=[.:;]) |\n\n", " ".join(text.strip().split()), maxsplit=1)[0]
+    return sentence.rstrip(".:;").replace("|", "\\|")
 
 
 def commands_page() -> str:
@@ -323,31 +354,39 @@ def _metrics_table(title: str, described: Iterable[Description]) -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/conformance.md": lambda: report.page(shown()),
+    "docs/conformance.md": lambda: report.summary_page(shown()),
     "docs/reference/kinds.md": kinds_page,
     "docs/reference/errors.md": errors_page,
     "docs/reference/limits.md": limits_page,
     "docs/reference/close-codes.md": close_codes_page,
-    "docs/reference/commands.md": commands_page,
+    "docs/reference/commands.md": command_list,
     "docs/reference/gateway.md": gateway_page,
     "docs/reference/http.md": http_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/adapter.md": adapter_page,
     "docs/reference/adapter-commands.md": adapter_commands_page,
-    "docs/reference/sdk.md": lambda: sdk_page(_NOTE),
+    "docs/reference/sdk.md": lambda: sdk_list(f"{_NOTE} {_ON_THE_SITE.format('signatures and fields')}"),
     "docs/decisions/index.md": decisions_page,
 }
 
 
-def page(name: str) -> str:
-    """The page as it stands in the repository."""
-    text = PAGES[name]()
+# What the site has in the place of a list.
+WHOLE: Mapping[str, Callable[[], str]] = {
+    "docs/conformance.md": lambda: report.page(shown()),
+    "docs/reference/commands.md": commands_page,
+    "docs/reference/sdk.md": lambda: sdk_page(_NOTE),
+}
+
+
+def page(name: str, pages: Mapping[str, Callable[[], str]] = PAGES) -> str:
+    """A page as it stands in the repository, or on the site."""
+    text = pages[name]()
     return link_rulings(text) if name.startswith("docs/reference/") else text
 
 
 def main() -> None:
     for name in PAGES:
-        path = Path(ROOT / name)
+        path = ROOT / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(name), "utf-8")
         print(name)

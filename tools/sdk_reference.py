@@ -6,6 +6,7 @@ Plain Markdown, so that it reads the same on the site, on a code host and in an 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import ForwardRef, NamedTuple, get_args, is_typeddict
@@ -83,6 +84,23 @@ def sdk_page(note: str) -> str:
         parts += _member(name, getattr(moot, name))
     parts += ["## Exceptions", _exceptions()]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def sdk_list(note: str) -> str:
+    """The page without signatures, fields and more than the first sentence of each name."""
+    lines: list[str] = []
+    for section in re.split(
+        r"^(?=#{2,4} )", re.sub(r"```.*?```\n*", "", sdk_page(note), flags=re.S), flags=re.M
+    ):
+        heading, _, body = section.partition("\n")
+        if not heading.startswith("###"):
+            lines += ["", section.strip(), ""]
+            continue
+        paragraphs = [each for each in body.strip().split("\n\n") if not each.startswith("|")]
+        words = " ".join((paragraphs or [""])[0].split())
+        sentence = re.split(r"(?<=[.:]) (?=[A-Z`])", words, maxsplit=1)[0].rstrip(":")
+        lines.append(f"- {heading.lstrip('# ')}" + (f": {sentence}" if sentence else ""))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
 def _member(name: str, thing: object) -> Iterator[str]:
