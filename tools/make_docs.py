@@ -317,19 +317,23 @@ def http_page() -> str:
 
 
 def decisions_page() -> str:
-    """Every decision by its own title."""
-    lines = [
+    """Every decision by its own title, under what its second line says that it is about."""
+    by_subject: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
+        title, _, about, *_ = path.read_text("utf-8").splitlines()
+        if not about.startswith("About: "):
+            raise ValueError(f"{path.name}: its third line has to be 'About: SUBJECT.'")
+        subject = about.removeprefix("About: ").rstrip(".")
+        words = re.sub(r"^# (\d+[.:]? )?", "", title)
+        by_subject.setdefault(subject, []).append(f"- [{path.name[:4]}]({path.name}) {words}")
+    parts = [
         "# Decisions",
         f"{_NOTE} Each page gives a question, the decision, its reason and its cost. [Rulings](rulings.md) "
         "has one row for every place where the protocol documents are silent or contradict each other.",
-        "",
     ]
-    for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
-        title = path.read_text("utf-8").splitlines()[0].lstrip("# ")
-        number, _, words = title.partition(" ")
-        words = words if number.rstrip(".:").isdigit() else title
-        lines.append(f"- [{path.name[:4]}]({path.name}) {words}")
-    return "\n".join(lines) + "\n"
+    for subject, lines in by_subject.items():
+        parts += [f"## {subject[0].upper()}{subject[1:]}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
 
 
 def metrics_page() -> str:
