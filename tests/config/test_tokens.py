@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from moot.config import Secret, check, hash_token, load
 from moot.config.configuration import McpServerConfig
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, lab, loaded, written
+from tests.waiting import HANG_SECONDS
 
 NO_TOKENS = "spaces: {lab: {participants: {alice: [chat], bob: [chat]}}}"
 
@@ -36,6 +38,21 @@ def test_missing_tokens_are_made_for_their_owner_alone(tmp_path: Path) -> None:
         assert space.tokens[hash_token(text.strip())].participant == name
         assert space.config.participants[name].credentials == (hash_token(text.strip()),)
     assert (folder / ".gitignore").read_text("utf-8") == "*\n"
+
+
+def test_tokens_of_many_are_synced_together_and_not_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 of them took half a minute."""
+    both, sync = threading.Barrier(2), os.fsync
+
+    def sync_together(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").rpartition("/")[2].startswith((".alice", ".bob")):
+            both.wait(HANG_SECONDS)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_together)
+    assert len(loaded(tmp_path, NO_TOKENS).spaces["lab"].tokens) == 2
 
 
 def test_a_token_that_is_there_is_used_again(tmp_path: Path) -> None:

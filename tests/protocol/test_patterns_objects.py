@@ -42,6 +42,17 @@ def kind(pattern: Json, value: str) -> bool:
 
 
 @pytest.mark.requirement("MEW-4.1-5")
+def test_a_capability_that_many_have_is_compiled_once_whatever_becomes_of_what_it_was_read_from() -> None:
+    """A space of 10,000 participants read the same few rights for half of its start."""
+    given: Json = {"kind": "mcp/*", "payload": {"method": "tools/call"}}
+    read = read_capability(given)
+    assert read_capability({"kind": "mcp/*", "payload": {"method": "tools/call"}}) is read
+    assert read_capability("chat") is read_capability("chat")
+    given["payload"]["method"] = "tools/*"
+    assert read.view("mew") == [{"kind": "mcp/*", "payload": {"method": "tools/call"}}]
+    assert read_capability(given) is not read
+
+
 def test_mcp_star_matches_every_mcp_kind() -> None:
     for name in ("mcp/request", "mcp/response", "mcp/proposal", "mcp/withdraw", "mcp/reject"):
         assert kind("mcp/*", name)

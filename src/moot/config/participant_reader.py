@@ -92,7 +92,15 @@ def read_participants(
 ) -> ParticipantSection:
     """All participants; generated tokens are kept in `folder`, which is relative to the data folder."""
     found = ParticipantSection()
-    for name, settings in optional(value, path).items():
+    named = optional(value, path)
+    if not reading.lenient:
+        reading.tokens.make_missing(
+            folder / f"{participant_name(name, at(path, name))}.token"
+            for name, settings in named.items()
+            if isinstance(settings, list)
+            or (isinstance(settings, dict) and settings.keys().isdisjoint(("tokens", "token_env")))
+        )
+    for name, settings in named.items():
         place = at(path, name)
         if isinstance(settings, list):
             settings = {"capabilities": settings}

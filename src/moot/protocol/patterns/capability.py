@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from moot.errors import InvalidPattern
@@ -26,6 +27,11 @@ from moot.protocol.patterns.string_views import claims_of
 
 # One capability as JSON, labels included: every welcome repeats it. 256 tools by name take half of this.
 MAX_BYTES: Final = 16 * 1024
+
+# Most members of a space have the same rights as others: what was just read is not compiled again. Short
+# ones alone, so that nobody fills memory with theirs.
+_KEPT_CAPABILITIES: Final = 1024
+_KEPT_CHARACTERS: Final = 512
 
 # D-10: what only the gateway sends.
 _GATEWAY_KINDS: Final = ("system/*", *(name for name, kind in KINDS.items() if kind.sender == "gateway"))
@@ -112,16 +118,33 @@ def read_capability(value: Json, *, notation: Notation | None = None, place: Not
     shape and the `place` where it is written.
     """
     if isinstance(value, dict):
-        original, canonical = _own_copy(value)
-        return _capability(original, "mew", (compile_object(original),), None, canonical)
+        text = _json_text(value)
+        return _kept_object(text) if len(text) <= _KEPT_CHARACTERS else _read_object(text)
     if not isinstance(value, str) or not value:
         raise InvalidPattern('a capability is an object, as in {"kind": "chat"}, or a string, as in "chat"')
     notation = notation or notation_of(value, place)
+    return _kept_string(value, notation) if len(value) <= _KEPT_CHARACTERS else _read_string(value, notation)
+
+
+def _read_object(text: str) -> Capability:
+    # A copy that nobody else can change, and the text by which objects are compared.
+    original = json.loads(text)
+    canonical = json.dumps(original, sort_keys=True)
+    if len(canonical) > MAX_BYTES:
+        raise InvalidPattern(f"capability is longer than {MAX_BYTES} bytes; split it into several")
+    return _capability(original, "mew", (compile_object(original),), None, canonical)
+
+
+def _read_string(value: str, notation: Notation) -> Capability:
     if notation == "mew":
         return _capability(value, notation, (compile_object({"kind": value}),), None, json.dumps(value))
     claims = read_string(value, notation)
     patterns = tuple(compile_object(source) for source in objects_of(claims))
     return _capability(value, notation, patterns, claims, json.dumps(value))
+
+
+_kept_object = lru_cache(_KEPT_CAPABILITIES)(_read_object)
+_kept_string = lru_cache(_KEPT_CAPABILITIES)(_read_string)
 
 
 def read_capabilities(
@@ -150,13 +173,8 @@ def _only_the_gateway_sends(pattern: Pattern) -> bool:
     )
 
 
-def _own_copy(value: Json) -> tuple[Json, str]:
-    """A copy that nobody else can change, and the text by which objects are compared."""
+def _json_text(value: Json) -> str:
     try:
-        canonical = json.dumps(value, sort_keys=True, allow_nan=False)
-        original = json.loads(json.dumps(value))
+        return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise InvalidPattern("capability holds something that is not JSON, or is nested too deep") from None
-    if len(canonical) > MAX_BYTES:
-        raise InvalidPattern(f"capability is longer than {MAX_BYTES} bytes; split it into several")
-    return original, canonical
