@@ -297,6 +297,32 @@ async def test_a_token_that_the_provider_takes_back_ends_here_too(tmp_path: Path
         assert {each for each, _ in people.provider.introspected} == {token, other}
 
 
+@pytest.mark.parametrize("ends", ["revoked", "logout"])
+async def test_a_token_beside_a_newer_one_of_the_same_client_ends_alone(tmp_path: Path, ends: str) -> None:
+    """The connection has gone on under the newer one, so it does not tell when the older one is void."""
+    asked: Any = {"client_id": "gateway", "client_secret_env": "SECRET", "interval_seconds": 0.05}
+    settings = PeopleSettings(recheck_seconds=0.05)
+    async with people_space(tmp_path, oidc={"introspection": asked}, settings=settings) as people:
+        older, newer = people.token("ana", jti="1", sid="s-1"), people.token("ana", sid="s-2", seconds=3_700)
+        session = (await people.initialize(older)).headers["mcp-session-id"]
+        assert (await people.ask(newer, "tools/list")).status_code == 200
+        if ends == "revoked":
+            people.provider.revoked.add(older)
+        else:
+            form = {"logout_token": people.provider.logout_token(sub="u-ana", sid="s-1")}
+            told = await people.gateway.http.post("/oidc/backchannel-logout", data=form)
+            assert told.status_code == 200
+
+        async def is_refused() -> bool:
+            return (await people.ask(older, "tools/list")).status_code == 401
+
+        await until_told(is_refused)
+        # The same session, of the same person at the same client, goes on with the newer one.
+        listing: Any = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        answer = await people.post(newer, listing, **{"Mcp-Session-Id": session})
+        assert (answer.status_code, "moot_chat" in answer.text) == (200, True)
+
+
 async def test_a_token_that_ends_is_renewed_by_the_next_one_on_the_same_connection(tmp_path: Path) -> None:
     async with people_space(tmp_path) as people:
         root = await people.join("root")

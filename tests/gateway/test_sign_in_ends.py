@@ -283,13 +283,42 @@ async def test_an_account_is_one_person_with_every_client_though_its_sub_differs
         assert "belongs to somebody else" in (await refusal(gateway, other))[1]
         without = provider.token("pairwise-1", preferred_username="ana")
         assert "lacks oid" in (await refusal(gateway, without))[1]
-        # The provider's logout tokens have the `sub` of a client.
-        assert await _log_out(gateway, provider.logout_token(sub="pairwise-2")) == 200
-        assert (await second.closed())[0] == 4003
-        assert await first.refused("chat", {"text": "still here"}) is None
-        headers = {"Authorization": f"Bearer {console}"}
-        assert (await gateway.http.post("/oidc/sign-out", headers=headers)).status_code == 200
-        assert (await first.closed())[0] == 4003
+        # The provider's logout tokens have the `sub` of a client, and mean the person.
+        eve = await enter(gateway, provider.token("pairwise-9", oid="44", preferred_username="eve"))
+        assert await _log_out(gateway, provider.logout_token(sub="pairwise-1", sid="s-1")) == 200
+        for each in (first, second):
+            assert (await each.closed())[0] == 4003
+        for void in (console, agent):
+            assert (await refusal(gateway, void))[0] == 403
+        assert await eve.refused("chat", {"text": "somebody else"}) is None
+
+
+async def test_a_logout_by_the_sub_of_one_client_ends_all_of_the_person_also_much_later(
+    tmp_path: Path,
+) -> None:
+    """The token that had this `sub` is long gone: it came before a restart."""
+    async with running_provider() as provider:
+        oidc = provider.rules(subject_claim="oid")
+        agent = provider.token("pairwise-2", oid="42", preferred_username="ana", client_id="agent")
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=oidc) as gateway:
+            await until(lambda: has_keys(gateway))
+            await enter(gateway, provider.token("pairwise-1", oid="42", preferred_username="ana"))
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=oidc) as gateway:
+            await until(lambda: has_keys(gateway))
+            client = await enter(gateway, agent)
+            assert await _log_out(gateway, provider.logout_token(sub="pairwise-1")) == 200
+            assert (await client.closed())[0] == 4003
+            assert (await refusal(gateway, agent))[0] == 403
+
+
+async def test_a_logout_that_is_sent_to_a_client_of_somebody_here_is_taken(tmp_path: Path) -> None:
+    """Who uses an MCP client alone never signed in at the console: the provider tells that one."""
+    async with signing_in(tmp_path) as (gateway, provider):
+        client = await enter(gateway, provider.token(client_id="editor"))
+        assert await _log_out(gateway, provider.logout_token(sub="u-ana", aud="nobodys")) == 400
+        assert await client.refused("chat", {"text": "still here"}) is None
+        assert await _log_out(gateway, provider.logout_token(sub="u-ana", aud="editor")) == 200
+        assert (await client.closed())[0] == 4003
 
 
 async def test_an_account_that_was_made_anew_gets_its_name_back_by_an_administrator(tmp_path: Path) -> None:

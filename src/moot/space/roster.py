@@ -72,6 +72,8 @@ class SignedInRights(msgspec.Struct, frozen=True):
 
     issued_at: float
     capabilities: tuple[Capability, ...]
+    # How the provider names them to this client (`SignIn.known_as`).
+    known_as: str = ""
 
 
 class TokenRights(NamedTuple):
@@ -160,12 +162,12 @@ class SpaceMember:
         """What whoever signed in as this member has, with one client or another."""
         return tuple(right for each in self.signed_in.values() for right in each.capabilities)
 
-    def note_sign_in(self, token: TokenRights, issued_at: float) -> None:
+    def note_sign_in(self, token: TokenRights, issued_at: float, known_as: str) -> None:
         """Whoever signs in with a client has what its newest token gives from now on."""
         known = self.signed_in.get(token.client)
         if known is not None and issued_at < known.issued_at:
             return
-        self.signed_in[token.client] = SignedInRights(issued_at, token.capabilities)
+        self.signed_in[token.client] = SignedInRights(issued_at, token.capabilities, known_as)
         if len(self.signed_in) > MAX_SIGN_IN_CLIENTS:
             del self.signed_in[min(self.signed_in, key=lambda client: self.signed_in[client].issued_at)]
 
@@ -198,7 +200,11 @@ class SpaceMember:
             "kicked": self.kicked,
             "subject": self.subject,
             "signed_in": {
-                client: [each.issued_at, [save_capability(right) for right in each.capabilities]]
+                client: [
+                    each.issued_at,
+                    [save_capability(right) for right in each.capabilities],
+                    each.known_as,
+                ]
                 for client, each in self.signed_in.items()
             },
             "credentials": list(self.credentials),
@@ -221,8 +227,8 @@ class SpaceMember:
             # Of 0.2, where all of a member's connections had what the last token gave.
             member.signed_in = {"": SignedInRights(0.0, member.static_capabilities)}
             member.static_capabilities = ()
-        for client, (issued_at, rights) in saved.get("signed_in", {}).items():
-            member.signed_in[client] = SignedInRights(issued_at, load_capabilities(rights))
+        for client, (issued_at, rights, *known_as) in saved.get("signed_in", {}).items():
+            member.signed_in[client] = SignedInRights(issued_at, load_capabilities(rights), *known_as)
         member.credentials = tuple(saved["credentials"])
         member.pause = None if saved["pause"] is None else PauseRecord(**saved["pause"])
         member.shut_down = saved["shut_down"]

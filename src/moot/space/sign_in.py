@@ -73,7 +73,7 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
         token = msgspec.structs.replace(token, rights=sign_in.capabilities)
         add_token(state, token)
         given = TokenRights(token.client, load_capabilities(sign_in.capabilities))
-        member.note_sign_in(given, token.issued_at)
+        member.note_sign_in(given, token.issued_at, sign_in.known_as)
         for session in member.sessions.values():
             if session.options.token == token.hash:
                 # Other rules give the same token other rights.

@@ -61,6 +61,8 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token: TemporaryToken
     # The rights of a member that comes by signing in; None: a participant of the configuration.
     capabilities: Pairs | None = None
+    # Where the account goes by another claim than `sub`: the key of that, by which a logout names them.
+    known_as: str = ""
     # For the audit: issuer, subject, client and rule.
     details: dict[str, Json] = {}
 

@@ -6,7 +6,8 @@
 Each person has a member, rights, pending calls and sessions of their own, and nothing is shared but what the
 space offers (`shared_offers`). A session id is looked for among those of the person who sends it, so a stolen
 one is unknown. A token that was seen is remembered by its hash until it ends or its person leaves the space;
-another one is brought to the gateway.
+another one is brought to the gateway, and so is, now and then, one beside that which the person's connection
+is under: it may be void by now.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from moot.bridge.people_server.people_settings import (
     PersonKey,
     TokenExchange,
 )
-from moot.bridge.people_server.person_server import SCOPES, PersonServer, PersonSettings
+from moot.bridge.people_server.person_server import SCOPES, KnownToken, PersonServer, PersonSettings
 from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.mcp.downstream.http_access import HttpAccessDenied, HttpAccessPolicy
 from moot.mcp.downstream.response_streams import JSON_TYPE, Receive, Scope, Send, respond
@@ -150,8 +151,12 @@ class PeopleServer:
         hashed = sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
         now = asyncio.get_running_loop().time()
         person = self._by_token.get(hashed)
-        if person is not None and not person.is_ended and now < person.tokens[hashed][0]:
-            return person, person.tokens[hashed][1]
+        if person is not None and not person.is_ended:
+            known = person.tokens[hashed]
+            # The connection ends with the token that it is under; nobody tells when another one is void.
+            is_fresh = person.is_under(token) or now < known.checked_at + self._settings.recheck_seconds
+            if is_fresh and now < known.expires_at:
+                return person, known.scopes
         found = await self._exchange_once(hashed, token)
         if isinstance(found, GrantRefused):
             raise self._denied(found, needed, address)
@@ -213,10 +218,10 @@ class PeopleServer:
             person.task = self._tasks.start(person.run())
             # Not at the end of `run`: a task that is ended before its first step never gets there.
             person.task.add_done_callback(partial(self._on_end, person))
-        for other, (until, _) in tuple(person.tokens.items()):
-            if until <= now:
+        for other, known in tuple(person.tokens.items()):
+            if known.expires_at <= now:
                 self._forget_token(person, other)
-        person.tokens[hashed] = (now + grant.expires_in, grant.scopes)
+        person.tokens[hashed] = KnownToken(now + grant.expires_in, grant.scopes, now)
         self._by_token[hashed] = person
         person.used_at = now
         return person

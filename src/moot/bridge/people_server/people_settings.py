@@ -26,6 +26,8 @@ class PeopleSettings(msgspec.Struct, frozen=True, kw_only=True):
     wrong_tokens_per_minute: float = 60.0
     # A wrong token that comes again within this is not brought to the gateway again.
     refusal_seconds: float = 5.0
+    # A token that the connection to the gateway is not under is brought there again after this.
+    recheck_seconds: float = 15.0
     # Tokens that are at the gateway at the same time, and how long one may take there.
     max_exchanges: int = 32
     exchange_seconds: float = 10.0

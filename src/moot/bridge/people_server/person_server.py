@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -69,6 +69,14 @@ class PersonSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_socket: OpenSocket | None = None
 
 
+class KnownToken(NamedTuple):
+    """What the gateway has said of a token; times are those of the loop."""
+
+    expires_at: float
+    scopes: frozenset[str]
+    checked_at: float
+
+
 class PersonServer:
     """Runs in a task of its own, from `run` until the person's token ends or they are let go."""
 
@@ -84,8 +92,8 @@ class PersonServer:
         # Requests at work, event streams too, and when the last one ended.
         self.open_requests = 0
         self.used_at = asyncio.get_running_loop().time()
-        # Hash of each of the person's tokens → when it ends, by the loop's clock, and its scopes.
-        self.tokens: dict[str, tuple[float, frozenset[str]]] = {}
+        # By the hash of each of the person's tokens.
+        self.tokens: dict[str, KnownToken] = {}
         self.is_ended = False
         # The task that runs it.
         self.task: asyncio.Task[None] | None = None
@@ -128,6 +136,10 @@ class PersonServer:
             if not is_as_wide:
                 self._knows_rights.clear()
             self._joined.renew()
+
+    def is_under(self, token: str) -> bool:
+        """Whether the connection is there by this token, and ends with it."""
+        return token == self._token
 
     def set_ended(self) -> None:
         """Nothing is answered any more; whoever waits for the start is told so."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +27,7 @@ from moot.gateway.space_host import SpaceHost
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from moot.space.config import Name
-from moot.space.roster import capability_pairs
+from moot.space.roster import SpaceMember, capability_pairs
 from moot.space.sign_in import check_sign_in
 from moot.space.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
 
@@ -38,7 +38,7 @@ _MAX_KNOWN: Final = 50_000
 # Of what a provider says, in the log and the journal.
 _MAX_AUDITED_CHARS: Final = 255
 # Of tokens that do not say of which session at the provider they are.
-_NO_SESSION: Final = "sub without sid"
+_NO_SESSION: Final = "no session"
 
 
 class SignInService:
@@ -188,6 +188,7 @@ class SignInService:
         return SignIn(
             token=token,
             capabilities=None if rights is None else capability_pairs(rights),
+            known_as=_subjects(verified)[-1] if config.subject_claim != "sub" else "",
             details=_details(verified, mapped),
         )
 
@@ -205,18 +206,16 @@ class SignInService:
 
     async def take_logout(self, logout_token: str) -> AccessDenied | None:
         """The provider says that somebody's session there has ended."""
-        verified = self._verifier.verify_logout(logout_token, self._wall())
+        verified = self._verifier.verify_logout(logout_token, self._wall(), self._is_client)
         if isinstance(verified, AccessDenied):
             return verified
         claims = verified.claims
-        has_subject, keys = isinstance(claims.get("sub"), str), []
+        keys = self._persons(_key("sub", claims, "sub")) if isinstance(claims.get("sub"), str) else []
+        has_subject = bool(keys)
         if isinstance(claims.get("sid"), str):
             # That session alone; a person may be signed in on several devices. Of tokens that name none,
             # all of that person's.
-            keys.append(_key("sid", claims, "sid"))
-            keys += [_key(_NO_SESSION, claims, "sub")] if has_subject else []
-        else:
-            keys.append(_key("sub", claims, "sub"))
+            keys = [_key("sid", claims, "sid"), *map(_without_session, keys)]
         # Never "signed out" for what nobody knows.
         is_nobodys = not has_subject and not self._knows_key(keys[0])
         # Until then, and no later: a logout token that comes again ends no newer session.
@@ -227,10 +226,33 @@ class SignInService:
             )
         return None
 
+    def _tokens(self) -> Iterator[TemporaryToken]:
+        for host in self._hosts.values():
+            yield from host.space.state.temporary_tokens.by_hash.values()
+
+    def _members(self) -> Iterator[SpaceMember]:
+        for host in self._hosts.values():
+            yield from host.space.state.roster
+
+    def _is_client(self, name: str) -> bool:
+        """Whether somebody has signed in here with this client of a provider."""
+        return any(name in member.signed_in for member in self._members()) or any(
+            token.client == name for token in self._tokens()
+        )
+
+    def _persons(self, subject: str) -> list[str]:
+        """A `sub`, and the accounts of whom it names to one of their clients, though not to others."""
+        accounts = {token.keys[0] for token in self._tokens() if subject in token.keys}
+        accounts |= {
+            member.subject
+            for member in self._members()
+            if member.subject and any(each.known_as == subject for each in member.signed_in.values())
+        }
+        return [subject, *sorted(accounts - {subject})]
+
     def _knows_key(self, key: str) -> bool:
         """Whether a token of any space goes by this key."""
-        tables = (host.space.state.temporary_tokens for host in self._hosts.values())
-        return any(key in token.keys for table in tables for token in table.by_hash.values())
+        return any(key in token.keys for token in self._tokens())
 
     def _has_tokens_without_session(self, issuer: str) -> bool:
         """Whether a session that nobody is known by may be that of somebody whose token does not name it."""
@@ -313,13 +335,9 @@ def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
 
 def keys_of(verified: VerifiedToken) -> list[str]:
     """By what a sign-out finds a token: whose it is, of which session at the provider, which one it is."""
-    claims, subject = verified.claims, verified.provider.subject_claim
+    claims, subjects = verified.claims, _subjects(verified)
     has_session = isinstance(claims.get("sid"), str)
-    keys = [_key(subject, claims, subject)]
-    if subject != "sub":
-        # A logout token has no other name for them.
-        keys.append(_key("sub", claims, "sub"))
-    keys.append(_key("sid", claims, "sid") if has_session else _key(_NO_SESSION, claims, "sub"))
+    keys = subjects + ([_key("sid", claims, "sid")] if has_session else [*map(_without_session, subjects)])
     if isinstance(claims.get("jti"), str):
         keys.append(_key("jti", claims, "jti"))
     else:
@@ -327,6 +345,17 @@ def keys_of(verified: VerifiedToken) -> list[str]:
         said = json.dumps(claims, sort_keys=True)
         keys.append(hashlib.sha256(f"claims\0{said}".encode()).hexdigest())
     return keys
+
+
+def _subjects(verified: VerifiedToken) -> list[str]:
+    """The account, and behind it `sub` where that is something else: a logout token has no other name."""
+    names = dict.fromkeys((verified.provider.subject_claim, "sub"))
+    return [_key(name, verified.claims, name) for name in names]
+
+
+def _without_session(subject: str) -> str:
+    """Those tokens of a person that do not say of which session at the provider they are."""
+    return hashlib.sha256(f"{_NO_SESSION}\0{subject}".encode()).hexdigest()
 
 
 def _key(kind: str, claims: Mapping[str, Any], name: str) -> str:

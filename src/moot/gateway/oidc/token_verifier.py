@@ -90,8 +90,13 @@ class TokenVerifier:
             key_id if isinstance(key_id, str) else None,
         )
 
-    def verify_logout(self, token: str, now: float) -> VerifiedToken | AccessDenied:
-        """OpenID Connect Back-Channel Logout 2.6: a logout token, with `sub` or `sid`."""
+    def verify_logout(
+        self, token: str, now: float, is_client: Callable[[str], bool]
+    ) -> VerifiedToken | AccessDenied:
+        """OpenID Connect Back-Channel Logout 2.6: a logout token, with `sub` or `sid`.
+
+        For us, or for a client that people have signed in with here: it may tell us what it is told.
+        """
         found = self._verify_signature(token, required=("iss", "aud", "iat"))
         if isinstance(found, AccessDenied):
             return found
@@ -103,7 +108,8 @@ class TokenVerifier:
         kind = _type_of(header)
         if not is_logout or kind not in ("logout+jwt", "jwt", "") or not _subject_and_session(claims):
             return AccessDenied(400, "that is no logout token")
-        if not _is_for(claims["aud"], (*config.audience, *([config.client_id] if config.client_id else []))):
+        ours = (*config.audience, *([config.client_id] if config.client_id else []))
+        if not any(each in ours or is_client(each) for each in _audiences(claims["aud"])):
             return AccessDenied(400, "the logout token is for somebody else")
         # An expiry is newer than many providers; an old one without is not believed for ever.
         expires = claims.get(
@@ -238,8 +244,12 @@ def _is_time(value: Any) -> bool:
 
 
 def _is_for(audience: Any, wanted: Sequence[str]) -> bool:
+    return any(each in wanted for each in _audiences(audience))
+
+
+def _audiences(audience: Any) -> list[str]:
     listed = [audience] if isinstance(audience, str) else audience
-    return isinstance(listed, list) and any(each in wanted for each in listed if isinstance(each, str))
+    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _subject_and_session(claims: Mapping[str, Any]) -> list[tuple[str, str]]:
