@@ -12,11 +12,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
+import pytest
+
+from moot.cli import main
+from moot.cli.exit_codes import EXIT_USAGE
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
 from tests.a2a.served_space import CALLER, CODER, LIST
 from tests.gateway.running_gateway import participants, running_gateway
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 @asynccontextmanager
@@ -82,3 +87,40 @@ async def test_a_published_member_joins_again_and_kills_neither_repeat_nor_lose(
                 await until(lambda: chats("twin", "Sleep."))
         assert len(chats("acme", "")) == 2
         assert len(chats("twin", "Rest.")) == 1
+
+
+async def test_limits_and_the_public_address_are_options(tmp_path: Path, port: int) -> None:
+    (tmp_path / "gateway").mkdir()
+    everybody = participants(coder=CODER, acme=CALLER, a2a=[LIST])
+    async with running_gateway(tmp_path / "gateway", everybody) as gateway:
+        listening = int(gateway.url.rpartition(":")[2])
+        config = {"gateway": {"port": listening}, "spaces": {"lab": {"participants": everybody}}}
+        (tmp_path / "moot.yaml").write_text(json.dumps(config))
+        public = "https://agents.example.com/lab"
+        given = ("--port", str(port), "--limit", "max_cards_per_minute=1")
+        serve = ("serve", "--publish", "coder", *given, "--public-url", f"{public}/")
+        async with command(tmp_path, "a2a", *serve, ready="Cards are signed") as line:
+            assert line.split()[-1] == f"{public}/.well-known/jwks.json"
+            url = f"http://127.0.0.1:{port}/.well-known/agent-card.json"
+            async with httpx.AsyncClient(timeout=HANG_SECONDS) as http:
+                card = (await http.get(url)).json()
+                assert card["supportedInterfaces"][0]["url"] == f"{public}/coder/"
+                assert (await http.get(url)).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("--limit", "max_cards=1"), "no such limit. There are: max_body_bytes, body_seconds"),
+        (("--limit", "max_open_tasks=many"), "a whole number above 0, as max_open_tasks=20"),
+        (("--limit", "max_open_tasks=0"), "a whole number above 0"),
+        (("--limit", "task_seconds=inf"), "a number above 0, as task_seconds=86400"),
+        (("--host", "0.0.0.0"), "--public-url https://HOST:PORT"),  # noqa: S104
+        (("--public-url", "agents.example.com"), "--public-url: must be a URL"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_says_what_can(
+    given: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["a2a", "serve", "--publish", "coder", "--as", "a2a", *given]) == EXIT_USAGE
+    assert text in capsys.readouterr().err

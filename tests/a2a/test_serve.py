@@ -94,6 +94,29 @@ async def test_the_old_protocol_works_at_the_same_address(tmp_path: Path) -> Non
         assert card["protocolVersion"].startswith("0.3")
 
 
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_who_does_not_want_to_wait_is_answered_at_once(tmp_path: Path, version: str) -> None:
+    """A2A 3.2.2, and `blocking: false` of 0.3. Who waits for this member waits for ever."""
+    message: dict[str, Any] = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+    method, wanted = "SendMessage", {"returnImmediately": True}
+    if version == "0.3":
+        message |= {"role": "user", "kind": "message", "parts": [{"kind": "text", "text": "Hi"}]}
+        method, wanted = "message/send", {"blocking": False}
+    body = {
+        "jsonrpc": "2.0", "id": 1, "method": method,
+        "params": {"message": message, "configuration": wanted},
+    }  # fmt: skip
+    headers = {"Authorization": "Bearer t-acme", "A2A-Version": version}
+    limits = ServeLimits(blocking_seconds=2 * HANG_SECONDS)
+    async with (
+        served_space(tmp_path, limits=limits) as served,
+        httpx.AsyncClient(timeout=HANG_SECONDS) as http,
+    ):
+        result = (await http.post(f"{served.url}/coder/", json=body, headers=headers)).json()["result"]
+        assert result.get("task", result)["status"]["state"] in ("TASK_STATE_SUBMITTED", "submitted")
+        await until(lambda: any(each.kind == "chat" and each.sender == "acme" for each in served.heard))
+
+
 async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(tmp_path: Path) -> None:
     limits = ServeLimits(max_wrong_tokens_per_minute=5, max_body_bytes=1_000)
     async with (

@@ -1,6 +1,7 @@
 """Members of a space as A2A agents over HTTP.
 
     /MEMBER/.well-known/agent-card.json    the card, for everybody
+    /.well-known/jwks.json                 the key that signed the cards, for everybody
     /MEMBER/                               JSON-RPC, 1.0 and 0.3
     /MEMBER/rest/…                         HTTP+JSON, 1.0
 
@@ -19,17 +20,18 @@ from typing import Final
 from a2a.auth.user import User
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.server.context import ServerCallContext
-from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
+from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
 from a2a.server.routes.common import ServerCallContextBuilder
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
-from starlette.routing import BaseRoute, Mount
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moot.a2a.agent_card import WELL_KNOWN
 from moot.a2a.callers import MAX_ADDRESSES, Caller, CallerDenied, Callers
-from moot.a2a.published_card import PublishedCard, make_card
+from moot.a2a.card_signer import KEYS_PATH, CardSigner, card_signer
+from moot.a2a.published_card import PublishedCard
 from moot.a2a.push_sender import PushSender
 from moot.a2a.request_handler import MemberRequestHandler
 from moot.a2a.serve_settings import ServeSettings
@@ -91,7 +93,7 @@ class CallerGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if scope["method"] in ("GET", "HEAD") and scope["path"].endswith(WELL_KNOWN):
+        if scope["method"] in ("GET", "HEAD") and scope["path"].endswith((WELL_KNOWN, KEYS_PATH)):
             try:
                 self._check_cards(scope)
             except CallerDenied as fault:
@@ -209,14 +211,21 @@ async def published(space: JoinedSpace, settings: ServeSettings) -> AsyncIterato
     callers = Callers(settings, space.name)
     callers.has_open_tasks = lambda name: book.open_of(name) > 0
     callers.on_removed = book.drop_push
-    handlers = {name: MemberRequestHandler(name, settings, book, tracker, push) for name in settings.members}
+    signer = card_signer(settings.state_folder, settings.public_url)
+    handlers = {
+        name: MemberRequestHandler(name, settings, book, tracker, push, signer) for name in settings.members
+    }
     await tracker.start()
     ticking = asyncio.create_task(tracker.run())
-    routes: list[BaseRoute] = []
-    for name, handler in handlers.items():
-        routes.append(Mount(f"/{name}", routes=_routes_of(name, handler, space, settings)))
-    first = settings.members[0]
-    routes += _card_routes(first, space, settings)
+    cards = {name: _card_route(name, space, settings, signer) for name in settings.members}
+    routes: list[BaseRoute] = [
+        Mount(f"/{name}", routes=[cards[name], *_routes_of(handler)]) for name, handler in handlers.items()
+    ]
+
+    async def keys(_: Request) -> JSONResponse:
+        return JSONResponse(signer.key_set)
+
+    routes += [cards[settings.members[0]], Route(KEYS_PATH, keys)]
     try:
         yield CallerGate(Starlette(routes=routes), callers, settings)
     finally:
@@ -227,22 +236,13 @@ async def published(space: JoinedSpace, settings: ServeSettings) -> AsyncIterato
         await push.close()
 
 
-def _routes_of(
-    name: str, handler: MemberRequestHandler, space: JoinedSpace, settings: ServeSettings
-) -> list[BaseRoute]:
+def _routes_of(handler: MemberRequestHandler) -> list[BaseRoute]:
     context = _ContextBuilder()
     return [
-        *_card_routes(name, space, settings),
         *create_jsonrpc_routes(handler, "/", context_builder=context, enable_v0_3_compat=True),
         *create_rest_routes(handler, context_builder=context, path_prefix="/rest"),
     ]
 
 
-def _card_routes(name: str, space: JoinedSpace, settings: ServeSettings) -> list[BaseRoute]:
-    made = PublishedCard(name, space, settings)
-
-    async def current(_: object) -> object:
-        return await made.card()
-
-    card = make_card(name, space.space, settings, [])
-    return list(create_agent_card_routes(card, card_modifier=current))  # type: ignore[arg-type]
+def _card_route(name: str, space: JoinedSpace, settings: ServeSettings, signer: CardSigner) -> BaseRoute:
+    return Route(WELL_KNOWN, PublishedCard(name, space, settings, signer).endpoint())

@@ -112,12 +112,12 @@ async def _fetch_json(
     except InvalidJson as fault:
         faults.append(Unreachable(f"{url} is not JSON: {fault.message}"))
         return None
-    if not isinstance(fields, dict) or _depth(fields) > _MAX_DEPTH:
+    if not isinstance(fields, dict) or depth_of(fields) > _MAX_DEPTH:
         raise UsageError(f"{url} is no agent card: it has to be an object, at most {_MAX_DEPTH} levels deep")
     return fields
 
 
-def _depth(value: Any) -> int:
+def depth_of(value: Any) -> int:
     level, deepest = [value], 0
     while level:
         deepest += 1

@@ -52,8 +52,9 @@ from a2a.utils.task import (
 
 from moot.a2a.agent_client import SETTLED
 from moot.a2a.callers import Caller
+from moot.a2a.card_signer import CardSigner
 from moot.a2a.message_content import read_content
-from moot.a2a.published_card import make_card, skills_of
+from moot.a2a.published_card import make_card, tools_of
 from moot.a2a.push_sender import PushSender
 from moot.a2a.serve_settings import ServeSettings
 from moot.a2a.task_book import ServedTask, TaskBook, TaskEvent
@@ -81,13 +82,20 @@ class MemberRequestHandler(RequestHandler):
     """The requests for one member."""
 
     def __init__(
-        self, member: str, settings: ServeSettings, book: TaskBook, tracker: TaskTracker, push: PushSender
+        self,
+        member: str,
+        settings: ServeSettings,
+        book: TaskBook,
+        tracker: TaskTracker,
+        push: PushSender,
+        signer: CardSigner,
     ) -> None:
         self._member = member
         self._settings = settings
         self._book = book
         self._tracker = tracker
         self._push = push
+        self._signer = signer
         self._calls = TaskSet("a2a calls")
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -420,8 +428,8 @@ class MemberRequestHandler(RequestHandler):
     ) -> AgentCard:
         """The card with the tools that this caller sees."""
         space = _caller(context).space
-        skills = await skills_of(space, self._member, self._settings.limits.max_skills)
-        return make_card(self._member, space.space, self._settings, skills)
+        tools = await tools_of(space, self._member, self._settings.limits.max_skills)
+        return self._signer.sign(make_card(self._member, space.space, self._settings, tools))
 
 
 async def _do_nothing() -> None:

@@ -49,8 +49,10 @@ class ServeLimits:
     max_artifact_bytes: int = 256 << 10
     # Events that a stream may be behind before it is cut.
     max_waiting_events: int = 1_000
-    # The tools of a member on its card, and how long they are taken as they were.
+    # The tools of a member on its card, the schemas of their arguments, and how long they are taken as they
+    # were.
     max_skills: int = 100
+    max_schemas_bytes: int = 64 << 10
     skills_seconds: float = 30.0
     # Push notifications: targets of one task, the time of one, tries, and those that wait.
     max_push_targets: int = 5

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from moot.cli import program
 from moot.cli.extras import check_installed
@@ -24,7 +25,11 @@ from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.a2a.a2a_member import A2aMember
+    from moot.a2a.join_settings import JoinLimits
+    from moot.a2a.serve_settings import ServeLimits
     from moot.config.connect_settings import ConnectSettings
+
+_Limits = TypeVar("_Limits", "JoinLimits", "ServeLimits")
 
 _GROUP_EXAMPLES: Final = """\
   moot a2a join https://agent.example.com --as weather
@@ -101,6 +106,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--answers", choices=("named", "all"), default="named", help="whose chats it gets (default: named)")
     style_help = "how messages are written: quoted below their sender, or as they are (default: quoted)"
     add("--style", choices=("quoted", "bare"), default="quoted", help=style_help)
+    _add_limit_option(join, "max_task_chars=1000000")
     add_log_level(join)
     join.set_defaults(run=run_join)
     serve = program.add_command(
@@ -120,12 +126,13 @@ def add_command(commands: Any, name: str) -> None:
     add(
         "--public-url",
         metavar="URL",
-        help="where callers reach this (default: where it listens)",
+        help="where callers reach this, a proxy perhaps: what cards say (default: where it listens)",
     )
     add_tls_options(serve)
     add("--share-reasoning", action="store_true", help="tell callers what members reason")
     private_help = "allow push notifications to private addresses, also by http://"
     add("--allow-private-push", action="store_true", help=private_help)
+    _add_limit_option(serve, "max_open_tasks=200")
     add_log_level(serve)
     serve.set_defaults(run=run_serve)
 
@@ -133,6 +140,30 @@ def add_command(commands: Any, name: str) -> None:
 def _add_state_option(parser: argparse.ArgumentParser) -> None:
     help = "keeps open tasks (default: below ~/.local/state)"
     parser.add_argument("--state", type=Path, metavar="DIR", help=help)
+
+
+def _add_limit_option(parser: argparse.ArgumentParser, example: str) -> None:
+    help = f"another limit, by the name that refusals and the docs have, as {example}; several times"
+    parser.add_argument("--limit", action="append", default=[], metavar="NAME=NUMBER", help=help)
+
+
+def _limits(given: list[str], limits: _Limits) -> _Limits:
+    """The limits with those that were given; raises UsageError."""
+    known = {each.name: getattr(limits, each.name) for each in dataclasses.fields(limits)}
+    for each in given:
+        name, _, text = each.partition("=")
+        if name not in known:
+            raise UsageError(f"--limit {each}: no such limit. There are: {', '.join(known)}")
+        kind = type(known[name])
+        try:
+            number = kind(text)
+        except ValueError:
+            number = 0
+        if not 0 < number < float("inf"):
+            what = "a whole number" if kind is int else "a number"
+            raise UsageError(f"--limit {each}: {what} above 0, as {name}={known[name]:g}")
+        known[name] = number
+    return type(limits)(**known)
 
 
 def run_join(options: argparse.Namespace) -> int:
@@ -148,7 +179,7 @@ def run_serve(options: argparse.Namespace) -> int:
 async def _join(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.a2a.a2a_member import A2aMember
-    from moot.a2a.join_settings import JoinSettings
+    from moot.a2a.join_settings import JoinLimits, JoinSettings
     from moot.participant import token_from
     from moot.participant.member_program import run_member
     from moot.protocol.close_codes import SHUT_DOWN
@@ -171,6 +202,7 @@ async def _join(options: argparse.Namespace) -> int:
         allow_plain_http=options.allow_plain_http,
         answers=options.answers,
         style=options.style,
+        limits=_limits(options.limit, JoinLimits()),
     )
     ending = await run_member(lambda: A2aMember(settings), settings, on_joined=_print_joined)
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
@@ -186,8 +218,10 @@ def _print_joined(member: A2aMember, me: str) -> None:
 async def _serve(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.a2a.a2a_server import published
-    from moot.a2a.serve_settings import ServeSettings
+    from moot.a2a.card_signer import KEYS_PATH
+    from moot.a2a.serve_settings import ServeLimits, ServeSettings
     from moot.bridge.space_server.call_text import console_address
+    from moot.config.notification_reader import read_public_url
     from moot.net.http_listener import bind_socket, serve_http
     from moot.net.server_tls import ServerTls
     from moot.participant import connect
@@ -198,6 +232,12 @@ async def _serve(options: argparse.Namespace) -> int:
     for member in options.publish:
         if not member or not all(each.isalnum() or each in "-_." for each in member) or member in (".", ".."):
             raise UsageError(f"--publish {member!r}: only letters, digits and - _ . can be in a path")
+    limits = _limits(options.limit, ServeLimits())
+    public_url = options.public_url and read_public_url(options.public_url, "--public-url")
+    if not public_url and options.host in ("0.0.0.0", "::", ""):  # noqa: S104  # an address that is refused
+        raise UsageError(
+            f"--host {options.host}: cards have to say where callers reach this: --public-url https://HOST:PORT"
+        )
     where = member_settings_of(options)
     files = tls_files_of(options)
     tls = None if files is None else ServerTls(files)
@@ -213,11 +253,12 @@ async def _serve(options: argparse.Namespace) -> int:
             token=where.token.reveal(),
             name=where.name,
             members=tuple(dict.fromkeys(options.publish)),
-            public_url=(options.public_url or address).rstrip("/"),
+            public_url=(public_url or address).rstrip("/"),
             state_folder=_state_folder(options, where, "serve", *options.publish),
             console=console_address(where.url),
             share_reasoning=options.share_reasoning,
             allow_private_push=options.allow_private_push,
+            limits=limits,
         )
         async with (
             connect(settings.gateway, settings.space, settings.token, name=settings.name) as space,
@@ -228,6 +269,7 @@ async def _serve(options: argparse.Namespace) -> int:
                 card = f"{settings.public_url}/{member}/.well-known/agent-card.json"
                 away = "" if member in space.roster else f" ({member} is not in the space at the moment)"
                 print(f"{space.me}: {member} is published at {card}{away}", flush=True)
+            print(f"Cards are signed; the key is at {settings.public_url}{KEYS_PATH}", flush=True)
             ending = await space.stay()
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     return 0 if ending.code == SHUT_DOWN else 1
