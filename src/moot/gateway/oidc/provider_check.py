@@ -55,6 +55,11 @@ def _describe(keys: ProviderKeys) -> list[str]:
         scopes = document.get("scopes_supported")
         if isinstance(scopes, list):
             lines += [f"does not know the scope {each}" for each in config.scopes if each not in scopes]
+    if config.subject_claim == "sub" and document.get("subject_types_supported") == ["pairwise"]:
+        lines.append(
+            "names each person otherwise to each client: set subject_claim to a claim that is the same "
+            "for all, or people can use one client only"
+        )
     if config.introspection is not None and "introspection_endpoint" not in document:
         lines.append("has no introspection_endpoint: revoked tokens are not noticed")
     lines += [f"rule {number}: {_rule(rule)}" for number, rule in enumerate(config.people, start=1)]
