@@ -25,10 +25,10 @@ import yaml
 
 from bench.events import Post
 from bench.processes import ROOT, SERVER_CORE, Process, started
-from moot.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
-from moot.endpoint.relay_client import RelayClient
-from moot.identity import keyfile
-from moot.identity.keys import Identity
+from moot.xprotocol.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
+from moot.xprotocol.endpoint.relay_client import RelayClient
+from moot.xprotocol.identity import keyfile
+from moot.xprotocol.identity.keys import Identity
 
 CALLS: Final = 800
 ROUNDS: Final = 5

@@ -17,14 +17,13 @@ import orjson
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 
-from moot.identity import base64url
-from moot.identity.keys import Identity
+from moot.protocol import base64url
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import Access, AuthorizedCaller
-from moot.xprotocol.canonical import canonical_header
-from moot.xprotocol.event_composer import compose
-from moot.xprotocol.event_receiver import Accepted, EventReceiver, Hooks, KindTerms
-from moot.xprotocol.events import (
+from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
+from moot.xprotocol.events.canonical import canonical_header
+from moot.xprotocol.events.event_composer import compose
+from moot.xprotocol.events.event_receiver import Accepted, EventReceiver, Hooks, KindTerms
+from moot.xprotocol.events.events import (
     SIGNED_LABEL,
     DirectedEvent,
     SignedDirected,
@@ -32,8 +31,9 @@ from moot.xprotocol.events import (
     decode,
     verify_event,
 )
-from moot.xprotocol.payload_seal import INFO_LABEL, open_payload
-from moot.xprotocol.replay import ReplayCache
+from moot.xprotocol.events.payload_seal import INFO_LABEL, open_payload
+from moot.xprotocol.events.replay import ReplayCache
+from moot.xprotocol.identity.keys import Identity
 
 ROUNDS: Final = 15
 BATCH: Final = 150

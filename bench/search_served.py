@@ -30,13 +30,13 @@ from bench.processes import LOAD_CORE, ROOT, SERVER_CORE, started
 from bench.search import figures
 from bench.search_sets import SAMPLE, SearchSet, sets
 from mcp import Client, StdioServerParameters
-from moot.adapter.config.config_loader import control_path, store_path
-from moot.adapter.operations.control_socket import send_control_request
-from moot.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
-from moot.endpoint.relay_client import RelayClient
 from moot.errors import MootError
-from moot.identity.keys import Identity
-from moot.xprotocol.contract_catalog import DESCRIBE_KIND
+from moot.xprotocol.adapter.config.config_loader import control_path, store_path
+from moot.xprotocol.adapter.operations.control_socket import send_control_request
+from moot.xprotocol.contracts.contract_catalog import DESCRIBE_KIND
+from moot.xprotocol.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
+from moot.xprotocol.endpoint.relay_client import RelayClient
+from moot.xprotocol.identity.keys import Identity
 
 # Of one server: a space takes a thousand tools of a member.
 TOOLS_EACH: Final = 900

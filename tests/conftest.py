@@ -42,9 +42,9 @@ _UNMEASURED = (
     "/tests/trust/test_bench",
     "/tests/xprotocol/grammar/test_grammar_refusals",
     "/tests/xprotocol/grammar/test_grammar_tools",
-    "/tests/xprotocol/test_search_quality",
-    "/tests/xprotocol/test_translation_determinism",
-    "/tests/xprotocol/test_versions",
+    "/tests/xprotocol/search/test_search_quality",
+    "/tests/xprotocol/translation/test_translation_determinism",
+    "/tests/xprotocol/contracts/test_versions",
 )
 
 

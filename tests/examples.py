@@ -18,7 +18,7 @@ FILES: Final = (
     "tests/space/test_machine.py",
     "tests/trust/test_adversary.py",
     "tests/trust/test_values.py",
-    "tests/xprotocol/test_versions.py",
+    "tests/xprotocol/contracts/test_versions.py",
 )
 
 

@@ -40,7 +40,7 @@ ROOMS_OF = {
     "rules": {"trust/values"},
     "search": {"xprotocol/search"},
     "tui": {"tui"},
-    "xprotocol": {"identity", "xprotocol", "endpoint", "relay", "adapter"},
+    "xprotocol": {"xprotocol"},
 }
 
 # What stands before a command to make this environment one without extras: their modules cannot be found.

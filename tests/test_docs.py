@@ -25,7 +25,7 @@ from moot.config.loader import _AROUND_KEYS
 from moot.config.participant_reader import PARTICIPANT_KEYS
 from moot.config.space_reader import read_space
 from moot.errors import UsageError
-from moot.xprotocol.quality import quality_of
+from moot.xprotocol.translation.quality import quality_of
 from tests.rows import for_each_row
 
 ROOT = Path(__file__).resolve().parent.parent

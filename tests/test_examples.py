@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from moot.participant import connect
-from moot.relay.relay_server import open_relay
-from moot.relay.relay_settings import RelaySettings
+from moot.xprotocol.relay.relay_server import open_relay
+from moot.xprotocol.relay.relay_settings import RelaySettings
 from tests.up.moot_up import MootUp, environment, moot_up
 from tests.waiting import until
 

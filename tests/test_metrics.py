@@ -10,12 +10,12 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.errors import UsageError
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.metrics import CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
 from moot.metrics.process import measure_process
+from moot.xprotocol.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from tests.rows import for_each_row
 
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'

@@ -15,18 +15,6 @@ from contextlib import redirect_stdout, suppress
 import msgspec
 
 from moot import errors
-from moot.adapter.config.adapter_settings import (
-    AdapterLimits,
-    AuditSettings,
-    DiscoverySettings,
-    IdentitySettings,
-    LoggingSettings,
-    McpServerSettings,
-    RelaySection,
-)
-from moot.adapter.config.source_loader import _McpEntry
-from moot.adapter.config.source_settings import McpSource, XProtocolSource
-from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.cli.command_table import COMMANDS, make_parser
@@ -44,12 +32,12 @@ from moot.config.gateway_config import (
 from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
+from moot.config.search_settings import SearchSettings
 from moot.conformance import report
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.openapi import openapi
 from moot.metrics import Description
-from moot.offers.search_settings import SearchSettings
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX
 from moot.protocol.dialects.mcpx import LegacyDialect
@@ -58,7 +46,19 @@ from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
 from moot.space.config import SpaceLimits
 from moot.trust.approver_metrics import APPROVER_METRICS
-from moot.xprotocol.source_overrides import SourceSettings
+from moot.xprotocol.adapter.config.adapter_settings import (
+    AdapterLimits,
+    AuditSettings,
+    DiscoverySettings,
+    IdentitySettings,
+    LoggingSettings,
+    McpServerSettings,
+    RelaySection,
+)
+from moot.xprotocol.adapter.config.source_loader import _McpEntry
+from moot.xprotocol.adapter.config.source_settings import McpSource, XProtocolSource
+from moot.xprotocol.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
+from moot.xprotocol.contracts.source_overrides import SourceSettings
 from tools.rulings import link_rulings
 from tools.sdk_reference import sdk_list, sdk_page
 from tools.settings_comments import comments_of

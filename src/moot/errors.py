@@ -497,7 +497,7 @@ class UnsupportedByRecipient(CallFailed):
     """D-56: accepted and delivered, but the addressee speaks a dialect without it: expect no answer."""
 
 
-# XProtocol: what `moot.identity` and `moot.xprotocol` raise.
+# XProtocol: what `moot.xprotocol.identity` and `moot.xprotocol` raise.
 #
 #    MootError
 #    ├── UsageError

@@ -13,7 +13,7 @@ import pytest
 from moot.agent.agent_settings import AgentLimits, AgentSettings, Api, ModelSettings
 from moot.agent.model import Model
 from moot.agent.model_agent import Agent
-from moot.offers.search_settings import SearchSettings
+from moot.config.search_settings import SearchSettings
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json

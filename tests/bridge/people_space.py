@@ -17,11 +17,11 @@ from moot.bridge.people_server.person_server import PersonSettings
 from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.bridge.space_server.space_backend import BackendSettings
 from moot.config import load
+from moot.config.search_settings import SearchSettings
 from moot.gateway.app import Gateway
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.net.http_listener import bind_socket, serve_http
-from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, connect
 from moot.protocol.operation import Json
 from tests.bridge.served_space import HOST, PROPOSER

@@ -28,8 +28,8 @@ from moot.gateway.app import Gateway
 from moot.net.http_listener import bind_socket, serve_http
 from moot.net.server_tls import ServerTls, TlsFiles
 from moot.participant import connect as join_space
-from moot.relay.relay_server import open_relay
-from moot.relay.relay_settings import RelaySettings
+from moot.xprotocol.relay.relay_server import open_relay
+from moot.xprotocol.relay.relay_settings import RelaySettings
 from tests.authority import Authority
 from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
 from tests.waiting import HANG_SECONDS, bounded, until

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from moot.config.search_settings import SearchSettings
 from moot.offers.offer_search import OfferSearch
 from moot.offers.offer_table import Offer, OfferTable
-from moot.offers.search_settings import SearchSettings
 from moot.xprotocol.search.word_vectors import are_vectors_installed
 
 # As long as it takes: what is searched by words and vectors here must not depend on the machine.

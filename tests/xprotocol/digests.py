@@ -12,12 +12,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from moot.protocol.operation import Json
-from moot.xprotocol.announcement import WrappedSource, announce_payload
-from moot.xprotocol.contracts import Exactness, contract_json, digest, exact_canonical
+from moot.xprotocol.contracts.contracts import Exactness, contract_json, digest, exact_canonical
+from moot.xprotocol.contracts.versions import save_registry
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.publication import ServerOffer, publish
-from moot.xprotocol.translation import CompiledGrammar
-from moot.xprotocol.versions import save_registry
+from moot.xprotocol.translation.announcement import WrappedSource, announce_payload
+from moot.xprotocol.translation.publication import ServerOffer, publish
+from moot.xprotocol.translation.translation import CompiledGrammar
 from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.tool_samples import sources
 

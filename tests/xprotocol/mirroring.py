@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from moot.xprotocol.contracts import Contract, ContractRefused
-from moot.xprotocol.mcp_mirror import MirroredTool, check_mirrored, tool_names
-from moot.xprotocol.prompts import is_prompt
+from moot.xprotocol.contracts.contracts import Contract, ContractRefused
+from moot.xprotocol.translation.mcp_mirror import MirroredTool, check_mirrored, tool_names
+from moot.xprotocol.translation.prompts import is_prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from typing import Any, Final
 import orjson
 
 from moot.errors import SchemaViolation
-from moot.identity import base64url
-from moot.identity.keys import Identity, OpeningKey, SigningKey
+from moot.protocol import base64url
 from moot.protocol.operation import Json
-from moot.xprotocol.access_rights import Access, AuthorizedCaller
-from moot.xprotocol.canonical import canonical_json
-from moot.xprotocol.event_composer import answers, compose
-from moot.xprotocol.event_receiver import EventReceiver, Hooks, KindTerms
-from moot.xprotocol.events import SIGNED_LABEL, DirectedEvent, SignedDirected
-from moot.xprotocol.replay import ReplayCache
+from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
+from moot.xprotocol.events.canonical import canonical_json
+from moot.xprotocol.events.event_composer import answers, compose
+from moot.xprotocol.events.event_receiver import EventReceiver, Hooks, KindTerms
+from moot.xprotocol.events.events import SIGNED_LABEL, DirectedEvent, SignedDirected
+from moot.xprotocol.events.replay import ReplayCache
+from moot.xprotocol.identity.keys import Identity, OpeningKey, SigningKey
 
 NOW: Final = 1_780_000_000
 KIND: Final = "com.acme.filesystem.read_file"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from moot.protocol.operation import Json
-from moot.xprotocol.contracts import FIRST_VERSION, Contract
+from moot.xprotocol.contracts.contracts import FIRST_VERSION, Contract
+from moot.xprotocol.contracts.source_overrides import SourceSettings
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.source_overrides import SourceSettings
-from moot.xprotocol.tool_semantics import Siblings
-from moot.xprotocol.translation import GrammarCompiler, draft_tool, finish
+from moot.xprotocol.translation.tool_semantics import Siblings
+from moot.xprotocol.translation.translation import GrammarCompiler, draft_tool, finish
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 REAL_TOOLS: Final = (

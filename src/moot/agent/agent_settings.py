@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from moot.offers.search_settings import SearchSettings
+from moot.config.search_settings import SearchSettings
 from moot.participant.conversation.chat_intake import Answers
 
 # The API that the endpoint speaks.

@@ -16,6 +16,7 @@ import orjson
 
 from moot.agent.agent_settings import AgentLimits
 from moot.agent.model_reply import Message, ToolCall
+from moot.config.search_settings import SearchSettings
 from moot.errors import (
     CallFailed,
     CallOutcomeUnknown,
@@ -31,7 +32,6 @@ from moot.errors import (
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_search import OfferSearch
 from moot.offers.offer_table import Offer, OfferTable
-from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, Outcome, Reasoning
 from moot.participant.discovery.offer_access import OfferAccess
 from moot.participant.discovery.offer_discovery import OfferDiscovery

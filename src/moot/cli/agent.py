@@ -221,7 +221,7 @@ def _header_from_environment(text: str) -> tuple[str, str]:
 
 def _agent(options: argparse.Namespace) -> AgentSettings:
     from moot.agent.agent_settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
-    from moot.offers.search_settings import SearchSettings
+    from moot.config.search_settings import SearchSettings
 
     instructions = DEFAULT_INSTRUCTIONS
     if options.instructions is not None:

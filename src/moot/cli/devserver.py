@@ -18,7 +18,7 @@ from moot.cli.program import Parser, run_program
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.adapter.devserver import DevServer, DevServerSettings
+    from moot.xprotocol.devserver import DevServer, DevServerSettings
 
 _ABOUT = """\
 Starts everything that XProtocol needs in one process: the MCP adapter, a relay, an event store, and generated
@@ -141,8 +141,8 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevServerSettings:
-    from moot.adapter.config.config_loader import find_config
-    from moot.adapter.devserver import DevServerSettings, WrappedServer
+    from moot.xprotocol.adapter.config.config_loader import find_config
+    from moot.xprotocol.devserver import DevServerSettings, WrappedServer
 
     wrapped = tuple(
         WrappedServer(command=command, namespace=namespace)
@@ -182,8 +182,8 @@ async def _serve(chosen: argparse.Namespace, settings: DevServerSettings) -> int
     """Run a DevServer until it is stopped; over stdio, until its client goes."""
     import asyncio
 
-    from moot.adapter.devserver import DevServer
-    from moot.adapter.telemetry.event_log import EventLog
+    from moot.xprotocol.adapter.telemetry.event_log import EventLog
+    from moot.xprotocol.devserver import DevServer
 
     # stdout is for the MCP client.
     out = sys.stderr if settings.stdio else sys.stdout
@@ -277,12 +277,12 @@ def _client_config(settings: DevServerSettings) -> dict[str, Any]:
 
 async def _serve_proxy(chosen: argparse.Namespace) -> int:
     """Serve MCP over stdio: for the running DevServer, or with a new one (D-79)."""
-    from moot.adapter.devserver import DevServerSettings
-    from moot.adapter.operations.control_socket import (
+    from moot.xprotocol.adapter.operations.control_socket import (
         AdapterNotRunning,
         ControlRequestFailed,
         send_control_request,
     )
+    from moot.xprotocol.devserver import DevServerSettings
 
     last_run = _last_run()
     folders = [(chosen.data or DATA).absolute()]
@@ -305,8 +305,8 @@ async def _attach(settings: DevServerSettings, status: dict[str, Any]) -> None:
     """Run another client adapter, with the key of the running one, on its relay."""
     import tempfile
 
-    from moot.adapter.adapter import run_adapter
-    from moot.adapter.devserver import client_settings
+    from moot.xprotocol.adapter.adapter import run_adapter
+    from moot.xprotocol.devserver import client_settings
 
     with tempfile.TemporaryDirectory(prefix="xprotocol-proxy-") as folder:
         settings_of_client = client_settings(

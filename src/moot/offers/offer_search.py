@@ -1,4 +1,7 @@
-"""Finds offers by what they are for, from a query in plain words."""
+"""Finds offers by what they are for, from a query in plain words.
+
+The index and its word vectors are XProtocol's: this is the one place outside of it that uses them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from moot.config.search_settings import SearchSettings
 from moot.mcp.eras import OFFER_KINDS
 from moot.offers.offer_table import Offer, OfferTable
-from moot.offers.search_settings import SearchSettings
-from moot.offers.vector_search import PROCESS_MODEL, SearchMode, VectorModel, VectorSearch, make_index
 from moot.xprotocol.search import Document
+from moot.xprotocol.vector_search import (
+    PROCESS_MODEL,
+    SearchMode,
+    SearchStatus,
+    VectorModel,
+    VectorSearch,
+    make_index,
+)
+
+__all__ = ["OfferSearch", "SearchMode", "SearchStatus"]
 
 # Documents that are indexed at a time, some 3 ms: between them everything else has its turn. The first search
 # over 4,000 tools indexes for more than a second.

@@ -40,6 +40,7 @@ from moot.bridge.space_server.space_backend import BackendSettings
 from moot.config import hash_token
 from moot.config.gateway_config import is_wildcard
 from moot.config.mcp_config import McpEndpointConfig
+from moot.config.search_settings import SearchSettings
 from moot.errors import MootError, Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.app import Gateway
@@ -49,7 +50,6 @@ from moot.mcp.downstream.cross_origin import with_cross_origin
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.offers.offer_table import OfferTable
-from moot.offers.search_settings import SearchSettings
 from moot.participant import ParticipantLimits, connect
 from moot.private_files import open_private, read_secret, use_folder
 from moot.resilience.task_set import TaskSet

@@ -1,1 +1,1 @@
-"""XProtocol without a socket, pure: events, contracts, translation, grammars, search. Told the time."""
+"""XProtocol: signed and sealed events between organisations. README.md beside this file shows the floors."""

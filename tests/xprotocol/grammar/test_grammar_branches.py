@@ -10,8 +10,8 @@ from types import FrameType
 import pytest
 
 from moot.protocol.operation import Json
+from moot.xprotocol.contracts.payload_validation import Validator
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
-from moot.xprotocol.payload_validation import Validator
 from tests.xprotocol.grammar.checking import assert_loads
 
 COUNTS = (5, 9, 10, 17, 40)

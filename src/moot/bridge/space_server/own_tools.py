@@ -22,7 +22,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
-    from moot.offers.vector_search import SearchMode, SearchStatus
+    from moot.offers.offer_search import SearchMode, SearchStatus
 
 CHAT_TOOL: Final = "moot_chat"
 PARTICIPANTS_TOOL: Final = "moot_participants"

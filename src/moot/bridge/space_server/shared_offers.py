@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from moot.bridge.space_server.own_tools import RESERVED_NAMES
+from moot.config.search_settings import SearchSettings
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
-from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace
 from moot.participant.discovery.offer_discovery import OfferDiscovery
 

@@ -25,6 +25,7 @@ from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES, RESERVED_NA
 from moot.bridge.space_server.pending_calls import PendingCalls
 from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.bridge.space_server.shared_offers import SharedOffers
+from moot.config.search_settings import SearchSettings
 from moot.errors import ApprovalRequired, McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import (
     BackendCall,
@@ -37,7 +38,6 @@ from moot.mcp.downstream.backend import (
 )
 from moot.mcp.eras import OFFER_KEYS, OFFER_KINDS, JsonObject, OfferKind
 from moot.offers.offer_table import Offer, OfferTable
-from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace
 from moot.participant.discovery.offer_access import OfferAccess
 from moot.participant.discovery.offer_discovery import OfferDiscovery
@@ -48,8 +48,7 @@ from moot.protocol.patterns import Capability
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from moot.offers.offer_search import OfferSearch
-    from moot.offers.vector_search import SearchMode
+    from moot.offers.offer_search import OfferSearch, SearchMode
 
 log = logging.getLogger(__name__)
 

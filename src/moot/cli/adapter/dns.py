@@ -35,8 +35,8 @@ def add_command(commands: Any) -> None:
 def run(chosen: argparse.Namespace) -> int:
     import msgspec
 
-    from moot.adapter.discovery.dns_record import TTL_SECONDS, record_name, record_of, zone_line
-    from moot.endpoint.dns_records import record_text
+    from moot.xprotocol.adapter.discovery.dns_record import TTL_SECONDS, record_name, record_of, zone_line
+    from moot.xprotocol.endpoint.dns_records import record_text
 
     settings = load_sections(chosen.config, ("identity.key_file", "relay", "discovery"))
     domain = chosen.domain or settings.discovery.domain

@@ -10,8 +10,8 @@ from moot.cli.adapter.options import config_file
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.adapter.config.adapter_settings import AdapterSettings
-    from moot.adapter.config.source_settings import McpSource
+    from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
+    from moot.xprotocol.adapter.config.source_settings import McpSource
 
 
 def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSettings, tuple[McpSource, ...]]:
@@ -19,7 +19,7 @@ def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSet
 
     Only problems of those sources count: a server can be tested before, say, a relay is configured.
     """
-    from moot.adapter.config.config_loader import read_settings
+    from moot.xprotocol.adapter.config.config_loader import read_settings
 
     path = config_file(config)
     loaded = read_settings(path, environ=os.environ)

@@ -41,9 +41,9 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.config.adapter_settings import KEY_FILE
-    from moot.identity import keyfile
-    from moot.identity.keys import Identity
+    from moot.xprotocol.adapter.config.adapter_settings import KEY_FILE
+    from moot.xprotocol.identity import keyfile
+    from moot.xprotocol.identity.keys import Identity
 
     path = (chosen.output or KEY_FILE).expanduser()
     if chosen.rotate:

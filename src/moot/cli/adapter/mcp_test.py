@@ -12,8 +12,8 @@ from moot.cli.adapter.options import add_config, add_json, command, print_json
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
-    from moot.adapter.operations.source_inspection import SourceInspection
     from moot.protocol.operation import Json
+    from moot.xprotocol.adapter.operations.source_inspection import SourceInspection
 
 _EXAMPLES = """\
   xprotocol-adapter test-mcp --config xprotocol-mcp-adapter.yml --source filesystem
@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.source_inspection import inspect_sources
+    from moot.xprotocol.adapter.operations.source_inspection import inspect_sources
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
     found = run_errand(inspect_sources(sources, limits=settings.limits, environ=os.environ))

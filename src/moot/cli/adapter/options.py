@@ -12,8 +12,8 @@ from moot.cli import program
 from moot.cli.adapter import Misused
 
 if TYPE_CHECKING:
-    from moot.adapter.config.adapter_settings import AdapterSettings
-    from moot.identity.keys import Identity
+    from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
+    from moot.xprotocol.identity.keys import Identity
 
 
 def command(commands: Any, name: str, run: Any, *, help: str, description: str, examples: str) -> Any:
@@ -61,7 +61,7 @@ def relays_of(publish: str | None, settings: AdapterSettings | None) -> tuple[st
 
 def config_file(given: Path | None) -> Path:
     """The given configuration file, or the one in this folder; raises Misused when there is none."""
-    from moot.adapter.config.config_loader import find_config
+    from moot.xprotocol.adapter.config.config_loader import find_config
 
     found = given or find_config(Path())
     if found is None:
@@ -71,7 +71,7 @@ def config_file(given: Path | None) -> Path:
 
 def load_config(given: Path | None) -> AdapterSettings:
     """The settings of a configuration; raises UsageError with every problem."""
-    from moot.adapter.config.config_loader import load_settings
+    from moot.xprotocol.adapter.config.config_loader import load_settings
 
     return load_settings(config_file(given), environ=os.environ)
 
@@ -81,8 +81,8 @@ def load_sections(given: Path | None, needs: tuple[str, ...]) -> AdapterSettings
 
     The rest may be incomplete: `register` writes a file that the configuration may name already.
     """
-    from moot.adapter.config.config_loader import read_settings
     from moot.errors import UsageError
+    from moot.xprotocol.adapter.config.config_loader import read_settings
 
     path = config_file(given)
     found = read_settings(path, environ=os.environ)
@@ -94,15 +94,15 @@ def load_sections(given: Path | None, needs: tuple[str, ...]) -> AdapterSettings
 
 def load_sections_if_any(given: Path | None, needs: tuple[str, ...]) -> AdapterSettings | None:
     """The same, or None when no file is given and none is in this folder."""
-    from moot.adapter.config.config_loader import find_config
+    from moot.xprotocol.adapter.config.config_loader import find_config
 
     return None if given is None and find_config(Path()) is None else load_sections(given, needs)
 
 
 def own_identity(file: Path | None, settings: AdapterSettings | None) -> tuple[Path, Identity]:
     """The adapter's key file: the one given, the configured one, or the default. Raises KeyFileError."""
-    from moot.adapter.config.adapter_settings import KEY_FILE
-    from moot.identity import keyfile
+    from moot.xprotocol.adapter.config.adapter_settings import KEY_FILE
+    from moot.xprotocol.identity import keyfile
 
     path = file or (settings.identity.key_file if settings is not None else KEY_FILE.expanduser())
     return path, keyfile.load(path)

@@ -23,7 +23,7 @@ from moot.cli.interruption import run_errand
 from moot.cli.time_argument import parse_end_time
 
 if TYPE_CHECKING:
-    from moot.adapter.config.adapter_settings import AdapterSettings
+    from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
 
 # New servers of a changed configuration have to start.
 _RELOAD_SECONDS: Final = 60.0
@@ -95,10 +95,14 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.trust_chain.event_files import write_events
-    from moot.adapter.trust_chain.key_registration import LIFETIME_SECONDS, publish_events, register_key
-    from moot.adapter.trust_chain.own_chain import registration_file
-    from moot.identity import keyfile
+    from moot.xprotocol.adapter.trust_chain.event_files import write_events
+    from moot.xprotocol.adapter.trust_chain.key_registration import (
+        LIFETIME_SECONDS,
+        publish_events,
+        register_key,
+    )
+    from moot.xprotocol.adapter.trust_chain.own_chain import registration_file
+    from moot.xprotocol.identity import keyfile
 
     settings = load_sections_if_any(chosen.config, ("identity.key_file", "mcp_sources", "relay"))
     capabilities = _capabilities(chosen, settings)
@@ -153,13 +157,13 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _tell_adapter(settings: AdapterSettings | None, key: str, parent: str, *, beside: bool) -> bool | None:
     """Let the running adapter read its registration; whether it has announced that. None: none runs here."""
-    from moot.adapter.operations.control_socket import (
+    from moot.errors import MootError
+    from moot.xprotocol.adapter.operations.control_socket import (
         AdapterNotRunning,
         ControlRequestFailed,
         send_control_request,
     )
-    from moot.adapter.trust_chain.revocation_followers import wait_obeyed
-    from moot.errors import MootError
+    from moot.xprotocol.adapter.trust_chain.revocation_followers import wait_obeyed
 
     if settings is None or not beside:
         return None if settings is None else False
@@ -180,7 +184,7 @@ def _tell_adapter(settings: AdapterSettings | None, key: str, parent: str, *, be
 
 
 def _capabilities(chosen: argparse.Namespace, settings: AdapterSettings | None) -> list[str]:
-    from moot.adapter.trust_chain.key_registration import capabilities_of, capability_expansion
+    from moot.xprotocol.adapter.trust_chain.key_registration import capabilities_of, capability_expansion
 
     if chosen.capabilities is not None:
         names = [name.strip() for name in chosen.capabilities.split(",") if name.strip()]
@@ -202,7 +206,7 @@ def _capabilities(chosen: argparse.Namespace, settings: AdapterSettings | None) 
 
 def _key(chosen: argparse.Namespace, settings: AdapterSettings | None) -> tuple[str, Path]:
     """The adapter's public key, and the file that the output is named after."""
-    from moot.identity.keys import SIGNING_PREFIX, VerifyKey
+    from moot.xprotocol.identity.keys import SIGNING_PREFIX, VerifyKey
 
     if chosen.key is not None and chosen.key.startswith(SIGNING_PREFIX):
         return VerifyKey.parse(chosen.key).text, Path("adapter.key")

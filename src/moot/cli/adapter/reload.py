@@ -34,8 +34,8 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.control_socket import send_control_request
     from moot.tui.terminal_escape import printable
+    from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     control = chosen.control or control_of(chosen.config)
     changed = run_errand(send_control_request(control, "reload", timeout_seconds=_TIMEOUT_SECONDS))

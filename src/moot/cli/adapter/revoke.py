@@ -22,8 +22,8 @@ from moot.cli.adapter.options import (
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
-    from moot.identity.keys import Identity
-    from moot.xprotocol.events import SignedPublic
+    from moot.xprotocol.events.events import SignedPublic
+    from moot.xprotocol.identity.keys import Identity
 
 _REMEDY: Final = (
     "Revoke it with its own key file as well (--by), stop the adapter, and let its callers put the key under "
@@ -60,11 +60,11 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.trust_chain.event_files import write_events
-    from moot.identity import keyfile
-    from moot.identity.keys import VerifyKey
     from moot.tui.terminal_escape import printable
-    from moot.xprotocol.revocation import revoke
+    from moot.xprotocol.adapter.trust_chain.event_files import write_events
+    from moot.xprotocol.events.revocation import revoke
+    from moot.xprotocol.identity import keyfile
+    from moot.xprotocol.identity.keys import VerifyKey
 
     if chosen.output is None and chosen.publish is None:
         raise Misused("give --publish RELAY, --output FILE, or both")
@@ -107,9 +107,9 @@ async def _publish(
     relays: tuple[str, ...], authority: Identity, signed: SignedPublic, key: str
 ) -> tuple[list[str], list[str]]:
     """Publish at every relay; which took it, and who will not notice. Raises MootError if none took it."""
-    from moot.adapter.trust_chain.key_registration import publish_events
-    from moot.adapter.trust_chain.revocation_followers import who_is_obeyed
     from moot.errors import MootError
+    from moot.xprotocol.adapter.trust_chain.key_registration import publish_events
+    from moot.xprotocol.adapter.trust_chain.revocation_followers import who_is_obeyed
 
     published: list[str] = []
     blind: list[str] = []

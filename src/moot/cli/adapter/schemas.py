@@ -36,9 +36,9 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.source_inspection import inspect_sources
     from moot.tui.terminal_escape import printable
-    from moot.xprotocol.contracts import contract_json
+    from moot.xprotocol.adapter.operations.source_inspection import inspect_sources
+    from moot.xprotocol.contracts.contracts import contract_json
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
     found = run_errand(

@@ -9,7 +9,7 @@ from moot.cli.adapter import Misused
 from moot.cli.adapter.options import add_config, add_json, command, format_count, load_config
 
 if TYPE_CHECKING:
-    from moot.adapter.config.adapter_settings import AdapterSettings
+    from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
 
 # Between two checks whether it is up yet.
 _STARTUP_POLL_SECONDS: Final = 0.1
@@ -91,8 +91,8 @@ def print_record(settings: AdapterSettings) -> None:
     """XP 3.1 `publish_dns`: print the record to publish; on stderr, since stdout may be for MCP."""
     import sys
 
-    from moot.adapter.discovery.dns_record import record_of, zone_line
-    from moot.identity import keyfile
+    from moot.xprotocol.adapter.discovery.dns_record import record_of, zone_line
+    from moot.xprotocol.identity import keyfile
 
     identity = keyfile.load_or_create(settings.identity.key_file)
     print("publish this DNS record:", file=sys.stderr)
@@ -103,7 +103,7 @@ async def _run(settings: AdapterSettings, port: int | None, *, as_json: bool) ->
     import asyncio
     import signal
 
-    from moot.adapter.adapter import run_adapter
+    from moot.xprotocol.adapter.adapter import run_adapter
 
     tasks = {asyncio.ensure_future(_report_start(settings, as_json=as_json))}
 
@@ -127,8 +127,8 @@ async def _report_start(settings: AdapterSettings, *, as_json: bool) -> None:
     import json
     import sys
 
-    from moot.adapter.operations.control_socket import send_control_request
     from moot.errors import MootError
+    from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     while True:
         try:
@@ -163,10 +163,10 @@ async def _report_failures(settings: AdapterSettings) -> None:
     import asyncio
     import sys
 
-    from moot.adapter.operations.control_socket import send_control_request
     from moot.cli.adapter.status import stderr_lines
     from moot.errors import MootError
     from moot.tui.terminal_escape import printable
+    from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     # The reason, and whether there was output: it may arrive later.
     reported: dict[str, tuple[str, bool]] = {}
@@ -190,8 +190,8 @@ async def _reload(settings: AdapterSettings) -> None:
     """SIGHUP: reload through the control socket, like the `reload` command."""
     import logging
 
-    from moot.adapter.operations.control_socket import send_control_request
     from moot.errors import MootError
+    from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     try:
         await send_control_request(

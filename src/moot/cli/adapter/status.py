@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.control_socket import AdapterNotRunning, send_control_request
+    from moot.xprotocol.adapter.operations.control_socket import AdapterNotRunning, send_control_request
 
     control = chosen.control or control_of(chosen.config)
     try:
@@ -56,9 +56,14 @@ def control_of(config: Path | None) -> Path:
     """The control socket of the adapter with this configuration, even if the file has problems."""
     import os
 
-    from moot.adapter.config.adapter_settings import KEY_FILE
-    from moot.adapter.config.config_loader import control_path, find_config, read_settings, store_path
     from moot.errors import UsageError
+    from moot.xprotocol.adapter.config.adapter_settings import KEY_FILE
+    from moot.xprotocol.adapter.config.config_loader import (
+        control_path,
+        find_config,
+        read_settings,
+        store_path,
+    )
 
     path = config or find_config(Path())
     if path is None:

@@ -20,11 +20,11 @@ from moot.cli.adapter.options import (
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
-    from moot.adapter.config.adapter_settings import AdapterSettings
-    from moot.adapter.trust_chain.chain_evidence import ChainEvidence
-    from moot.adapter.trust_chain.chain_lookup import EvidenceChannel
-    from moot.adapter.trust_chain.chain_walk import ChainWalk
     from moot.protocol.operation import Json
+    from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
+    from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence
+    from moot.xprotocol.adapter.trust_chain.chain_lookup import EvidenceChannel
+    from moot.xprotocol.adapter.trust_chain.chain_walk import ChainWalk
 
 _EXAMPLES = """\
   xprotocol-adapter trust-chain                             this adapter's own chain
@@ -90,9 +90,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 async def _run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.config.value_readers import read_key
-    from moot.adapter.trust_chain.chain_evidence import ChainEvidence
-    from moot.adapter.trust_chain.chain_walk import walk_chain
+    from moot.xprotocol.adapter.config.value_readers import read_key
+    from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence
+    from moot.xprotocol.adapter.trust_chain.chain_walk import walk_chain
 
     settings = load_sections_if_any(chosen.config, ("identity", "relay", "trust"))
     evidence = ChainEvidence()
@@ -126,7 +126,7 @@ async def _run(chosen: argparse.Namespace) -> int:
 
 def _own(settings: AdapterSettings | None, evidence: ChainEvidence) -> str:
     """This adapter's key; with the file of its chain, unless other delegations were given."""
-    from moot.adapter.trust_chain.own_chain import registration_file
+    from moot.xprotocol.adapter.trust_chain.own_chain import registration_file
 
     key_file, identity = own_identity(None, settings)
     file = settings.identity.parent_delegation_event if settings is not None else None
@@ -141,9 +141,9 @@ def _own(settings: AdapterSettings | None, evidence: ChainEvidence) -> str:
 async def _check_host(
     chosen: argparse.Namespace, key: str | None
 ) -> tuple[str | None, list[EvidenceChannel], list[str]]:
-    from moot.adapter.trust_chain.chain_lookup import check_channels
-    from moot.endpoint.dns_records import dns_lookup
-    from moot.endpoint.document_fetch import FetchPolicy
+    from moot.xprotocol.adapter.trust_chain.chain_lookup import check_channels
+    from moot.xprotocol.endpoint.dns_records import dns_lookup
+    from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 
     endpoint = chosen.host if "://" in chosen.host else f"xp://{chosen.host}"
     policy = FetchPolicy(allow_private=chosen.allow_private)
@@ -153,8 +153,8 @@ async def _check_host(
 async def _query_relay(
     evidence: ChainEvidence, key: str, relays: list[str], anchors: list[str]
 ) -> EvidenceChannel:
-    from moot.adapter.trust_chain.chain_lookup import EvidenceChannel, gather_evidence
     from moot.errors import MootError
+    from moot.xprotocol.adapter.trust_chain.chain_lookup import EvidenceChannel, gather_evidence
 
     try:
         url = await gather_evidence(evidence, key, relays, anchors=anchors)

@@ -51,8 +51,8 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.adapter.operations.config_validation import validate_config
     from moot.tui.terminal_escape import printable
+    from moot.xprotocol.adapter.operations.config_validation import validate_config
 
     path = config_file(chosen.config)
     report = run_errand(validate_config(path, environ=os.environ, now=time.time(), contact=chosen.contact))

@@ -31,6 +31,7 @@ from moot.cli.member_options import state_folder
 from moot.cli.tls_options import tls_files_of, warn_without_tls
 from moot.config.connect_settings import ConnectSettings
 from moot.config.gateway_config import is_loopback
+from moot.config.search_settings import SearchSettings
 from moot.errors import Unreachable, UsageError
 from moot.mcp.downstream.cross_origin import with_cross_origin
 from moot.mcp.downstream.http_access import HttpAccessPolicy
@@ -39,7 +40,6 @@ from moot.net.http_listener import bind_socket, serve_http
 from moot.net.http_protocol import ConnectionLimits
 from moot.net.server_tls import ServerTls
 from moot.offers.offer_table import OfferTable
-from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 
 _RETRY_SECONDS: Final = 1.0

@@ -18,8 +18,8 @@ from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
 from moot.cli.mcp.join_loop import join_when_reachable
 from moot.cli.member_options import state_folder
 from moot.config.connect_settings import ConnectSettings
+from moot.config.search_settings import SearchSettings
 from moot.offers.offer_table import OfferTable
-from moot.offers.search_settings import SearchSettings
 from moot.participant import CloseReason, ParticipantLimits, connect, token_from
 
 

@@ -79,7 +79,7 @@ async def _serve(options: argparse.Namespace) -> int:
     import asyncio
 
     from moot import logs
-    from moot.relay.relay_server import open_relay
+    from moot.xprotocol.relay.relay_server import open_relay
 
     settings = _settings(options)
     if (
@@ -100,8 +100,8 @@ def _settings(options: argparse.Namespace) -> Any:
 
     from moot.errors import UsageError
     from moot.net.http_protocol import ConnectionLimits
-    from moot.relay.relay_settings import RelayLimits, RelaySettings
-    from moot.store.event_store import StoreLimits
+    from moot.xprotocol.event_store.event_store import StoreLimits
+    from moot.xprotocol.relay.relay_settings import RelayLimits, RelaySettings
 
     if not 0 <= options.port <= 65_535:
         raise UsageError(f"--port {options.port}: a port is a number from 0 to 65535")

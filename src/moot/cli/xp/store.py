@@ -21,7 +21,7 @@ from moot.cli.time_argument import TIME_HELP, parse_time
 if TYPE_CHECKING:
     import sqlite3
 
-    from moot.store.event_query import EventQuery, StoredEvent
+    from moot.xprotocol.event_store.event_query import EventQuery, StoredEvent
 
 _SHOWN_KEY_CHARS: Final = 20
 _LISTED: Final = 20
@@ -136,7 +136,7 @@ def _opened(data: Path) -> Iterator[sqlite3.Connection]:
     import sqlite3
 
     from moot.errors import UsageError
-    from moot.store.event_tables import FILE_NAME, connect_reading
+    from moot.xprotocol.event_store.event_tables import FILE_NAME, connect_reading
 
     connection = connect_reading(data / FILE_NAME)
     try:
@@ -151,7 +151,7 @@ def _opened(data: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from moot.store.event_query import EventQuery
+    from moot.xprotocol.event_store.event_query import EventQuery
 
     return _print_all(options, EventQuery(limit=max(0, options.n)))
 
@@ -167,10 +167,10 @@ def _show(options: argparse.Namespace) -> int:
 
     from moot.cli.table_output import TableWriter
     from moot.errors import UsageError
-    from moot.store.event_query import EventQuery, read_all
-    from moot.store.event_store import annotations_of
-    from moot.store.event_tables import ids_with_prefix
     from moot.tui.terminal_escape import printable_json
+    from moot.xprotocol.event_store.event_query import EventQuery, read_all
+    from moot.xprotocol.event_store.event_store import annotations_of
+    from moot.xprotocol.event_store.event_tables import ids_with_prefix
 
     with _opened(options.data) as connection:
         found = ids_with_prefix(connection, options.id.lower(), 3)
@@ -201,8 +201,8 @@ def _show(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     from moot.cli.output_file import open_new_file
-    from moot.store.event_query import read_all
     from moot.tui.terminal_escape import printable
+    from moot.xprotocol.event_store.event_query import read_all
 
     count = 0
     with _opened(options.data) as connection, open_new_file(options.file) as file:
@@ -258,8 +258,8 @@ def _prune(options: argparse.Namespace) -> int:
     import sqlite3
 
     from moot.errors import UsageError
-    from moot.store.event_store import remove_expired
-    from moot.store.event_tables import FILE_NAME, connect_writing, lock, transaction
+    from moot.xprotocol.event_store.event_store import remove_expired
+    from moot.xprotocol.event_store.event_tables import FILE_NAME, connect_writing, lock, transaction
 
     now = int(time.time())
     with _opened(options.data) as connection:
@@ -291,7 +291,7 @@ def _prune(options: argparse.Namespace) -> int:
 
 def _query(options: argparse.Namespace, limit: int | None) -> EventQuery:
     from moot.errors import UsageError
-    from moot.store.event_query import EventQuery
+    from moot.xprotocol.event_store.event_query import EventQuery
 
     for id in options.id:
         if re.fullmatch("[0-9a-f]{64}", id) is None:
@@ -317,8 +317,8 @@ def _query(options: argparse.Namespace, limit: int | None) -> EventQuery:
 
 def _print_all(options: argparse.Namespace, query: EventQuery) -> int:
     from moot.cli.table_output import TableWriter
-    from moot.store.event_query import read_all
     from moot.tui.terminal_escape import printable_json
+    from moot.xprotocol.event_store.event_query import read_all
 
     with _opened(options.data) as connection:
         if options.json:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Final
 
-from moot.xprotocol.name_words import vocabulary
+from moot.xprotocol.search.name_words import vocabulary
 
 # One field of one document: twice the text that the longest real tool descriptions have.
 FIELD_CHARS: Final = 32_768

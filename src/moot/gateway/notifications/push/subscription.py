@@ -16,7 +16,7 @@ from moot.config.notification_config import PushConfig
 from moot.errors import InvalidRequest
 from moot.gateway.notifications.push.encryption import BrowserKeys, read_browser_keys
 from moot.gateway.notifications.schedule import QuietTimes
-from moot.identity import base64url
+from moot.protocol import base64url
 
 # Those of all vendors are shorter than 600.
 _MAX_ENDPOINT_CHARS: Final = 1_024

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from moot.errors import UsageError
 from moot.gateway.notifications.push.encryption import point_of
-from moot.identity import base64url
 from moot.private_files import read_secret
+from moot.protocol import base64url
 from moot.resilience.atomic_file import write_atomically
 
 # RFC 8292 allows 24 hours; half of that leaves room for clocks that are wrong.
