@@ -72,7 +72,13 @@ def test_import_moot_space_loads_no_server() -> None:
 
 def test_programs_start_without_what_few_of_them_use() -> None:
     """Each of these takes longer to load than most commands take: whoever uses one loads it then."""
-    modules = ("cli.serve", "gateway.app", "up.mcp_endpoint", "bridge.bridge_runner", "adapter.adapter")
+    modules = (
+        "cli.serve",
+        "gateway.app",
+        "up.mcp_endpoint",
+        "bridge.bridge_runner",
+        "xprotocol.adapter.adapter",
+    )
     servers = ("up.servers.files", "up.servers.commands")
     loaded = modules_after("import " + ", ".join(f"moot.{name}" for name in (*modules, *servers)))
     assert "moot.gateway.oidc.token_verifier" in loaded
