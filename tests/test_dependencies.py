@@ -137,10 +137,9 @@ def test_the_modules_that_show_an_extra_are_those_that_it_declares() -> None:
 def test_without_any_extra_the_commands_of_a_space_work(tmp_path: Path) -> None:
     """Every module outside the extras' rooms can be imported, and a space can be made and checked."""
     rooms = {room.split("/")[0] for rooms in ROOMS_OF.values() for room in rooms}
-    # The events of XProtocol are kept among what else is kept; a gateway that is alone needs no cluster.
+    # A gateway that is alone needs no cluster.
     skipped = (
         *(f"moot.{room}." for room in rooms),
-        "moot.store.event",
         "moot.gateway.cluster",
         "moot.gateway.log_applier",
         "moot.gateway.shard_snapshots",
