@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from moot.cluster.batch import FORMAT, BatchHead, LoggedInput, decode_batch, encode_batch
+from moot.cluster.batch import (
+    FORMAT,
+    BatchHead,
+    InputParts,
+    LogBatch,
+    LoggedInput,
+    decode_batch,
+    encode_batch,
+    encode_inputs,
+    encode_part,
+)
 from moot.cluster.gateway_table import GatewayTable
 from moot.errors import UsageError
 from moot.gateway.clustered_space import LogClock, SeededMint
@@ -93,16 +104,35 @@ def test_a_seed_makes_no_tokens() -> None:
 def test_a_batch_comes_back_as_it_was_written() -> None:
     head = BatchHead(FORMAT, "a", 2, 3, "00", beat=True)
     inputs = [LoggedInput(b'{"in":"receive"}', b'{"a":\n1}'), LoggedInput(b"{}", b"")]
-    assert decode_batch(encode_batch(head, inputs)) == (head, inputs)
+    assert decode_batch(encode_batch(head, encode_inputs(inputs))) == LogBatch(head, inputs)
+
+
+def test_an_input_in_parts_counts_when_the_last_one_is_there() -> None:
+    data = encode_inputs([LoggedInput(b"{}", b"0123456789")])
+    parts, head = InputParts(), BatchHead(FORMAT, "a", 1, 1, "00")
+
+    def add(part: int, gateway: str = "a") -> list[LoggedInput]:
+        written = encode_part(msgspec.structs.replace(head, gateway=gateway), part, 2, data[part * 12 :][:12])
+        return parts.add(*decode_batch(written)[::2])
+
+    assert add(0) == [] == add(0, "b")
+    assert parts
+    assert add(1) == [LoggedInput(b"{}", b"0123456789")]
+    parts.drop("b")
+    assert not parts
+    assert add(1, "b") == [], "its beginning was dropped"
+    assert not parts
+    assert add(0) == [] == add(0), "it was begun anew"
+    assert add(1) == [LoggedInput(b"{}", b"0123456789")]
 
 
 def test_a_batch_that_is_cut_off_or_from_the_future_is_refused() -> None:
-    whole = encode_batch(BatchHead(FORMAT, "a", 1, 1, "00"), [LoggedInput(b"{}", b"xyz")])
+    whole = encode_batch(BatchHead(FORMAT, "a", 1, 1, "00"), encode_inputs([LoggedInput(b"{}", b"xyz")]))
     for size in range(len(whole) - 1, whole.index(b"\n") + 1, -1):
         with pytest.raises(UsageError):
             decode_batch(whole[:size])
     with pytest.raises(UsageError, match="run one version"):
-        decode_batch(encode_batch(BatchHead(FORMAT + 1, "b", 1, 1, "00"), []))
+        decode_batch(encode_batch(BatchHead(FORMAT + 2, "b", 1, 1, "00"), b""))
 
 
 def test_a_clock_that_begins_at_a_snapshot_goes_on_as_those_that_ran_while_nats_clock_was_set_back() -> None:

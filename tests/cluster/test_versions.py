@@ -95,6 +95,6 @@ async def test_of_two_versions_that_start_together_not_both_serve(
 def test_a_message_in_a_format_of_another_version_is_refused() -> None:
     head = BatchHead(FORMAT + 1, "b", 1, 1, "seed")
     with pytest.raises(UsageError, match=f"writes the log in format {FORMAT + 1}"):
-        decode_batch(encode_batch(head, []))
+        decode_batch(encode_batch(head, b""))
     with pytest.raises(UsageError, match="no gateway wrote"):
         decode_batch(msgspec.json.encode({"v": "x"}))

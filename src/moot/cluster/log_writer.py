@@ -19,7 +19,7 @@ from typing import Final
 import nats.js.errors
 from nats.js.client import JetStreamContext
 
-from moot.cluster.batch import FORMAT, BatchHead, LoggedInput, encode_batch
+from moot.cluster.batch import FORMAT, BatchHead, LoggedInput, encode_batch, encode_inputs, encode_part
 from moot.cluster.nats_connection import NATS_FAULTS
 from moot.errors import OutcomeUnknown, UsageError
 
@@ -171,14 +171,26 @@ class LogWriter:
             self.queued_bytes -= pending.input.size
             pending.sent = True
             taken.append(pending)
+        data = encode_inputs(each.input for each in taken)
+        if len(data) <= self.max_bytes:
+            self.unread[self._number + 1] = taken
+            head = self._next_head()
+            await self._publish(head.number, encode_batch(head, data))
+            return
+        # One input: more than one were not taken.
+        parts = [data[place : place + self.max_bytes] for place in range(0, len(data), self.max_bytes)]
+        # Under the number of the last part, and from now on: they are on their way.
+        self.unread[self._number + len(parts)] = taken
+        for number, part in enumerate(parts):
+            head = self._next_head()
+            await self._publish(head.number, encode_part(head, number, len(parts), part))
+
+    def _next_head(self) -> BatchHead:
         self._number += 1
-        number, beat = self._number, self._wants_beat
-        self._wants_beat = self._wants_probe = False
+        beat, self._wants_beat, self._wants_probe = self._wants_beat, False, False
+        self.made_at[self._number] = time.monotonic()
         seed = secrets.token_hex(16)
-        head = BatchHead(FORMAT, self._gateway, self.epoch, number, seed, beat, made_at=time.time())
-        self.unread[number] = taken
-        self.made_at[number] = time.monotonic()
-        await self._publish(number, encode_batch(head, [each.input for each in taken]))
+        return BatchHead(FORMAT, self._gateway, self.epoch, self._number, seed, beat, made_at=time.time())
 
     async def _publish(self, number: int, payload: bytes) -> None:
         message_id = f"{self._gateway}:{self.epoch}:{self._nonce}:{number}"

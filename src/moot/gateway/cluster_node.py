@@ -222,6 +222,8 @@ class ClusterNode:
                 return_when=asyncio.FIRST_COMPLETED,
             )
         self._check_failed()
+        if not shard.hosts.keys() >= set(missing):
+            raise UsageError("this gateway was silent for too long during its start: start it again")
         # Once more: one that started together with us was not there before.
         self._check_versions(shard)
         self._compare_configs(shard, others)
@@ -300,9 +302,6 @@ class ClusterNode:
         self._sessions += 1
         return f"{self.name}.{self.shards[0].log.writer.epoch}-{self._sessions:x}"
 
-    def max_bytes(self, space: str) -> int:
-        return self.shard_of(space).log.writer.max_bytes
-
     def submit(
         self, space: str, input: str, facts: dict[str, Json], on_done: Callable[[object], None] | None
     ) -> None:
@@ -336,13 +335,7 @@ class ClusterNode:
         on_done: Callable[[object], None] | None,
         raw: bytes = b"",
     ) -> PendingInput:
-        head = encode_shared_input(space, input, facts)
-        if len(head) + len(raw) > shard.log.writer.max_bytes:
-            raise UsageError(
-                f"{input} of space {space} has {len(head) + len(raw)} bytes, and NATS takes "
-                f"{shard.log.writer.max_bytes} in a message: raise its max_payload"
-            )
-        return shard.log.writer.append(LoggedInput(head, raw), on_done)
+        return shard.log.writer.append(LoggedInput(encode_shared_input(space, input, facts), raw), on_done)
 
     def check_available(self, space: str) -> None:
         self._check_available(self.shard_of(space), 0)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from moot.cluster.batch import InputParts
 from moot.cluster.gateway_table import GatewayTable, KnownGateway
 from moot.cluster.log_reader import LOST_MESSAGES
 from moot.cluster.shared_log import SharedLog
@@ -28,6 +29,7 @@ class Shard:
         self.stream = stream
         self.table = GatewayTable(gone_beats)
         self.clock = LogClock()
+        self.parts = InputParts()
         self.hosts: dict[str, ClusteredHost] = {}
         # Spaces that are in the log and not in this gateway's configuration.
         self.unknown: set[str] = set()

@@ -19,7 +19,6 @@ import msgspec
 
 from moot.cluster.batch import LoggedInput
 from moot.errors import (
-    InvalidEnvelope,
     MalformedEnvelope,
     OutcomeUnknown,
     RateLimited,
@@ -49,8 +48,6 @@ from moot.space.send_rate import SendRate, SendRateLimiter
 
 log = logging.getLogger(__name__)
 
-# The head of an input beside its envelope: ids, a name, options.
-_HEAD_BYTES: Final = 1_024
 _HASH: Final = ord("#")
 # No participant can have a space in its name.
 _ALL_GUESTS: Final = "all guests"
@@ -96,8 +93,6 @@ class ClusterEdge(InputLog, Protocol):
         ...
 
     def new_session(self) -> str: ...
-
-    def max_bytes(self, space: str) -> int: ...
 
     def send_frame(self, space: str, session: str, frame: Frame) -> None:
         """To the gateways of other members. Raises Unavailable while this one may be cut off."""
@@ -189,7 +184,6 @@ class ClusteredHost(SpaceHost):
                 data, config.limits.envelope, accept_protocols=config.accept_protocols
             )
             about = envelope.id or None, envelope.kind
-            self._check_size(data)
             if envelope.kind == "space/invite":
                 secret = FreshMint().token()
         except RateLimited as refusal:
@@ -198,7 +192,7 @@ class ClusteredHost(SpaceHost):
             return
         except MalformedEnvelope as refusal:
             # One that has not joined yet is answered when it has.
-            if session in self.space.state.roster.sessions or len(data) > self._max_raw_bytes:
+            if session in self.space.state.roster.sessions or len(data) > config.limits.envelope.max_bytes:
                 self.refusals.answer(session, refusal, len(data))
                 return
 
@@ -219,7 +213,6 @@ class ClusteredHost(SpaceHost):
         envelope = DIALECTS[dialect].decode(
             body, config.limits.envelope, accept_protocols=config.accept_protocols
         )
-        self._check_size(body)
         facts: dict[str, Json] = {"session": self.new_session(), "who": who, "dialect": dialect}
         facts["options"] = msgspec.to_builtins(options)
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -270,17 +263,6 @@ class ClusteredHost(SpaceHost):
         """Guests share a rate, as in a space without a cluster."""
         member = self.space.state.roster.members.get(Name(who))
         return _ALL_GUESTS if member is not None and member.anonymous else who
-
-    @property
-    def _max_raw_bytes(self) -> int:
-        return self._edge.max_bytes(self.name) - _HEAD_BYTES
-
-    def _check_size(self, data: bytes) -> None:
-        if len(data) > self._max_raw_bytes:
-            raise InvalidEnvelope(
-                f"{len(data)} bytes are more than the log of this cluster takes, {self._max_raw_bytes}: "
-                "its operator can raise max_payload of NATS"
-            )
 
     # Frames
 

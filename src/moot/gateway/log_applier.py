@@ -15,7 +15,7 @@ from typing import Any, Final
 from moot.cluster.batch import LogBatch, LoggedInput
 from moot.cluster.log_writer import PendingInput
 from moot.config.cluster_config import ClusterConfig
-from moot.errors import UsageError
+from moot.errors import Unavailable, UsageError
 from moot.gateway.cluster_shard import Shard
 from moot.gateway.clustered_host import ClusteredHost, read_shared_input
 from moot.gateway.shard_snapshots import ShardSnapshots
@@ -75,11 +75,17 @@ class LogApplier:
                 self._drop_sessions(shard, gone, None, head.seed)
             for host in shard.hosts.values():
                 host.perform_expiry(_seed(head.seed, f"expire {host.name}"))
-        for index, input in enumerate(batch.inputs):
+        inputs = shard.parts.add(head, batch.part) if head.parts else batch.inputs
+        for index, input in enumerate(inputs):
             pending = own[index] if index < len(own) else None
             self._apply_input(shard, head.gateway, input, _seed(head.seed, str(index)), pending)
-        shard.counted += 1 + len(batch.inputs)
-        if shard.counted >= self._config.snapshot_inputs:
+        for pending in own[len(inputs) :]:
+            # The others took this gateway for gone, and have forgotten its first parts.
+            if pending.on_done is not None:
+                pending.on_done(Unavailable("this gateway was silent for too long: not done"))
+        shard.counted += 1 + len(inputs)
+        if shard.counted >= self._config.snapshot_inputs and not shard.parts:
+            # Whoever begins there would not have the first parts.
             self._snapshots.take(shard, sequence)
 
     def open_space(self, shard: Shard, name: str, state: dict[str, Any], *, is_ours: bool = False) -> None:
@@ -139,6 +145,7 @@ class LogApplier:
 
     def _drop_sessions(self, shard: Shard, gateway: str, before: int | None, seed: str) -> None:
         """Let the sessions leave that a gateway held, those of processes before this epoch or all."""
+        shard.parts.drop(gateway)
         for host in shard.hosts.values():
             lost = [
                 session
