@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
 from moot.errors import UsageError
-from moot.identity import base64url
 from moot.private_files import open_private, read_secret
+from moot.protocol import base64url
 
 KEYS_PATH: Final = "/.well-known/jwks.json"
 _FILE: Final = "card-key.pem"
