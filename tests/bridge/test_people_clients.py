@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx2
 import pytest
-from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl
 
-from mcp import Client
 from moot.cli import main
 from moot.participant import connect
 from moot.protocol.operation import Json
+from tests.bridge.oauth_clients import WRITE, Storage, python_client, typescript_client
 from tests.bridge.people_space import CALL, LISTS, READ
 from tests.bridge.served_space import HOST, offer_files, text_of
-from tests.gateway.foreign_provider import AUDIENCE, NODE, foreign_provider, sign_in_for_code
+from tests.gateway.foreign_provider import AUDIENCE, foreign_provider, new_browser
 from tests.gateway.oidc_provider import person
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.gateway.test_sign_in import has_keys
 from tests.ports import held_port
 from tests.rows import for_each_row
-from tests.waiting import HANG_SECONDS, bounded, until
-
-BACK = "http://127.0.0.1:1/back"
-WRITE: dict[str, Any] = {"path": "b", "text": "new"}
+from tests.waiting import bounded, until
 
 
 @asynccontextmanager
@@ -45,7 +35,7 @@ async def people_process(folder: Path) -> AsyncIterator[tuple[LocalGateway, str]
     (folder / "mcp.token").chmod(0o600)
     with held_port() as port:
         url = f"http://127.0.0.1:{port}/mcp"
-        async with foreign_provider(folder / "provider", BACK, servers=[url]) as issuer:
+        async with foreign_provider(folder / "provider", servers=[url]) as issuer:
             entry: Json = {
                 "space": "lab",
                 "server": "mcp",
@@ -88,84 +78,8 @@ async def people_process(folder: Path) -> AsyncIterator[tuple[LocalGateway, str]
                 assert (folder / "stderr").read_bytes() == b""
 
 
-class Storage:
-    """Tokens in memory; the client is registered already, or registers itself."""
-
-    def __init__(self, client_id: str | None) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-        if client_id is not None:
-            self.client = OAuthClientInformationFull(
-                client_id=client_id, redirect_uris=[AnyUrl(BACK)], token_endpoint_auth_method="none"
-            )
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
-
-
-@asynccontextmanager
-async def python_client(
-    url: str, mode: Any, storage: Storage, who: str, opened: list[str]
-) -> AsyncIterator[Client]:
-    async def redirect(address: str) -> None:
-        opened.append(address)
-
-    async def callback() -> AuthorizationCodeResult:
-        back = await sign_in_for_code(opened[-1], who)
-        return AuthorizationCodeResult(code=back["code"], state=back.get("state"), iss=back.get("iss"))
-
-    metadata = OAuthClientMetadata(
-        redirect_uris=[AnyUrl(BACK)],
-        client_name="test",
-        token_endpoint_auth_method="none",
-        scope=f"{READ} {CALL}",
-    )
-    auth = OAuthClientProvider(url, metadata, storage, redirect, callback)
-    async with (
-        httpx2.AsyncClient(auth=auth, timeout=HANG_SECONDS) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
-    ):
-        yield client
-
-
 def asked_for(opened: list[str]) -> list[list[str]]:
     return [parse_qs(urlsplit(address).query)["scope"][0].split() for address in opened]
-
-
-async def typescript_client(sdk: str, url: str, who: str) -> dict[str, Any]:
-    """What the TypeScript SDK of that version gets, while somebody signs in whenever it asks."""
-    answer = {"modules": str(NODE), "sdk": sdk, "url": url, "redirect": BACK, "name": "write_file"}
-    process = await asyncio.create_subprocess_exec(
-        *("node", str(Path(__file__).with_name("typescript_oauth_client.mjs"))),
-        json.dumps(answer | {"toolArguments": WRITE}),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        async with bounded():
-            while line := (await process.stdout.readline()).decode():
-                if line.startswith("{"):
-                    found: dict[str, Any] = json.loads(line)
-                    return found
-                assert line.startswith("http"), line
-                back = await sign_in_for_code(line.strip(), who)
-                process.stdin.write(json.dumps(back).encode() + b"\n")
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-    raise AssertionError("it ended without a result")
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -175,7 +89,10 @@ async def test_official_clients_sign_in_read_and_step_up_to_call(tmp_path: Path,
         kept = offer_files(files)
         opened: list[str] = []
         storage = Storage("editor")
-        async with python_client(url, mode, storage, "ana", opened) as client:
+        async with (
+            new_browser("ana") as browser,
+            python_client(url, mode, storage, browser, opened) as client,
+        ):
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert {"moot_chat", "write_file"} <= names
             assert storage.tokens is not None
@@ -184,7 +101,9 @@ async def test_official_clients_sign_in_read_and_step_up_to_call(tmp_path: Path,
             assert [set(scopes) & {READ, CALL} for scopes in asked_for(opened)] == [{READ}, {READ, CALL}]
         assert kept["b"] == "new"
         del kept["b"]
-        found = await typescript_client("1" if mode == "legacy" else "2", url, "bob")
+        sdk = "1" if mode == "legacy" else "2"
+        async with new_browser("bob") as browser, typescript_client(sdk, url, browser) as typescript:
+            found = await typescript.result()
         assert found["text"] == "wrote b"
         assert "write_file" in found["tools"]
         assert found["resources"] == [url, url]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from moot.bridge.people_server.people_settings import PeopleSettings
 from moot.bridge.people_server.person_server import PersonServer
 from moot.config import hash_token, load
-from tests.bridge.people_space import CALL, READ, PeopleSpace, people_space
+from tests.bridge.people_space import CALL, READ, RULES, PeopleSpace, people_space
 from tests.bridge.served_space import offer_files
 from tests.gateway.oidc_provider import AUDIENCE, Key, person
 from tests.waiting import until, until_told
@@ -88,6 +89,27 @@ async def test_both_eras_and_a_session_is_its_persons_alone(tmp_path: Path) -> N
             assert read.status_code == 404
         assert (await people.post(None, listing, **headers)).status_code == 401
         assert "moot_chat" in (await people.post(ana, listing | {"id": 5}, **headers)).text
+
+
+async def test_clients_that_the_provider_does_not_name_are_told_apart_by_whom_their_tokens_are_for(
+    tmp_path: Path,
+) -> None:
+    """As of Canaille: an agent does not act with what its person may do at another client."""
+    rules = (person(match={"aud": "desk"}, capabilities=["*"]), RULES[1])
+    async with people_space(tmp_path, *rules) as people:
+        kept = offer_files(await people.join("files"))
+        agent, desk = (
+            people.token("ana", aud=[client, people.url], without=("client_id",), seconds=seconds)
+            for client, seconds in (("agent", 3_500), ("desk", 3_600))
+        )
+        for token in (agent, desk):
+            await until_told(partial(tools_of, people, token))
+        assert await call(people, desk, "write_file", path="a", text="by ana") == "wrote a"
+        assert "PENDING" in await call(people, agent, "write_file", path="b", text="by her agent")
+        assert set(kept) == {"a.txt", "a"}
+        session = (await people.initialize(desk)).headers["mcp-session-id"]
+        listing: Any = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        assert (await people.post(agent, listing, **{"Mcp-Session-Id": session})).status_code == 404
 
 
 # What clients are told

@@ -1,10 +1,11 @@
 // The official TypeScript SDKs, which sign in and step up as their own OAuth clients do. What they want opened is printed as
-// a line; whoever signs in there answers with a line of JSON. Argument: JSON with the address, the SDK and the tool.
+// a line; whoever signs in there answers with a line of JSON. Argument: JSON with the address, the SDK, the client and the
+// tool. A line "again" calls the tool once more, in the same session.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const { modules, sdk, url, redirect, name, toolArguments } = JSON.parse(process.argv[2]);
+const { modules, sdk, url, redirect, clientId, name, toolArguments } = JSON.parse(process.argv[2]);
 const require = createRequire(`${modules}/x.js`);
 const load = async (path) => import(pathToFileURL(require.resolve(path)).href);
 let Client, Transport;
@@ -18,7 +19,7 @@ if (sdk === "1") {
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const opened = [];
 // Known to the provider already: what registers itself is registered for the first scope alone, by both SDKs.
-const kept = { client: { client_id: "editor" } };
+const kept = { client: { client_id: clientId } };
 const provider = {
   get redirectUrl() { return redirect; },
   get clientMetadata() {
@@ -28,6 +29,7 @@ const provider = {
   clientInformation: () => kept.client,
   tokens: () => kept.tokens,
   saveTokens: (tokens) => { kept.tokens = tokens; },
+  invalidateCredentials: (what) => { if (what === "tokens" || what === "all") delete kept.tokens; },
   saveCodeVerifier: (verifier) => { kept.verifier = verifier; },
   codeVerifier: () => kept.verifier,
   saveDiscoveryState: (state) => { kept.discovery = state; },
@@ -57,9 +59,17 @@ await signedIn(() => transport, async () => {
   await client.connect(transport);
 });
 const { tools } = await client.listTools();
-const result = await signedIn(() => transport, () => client.callTool({ name, arguments: toolArguments }));
-console.log(JSON.stringify({ tools: tools.map((tool) => tool.name), text: result.content.map((part) => part.text).join("\n"),
-  scopes: opened.map((address) => new URL(address).searchParams.get("scope")),
-  resources: opened.map((address) => new URL(address).searchParams.get("resource")) }));
+async function call() {
+  const result = await signedIn(() => transport, () => client.callTool({ name, arguments: toolArguments }));
+  console.log(JSON.stringify({ tools: tools.map((tool) => tool.name), text: result.content.map((part) => part.text).join("\n"),
+    token: kept.tokens.access_token, refreshes: Boolean(kept.tokens.refresh_token),
+    scopes: opened.map((address) => new URL(address).searchParams.get("scope")),
+    resources: opened.map((address) => new URL(address).searchParams.get("resource")) }));
+}
+await call();
+for await (const line of lines) {
+  if (line !== "again") break;
+  try { await call(); } catch (error) { console.log(JSON.stringify({ error: `${error.code} ${error.message}` })); }
+}
 await client.close();
 process.exit(0);

@@ -23,15 +23,19 @@ def settings(port: int, seconds: int) -> dict[str, object]:
         "PREFERRED_URL_SCHEME": "http",
         "OAUTH2_TOKEN_EXPIRES_IN": {"authorization_code": seconds, "refresh_token": seconds},
         "CANAILLE": {"DATABASE": "memory", "JAVASCRIPT": False, "HTMX": False},
-        "CANAILLE_OIDC": {"ACTIVE_JWKS": [RSAKey.generate_key(2048, auto_kid=True).as_dict(private=True)]},
+        "CANAILLE_OIDC": {
+            "ACTIVE_JWKS": [RSAKey.generate_key(2048, auto_kid=True).as_dict(private=True)],
+            # MCP clients send none.
+            "REQUIRE_NONCE": False,
+        },
     }
 
 
 def fill(redirect: str) -> None:
     """People: ana of the staff, and bob of no group; the password of each is the name.
 
-    Clients: the gateway, and three for people: the console, a program with a secret (only such may revoke),
-    and one whose tokens are not for the gateway.
+    Clients: the gateway, and four for people: the console, a program with a secret (only such may revoke),
+    one without, and one whose tokens are not for the gateway.
     """
     save = Backend.instance.save
     people = {}
@@ -55,7 +59,8 @@ def fill(redirect: str) -> None:
     )
     save(gateway)
     where = urlsplit(redirect)
-    for name, secret in (("console", None), ("program", "program-secret"), ("elsewhere", None)):
+    secrets = {"console": None, "program": "program-secret", "studio": None, "elsewhere": None}
+    for name, secret in secrets.items():
         client = models.Client(
             client_id=name,
             client_name=name,
@@ -63,7 +68,7 @@ def fill(redirect: str) -> None:
             redirect_uris=[redirect],
             grant_types=["authorization_code", "refresh_token"],
             response_types=["code"],
-            scope=["openid", "profile", "email", "groups"],
+            scope=["openid", "profile", "email", "address", "phone", "groups"],
             client_secret=secret,
             token_endpoint_auth_method="none" if secret is None else "client_secret_basic",
         )

@@ -107,13 +107,19 @@ class Browser:
         raise AssertionError("the provider asks and asks")
 
 
-async def sign_in_for_code(address: str, who: str, back: str = BACK) -> dict[str, str]:
-    """What a person does at the provider, in a new browser."""
+@asynccontextmanager
+async def new_browser(who: str) -> AsyncIterator[Browser]:
     browser = Browser(who)
     try:
-        return await browser.confirm(address, back)
+        yield browser
     finally:
         await browser.close()
+
+
+async def sign_in_for_code(address: str, who: str, back: str = BACK) -> dict[str, str]:
+    """What a person does at the provider, in a new browser."""
+    async with new_browser(who) as browser:
+        return await browser.confirm(address, back)
 
 
 class PersonAtProvider:

@@ -115,7 +115,7 @@ class McpExchange:
             "participant_id": sign_in.token.member,
             # Whose it is and which client asks, for who keeps people apart.
             "subject": sign_in.subject,
-            "client": str(sign_in.details.get("client", "")),
+            "client": sign_in.token.client,
             "capabilities": list(could),
         }
 
