@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tests.waiting import HANG_SECONDS
@@ -42,13 +42,20 @@ class Terminal:
         return self.shown
 
 
-@contextmanager
 def terminal(
     folder: Path, *words: str, **variables: str
+) -> AbstractContextManager[tuple[Terminal, subprocess.Popen[bytes]]]:
+    """A command of Moot on a terminal of its own."""
+    return program_on_terminal(folder, *MOOT, *words, **variables)
+
+
+@contextmanager
+def program_on_terminal(
+    folder: Path, *command: str, **variables: str
 ) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(  # noqa: S603
-        [*MOOT, *words],
+        command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -7,12 +7,14 @@ import json
 import os
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from moot.participant import Chunk, JoinedSpace, StreamHandle, StreamInfo
 from tests.cli.space_with_members import SpaceWithMembers
-from tests.cli.terminals import MOOT, environment, terminal
+from tests.cli.terminals import MOOT, environment, program_on_terminal, terminal
 from tests.waiting import HANG_SECONDS, until
 
 
@@ -205,11 +207,37 @@ def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: Sp
         screen.type("/propose host add a:=1\r")
         screen.until(lambda shown: "alice proposes tools/call add on host" in shown)
         screen.type("/members\r")
-        # Between two lines the terminal takes Ctrl-D for itself.
-        screen.until(lambda shown: "bob          *" in shown and shown.endswith("> "))
+        screen.until(lambda shown: "bob          *" in shown)
         screen.type("\x04")
         assert process.wait(HANG_SECONDS) == 0
     lab.do(until(lambda: not bob.proposals.open()))
+
+
+_TWO_LINES = """
+import sys
+from moot.cli.client.screen import Screen, typed_lines
+
+with Screen(as_json=False, verbose=False) as screen:
+    lines = typed_lines(screen)
+    print("first:", next(lines), flush=True)
+    open(sys.argv[1]).close()  # A named pipe: waits until the test has pressed its key.
+    print("then:", list(lines), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("keys", "lines"), [("\x04", []), ("two\r\x04", ["two"])])
+def test_ctrl_d_between_two_lines_is_not_lost(tmp_path: Path, keys: str, lines: list[str]) -> None:
+    """Whoever presses it while the line before is being carried out leaves."""
+    pressed = tmp_path / "pressed"
+    os.mkfifo(pressed)
+    with program_on_terminal(tmp_path, sys.executable, "-c", _TWO_LINES, str(pressed)) as (screen, process):
+        screen.until(lambda shown: shown.endswith("> "))
+        screen.type("one\r")
+        screen.until(lambda shown: "first: one" in shown)
+        screen.type(keys)
+        pressed.write_bytes(b"")
+        screen.until(lambda shown: f"then: {lines}" in shown)
+        assert process.wait(HANG_SECONDS) == 0
 
 
 async def until_heard(space: JoinedSpace, text: str) -> None:

@@ -45,7 +45,14 @@ class Screen:
         if self.is_terminal:
             import termios
 
-            self._settings = termios.tcgetattr(sys.stdin.fileno())
+            handle = sys.stdin.fileno()
+            self._settings = termios.tcgetattr(handle)
+            # Between two lines readline puts back what it found. In the terminal's own line mode a Ctrl-D
+            # that comes just then would be taken for the end of a line that nobody reads, and be lost.
+            between = termios.tcgetattr(handle)
+            between[3] &= ~termios.ICANON
+            between[6][termios.VMIN], between[6][termios.VTIME] = 1, 0
+            termios.tcsetattr(handle, termios.TCSADRAIN, between)
         return self
 
     def __exit__(
@@ -117,7 +124,7 @@ async def lines_from_stdin(screen: Screen) -> AsyncIterator[str]:
     ahead = threading.Semaphore(_LINES_AHEAD)
 
     def read() -> None:
-        source = _typed_lines(screen) if screen.is_terminal else _piped_lines(sys.stdin.fileno())
+        source = typed_lines(screen) if screen.is_terminal else _piped_lines(sys.stdin.fileno())
         # The loop may be gone by now: then nobody carries anything out any more.
         with suppress(RuntimeError):
             for line in chain(source, [None]):
@@ -131,7 +138,8 @@ async def lines_from_stdin(screen: Screen) -> AsyncIterator[str]:
         yield line
 
 
-def _typed_lines(screen: Screen) -> Iterator[str]:
+def typed_lines(screen: Screen) -> Iterator[str]:
+    """Lines that a person types at a terminal, until Ctrl-D."""
     # Loading it is what makes input() edit lines and remember them.
     import readline  # noqa: F401
 
