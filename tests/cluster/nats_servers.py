@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -88,6 +89,9 @@ class NatsServers:
         process = self.processes[index]
         assert process is not None
         process.send_signal(number)
+        if number is signal.SIGSTOP:
+            # A busy machine lets its threads run on for a while, and they would still answer.
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
     def wait_healthy(self) -> None:
         until_seen(lambda: all(map(self._is_healthy, range(len(self.ports)))))

@@ -188,6 +188,7 @@ class StoppedProcess:
 
     def halt(self) -> None:
         os.kill(self._served.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self._served.process.pid, os.WSTOPPED)
 
     def resume(self) -> None:
         os.kill(self._served.process.pid, signal.SIGCONT)
