@@ -229,7 +229,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_history_scan_bytes: Positive = 8 << 20
     # Twice the largest envelope, so that one a bit too large is told by the ladder and not by the parser.
     max_body_bytes: Positive = 2 << 20
-    # One large value of a call, such as a file, which is kept beside the journal and not told to all members.
+    # One large value of a call, such as a file, which is kept for those who need it and not told to all.
     max_content_bytes: Positive = 32 << 20
     # Large values of one space in all, 32 of the largest: those that nobody used for longest make room.
     max_space_content_bytes: Positive = 1 << 30

@@ -59,6 +59,7 @@ from moot.resilience.task_set import TaskSet
 from moot.store.database import Database
 
 if TYPE_CHECKING:
+    from moot.cluster.shared_content import SharedContent
     from moot.gateway.cluster_node import ClusterNode
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ class Gateway:
         self.notifier = Notifier(self.config, self.directory, *mail_settings(self.config))
         # Its place in a cluster, if it has one.
         self.node: ClusterNode | None = None
+        self._shared_content: SharedContent | None = None
         self._mailer = Mailer(*mail_settings(self.config))
 
     @property
@@ -209,6 +211,7 @@ class Gateway:
             metrics=self.metrics,
             connections=self.connections,
             cluster=None if self.node is None else self.node.status.report,
+            shared_content=self._shared_content,
             version=__version__,
         )
         self.mounted = MountedApps(endpoints.application(), (each.path for each in self.config.mcp))
@@ -252,6 +255,7 @@ class Gateway:
                 "gateway.cluster needs the extra 'cluster': pip install '.[cluster]' in the clone of Moot"
             )
         # Only here: a gateway that is alone needs no NATS client.
+        from moot.cluster.shared_content import SharedContent
         from moot.cluster.shared_values import SharedValues
         from moot.gateway.cluster_space_factory import ClusterSpaceFactory
 
@@ -266,6 +270,7 @@ class Gateway:
             close_sockets=self._close_sockets,
         )
         self.node = node = factory.node
+        self._shared_content = SharedContent(cluster, lambda: node.connection)
         self.notifier.shared = SharedValues(cluster, lambda: node.connection)
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
         return factory

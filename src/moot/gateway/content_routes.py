@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.content_store import find_content, keep_content
 from moot.gateway.http_replies import body_of, denied, json_response
 from moot.gateway.request_identity import RequestIdentity
+from moot.gateway.space_host import SpaceHost
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.refused_body import discard_body
+
+if TYPE_CHECKING:
+    from moot.cluster.shared_content import SharedContent
 
 log = logging.getLogger(__name__)
 
@@ -29,27 +33,32 @@ _BURST: Final = 64.0
 _MAX_KEYS: Final = 10_000
 # Bodies that are read at once: each is in memory until it is on disk.
 _MAX_BODIES: Final = 4
+_MEDIA_TYPE: Final = "application/octet-stream"
+_HEADERS: Final = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
 
 
 class ContentRoutes:
     """Keeps and tells large values."""
 
     def __init__(
-        self, identity: RequestIdentity, *, max_bytes: int, max_space_bytes: int, is_clustered: bool
+        self,
+        identity: RequestIdentity,
+        *,
+        max_bytes: int,
+        max_space_bytes: int,
+        shared: SharedContent | None,
     ) -> None:
-        """In a cluster nothing is kept: another gateway would not have it."""
+        """`shared`: where the gateways of a cluster keep them; without one, beside the space's journal."""
         self._identity = identity
         self._max_bytes = max_bytes
         self._max_space_bytes = max_space_bytes
-        self._is_clustered = is_clustered
+        self._shared = shared
         self._rates = token_buckets(_PER_SECOND, _BURST, max_keys=_MAX_KEYS)
         self._bodies = asyncio.Semaphore(_MAX_BODIES)
 
     async def add(self, request: Request) -> Response:
         """Keep a value; answers with its hash."""
         identity = await self._identify(request)
-        if self._is_clustered:
-            return denied(AccessDenied(501, "a cluster keeps no large values"))
         most = self._max_bytes
         too_large = AccessDenied(413, f"a value has at most {most} bytes: gateway.max_content_bytes")
         length = request.headers.get("content-length", "")
@@ -66,23 +75,33 @@ class ContentRoutes:
             # It may have taken a while: a token that is void by now sends nothing.
             await self._identify(request)
             try:
-                digest = await asyncio.to_thread(
-                    keep_content, identity.host.content_folder, body, max_total_bytes=self._max_space_bytes
-                )
+                digest = await self._keep(identity.host, body)
             except OSError as fault:
                 log.warning("a large value was not kept", extra={"why": fault.strerror})
                 return denied(AccessDenied(507, "the gateway's disk takes no large values now"))
         return json_response(201, {"sha256": digest, "bytes": len(body)})
 
+    async def _keep(self, host: SpaceHost, body: bytes) -> str:
+        most = self._max_space_bytes
+        if self._shared is not None:
+            return await self._shared.keep(host.name, body, max_total_bytes=most)
+        return await asyncio.to_thread(keep_content, host.content_folder, body, max_total_bytes=most)
+
     async def get(self, request: Request) -> Response:
         """A value, as it was sent."""
         identity = await self._identify(request)
         digest = request.path_params["sha256"]
+        gone = AccessDenied(404, "no value with this hash is kept here (any more)")
+        if self._shared is not None:
+            value = await self._shared.find(identity.host.name, digest)
+            if value is None:
+                return denied(gone)
+            headers = _HEADERS | {"content-length": str(value.size)}
+            return StreamingResponse(value.parts, media_type=_MEDIA_TYPE, headers=headers)
         path = await asyncio.to_thread(find_content, identity.host.content_folder, digest)
         if path is None:
-            return denied(AccessDenied(404, "no value with this hash is kept here (any more)"))
-        headers = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
-        return FileResponse(path, media_type="application/octet-stream", headers=headers)
+            return denied(gone)
+        return FileResponse(path, media_type=_MEDIA_TYPE, headers=_HEADERS)
 
     async def _identify(self, request: Request) -> TokenIdentity:
         identity = await self._identity.in_space(request)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -53,6 +54,9 @@ from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 
+if TYPE_CHECKING:
+    from moot.cluster.shared_content import SharedContent
+
 log = logging.getLogger(__name__)
 
 
@@ -76,6 +80,7 @@ class Endpoints:
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         cluster: ReportCluster | None,
+        shared_content: SharedContent | None,
         version: str,
     ) -> None:
         self.directory = directory
@@ -115,7 +120,7 @@ class Endpoints:
             identity,
             max_bytes=settings.max_content_bytes,
             max_space_bytes=settings.max_space_content_bytes,
-            is_clustered=cluster is not None,
+            shared=shared_content,
         )
         self._push = PushRoutes(directory, push, devices, identity.refuse_token)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)

@@ -370,7 +370,7 @@ def _everything(version: str) -> Json:
                         "401": _answer("no or unknown token", _ERROR),
                         "413": _answer("more than gateway.max_content_bytes", _ERROR),
                         "429": _answer("too many at once: Retry-After", _ERROR),
-                        "501": _answer("a cluster keeps no large values", _ERROR),
+                        "503": _answer("the cluster cannot be reached now", _ERROR),
                         "507": _answer("the disk takes no more now", _ERROR),
                     }
                     | _DENIED,
@@ -388,6 +388,7 @@ def _everything(version: str) -> Json:
                         "200": {"description": "the value, as it was sent"},
                         "401": _answer("no or unknown token", _ERROR),
                         "404": _answer("not kept (any more)", _ERROR),
+                        "503": _answer("the cluster cannot be reached now", _ERROR),
                     }
                     | _DENIED,
                 }

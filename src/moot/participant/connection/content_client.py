@@ -107,6 +107,9 @@ class ContentClient:
                 )
             except ResponseTooLarge:
                 raise InvalidRequest("a large value of a message is larger than it says") from None
+            except Unreachable:
+                # Perhaps only this gateway: the next attempt asks the one that we are connected to by then.
+                status, data = 503, b""
             if status == 200 and sha256(data).hexdigest() == digest:
                 return data
             if status not in (429, 503):
