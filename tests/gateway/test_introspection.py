@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moot.config import load
+from moot.config import hash_token, load
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from tests.gateway.oidc_provider import Provider, person, running_provider
@@ -62,6 +62,23 @@ async def test_a_token_is_asked_about_when_it_comes_and_not_only_in_the_next_rou
         assert (await client.closed())[0] == 4003
         await enter(gateway, good := provider.token(jti="4", seconds=3_600))
         await until(lambda: any(token == good for token, _ in provider.introspected))
+
+
+async def test_a_token_that_is_revoked_because_it_was_renewed_ends_no_session(tmp_path: Path) -> None:
+    """As at Canaille: the client has the new token, and the gateway asks about the old one first."""
+    async with running_provider() as provider, asking(tmp_path, provider, interval_seconds=3) as gateway:
+        old, new = (provider.token(jti=jti, seconds=seconds) for jti, seconds in (("1", 300), ("2", 400)))
+        client = await enter(gateway, old)
+        await until(lambda: any(token == old for token, _ in provider.introspected))
+        provider.revoked.add(old)
+        asked = len(provider.introspected)
+        await until(lambda: len(provider.introspected) > asked)
+        await client.send({"type": "join", "token": new})
+        await client.fence()
+        tokens = gateway.gateway.directory.hosts["lab"].space.state.temporary_tokens
+        await until(lambda: hash_token(old) not in tokens.by_hash)
+        assert (await refusal(gateway, old))[0] == 403
+        assert await client.refused("chat", {"text": "still here"}) is None
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"active": "no"}', b"\xff", b"[" * 100_000])

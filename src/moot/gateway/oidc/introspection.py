@@ -1,8 +1,10 @@
 """Asks a provider whether tokens in use are still good (RFC 7662): a revoked one ends within a minute.
 
 A token is asked about when it comes, and then every `interval_seconds`. One that is not active any more is
-ended everywhere; a provider that does not answer ends nothing: its tokens end by themselves. Tokens are kept
-for that in memory alone, until they end: also one that has joined no space opens `/admin`, or joins later.
+ended everywhere: at once, or, if it was active before, a little later, since many providers take a token back
+when its client renews it, and the client needs a moment to bring the new one. A provider that does not answer
+ends nothing: its tokens end by themselves. Tokens are kept for that in memory alone, until they end: also one
+that has joined no space opens `/admin`, or joins later.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ _ASK_SECONDS: Final = 10.0
 _MAX_BYTES: Final = 64 << 10
 # Questions at the same time.
 _MAX_ASKED: Final = 8
+# A client that has renewed its token brings the new one within this.
+_RENEWAL_SECONDS: Final = 5.0
 # Tokens that are asked about; of more, the oldest are not.
 _MAX_TOKENS: Final = 50_000
 
@@ -48,6 +52,8 @@ class Introspection:
         # Hash under which a space knows it → the token of the provider, and what it says.
         self._tokens: dict[str, tuple[str, VerifiedToken]] = {}
         self._new: list[str] = []
+        # Tokens that were good when they were asked about.
+        self._active: set[str] = set()
         self._wanted = asyncio.Event()
         self._free = asyncio.Semaphore(_MAX_ASKED)
 
@@ -62,6 +68,10 @@ class Introspection:
 
     async def run(self) -> None:
         """Ask until cancelled."""
+        async with asyncio.TaskGroup() as ending:
+            await self._ask_on(ending)
+
+    async def _ask_on(self, ending: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
         next_round = loop.time() + self._config.interval_seconds
         while True:
@@ -72,33 +82,43 @@ class Introspection:
                 # Counted from its beginning: a round that takes long delays no other.
                 next_round = max(loop.time(), next_round + self._config.interval_seconds)
                 self._tokens = {key: each for key, each in self._tokens.items() if not self._is_over(each[1])}
-                await self._ask_all(list(self._tokens))
+                await self._ask_all(list(self._tokens), ending)
                 continue
             self._wanted.clear()
             asked, self._new = self._new, []
-            await self._ask_all(asked)
+            await self._ask_all(asked, ending)
 
-    async def _ask_all(self, hashes: list[str]) -> None:
+    async def _ask_all(self, hashes: list[str], ending: asyncio.TaskGroup) -> None:
         # Several hashes may stand for one token, and are asked about once.
         by_token = {self._tokens[each][0]: self._tokens[each][1] for each in hashes if each in self._tokens}
-        results = await asyncio.gather(*(self._check(*each) for each in by_token.items()))
+        results = await asyncio.gather(*(self._check(token) for token in by_token))
         ended = {token for token, is_good in zip(by_token, results, strict=True) if not is_good}
         self._tokens = {key: each for key, each in self._tokens.items() if each[0] not in ended}
+        for token in ended:
+            log.info("a token was revoked", extra={"issuer": self._keys.config.issuer})
+            if token in self._active:
+                ending.create_task(self._end_later(by_token[token]))
+            else:
+                await self._on_revoked(by_token[token])
+        self._active &= {token for token, _ in self._tokens.values()}
 
-    async def _check(self, token: str, verified: VerifiedToken) -> bool:
-        """Whether a token is good, as far as is known; a bad one is ended."""
+    async def _end_later(self, verified: VerifiedToken) -> None:
+        await asyncio.sleep(min(_RENEWAL_SECONDS, self._config.interval_seconds))
+        await self._on_revoked(verified)
+
+    async def _check(self, token: str) -> bool:
+        """Whether a token is good, as far as is known."""
         async with self._free:
             try:
                 if await self._is_active(token):
+                    self._active.add(token)
                     return True
+                return False
             except (Unreachable, ValueError, RecursionError) as fault:
                 # Without the text of the answer: it may repeat the token.
                 why = type(fault).__name__
                 log.warning("not introspected", extra={"issuer": self._keys.config.issuer, "why": why})
                 return True
-        log.info("a token was revoked", extra={"issuer": self._keys.config.issuer})
-        await self._on_revoked(verified)
-        return False
 
     async def _is_active(self, token: str) -> bool:
         config, address = self._config, self._keys.discovered.get("introspection_endpoint")
