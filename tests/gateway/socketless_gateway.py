@@ -254,6 +254,7 @@ class SocketlessGateway:
         }
         assert self.gateway._upgrade_handler is not None
         answer = self.gateway._upgrade_handler.admit(Upgrade(f"/ws?space=lab{query}", headers, "here"))
+        assert not isinstance(answer, asyncio.Future)
         if isinstance(answer, UpgradeRefusal):
             return answer.status
         session = SocketlessSession(name, answer)

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from moot.gateway.sign_in_links import MAX_LINKS_PER_TOKEN, SignInLinks, qr_rows
+from moot.gateway.sign_in_links import MAX_LINKS_PER_TOKEN, MemoryLinks, SignInLinks, qr_rows
 from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
@@ -16,28 +16,47 @@ from tests.waiting import HANG_SECONDS
 PEOPLE = participants(alice=["*"], bob=["chat"])
 
 
-def links(seconds: float = 600, most: int = 256) -> SignInLinks:
-    return SignInLinks(valid_seconds=seconds, max_links=most)
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
-def test_a_code_works_once_and_in_time() -> None:
-    store = links()
-    code = store.create("t", 0)
-    assert store.redeem("another", 1) is None
-    assert store.redeem(code, 599) == "t"
-    assert store.redeem(code, 599) is None
-    late = store.create("t", 0)
-    assert store.redeem(late, 600) is None
+def links(clock: Clock, seconds: float = 600, most: int = 256) -> SignInLinks:
+    return SignInLinks(valid_seconds=seconds, max_links=most, clock=clock, store=MemoryLinks())
 
 
-def test_of_too_many_links_the_oldest_are_void() -> None:
-    store = links(most=6)
-    own = [store.create("a", 0) for _ in range(MAX_LINKS_PER_TOKEN + 1)]
-    assert store.redeem(own[0], 1) is None
-    assert store.redeem(own[1], 1) == "a"
-    others = [store.create(f"t{number}", 1) for number in range(6)]
-    assert store.redeem(own[2], 1) is None
-    assert [store.redeem(code, 1) for code in others] == [f"t{number}" for number in range(6)]
+async def test_a_code_works_once_and_in_time() -> None:
+    clock = Clock()
+    store = links(clock)
+    code, late = await store.create("t"), await store.create("t")
+    assert await store.redeem("another") is None
+    clock.now = 599
+    assert await store.redeem(code) == "t"
+    assert await store.redeem(code) is None
+    clock.now = 600
+    assert await store.redeem(late) is None
+
+
+async def test_of_too_many_links_the_oldest_are_void() -> None:
+    store = links(Clock(), most=6)
+    own = [await store.create("a") for _ in range(MAX_LINKS_PER_TOKEN + 1)]
+    assert await store.redeem(own[0]) is None
+    assert await store.redeem(own[1]) == "a"
+    others = [await store.create(f"t{number}") for number in range(6)]
+    assert await store.redeem(own[2]) is None
+    assert [await store.redeem(code) for code in others] == [f"t{number}" for number in range(6)]
+
+
+async def test_what_is_kept_of_a_link_tells_neither_code_nor_token() -> None:
+    kept = MemoryLinks()
+    store = SignInLinks(valid_seconds=600, max_links=256, clock=Clock(), store=kept)
+    code = await store.create("t-alice")
+    ((key, value),) = kept._links.items()
+    assert code not in key
+    assert not [secret for secret in (b"t-alice", code.encode()) if secret in value]
 
 
 def test_a_qr_code_has_the_text() -> None:
@@ -76,7 +95,7 @@ async def test_over_http_a_code_gives_the_token_and_leaves_no_trace(tmp_path: Pa
 
 async def test_a_link_of_a_gateway_on_every_address_opens_on_this_machine(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE, host="0.0.0.0") as server:  # noqa: S104  # what is tested
-        page, _, code = server.gateway.make_sign_in_link("t-alice").partition("/#sign-in=")
+        page, _, code = (await server.gateway.make_sign_in_link("t-alice")).partition("/#sign-in=")
         assert page == f"http://127.0.0.1:{server.gateway.port}"
         async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
             redeemed = await client.post(f"{page}/sign-in-links/redeem", json={"code": code})
@@ -89,7 +108,7 @@ async def test_a_link_of_a_gateway_behind_a_proxy_leads_to_the_proxy(tmp_path: P
         "allowed_hosts": ["moot.example.org"],
     }
     async with running_gateway(tmp_path, PEOPLE, **proxied) as server:
-        link = server.gateway.make_sign_in_link("t-alice")
+        link = await server.gateway.make_sign_in_link("t-alice")
         assert link.startswith("https://moot.example.org/team/#sign-in=")
         assert server.gateway.machine_url == server.gateway.url
 

@@ -97,7 +97,7 @@ async def test_https_and_wss_are_served_on_the_port_and_plain_http_only_on_loopb
 
 async def test_a_sign_in_link_opens_on_this_machine_without_a_certificate(tmp_path: Path) -> None:
     async with secure_gateway(tmp_path) as gateway:
-        page, _, code = gateway.make_sign_in_link("t-alice").partition("/#sign-in=")
+        page, _, code = (await gateway.make_sign_in_link("t-alice")).partition("/#sign-in=")
         assert page == gateway.local_url
         async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
             redeemed = await client.post(f"{page}/sign-in-links/redeem", json={"code": code})

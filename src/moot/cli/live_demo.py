@@ -114,7 +114,7 @@ async def run_live(port: int, *, browse: bool) -> int:
 async def _run(gateway: Gateway, folder: Path, *, browse: bool) -> None:
     """Until cancelled; raises BrokenPipeError when nobody reads what is printed."""
     tokens = gateway.configuration.spaces["demo"].token_files
-    link = gateway.make_sign_in_link(token_from(tokens["you"]))
+    link = await gateway.make_sign_in_link(token_from(tokens["you"]))
     print(
         f"moot gateway listening on {gateway.url}\n\n"
         f"  open     {gateway.url}/\n"

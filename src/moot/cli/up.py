@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
-from moot.errors import UsageError
+from moot.errors import Unavailable, UsageError
 from moot.resilience.task_set import end_tasks
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool
         print(f"moot gateway listening on {runner.gateway.url}; logs in {runner.data / 'logs'}", flush=True)
         for line in _cluster_lines(runner):
             print(line, flush=True)
-        for line in _sign_in_lines(runner, config_in(options.place)):
+        for line in await _sign_in_lines(runner, config_in(options.place)):
             print(line, flush=True)
     while True:
         fresh, shown = runner.notes[shown:], len(runner.notes)
@@ -277,7 +277,7 @@ def _cluster_lines(runner: SpaceRunner) -> list[str]:
     ]
 
 
-def _sign_in_lines(runner: SpaceRunner, config: Path) -> list[str]:
+async def _sign_in_lines(runner: SpaceRunner, config: Path) -> list[str]:
     """How the person of this folder signs in to the console; nothing where it is not clear who that is."""
     from moot.config.connect_settings import CliOverrides, connect_settings
 
@@ -289,7 +289,11 @@ def _sign_in_lines(runner: SpaceRunner, config: Path) -> list[str]:
         settings = connect_settings(CliOverrides(config=config), environ=environ, folder=Path())
     except UsageError:
         return []
-    link = runner.gateway.make_sign_in_link(settings.token.reveal())
+    try:
+        link = await runner.gateway.make_sign_in_link(settings.token.reveal())
+    except Unavailable:
+        # NATS elects a leader just now; `moot open` makes one later.
+        return []
     minutes = round(runner.configuration.gateway.sign_in_link_seconds / 60)
     return [
         f"sign in to the console as {settings.name}: {link}",

@@ -57,6 +57,7 @@ class SharedLog:
         )
         self.reader = LogReader(connection.client, connection.context, stream, position, self._take)
         self._known_at = time.monotonic()
+        self._known_more = asyncio.Event()
         # Done when the log cannot be followed any more: why.
         self.failed: asyncio.Future[UsageError] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
@@ -93,6 +94,13 @@ class SharedLog:
             waiting.cancel()
         if self.failed.done():
             raise self.failed.result()
+
+    async def wait_known(self, since: float) -> None:
+        """Wait until all is applied that was in the log at this time of `time.monotonic`."""
+        while self._known_at < since:
+            self._known_more.clear()
+            self.writer.probe()
+            await self._known_more.wait()
 
     async def begin(self, epoch: int) -> None:
         """Write from now on, as the process of this number."""
@@ -145,6 +153,7 @@ class SharedLog:
             own = self.writer.note_read(head.number, sequence)
             # From when it was made: if it took long to come back, what we know is as old.
             self._known_at = self.writer.made_at.pop(head.number, self._known_at)
+            self._known_more.set()
         try:
             self._on_batch(sequence, nanoseconds / 1e9, batch, own)
         except Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import math
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from moot.config import hash_token
+from moot.errors import Unavailable
 from moot.gateway.space_host import SpaceHost
 from moot.space.config import Name
 from moot.space.lookalikes import find_taken
@@ -95,6 +97,8 @@ class SpaceDirectory:
         self._guests = 0
         # In a cluster: what tells the guests of this gateway from those of others.
         self.guest_prefix = ""
+        # In a cluster: calls back when what is in the log by now is known here, or with why that cannot be.
+        self.when_current: Callable[[Callable[[Unavailable | None], None]], None] | None = None
 
     def space(self, name: str | None) -> SpaceHost | AccessDenied:
         """The space of that name; without one the only space, or the one called `default` (D-22)."""
@@ -131,6 +135,49 @@ class SpaceDirectory:
         if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
             return AccessDenied(403, "this token is for another space")
         return AccessDenied(401, "unknown token")
+
+    async def identify_current(self, space: str | None, token: str | None) -> TokenIdentity | AccessDenied:
+        """`identify`, for whoever reads: raises Unavailable where what is known here may be old."""
+        identity = self.identify(space, token)
+        if self.may_become_known(identity, token):
+            await self._wait_current()
+            identity = self.identify(space, token)
+        if isinstance(identity, TokenIdentity):
+            identity.host.check_current()
+        return identity
+
+    async def identify_everywhere_current(self, token: str) -> tuple[list[TokenIdentity], AccessDenied]:
+        """`identify_everywhere`, likewise."""
+        found, refusal = self.identify_everywhere(token)
+        if not found and self.may_become_known(refusal, token):
+            await self._wait_current()
+            found, refusal = self.identify_everywhere(token)
+        for each in found:
+            each.host.check_current()
+        return found, refusal
+
+    def may_become_known(self, identity: TokenIdentity | AccessDenied, token: str | None) -> bool:
+        """Whether a token that nobody has here may be in what is not read yet of the cluster's log."""
+        return (
+            self.when_current is not None
+            and isinstance(identity, AccessDenied)
+            and identity.status == 401
+            and bool(token)
+            and not self._is_of_provider(token or "")
+        )
+
+    async def _wait_current(self) -> None:
+        """Raises Unavailable."""
+        passed: asyncio.Future[Unavailable | None] = asyncio.get_running_loop().create_future()
+        assert self.when_current is not None  # noqa: S101  # in a cluster
+
+        def settle(refusal: Unavailable | None) -> None:
+            if not passed.done():
+                passed.set_result(refusal)
+
+        self.when_current(settle)
+        if (refusal := await passed) is not None:
+            raise refusal
 
     def _ask_for_space(self, token: str) -> AccessDenied | None:
         """What whoever named no space is told: the spaces that its own token opens, and no others."""

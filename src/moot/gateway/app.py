@@ -42,7 +42,7 @@ from moot.gateway.part_settings import (
     tls_files,
 )
 from moot.gateway.readiness import Readiness
-from moot.gateway.sign_in_links import SignInLinks
+from moot.gateway.sign_in_links import LinkStore, MemoryLinks, SignInLinks
 from moot.gateway.space_factory import SpaceFactory
 from moot.gateway.token_rotation import TokenRotation
 from moot.gateway.websocket_handler import UpgradeHandler
@@ -102,6 +102,7 @@ class Gateway:
         # Its place in a cluster, if it has one.
         self.node: ClusterNode | None = None
         self._shared_content: SharedContent | None = None
+        self._link_store: LinkStore | None = None
         self._mailer = Mailer(*mail_settings(self.config))
 
     @property
@@ -130,9 +131,12 @@ class Gateway:
         """Where invitees are told to connect: never the address of a wildcard, which leads nowhere."""
         return self.config.public_url or (self.machine_url if is_wildcard(self.config.host) else self.url)
 
-    def make_sign_in_link(self, token: str) -> str:
-        """The console's address with a code that signs the holder of this token in, once and for minutes."""
-        return f"{self.console_url}/#sign-in={self._sign_in_links.create(token, time.monotonic())}"
+    async def make_sign_in_link(self, token: str) -> str:
+        """The console's address with a code that signs the holder of this token in, once and for minutes.
+
+        Raises Unavailable in a cluster whose log cannot be reached.
+        """
+        return f"{self.console_url}/#sign-in={await self._sign_in_links.create(token)}"
 
     async def start(self) -> None:
         """Listen, and bring every space back to where it was. Raises UsageError when that cannot be.
@@ -193,8 +197,12 @@ class Gateway:
             limiter.release,
             limiter.address_of,
         )
+        node = self.node
         self._sign_in_links = SignInLinks(
-            valid_seconds=self.config.sign_in_link_seconds, max_links=self.config.max_sign_in_links
+            valid_seconds=self.config.sign_in_link_seconds,
+            max_links=self.config.max_sign_in_links,
+            clock=time.monotonic if node is None else lambda: node.shards[0].clock.latest,
+            store=self._link_store or MemoryLinks(),
         )
         endpoints = Endpoints(
             self.directory,
@@ -256,6 +264,7 @@ class Gateway:
             )
         # Only here: a gateway that is alone needs no NATS client.
         from moot.cluster.shared_content import SharedContent
+        from moot.cluster.shared_links import SharedLinks
         from moot.cluster.shared_values import SharedValues
         from moot.gateway.cluster_space_factory import ClusterSpaceFactory
 
@@ -272,7 +281,10 @@ class Gateway:
         self.node = node = factory.node
         self._shared_content = SharedContent(cluster, lambda: node.connection)
         self.notifier.shared = SharedValues(cluster, lambda: node.connection)
+        self._link_store = SharedLinks(cluster, lambda: node.connection)
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
+        self.readiness.is_unavailable = lambda: node.is_unavailable
+        self.directory.when_current = node.barrier.call_when_passed
         return factory
 
     async def wait_failed(self) -> UsageError:

@@ -26,6 +26,7 @@ from typing import Final
 
 from moot import __version__
 from moot.cluster.batch import LogBatch, LoggedInput
+from moot.cluster.log_barrier import LogBarrier
 from moot.cluster.log_writer import PendingInput
 from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, connect, use_snapshots, use_stream
 from moot.cluster.releases import decide_alike
@@ -87,6 +88,11 @@ class ClusterNode:
         self.connection: ClusterConnection | None = None
         self._frames = ClusterFrames(config, self.name, self.shards, self.shard_of)
         self._tasks = TaskSet("cluster")
+        self.barrier = LogBarrier(
+            lambda: [shard.log for shard in self.shards],
+            lambda: self.config.unavailable_seconds,
+            self._tasks,
+        )
         self._sessions = 0
         self.is_stale = False
         # By the clock of the loop: the log is not waited for any longer.
@@ -340,9 +346,15 @@ class ClusterNode:
     def check_available(self, space: str) -> None:
         self._check_available(self.shard_of(space), 0)
 
-    def _check_available(self, shard: Shard, size: int) -> None:
+    def check_current(self, space: str) -> None:
+        self._check_current(self.shard_of(space))
+
+    def _check_current(self, shard: Shard) -> None:
         if self.failed.done() or shard.log.age_seconds > self.config.unavailable_seconds:
             raise Unavailable("this gateway does not reach the log of its cluster: try again, or another one")
+
+    def _check_available(self, shard: Shard, size: int) -> None:
+        self._check_current(shard)
         if shard.log.writer.queued_bytes + size > self.config.max_pending_bytes:
             raise Unavailable("more waits to be written to the cluster's log than max_pending_bytes allows")
 
@@ -363,6 +375,11 @@ class ClusterNode:
     def age_seconds(self) -> float:
         """Since when, at most, nothing is known of a part of the log."""
         return max(shard.log.age_seconds for shard in self.shards)
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether messages to a space and reads of it are refused."""
+        return self.failed.done() or self.age_seconds > self.config.unavailable_seconds
 
     async def _watch(self) -> None:
         look_seconds = min(_LOOK_SECONDS, self.config.frame_stale_seconds / 4)

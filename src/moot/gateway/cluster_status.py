@@ -87,7 +87,7 @@ class ClusterStatus:
             return "failed"
         if node.is_stale:
             return "cut off"
-        return "unavailable" if node.age_seconds > node.config.unavailable_seconds else "serving"
+        return "unavailable" if node.is_unavailable else "serving"
 
     async def report(self, *, compare: bool = False) -> dict[str, Json]:
         """What is known of the cluster now. `compare` hashes all states at one place of the log."""

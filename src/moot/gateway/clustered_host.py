@@ -92,6 +92,10 @@ class ClusterEdge(InputLog, Protocol):
         """Raises Unavailable while the log cannot be reached."""
         ...
 
+    def check_current(self, space: str) -> None:
+        """Raises Unavailable while what is known of the space here may be old."""
+        ...
+
     def new_session(self) -> str: ...
 
     def send_frame(self, space: str, session: str, frame: Frame) -> None:
@@ -237,6 +241,9 @@ class ClusteredHost(SpaceHost):
         """The log keeps what happens. Raises Unavailable while it cannot be reached."""
         if not self.journaled.is_performing:
             self._edge.check_available(self.name)
+
+    def check_current(self) -> None:
+        self._edge.check_current(self.name)
 
     def check_rate_ahead(self, who: str, data: bytes) -> None:  # noqa: ARG002  # all sizes count here
         limiter = self._limiters.get(self._rated_as(who))

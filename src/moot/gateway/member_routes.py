@@ -48,7 +48,7 @@ class MemberRoutes:
     async def spaces(self, request: Request) -> Response:
         """The spaces that the caller's token opens."""
         found: list[Json] = []
-        for each in self._identity.everywhere(request):
+        for each in await self._identity.everywhere(request):
             dialects: list[Json] = [*sorted(each.host.space.state.config.dialects)]
             member = each.host.space.state.roster.members.get(Name(each.name))
             # Whether it has a connection now, at any gateway: who stands by for an exclusive member asks.

@@ -144,7 +144,9 @@ def _everything(version: str) -> Json:
             "/status": {
                 "get": {"summary": "a plain status page", "responses": {"200": {"description": "HTML"}}}
             },
-            "/health": {"get": {"summary": "is it well", "responses": {"200": _answer("ok or degraded")}}},
+            "/health": {
+                "get": {"summary": "is it well", "responses": {"200": _answer("ok, degraded or cut_off")}}
+            },
             "/livez": {
                 "get": {
                     "summary": "liveness probe, under whatever Host: the process answers",
@@ -156,7 +158,7 @@ def _everything(version: str) -> Json:
                     "summary": "readiness probe, under whatever Host: work can be sent here",
                     "responses": {
                         "200": _answer("ready"),
-                        "503": _answer("starting, degraded or stopping"),
+                        "503": _answer("starting, degraded, cut_off or stopping"),
                     },
                 }
             },

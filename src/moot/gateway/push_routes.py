@@ -69,7 +69,7 @@ class PushRoutes:
 
         A page says the reason before it asks a person for the browser's permission.
         """
-        caller = self._caller(request)
+        caller = await self._caller(request)
         devices = self._devices
         try:
             key = await devices.open_key()
@@ -97,7 +97,7 @@ class PushRoutes:
 
     async def add(self, request: Request) -> Response:
         """Turn notifications on for a device, which is sent a first one before this answers."""
-        caller = self._caller(request)
+        caller = await self._caller(request)
         devices = self._devices
         if caller.refused is not None:
             raise RequestRefused(AccessDenied(403, caller.refused))
@@ -134,7 +134,7 @@ class PushRoutes:
 
     async def remove(self, request: Request) -> Response:
         """Turn them off for one of the caller's devices."""
-        owner, devices = self._caller(request).owner, self._devices
+        owner, devices = (await self._caller(request)).owner, self._devices
         id = request.path_params["id"]
         found = [each for each in devices.devices_of(owner) if each.id == id]
         if not found:
@@ -146,9 +146,11 @@ class PushRoutes:
             return json_response(202, body | {"on_disk": False})
         return json_response(200, body)
 
-    def _caller(self, request: Request) -> DeviceCaller:
-        """Raises RequestRefused."""
-        holder = TokenHolder(self._directory, hash_token(token_of(request)))
+    async def _caller(self, request: Request) -> DeviceCaller:
+        """Raises RequestRefused, or Unavailable."""
+        token = token_of(request)
+        await self._directory.identify_everywhere_current(token)
+        holder = TokenHolder(self._directory, hash_token(token))
         if not holder.spaces():
             raise RequestRefused(self._refuse_token(AccessDenied(401, "unknown token"), request))
         if not self._config.enabled:

@@ -2,8 +2,8 @@
 
     starting ──every space open──▶ running ──told to stop──▶ stopping
 
-While it runs it is degraded as long as a journal cannot be written (D-85), and while it is cut off from its
-cluster.
+While it runs it is degraded as long as a journal cannot be written (D-85), and cut off while it does not
+reach the log of its cluster: what it would answer may be old.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ class Readiness:
         self._directory = directory
         # In a cluster: whether this gateway does not reach the log, and serves nobody.
         self.is_cut_off: Callable[[], bool] = lambda: False
-
-    @property
-    def is_degraded(self) -> bool:
-        return self.is_cut_off() or not all(host.journal.writable for host in self._directory.hosts.values())
+        # Whether it refuses messages and reads for that already; its connections wait a while longer.
+        self.is_unavailable: Callable[[], bool] = lambda: False
 
     @property
     def reason(self) -> Reason | None:
         """Why it is not ready; None when it is."""
         if self.phase != "running":
             return self.phase
-        return "degraded" if self.is_degraded else None
+        if self.is_unavailable():
+            return "cut_off"
+        is_writable = all(host.journal.writable for host in self._directory.hosts.values())
+        return None if is_writable else "degraded"

@@ -25,7 +25,8 @@ class RequestIdentity:
 
     async def member(self, request: Request) -> TokenIdentity:
         """The member that the path names, for whoever may join as it; raises RequestRefused."""
-        identity = self._directory.identify(request.query_params.get("space"), token_of(request))
+        space = request.query_params.get("space")
+        identity = await self._directory.identify_current(space, token_of(request))
         if isinstance(identity, AccessDenied):
             # D-40: a token that is given but wrong is 403 here, as existing clients expect.
             wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
@@ -38,16 +39,16 @@ class RequestIdentity:
 
     async def in_space(self, request: Request) -> TokenIdentity:
         """Who calls, in the space that the path names; raises RequestRefused."""
-        identity = self._directory.identify(request.path_params["space"], token_of(request))
+        identity = await self._directory.identify_current(request.path_params["space"], token_of(request))
         if isinstance(identity, AccessDenied):
             wrong = identity.status in (401, 403)
             raise RequestRefused(self.refuse_token(identity, request) if wrong else identity)
         await identity.wait_admitted()
         return identity
 
-    def everywhere(self, request: Request) -> list[TokenIdentity]:
+    async def everywhere(self, request: Request) -> list[TokenIdentity]:
         """Who calls, in each space that the token opens; raises RequestRefused if there is none."""
-        identities, refusal = self._directory.identify_everywhere(token_of(request))
+        identities, refusal = await self._directory.identify_everywhere_current(token_of(request))
         if not identities:
             raise RequestRefused(self.refuse_token(refusal, request))
         return identities
@@ -84,6 +85,7 @@ class RequestIdentity:
             raise Unauthorized("an administrator's token is needed")
         if isinstance(host, AccessDenied):
             raise RequestRefused(host)
+        host.check_current()
         return host, admin
 
     def refuse_token(self, wrong: AccessDenied, request: Request, name: str | None = None) -> AccessDenied:

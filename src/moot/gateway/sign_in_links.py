@@ -1,7 +1,9 @@
 """One-time links that sign a person in on another device: nobody types 43 characters on a phone.
 
 Whoever has a token asks for a link and gets a code. Whoever redeems the code, once and in time, gets the
-token. Codes and tokens are in memory only: a restart voids all links. The code stands behind the `#` of an
+token. What is kept of a link is its token, encrypted with the code, under a hash of the code: whoever reads
+the store has neither. A gateway that is alone keeps that in memory, so a restart voids all links; those of a
+cluster share it, so that any of them redeems what another one has made. The code stands behind the `#` of an
 address, so no server and no proxy sees it before it is redeemed, and it is worthless afterwards.
 """
 
@@ -9,54 +11,108 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 # 128 random bits: 22 characters, which a phone's camera reads easily.
 _CODE_BYTES: Final = 16
+_NONCE_BYTES: Final = 12
 # A person who lost the first dialog asks again; the oldest of theirs is then void.
 MAX_LINKS_PER_TOKEN: Final = 4
 
 
-class _Link(NamedTuple):
-    token: str
+class LinkStore(Protocol):
+    """Where links are. All raise Unavailable when it cannot be reached."""
+
+    async def add(self, key: str, value: bytes) -> None: ...
+
+    async def take(self, key: str) -> bytes | None:
+        """What was added, to the first who asks; None to all others."""
+        ...
+
+
+class MemoryLinks:
+    """The links of a gateway that is alone."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, bytes] = {}
+
+    async def add(self, key: str, value: bytes) -> None:
+        self._links[key] = value
+
+    async def take(self, key: str) -> bytes | None:
+        return self._links.pop(key, None)
+
+
+class _Made(NamedTuple):
+    # SHA-256 of the token.
+    owner: bytes
     expires: float
 
 
 class SignInLinks:
-    """The links that were asked for and not redeemed yet."""
+    """Makes links, and redeems them. `clock` is the same for all gateways that share a store."""
 
-    def __init__(self, *, valid_seconds: float, max_links: int) -> None:
+    def __init__(
+        self, *, valid_seconds: float, max_links: int, clock: Callable[[], float], store: LinkStore
+    ) -> None:
         self.valid_seconds = valid_seconds
         self.max_links = max_links
-        # By the hash of the code, oldest first: comparing hashes tells nothing by how long it takes.
-        self._links: dict[bytes, _Link] = {}
+        self._clock = clock
+        self._store = store
+        # What was made here and may not be redeemed yet, by key, oldest first.
+        self._made: dict[str, _Made] = {}
 
-    def create(self, token: str, now: float) -> str:
-        """A new code for the holder of this token. Of too many links, the oldest become void."""
-        self._drop_expired(now)
-        own = [key for key, link in self._links.items() if link.token == token]
-        for key in own[: max(0, len(own) + 1 - MAX_LINKS_PER_TOKEN)]:
-            del self._links[key]
-        while len(self._links) >= self.max_links:
-            del self._links[next(iter(self._links))]
+    async def create(self, token: str) -> str:
+        """A new code for the holder of this token. Of too many links of this gateway, the oldest are void."""
+        now, owner = self._clock(), hashlib.sha256(token.encode()).digest()
+        own = [key for key, made in self._made.items() if made.owner == owner and made.expires > now]
+        void = [key for key, made in self._made.items() if made.expires <= now]
+        void += own[: max(0, len(own) + 1 - MAX_LINKS_PER_TOKEN)]
+        left = [key for key in self._made if key not in void]
+        void += left[: max(0, len(left) + 1 - self.max_links)]
+        for key in void:
+            # First: a link is not valid for longer because the store does not answer.
+            await self._store.take(key)
+            self._made.pop(key, None)
         code = secrets.token_urlsafe(_CODE_BYTES)
-        self._links[_hash(code)] = _Link(token, now + self.valid_seconds)
+        key, nonce, expires = _key_of(code), secrets.token_bytes(_NONCE_BYTES), now + self.valid_seconds
+        link = f"{expires!r} {token}".encode()
+        self._made[key] = _Made(owner, expires)
+        await self._store.add(key, nonce + _cipher_of(code).encrypt(nonce, link, None))
         return code
 
-    def redeem(self, code: str, now: float) -> str | None:
+    async def redeem(self, code: str) -> str | None:
         """The token, the first time in time; None for every other code."""
-        self._drop_expired(now)
-        link = self._links.pop(_hash(code), None)
-        return None if link is None else link.token
+        key = _key_of(code)
+        self._made.pop(key, None)
+        found = await self._store.take(key)
+        if found is None:
+            return None
+        try:
+            link = _cipher_of(code).decrypt(found[:_NONCE_BYTES], found[_NONCE_BYTES:], None).decode()
+        except InvalidTag:
+            # Somebody else wrote it.
+            return None
+        expires, _, token = link.partition(" ")
+        return token if float(expires) > self._clock() else None
 
-    def _drop_expired(self, now: float) -> None:
-        # All are valid for the same time, so the oldest expire first.
-        while self._links and next(iter(self._links.values())).expires <= now:
-            del self._links[next(iter(self._links))]
+
+def _key_of(code: str) -> str:
+    """Comparing hashes tells nothing by how long it takes."""
+    return _hash("key", code).hex()
 
 
-def _hash(code: str) -> bytes:
-    return hashlib.sha256(code.encode(errors="replace")).digest()
+def _cipher_of(code: str) -> AESGCM:
+    return AESGCM(_hash("cipher", code))
+
+
+def _hash(use: str, code: str) -> bytes:
+    """Of 128 random bits: no slow hash is needed, and one use tells nothing of the other."""
+    return hashlib.sha256(f"moot sign-in link {use} {code}".encode(errors="replace")).digest()
 
 
 def qr_rows(text: str) -> list[str]:

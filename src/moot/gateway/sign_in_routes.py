@@ -57,7 +57,7 @@ class SignInRoutes:
     async def create(self, request: Request) -> Response:
         """A code for the holder of the token, and a QR code of the page's address with it."""
         token = token_of(request)
-        holder = self._holder_of(token)
+        holder = await self._holder_of(token)
         if holder is None:
             return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
         wait = self._rates.take(holder, self._clock())
@@ -68,7 +68,7 @@ class SignInRoutes:
         check_json(request)
         asked = await object_of(request, _MAX_BODY_BYTES)
         page = _page_of(asked)
-        code = self._links.create(token, self._clock())
+        code = await self._links.create(token)
         body: dict[str, Json] = {"code": code, "valid_seconds": self._links.valid_seconds}
         if page is not None:
             page = self._page_that_works(page, elsewhere=asked.get("elsewhere") is True)
@@ -82,8 +82,8 @@ class SignInRoutes:
         """The token of a code that is valid, once."""
         check_json(request)
         code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
-        token = self._links.redeem(code, self._clock()) if isinstance(code, str) else None
-        if token is None or self._holder_of(token) is None:
+        token = await self._links.redeem(code) if isinstance(code, str) else None
+        if token is None or await self._holder_of(token) is None:
             wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
             return denied(self._refuse_token(wrong, request))
         log.info("signed in with a one-time link")
@@ -103,9 +103,9 @@ class SignInRoutes:
         others = sorted(origin for origin in self._origins if not _is_local(origin))
         return f"{others[0]}/" if elsewhere and others else page
 
-    def _holder_of(self, token: str) -> tuple[str, str] | None:
+    async def _holder_of(self, token: str) -> tuple[str, str] | None:
         """A space that this token opens, and whose it is there."""
-        found, _ = self._directory.identify_everywhere(token)
+        found, _ = await self._directory.identify_everywhere_current(token)
         return (found[0].host.name, found[0].name) if found else None
 
 

@@ -492,6 +492,9 @@ class SpaceHost:
     def connected_at(self, session: SessionId) -> float:
         return self._connected_at.get(session, 0.0)
 
+    def check_current(self) -> None:
+        """In a cluster: raises Unavailable while what is known here may be old, as who was removed."""
+
     def check_journal(self) -> None:
         """D-85: nothing that must be audited happens while it cannot be."""
         if not self.journal.writable:

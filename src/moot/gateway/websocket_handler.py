@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 import orjson
 
-from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized
+from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized, Unavailable
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.delivery import SessionOutbox
@@ -30,7 +30,7 @@ from moot.gateway.space_host import SpaceHost
 from moot.net.outbox import Outbox, OutboxLimits
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import encode_frame
-from moot.net.websocket_server import Handler, ServerSocket
+from moot.net.websocket_server import Decision, ServerSocket
 from moot.protocol import strict_json
 from moot.protocol.close_codes import POLICY, TRY_AGAIN
 from moot.protocol.dialects import DIALECTS
@@ -88,8 +88,8 @@ class UpgradeHandler:
         self.settings = settings
         self.sockets: set[MemberSocket] = set()
 
-    def admit(self, upgrade: Upgrade) -> UpgradeRefusal | Handler:
-        """An HTTP answer, or the handler of the new connection."""
+    def admit(self, upgrade: Upgrade) -> Decision | asyncio.Future[Decision]:
+        """An HTTP answer, or the handler of the new connection; in a cluster it may have to be waited for."""
         denied = self.origin_policy.check(upgrade.headers.get("host"), upgrade.headers.get("origin"))
         if denied is not None:
             return _refusal(denied)
@@ -112,10 +112,18 @@ class UpgradeHandler:
             return _refusal(AccessDenied(400, refusal.message))
         if request.token is None and "authorization" not in upgrade.headers:
             return MemberSocket(self, request, None)
-        identity = self.identify(request.space, request.token, upgrade.peer, _name_in(parts.path))
-        if isinstance(identity, AccessDenied):
-            return _refusal(identity)
-        return MemberSocket(self, request, identity)
+
+        def decide(identity: TokenIdentity | AccessDenied) -> Decision:
+            if isinstance(identity, AccessDenied):
+                return _refusal(identity)
+            return MemberSocket(self, request, identity)
+
+        asked = (request.space, request.token, upgrade.peer, _name_in(parts.path))
+        if not self.may_become_known(request.space, request.token):
+            return decide(self.identify(*asked))
+        decided: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self.identify_later(*asked, lambda identity: decided.set_result(decide(identity)))
+        return decided
 
     def identify(
         self, space: str | None, token: str | None, address: str, name: str | None
@@ -125,6 +133,32 @@ class UpgradeHandler:
         if isinstance(identity, AccessDenied):
             return identity if not token else self.access_limiter.refuse_token(identity, address, name)
         return self.access_limiter.check_join(identity, address) or identity
+
+    def may_become_known(self, space: str | None, token: str | None) -> bool:
+        """Whether nobody has this token here, and the cluster's log may tell otherwise in a moment."""
+        directory = self.directory
+        if directory.when_current is None or not token:
+            return False
+        return directory.may_become_known(directory.identify(space, token), token)
+
+    def identify_later(
+        self,
+        space: str | None,
+        token: str | None,
+        address: str,
+        name: str | None,
+        call: Callable[[TokenIdentity | AccessDenied], None],
+    ) -> None:
+        """`identify`, when what is in the cluster's log by now is known here."""
+        assert self.directory.when_current is not None  # noqa: S101  # `may_become_known`
+
+        def passed(refusal: Unavailable | None) -> None:
+            if refusal is not None:
+                call(AccessDenied(503, refusal.message, retry_after=1))
+            else:
+                call(self.identify(space, token, address, name))
+
+        self.directory.when_current(passed)
 
 
 class MemberSocket:
@@ -152,6 +186,8 @@ class MemberSocket:
         self._may_repeat_join = identity is not None
         # Of somebody who signed in elsewhere: a join frame with a newer token lets the connection go on.
         self._may_renew = False
+        # What came while the token of its join was looked for in the cluster's log.
+        self._early: list[tuple[bytes, bool]] | None = None
 
     # What the connection calls
 
@@ -173,7 +209,11 @@ class MemberSocket:
             return
         host, session = self.host, self.session
         if host is None or session is None:
-            self._read_join(data)
+            if self._early is not None:
+                # No more than `max_first_bytes`, as before every join.
+                self._early.append((data, binary))
+            else:
+                self._read_join(data)
             return
         if self._may_renew and _is_join(data):
             self._renew(host, session, data)
@@ -268,11 +308,30 @@ class MemberSocket:
         except MalformedEnvelope as fault:
             self._reject(fault.code, f"join first: {fault.message}")
             return
-        identity = self._upgrade_handler.identify(
-            space or self._request.space, token, self._address, options.runtime_id
+        handler, space = self._upgrade_handler, space or self._request.space
+        if not handler.may_become_known(space, token):
+            self._join_as(handler.identify(space, token, self._address, options.runtime_id), options)
+            return
+        self._early = []
+        handler.identify_later(
+            space, token, self._address, options.runtime_id, lambda found: self._join_late(found, options)
         )
+
+    def _join_late(self, identity: TokenIdentity | AccessDenied, options: Options) -> None:
+        early, self._early = self._early or [], None
+        if self not in self._upgrade_handler.sockets:
+            # It hung up meanwhile.
+            return
+        self._join_as(identity, options)
+        if self.session is not None:
+            for data, binary in early:
+                self.received(data, binary)
+
+    def _join_as(self, identity: TokenIdentity | AccessDenied, options: Options) -> None:
         if isinstance(identity, TokenIdentity):
             self._join(identity, options)
+        elif identity.status == 503:
+            self._reject("unavailable", identity.message)
         elif identity.retry_after is not None:
             self._reject("rate_limited", identity.message, retry_after=identity.retry_after)
         else:

@@ -14,11 +14,12 @@ LIVE_PATH: Final = "/livez"
 READY_PATH: Final = "/readyz"
 PROBE_HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
-Reason = Literal["starting", "degraded", "stopping"]
+Reason = Literal["starting", "degraded", "cut_off", "stopping"]
 
 _MESSAGES: Final[dict[Reason, str]] = {
     "starting": "not everything is open yet: try again in a moment",
     "degraded": "something it needs does not work: see /health and the log",
+    "cut_off": "this gateway does not reach the log of its cluster: use another one",
     "stopping": "no new connections are accepted",
 }
 

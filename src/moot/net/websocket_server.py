@@ -97,7 +97,9 @@ class Handler(Protocol):
     def flush(self) -> None: ...
 
 
-Admit = Callable[[Upgrade], UpgradeRefusal | Handler]
+Decision = UpgradeRefusal | Handler
+# With a future it is decided later, and nothing is read meanwhile.
+Admit = Callable[[Upgrade], Decision | asyncio.Future[Decision]]
 
 
 class WebSocketServer:
@@ -175,15 +177,16 @@ class ServerSocket(asyncio.BufferedProtocol):
         transport = self._transport
         assert transport is not None  # noqa: S101  # it was made just now
         upgrade = parse_upgrade(data, self.peer)
-        decision = upgrade if isinstance(upgrade, UpgradeRefusal) else self._decide(upgrade)
-        if isinstance(upgrade, UpgradeRefusal) or isinstance(decision, UpgradeRefusal):
-            self.is_closing = True
-            transport.write(refusing_response(cast("UpgradeRefusal", decision)))
-            _end_writing(transport)
-            self._start_drop_timer()
+        if isinstance(upgrade, UpgradeRefusal):
+            self._refuse(upgrade, transport)
             return
-        transport.write(accepting_response(upgrade, decision.subprotocol))
-        self._open(decision, transport)
+        decision = self._decide(upgrade)
+        if not isinstance(decision, asyncio.Future):
+            self._answer(upgrade, decision)
+            return
+        # Otherwise what a client sends ahead of our answer would be dropped.
+        transport.pause_reading()
+        decision.add_done_callback(lambda done: self._answer_late(upgrade, done))
 
     def get_buffer(self, _size_hint: int) -> bytearray | memoryview:
         buffer = self._server.read_buffer
@@ -281,7 +284,29 @@ class ServerSocket(asyncio.BufferedProtocol):
 
     # Opening
 
-    def _decide(self, upgrade: Upgrade) -> UpgradeRefusal | Handler:
+    def _answer_late(self, upgrade: Upgrade, decided: asyncio.Future[Decision]) -> None:
+        if self._transport is None or self._transport.is_closing() or decided.cancelled():
+            self.abort()
+            return
+        self._answer(upgrade, decided.result())
+        self.resume_reading()
+
+    def _answer(self, upgrade: Upgrade, decision: Decision) -> None:
+        transport = self._transport
+        assert transport is not None  # noqa: S101  # looked at just now
+        if isinstance(decision, UpgradeRefusal):
+            self._refuse(decision, transport)
+            return
+        transport.write(accepting_response(upgrade, decision.subprotocol))
+        self._open(decision, transport)
+
+    def _refuse(self, refusal: UpgradeRefusal, transport: asyncio.Transport) -> None:
+        self.is_closing = True
+        transport.write(refusing_response(refusal))
+        _end_writing(transport)
+        self._start_drop_timer()
+
+    def _decide(self, upgrade: Upgrade) -> Decision | asyncio.Future[Decision]:
         try:
             return self._server.admit(upgrade)
         except Exception:

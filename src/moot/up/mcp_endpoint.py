@@ -191,15 +191,15 @@ class LocalExchange:
         try:
             if looks_like_jwt(token):
                 return await self._exchange_jwt(token)
-            return self._take_own(token)
+            return await self._take_own(token)
         except (ResourceLimit, Unavailable) as refusal:
             return GrantRefused(503, refusal.message, _UNAVAILABLE_SECONDS)
         except Refused as refusal:
             return GrantRefused(403, refusal.message)
 
-    def _take_own(self, token: str) -> PersonGrant | GrantRefused:
+    async def _take_own(self, token: str) -> PersonGrant | GrantRefused:
         """A token of the gateway itself, static or short-lived: its rights are what it carries."""
-        identity = self._directory.identify(self._config.space, token)
+        identity = await self._directory.identify_current(self._config.space, token)
         if isinstance(identity, AccessDenied):
             return GrantRefused(identity.status, identity.message, identity.retry_after)
         if identity.token is None:

@@ -34,13 +34,13 @@ class McpRoutes:
         self._refuse_token = refuse_token
 
     async def describe(self, request: Request) -> Response:
-        server = self._server(request)
+        server = await self._server(request)
         if isinstance(server, AccessDenied):
             return denied(self._refuse_token(server, request))
         return json_response(200, server.describe())
 
     async def token(self, request: Request) -> Response:
-        server = self._server(request)
+        server = await self._server(request)
         if isinstance(server, AccessDenied):
             return denied(self._refuse_token(server, request))
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -56,7 +56,7 @@ class McpRoutes:
         if len(given) != 1 or form.get("subject_token_type") != [ACCESS_TOKEN_TYPE]:
             return _error(400, "invalid_request", f"send one subject_token of the type {ACCESS_TOKEN_TYPE}")
         # Again: it may be void by the time that the whole body is here.
-        server = self._server(request)
+        server = await self._server(request)
         if isinstance(server, AccessDenied) or self._exchange is None:
             return denied(AccessDenied(401, "the MCP server's own token is void"))
         try:
@@ -72,11 +72,11 @@ class McpRoutes:
             return response
         return json_response(200, made)
 
-    def _server(self, request: Request) -> McpServerIdentity | AccessDenied:
+    async def _server(self, request: Request) -> McpServerIdentity | AccessDenied:
         if self._exchange is None:
             return AccessDenied(404, "nobody signs in at a provider here")
         space = request.query_params.get("space")
-        return self._exchange.server_of(space, bearer(request.headers.get("authorization")))
+        return await self._exchange.server_of(space, bearer(request.headers.get("authorization")))
 
 
 def _error(status: int, error: str, description: str) -> Response:
