@@ -125,6 +125,43 @@ async def test_nats_with_tls_is_used_if_its_certificate_is_trusted(tmp_path: Pat
     assert "gateway.cluster.tls_ca_file cannot be used" in said
 
 
+async def test_nats_that_verifies_clients_lets_in_who_has_a_certificate_also_after_it_was_renewed(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path, "authority")
+    certificate, key = authority.issue("nats")
+    tls = (
+        f'tls {{ cert_file: "{certificate}", key_file: "{key}", ca_file: "{authority.file}", verify: true }}'
+    )
+    own, own_key = authority.issue("gateway")
+    own_key.chmod(0o600)
+    with nats_with(tmp_path, tls) as servers:
+        address = servers.addresses[0].replace("nats://", "tls://")
+        cluster: dict[str, Json] = {"servers": [address], "replicas": 1, "shards": 1} | PATIENT
+        cluster |= {"tls_ca_file": "authority.pem"}
+        files: dict[str, Json] = {"tls_certificate_file": "gateway.crt", "tls_key_file": "gateway.key"}
+        async with running_gateway(tmp_path, PEOPLE, cluster=cluster | files) as a:
+            alice = await a.join("alice")
+            assert await alice.refused("chat", {"text": "unread"}) is None
+            # The other authority is the only one from now on, for both sides.
+            renewed = Authority(tmp_path, "authority")
+            renewed.issue("gateway")
+            renewed.issue("nats")
+            servers.kill(0)
+            servers.start(0)
+            assert await alice.refused("chat", {"text": "with the new one"}) is None
+        Authority(tmp_path, "other").issue("gateway")
+        for given in ({}, files):
+            said = await refusal(tmp_path, cluster | given)
+            assert "wants a certificate of this gateway" in said
+            assert "gateway.cluster.tls_certificate_file" in said
+    own.write_bytes(own_key.read_bytes())
+    assert "tls_key_file cannot be used" in await refusal(tmp_path, cluster | files)
+    own_key.chmod(0o644)
+    assert "gateway.cluster.tls_key_file" in await refusal(tmp_path, cluster | files)
+    assert "go together" in await refusal(tmp_path, cluster | {"tls_certificate_file": "gateway.crt"})
+
+
 async def test_a_server_that_does_without_tls_is_told_no_secret(tmp_path: Path) -> None:
     told = []
 

@@ -121,6 +121,7 @@ def test_what_may_not_be_meant_is_noted(tmp_path: Path, text: str, note: str) ->
 @pytest.mark.parametrize("host", ["0.0.0.0", "'::'", "192.0.2.7"])  # noqa: S104  # read, not bound
 def test_a_gateway_that_others_reach_without_tls_gets_a_loud_warning(tmp_path: Path, host: str) -> None:
     settings = "host: " + host + ", allowed_hosts: [moot.example, localhost, 192.0.2.7]"
+    settings += ", public_url: 'http://moot.example'"
     shown = host.strip("'")
     exposed = f"WARNING: gateway.host: {shown} is reached from other machines, and there is no TLS: tokens"
     read = " and all messages can be read and changed on the way."
@@ -161,6 +162,24 @@ def test_a_gateway_that_names_no_hosts_is_told_who_is_answered(tmp_path: Path) -
     assert loaded(tmp_path, text).notes[1] == (
         "gateway.host: listens on 0.0.0.0, but only requests that name this machine itself are answered;"
         " list other names under allowed_hosts"
+    )
+    cluster = text.replace("{host:", "{cluster: {servers: ['nats://n'], name: x}, host:")
+    assert (
+        loaded(tmp_path, cluster)
+        .notes[1]
+        .endswith(", or where each gateway is reached under cluster.addresses")
+    )
+    named = cluster.replace("name: x", "addresses: ['http://10.0.0.1:8080']")
+    assert len(loaded(tmp_path, named).notes) == 1
+
+
+def test_a_gateway_on_every_address_is_told_what_invited_people_are_told(tmp_path: Path) -> None:
+    text = (
+        "{gateway: {host: 0.0.0.0, allowed_hosts: [moot.example, localhost]}, spaces: {lab: {" + ALICE + "}}}"
+    )
+    assert (
+        "gateway.public_url: is not set, so people whom members invite are told"
+        in loaded(tmp_path, text).notes[1]
     )
 
 

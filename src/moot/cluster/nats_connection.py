@@ -52,6 +52,12 @@ class SecureClient(Client):
 
     needs_tls = False
     is_leaving = False
+    config: ClusterConfig
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """Of the files as they are now: certificates are renewed while a gateway runs."""
+        return _tls_context(self.config)
 
     async def close(self) -> None:
         self.is_leaving = True
@@ -113,7 +119,8 @@ async def connect(
     faults: list[str] = []
     is_connected = False
     client = SecureClient()
-    client.needs_tls = config.tls_ca_file is not None or any(
+    client.config = config
+    client.needs_tls = bool(config.tls_ca_file or config.tls_certificate_file) or any(
         each.startswith("tls://") for each in config.servers
     )
 
@@ -162,6 +169,12 @@ async def connect(
                 f"NATS at {where} refuses these credentials: check gateway.cluster.credentials_file"
             ) from None
         why = faults[-1] if faults else str(fault) or "no answer"
+        if "alert" in with_reason and ("certificate" in with_reason or "unknown ca" in with_reason):
+            # An alert is what the server says.
+            raise UsageError(
+                f"NATS at {where} wants a certificate of this gateway that it trusts ({why}): check "
+                "gateway.cluster.tls_certificate_file and tls_key_file"
+            ) from None
         if "certificate" in with_reason:
             raise UsageError(
                 f"the certificate of NATS at {where} is not trusted ({why}): check "
@@ -198,12 +211,26 @@ def _secrets_of(config: ClusterConfig) -> dict[str, Any]:
                 "it holds no user and its key"
             )
         options["user_credentials"] = str(config.credentials_file)
-    if config.tls_ca_file is not None:
-        try:
-            options["tls"] = ssl.create_default_context(cafile=str(config.tls_ca_file))
-        except (OSError, ssl.SSLError) as fault:
-            raise UsageError(f"gateway.cluster.tls_ca_file cannot be used: {fault}") from None
+    if config.tls_ca_file is not None or config.tls_certificate_file is not None:
+        options["tls"] = _tls_context(config)
     return options
+
+
+def _tls_context(config: ClusterConfig) -> ssl.SSLContext:
+    """Raises UsageError where a file cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=config.tls_ca_file)
+    except (OSError, ssl.SSLError) as fault:
+        raise UsageError(f"gateway.cluster.tls_ca_file cannot be used: {fault}") from None
+    if config.tls_certificate_file is not None:
+        try:
+            # No password: it would be asked for on the terminal.
+            context.load_cert_chain(config.tls_certificate_file, config.tls_key_file, lambda: "")
+        except (OSError, ssl.SSLError, ValueError) as fault:
+            raise UsageError(
+                f"gateway.cluster.tls_certificate_file and tls_key_file cannot be used: {fault}"
+            ) from None
+    return context
 
 
 async def use_stream(

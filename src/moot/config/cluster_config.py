@@ -43,6 +43,10 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     credentials_file: Path | None = None
     # Certificates of authorities to trust for tls:// addresses; without it the system's.
     tls_ca_file: Path | None = None
+    # This gateway's certificate in PEM, where NATS asks for one (verify: true); read anew at each connection.
+    tls_certificate_file: Path | None = None
+    # Its private key in PEM, without a password and for this user alone.
+    tls_key_file: Path | None = None
     # A start that reaches no server for so long fails.
     connect_seconds: Seconds = 5
     # Frames of streams stop when what this gateway knows of the log is so old.

@@ -24,10 +24,17 @@ def warnings_of(
         yield f"{literals[0]}: a token stands in a file that others may read; run chmod 600 on {path.name}"
     if not is_loopback(gateway.host):
         yield from _about_exposure(gateway, spaces)
-    if not is_loopback(gateway.host) and gateway.allowed_hosts is None:
+    has_addresses = gateway.cluster is not None and bool(gateway.cluster.addresses)
+    if not is_loopback(gateway.host) and gateway.allowed_hosts is None and not has_addresses:
         yield (
             f"gateway.host: listens on {gateway.host}, but only requests that name this machine itself"
             " are answered; list other names under allowed_hosts"
+            + (", or where each gateway is reached under cluster.addresses" if gateway.cluster else "")
+        )
+    elif is_wildcard(gateway.host) and gateway.public_url is None and not has_addresses:
+        yield (
+            "gateway.public_url: is not set, so people whom members invite are told to connect to 127.0.0.1,"
+            " which leads them nowhere from other machines"
         )
     yield from _about_own_machine(gateway)
     if gateway.allow_query_token:

@@ -74,20 +74,22 @@ def _cluster(value: Json, path: str, folder: Path) -> ClusterConfig | None:
         raise UsageError(f"{path}.stale_seconds: not shorter than unavailable_seconds")
     files = {
         name: folder / file
-        for name in ("credentials_file", "tls_ca_file")
+        for name in ("credentials_file", "tls_ca_file", "tls_certificate_file", "tls_key_file")
         if (file := getattr(cluster, name)) is not None
     }
     for name, file in files.items():
         if not file.is_file():
             raise UsageError(f"{path}.{name}: {file} is not there")
-    if "credentials_file" in files:
+    if ("tls_certificate_file" in files) != ("tls_key_file" in files):
+        raise UsageError(f"{path}: tls_certificate_file and tls_key_file go together")
+    for name in files.keys() & {"credentials_file", "tls_key_file"}:
         # Whoever may write to the log may do everything.
         try:
-            read_secret(files["credentials_file"], max_bytes=0, what="the key to the cluster's log")
+            read_secret(files[name], max_bytes=0, what="the key to the cluster's log")
         except OSError as fault:
-            raise UsageError(f"{path}.credentials_file: {fault.strerror}") from None
+            raise UsageError(f"{path}.{name}: {fault.strerror}") from None
         except UsageError as fault:
-            raise UsageError(f"{path}.credentials_file: {fault}") from None
+            raise UsageError(f"{path}.{name}: {fault}") from None
     return msgspec.structs.replace(cluster, **files)
 
 

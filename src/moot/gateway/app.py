@@ -127,9 +127,12 @@ class Gateway:
         return self.config.public_url or self.machine_url
 
     @property
-    def _invitation_url(self) -> str:
-        """Where invitees are told to connect: never the address of a wildcard, which leads nowhere."""
-        return self.config.public_url or (self.machine_url if is_wildcard(self.config.host) else self.url)
+    def shared_url(self) -> str:
+        """Where others are told to connect: never the address of a wildcard, which leads nowhere."""
+        config = self.config
+        named = [config.public_url, *(() if config.cluster is None else config.cluster.addresses)]
+        own = self.machine_url if is_wildcard(config.host) else self.url
+        return next((address.rstrip("/") for address in named if address), own)
 
     async def make_sign_in_link(self, token: str) -> str:
         """The console's address with a code that signs the holder of this token in, once and for minutes.
@@ -256,7 +259,7 @@ class Gateway:
         configuration, cluster = self.configuration, self.config.cluster
         if cluster is None:
             return SpaceFactory(
-                configuration, self.directory, database, url=self._invitation_url, on_mail=self._mailer.send
+                configuration, self.directory, database, url=self.shared_url, on_mail=self._mailer.send
             )
         if find_spec("nats") is None:
             raise UsageError(
@@ -272,7 +275,7 @@ class Gateway:
             configuration,
             self.directory,
             database,
-            url=self._invitation_url,
+            url=self.shared_url,
             on_mail=self._mailer.send,
             cluster=cluster,
             port=self.port,

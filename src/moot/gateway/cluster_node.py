@@ -242,19 +242,20 @@ class ClusterNode:
             raise UsageError(f"NATS does not take messages of {shard.stream}: {refusal}")
 
     def _compare_configs(self, shard: Shard, others: list[str]) -> None:
-        """A gateway that is alone brings its file with it; others are told what differs."""
+        """A gateway that is alone brings its file and its address with it; others are told what differs."""
         for name, config in self._configs.items():
             host = shard.hosts.get(name)
             if host is None:
                 continue
-            ours, theirs = comparable_config(config), comparable_config(host.space.state.config)
-            if ours == theirs:
+            cluster = host.space.state.config
+            ours, theirs = comparable_config(config), comparable_config(cluster)
+            if ours == theirs and (others or config.connection_url == cluster.connection_url):
                 continue
             if not others:
                 self._append(shard, name, "reload", {"config": save_config(config)}, None)
                 continue
             differ = [key for key in ours if ours[key] != theirs.get(key)]
-            self._differing[name] = (differ, host.space.state.config)
+            self._differing[name] = (differ, cluster)
             log.warning(
                 "this configuration differs: the cluster's is in force, reload to change it everywhere",
                 extra={"space": name, "differs": differ, "others": others},

@@ -38,7 +38,6 @@ from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
 from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.bridge.space_server.space_backend import BackendSettings
 from moot.config import hash_token
-from moot.config.gateway_config import is_wildcard
 from moot.config.mcp_config import McpEndpointConfig
 from moot.config.search_settings import SearchSettings
 from moot.errors import MootError, Refused, ResourceLimit, Unavailable
@@ -137,7 +136,7 @@ def _person_settings(
     return PersonSettings(
         url=gateway.own_url,
         description=exchange.describe(),
-        backend=BackendSettings(console=_console_url(gateway)),
+        backend=BackendSettings(console=gateway.shared_url),
         limits=McpServerLimits(
             decision_seconds=config.decision_seconds, max_sessions=MAX_SESSIONS_PER_PERSON
         ),
@@ -145,12 +144,6 @@ def _person_settings(
         calls_file=calls_file,
         open_socket=gateway.open_own,
     )
-
-
-def _console_url(gateway: Gateway) -> str:
-    """Where people open the console who may be on other machines: not where this one needs no certificate."""
-    config = gateway.config
-    return config.public_url or (gateway.machine_url if is_wildcard(config.host) else gateway.url)
 
 
 def _kept_secret(file: Path) -> str:
@@ -174,7 +167,7 @@ class LocalExchange:
     def __init__(self, gateway: Gateway, config: McpEndpointConfig) -> None:
         self._directory = gateway.directory
         self._config = config
-        self._resource = f"{gateway.config.public_url or gateway.url}{config.path}"
+        self._resource = f"{gateway.shared_url}{config.path}"
         self._exchange = None if gateway.sign_in is None else McpExchange(gateway.sign_in, gateway.directory)
 
     def describe(self) -> ResourceDescription:
