@@ -28,17 +28,24 @@ TOKEN_SECONDS = 2
 
 
 @pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory, loop: Loop) -> Iterator[str]:
-    running = foreign_provider(tmp_path_factory.mktemp("provider"), "http://127.0.0.1/", TOKEN_SECONDS)
+def issuer(tmp_path_factory: pytest.TempPathFactory, loop: Loop, origin_port: int) -> Iterator[str]:
+    logout = f"http://127.0.0.1:{origin_port}/oidc/backchannel-logout"
+    folder = tmp_path_factory.mktemp("provider")
+    running = foreign_provider(folder, "http://127.0.0.1/", TOKEN_SECONDS, logout=logout)
     yield loop.run(running.__aenter__())
     loop.run(running.__aexit__(None, None, None))
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, loop: Loop, issuer: str, origin_port: int) -> Iterator[Running]:
+def client_id() -> str:
+    return "console"
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, loop: Loop, issuer: str, origin_port: int, client_id: str) -> Iterator[Running]:
     rule: Json = {"match": {"groups": "staff"}, "participant": "{preferred_username}"}
     rule |= {"profile": "full", "spaces": ["lab"]}
-    oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "client_id": "console"}
+    oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "client_id": client_id}
     oidc |= {"resource": AUDIENCE, "scopes": ["openid", "offline_access"], "prompt": "consent"}
     running = Running(tmp_path, loop, spaces(), port=origin_port, oidc=oidc)
     until_seen(lambda: "token_endpoint" in httpx.get(f"{running.url}/oidc", timeout=HANG_SECONDS).text)
@@ -147,6 +154,36 @@ def test_a_person_signs_in_at_the_provider_is_renewed_and_signs_out(
     refresh = parse_qs(back.value.request.post_data or "")["token"][0]
     form = {"grant_type": "refresh_token", "refresh_token": refresh, "client_id": "console"}
     assert httpx.post(f"{issuer}/token", data=form, timeout=HANG_SECONDS).json()["error"] == "invalid_grant"
+
+
+@pytest.mark.parametrize("client_id", ["console", "page"])
+def test_who_logs_out_at_the_provider_is_out_in_the_page_until_they_sign_in_again(
+    gateway: Running, issuer: str, new_page: NewPage, client_id: str
+) -> None:
+    """Of `console` the provider tells with `sub`, of `page` with `sid`; its refresh token is still good."""
+    page = new_page(alone=True)
+    seen = Seen(page)
+    page.goto(f"{gateway.url}/#/lab/chat")
+    page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    confirm(page, "ana")
+    expect(page.locator(".top .pill")).to_have_text("Live")
+    with page.expect_response("**/revocation") as back:
+        at_provider = page.context.new_page()
+        at_provider.goto(f"{issuer}/session/end")
+        at_provider.get_by_role("button", name="Yes, sign me out").click()
+        at_provider.wait_for_url("**/session/end/success")
+    expect(page.get_by_text("Not connected: signed out.")).to_be_visible()
+    for token in {join["token"] for _, join in seen.joins}:
+        assert _status(gateway, token) != 200
+    # Nobody who finds the page can go on in it.
+    refresh = parse_qs(back.value.request.post_data or "")["token"][0]
+    form = {"grant_type": "refresh_token", "refresh_token": refresh, "client_id": client_id}
+    assert httpx.post(f"{issuer}/token", data=form, timeout=HANG_SECONDS).json()["error"] == "invalid_grant"
+    page.get_by_role("button", name="Reconnect").click()
+    expect(page.get_by_text("sign in again")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    page.locator("input[name=login]").wait_for()
 
 
 def _turn(page: Page) -> bool:

@@ -43,6 +43,8 @@ const FINAL_CLOSE_CODES = {
 const NOT_READ = { raws: [], isWhole: false, canLoad: true, reason: "the messages sent in the meantime could not be loaded" };
 // A connection ends so with its token, and is refused so when it comes with one that has ended.
 const ENDED_WITH_TOKEN = [1008, 4003];
+// The reason for a close of somebody who was signed out.
+const SIGNED_OUT = "signed out";
 
 /**
  * @typedef {object} Handlers
@@ -262,6 +264,8 @@ export class Connection {
     if (code in FINAL_CLOSE_CODES) {
       // Who signed in at a provider was not removed: the token has ended, or they signed out elsewhere.
       const isExplained = code === 1008 || (code === 4003 && this._target.grant !== undefined);
+      // At the provider or elsewhere: nobody who finds this page goes on in it with a refresh token.
+      if (code === 4003 && reason === SIGNED_OUT) void this._target.grant?.end();
       this._setState("ended", reason && isExplained ? reason : FINAL_CLOSE_CODES[code]);
       return;
     }
