@@ -85,9 +85,17 @@ class Running:
     """A gateway with `lab` and `attic`, where `human` is too; it can be stopped and come back."""
 
     def __init__(
-        self, folder: Path, loop: Loop, spaces: Mapping[str, Json], *, port: int = 0, **settings: Json
+        self,
+        folder: Path,
+        loop: Loop,
+        spaces: Mapping[str, Json],
+        *,
+        port: int = 0,
+        environ: Mapping[str, str] | None = None,
+        **settings: Json,
     ) -> None:
         self._loop = loop
+        self._environ = environ or {}
         self._file = write_config(folder, gateway_settings(spaces, **settings))
         self._gateway: Gateway | None = None
         self.port = port
@@ -107,7 +115,7 @@ class Running:
 
     def start(self) -> None:
         """Listen; on the same port as before, if it ran before."""
-        self._gateway = Gateway(load(self._file, environ={}, port=self.port))
+        self._gateway = Gateway(load(self._file, environ=self._environ, port=self.port))
         self._loop.run(self._gateway.start())
         self.port = self._gateway.port
 

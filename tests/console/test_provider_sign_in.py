@@ -140,7 +140,7 @@ def test_a_person_signs_in_at_the_provider_is_renewed_and_signs_out(
     for secret in (code, first["token"], second["token"], exchanged["code_verifier"][0], "verifier"):
         assert secret not in kept_by(page)
     expect(page.locator(".top .pill")).to_have_text("Live")
-    assert _status(gateway, second["token"]) == 200
+    assert status_of(gateway, second["token"]) == 200
     # Signed out everywhere: the token is void, and the refresh token is taken back.
     with (
         page.expect_response(f"{gateway.url}/oidc/sign-out") as told,
@@ -150,7 +150,7 @@ def test_a_person_signs_in_at_the_provider_is_renewed_and_signs_out(
     assert (told.value.status, back.value.status) == (200, 200)
     expect(page.get_by_label("Token", exact=True)).to_be_visible()
     for token in {join["token"] for _, join in seen.joins} - {"t-hermit"}:
-        assert _status(gateway, token) != 200
+        assert status_of(gateway, token) != 200
     refresh = parse_qs(back.value.request.post_data or "")["token"][0]
     form = {"grant_type": "refresh_token", "refresh_token": refresh, "client_id": "console"}
     assert httpx.post(f"{issuer}/token", data=form, timeout=HANG_SECONDS).json()["error"] == "invalid_grant"
@@ -174,7 +174,7 @@ def test_who_logs_out_at_the_provider_is_out_in_the_page_until_they_sign_in_agai
         at_provider.wait_for_url("**/session/end/success")
     expect(page.get_by_text("Not connected: signed out.")).to_be_visible()
     for token in {join["token"] for _, join in seen.joins}:
-        assert _status(gateway, token) != 200
+        assert status_of(gateway, token) != 200
     # Nobody who finds the page can go on in it.
     refresh = parse_qs(back.value.request.post_data or "")["token"][0]
     form = {"grant_type": "refresh_token", "refresh_token": refresh, "client_id": client_id}
@@ -192,7 +192,7 @@ def _turn(page: Page) -> bool:
     return True
 
 
-def _status(gateway: Running, token: str) -> int:
+def status_of(gateway: Running, token: str) -> int:
     return httpx.get(
         f"{gateway.url}/spaces", headers={"Authorization": f"Bearer {token}"}, timeout=HANG_SECONDS
     ).status_code

@@ -1,4 +1,7 @@
-"""The console's sign-in at another provider of others, which has no `resource` and revokes for no page."""
+"""The console's sign-in at another provider of others, which has no `resource` and revokes for no page.
+
+It asks for consent, which a person can take back there, and it revokes a token that its client renews.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from moot.protocol.operation import Json
 from tests.console.conftest import NewPage
 from tests.console.gateway_and_members import Loop, Running, spaces
-from tests.console.test_provider_sign_in import Seen, kept_by
-from tests.gateway.canaille_provider import canaille_provider, oidc_settings
+from tests.console.test_provider_sign_in import Seen, kept_by, status_of
+from tests.gateway.canaille_provider import AUDIENCE, SECRET, canaille_provider, oidc_settings
 from tests.waiting import HANG_SECONDS, until_seen
 
 # So short that a renewal is seen; the gateway's skew keeps it valid for longer.
@@ -29,14 +33,18 @@ def issuer(loop: Loop, origin_port: int) -> Iterator[str]:
 
 @pytest.fixture
 def gateway(tmp_path: Path, loop: Loop, issuer: str, origin_port: int) -> Iterator[Running]:
-    running = Running(tmp_path, loop, spaces(), port=origin_port, oidc=oidc_settings(issuer))
+    asked: Json = {"client_id": AUDIENCE, "client_secret_env": "ASK", "interval_seconds": 3}
+    oidc = oidc_settings(issuer) | {"introspection": asked}
+    running = Running(tmp_path, loop, spaces(), port=origin_port, environ={"ASK": SECRET}, oidc=oidc)
     until_seen(lambda: "token_endpoint" in httpx.get(f"{running.url}/oidc", timeout=HANG_SECONDS).text)
     yield running
     running.stop()
 
 
-def test_a_person_signs_in_is_renewed_and_signs_out(gateway: Running, issuer: str, new_page: NewPage) -> None:
-    page = new_page()
+def test_a_person_consents_is_renewed_revokes_it_and_consents_again(
+    gateway: Running, issuer: str, new_page: NewPage
+) -> None:
+    page = new_page(alone=True)
     seen = Seen(page)
     page.goto(f"{gateway.url}/#/lab/chat")
     page.get_by_role("button", name="Sign in at 127.0.0.1").click()
@@ -44,6 +52,7 @@ def test_a_person_signs_in_is_renewed_and_signs_out(gateway: Running, issuer: st
     page.get_by_role("button", name="Continue").click()
     page.locator("input[name=password]").fill("ana")
     page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Accept").click()
     expect(page.locator(".top .pill")).to_have_text("Live")
     expect(page.get_by_role("button", name="Space: lab")).to_contain_text("ana")
     assert page.url == f"{gateway.url}/#/lab/chat"
@@ -58,12 +67,23 @@ def test_a_person_signs_in_is_renewed_and_signs_out(gateway: Running, issuer: st
     assert first_socket is second_socket
     for secret in (first["token"], second["token"]):
         assert secret not in kept_by(page)
+    # The token before is void there and, soon, here; the page goes on under the new one.
+    until_seen(lambda: status_of(gateway, first["token"]) != 200)
+    expect(page.locator(".top .pill")).to_have_text("Live")
+    # Revoked by the person, at the provider.
+    at_provider = page.context.new_page()
+    at_provider.goto(f"{issuer}/consent/")
+    at_provider.get_by_role("link", name="Revoke access").click()
+    expect(page.get_by_text("Not connected: signed out.")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    page.get_by_role("button", name="Accept").click()
+    expect(page.locator(".top .pill")).to_have_text("Live")
     with page.expect_response(f"{gateway.url}/oidc/sign-out") as told:
         page.get_by_role("button", name="Sign out").click()
     assert told.value.status == 200
     expect(page.get_by_label("Token", exact=True)).to_be_visible()
     for _, join in seen.joins:
-        headers = {"Authorization": f"Bearer {join['token']}"}
-        assert httpx.get(f"{gateway.url}/spaces", headers=headers, timeout=HANG_SECONDS).status_code != 200
+        assert status_of(gateway, join["token"]) != 200
     grants = [parse_qs(each.post_data or "")["grant_type"] for each in seen.asked("/oauth/token")]
     assert grants[:2] == [["authorization_code"], ["refresh_token"]]

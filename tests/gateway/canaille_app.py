@@ -25,6 +25,8 @@ def settings(port: int, seconds: int) -> dict[str, object]:
         "CANAILLE": {"DATABASE": "memory", "JAVASCRIPT": False, "HTMX": False},
         "CANAILLE_OIDC": {
             "ACTIVE_JWKS": [RSAKey.generate_key(2048, auto_kid=True).as_dict(private=True)],
+            # Everybody is asked whether a client may know them, also at this machine.
+            "TRUSTED_DOMAINS": [],
             # MCP clients send none.
             "REQUIRE_NONCE": False,
         },

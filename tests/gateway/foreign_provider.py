@@ -100,7 +100,8 @@ class Browser:
                 if named is not None:
                     fields[named[1]] = value[1] if value is not None else ""
             fields |= {name: self._who for name in ("login", "password") if name in fields}
-            # The button that ends a session.
+            # The buttons that consent, and that end a session.
+            fields |= {"answer": "accept"} if 'name="answer"' in found[2] else {}
             fields |= {"logout": "yes"} if "/session/end" in found[1] else {}
             target = urljoin(str(answer.url), found[1].replace("&amp;", "&"))
             answer = await self._http.post(target, data=fields)
