@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tests.acp.agent_kills_soak import run_agent_kills
 from tests.bridge.conformance_soak import run_conformance
-from tests.cluster.cluster_soak import run_cluster_faults
+from tests.cluster.cluster_soak import run_cluster_faults, run_planted_faults
 from tests.cluster.spread_soak import run_spread_vectors
 from tests.console.firefox_soak import run_firefox
 from tests.console.pending_soak import run_pending
@@ -40,6 +40,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "executions": (run_execution_kills, 60),
     "agents": (run_agent_kills, 120),
     "cluster": (run_cluster_faults, 240),
+    "cluster_planted": (run_planted_faults, 2),
     "spread_vectors": (run_spread_vectors, 1),
     "lost_files": (run_lost_files, 1_000),
     "disks": (run_disk_faults, 200),

@@ -18,6 +18,7 @@ import httpx
 import websockets
 
 from moot.protocol.operation import Json
+from tests.cluster import planted_faults
 from tests.cluster.histories import executions_of, faults_of
 from tests.cluster.machines import Machines
 from tests.cluster.nats_servers import NatsServers
@@ -40,6 +41,9 @@ _ROOT = Path(__file__).parents[2]
 # Members that are there to be revoked, one after another.
 REVOCABLE = 64
 LIMITS: dict[str, Json] = {"messages_per_second": 0, "bytes_per_second": 0, "max_recent_ids": 200_000}
+# Small, so that some inputs are in the log in parts.
+_MAX_PAYLOAD = 32 << 10
+_LARGE = 80_000
 # Few, so that gateways also begin at snapshots and the log is trimmed meanwhile.
 _SNAPSHOT_INPUTS = 2_500
 # Frames of somebody who was revoked may be heard for so long.
@@ -64,8 +68,9 @@ class HeardFrame(NamedTuple):
 class ClusterRounds:
     """All that was acknowledged and heard so far. Without `machines` all run on loopback."""
 
-    def __init__(self, folder: Path, seed: int, machines: Machines | None) -> None:
+    def __init__(self, folder: Path, seed: int, machines: Machines | None, planted: str = "") -> None:
         self.folder = folder
+        self._planted = planted
         self.random = random.Random(seed)
         self.machines = machines
         (folder / "nats").mkdir(exist_ok=True)
@@ -126,6 +131,7 @@ class ClusterRounds:
         if name not in self.shims:
             self.shims[name] = FaultShim(self.folder / name)
         environ = {"PYTHONPATH": f"{_ROOT}:{_ROOT}/src", "MOOT_TEST_SHIFTS": str(self.shifts)}
+        environ[planted_faults.VARIABLE] = self._planted
         for tries in itertools.count(1):
             try:
                 gateway = await started(
@@ -200,7 +206,7 @@ class ClusterRounds:
     async def talk(self, who: str, start: int, count: int, padding: str = "") -> None:
         for _ in range(count):
             id = f"chat-{next(self._ids)}"
-            text = f"{id}{padding}"
+            text = f"{id}{padding or 'x' * self.random.choice((0, 0, 0, 0, 0, 0, 0, _LARGE))}"
             code = await self.post(who, {"id": id, "kind": "chat", "payload": {"text": text}}, start)
             # It may have been taken by a gateway that could not say so any more.
             assert code in ("", "duplicate_id"), code
@@ -245,7 +251,11 @@ class ClusterRounds:
         with ExitStack() as stack:
             stack.callback(self._close_nats)
             self.nats = NatsServers(
-                self.folder / "nats", 3, jetstream="sync_interval: always", machines=self.machines
+                self.folder / "nats",
+                3,
+                f"max_payload: {_MAX_PAYLOAD}",
+                jetstream="sync_interval: always",
+                machines=self.machines,
             )
             await asyncio.gather(*(self.start(name) for name in NAMES))
             listening = [asyncio.create_task(self.listen(name)) for name in NAMES]

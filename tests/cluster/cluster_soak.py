@@ -21,10 +21,12 @@ from tests.cluster.cluster_faults import (
     ON_SMALL_DISKS,
     Fault,
     mount_stores,
+    stop_gateway,
     unmount,
 )
 from tests.cluster.cluster_rounds import NAMES, ClusterRounds
 from tests.cluster.machines import Machines, why_not
+from tests.cluster.planted_faults import PLANTED
 from tests.cluster.roaming_members import RoamingMembers
 
 # Said by each poster in a round at least, and so long between two messages.
@@ -101,6 +103,22 @@ def run_cluster_faults(cases: int, seed: int) -> str:
             machines.close()
         unmount(disks)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_planted_faults(cases: int, seed: int) -> str:
+    """The same check on builds that are broken: each has to be seen, in so many rounds."""
+    for name, planted in PLANTED.items():
+        with tempfile.TemporaryDirectory(prefix="moot-cluster-") as folder:
+            rounds = ClusterRounds(Path(folder), seed, None, name)
+            schedule = FaultSchedule(rounds, {"gateway paused": (stop_gateway, 1)})
+            try:
+                uvloop.run(rounds.run(schedule.run_next, cases))
+            except AssertionError as fault:
+                if planted.seen_as not in str(fault):
+                    raise
+            else:
+                raise AssertionError(f"the check does not see what is {name}")
+    return f"{', '.join(PLANTED)}: each was planted and seen, in {cases} rounds at most"
 
 
 def _keep(folder: Path) -> Path:

@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 
 from moot.cli import main
 from moot.cluster import log_reader
+from tests.cluster import planted_faults
 from tests.cluster.task_dump import dump_tasks_on_signal
 
 _VARIABLE = "MOOT_TEST_SHIFTS"
@@ -51,5 +52,7 @@ def shift_log(file: Path) -> None:
 
 if __name__ == "__main__":
     shift_log(Path(os.environ[_VARIABLE]))
+    if planted := os.environ.get(planted_faults.VARIABLE):
+        planted_faults.PLANTED[planted].plant()
     dump_tasks_on_signal()
     sys.exit(main(sys.argv[1:]))

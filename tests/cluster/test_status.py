@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from nats.js.api import StreamInfo
 
 from moot import __version__
 from moot.cli import cluster, main
+from moot.cluster import log_reader
 from moot.cluster.stream_health import StreamHealth, read_stream_info
 from moot.config import load
 from moot.errors import Refused
@@ -23,12 +25,13 @@ from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.cluster_status import stream_problems
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.protocol.operation import Json
+from tests.cluster import shifted_log
 from tests.cluster.conftest import PATIENT, PEOPLE, StartGateway, set_bounds
 from tests.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import ROOT, LocalGateway, participants, running_gateway, write_config
 from tests.gateway.served import served
 from tests.gateway.test_figures import families, value
-from tests.waiting import HANG_SECONDS, until_told
+from tests.waiting import HANG_SECONDS, until, until_told
 
 
 async def report(gateway: LocalGateway, **params: str) -> dict[str, Any]:
@@ -174,6 +177,33 @@ async def test_without_nats_a_gateway_tells_what_it_knows_and_no_password(tmp_pa
             assert await value(a, "moot_cluster_log_age_seconds", shard="1") > 0.6
     finally:
         servers.close()
+
+
+async def test_metrics_tell_how_old_and_long_the_log_is_how_nats_answers_and_whose_clock_is_wrong(
+    start: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "_nanoseconds", log_reader._nanoseconds)
+    shifts = tmp_path / "shifts"
+    shifts.touch()
+    shifted_log.shift_log(shifts)
+    cluster: Json = {"heartbeat_seconds": 0.1, "snapshot_inputs": 40}
+    async with start("a", cluster=cluster) as a:
+        node = a.gateway.node
+        assert node is not None
+        shard = node.shards[0]
+        began = await value(a, "moot_cluster_snapshot_age_seconds", shard="0")
+        assert 0 <= began < HANG_SECONDS
+        assert await value(a, "moot_cluster_log_messages", shard="0") <= shard.log.position
+        await until(lambda: shard.stored.position > 0)
+        assert await value(a, "moot_cluster_snapshot_age_seconds", shard="0") < HANG_SECONDS
+        position, stored = shard.log.position, shard.stored.position
+        since = await value(a, "moot_cluster_log_messages", shard="0")
+        assert position - shard.stored.position <= since <= shard.log.position - stored
+        assert await value(a, "moot_cluster_publish_seconds_count", shard="0") > 0
+        assert abs(await value(a, "moot_cluster_clock_offset_seconds", shard="0")) < HANG_SECONDS
+        shifts.write_text(f"{time.time():.6f} 3600\n", "ascii")
+        await until(lambda: shard.log.clock_offset_seconds > 3600 - HANG_SECONDS)
+        assert await value(a, "moot_cluster_clock_offset_seconds", shard="0") < 3600 + HANG_SECONDS
 
 
 def test_copies_that_are_not_current_are_named_by_their_server() -> None:

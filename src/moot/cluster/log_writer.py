@@ -84,6 +84,8 @@ class LogWriter:
         self.made_at: dict[int, float] = {}
         # Why NATS does not take the message that is on its way; empty while it does, or does not answer.
         self.refusal = ""
+        # Told how long it took until NATS acknowledged a message.
+        self.on_published: Callable[[float], None] = lambda _seconds: None
         self._number = 0
         self._wants_beat = self._wants_probe = False
         self._news = asyncio.Event()
@@ -175,7 +177,7 @@ class LogWriter:
         if len(data) <= self.max_bytes:
             self.unread[self._number + 1] = taken
             head = self._next_head()
-            await self._publish(head.number, encode_batch(head, data))
+            await self._publish_timed(head.number, encode_batch(head, data))
             return
         # One input: more than one were not taken.
         parts = [data[place : place + self.max_bytes] for place in range(0, len(data), self.max_bytes)]
@@ -183,7 +185,7 @@ class LogWriter:
         self.unread[self._number + len(parts)] = taken
         for number, part in enumerate(parts):
             head = self._next_head()
-            await self._publish(head.number, encode_part(head, number, len(parts), part))
+            await self._publish_timed(head.number, encode_part(head, number, len(parts), part))
 
     def _next_head(self) -> BatchHead:
         self._number += 1
@@ -191,6 +193,11 @@ class LogWriter:
         self.made_at[self._number] = time.monotonic()
         seed = secrets.token_hex(16)
         return BatchHead(FORMAT, self._gateway, self.epoch, self._number, seed, beat, made_at=time.time())
+
+    async def _publish_timed(self, number: int, payload: bytes) -> None:
+        began = time.monotonic()
+        await self._publish(number, payload)
+        self.on_published(time.monotonic() - began)
 
     async def _publish(self, number: int, payload: bytes) -> None:
         message_id = f"{self._gateway}:{self.epoch}:{self._nonce}:{number}"

@@ -58,6 +58,8 @@ class SharedLog:
         self.reader = LogReader(connection.client, connection.context, stream, position, self._take)
         self._known_at = time.monotonic()
         self._known_more = asyncio.Event()
+        # How far NATS' clock is ahead of ours, by the latest own message that came back.
+        self.clock_offset_seconds = 0.0
         # Done when the log cannot be followed any more: why.
         self.failed: asyncio.Future[UsageError] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
@@ -153,6 +155,9 @@ class SharedLog:
             own = self.writer.note_read(head.number, sequence)
             # From when it was made: if it took long to come back, what we know is as old.
             self._known_at = self.writer.made_at.pop(head.number, self._known_at)
+            # In the middle of its way there and back, if both take as long.
+            stored_at = head.made_at + self.age_seconds / 2
+            self.clock_offset_seconds = nanoseconds / 1e9 - stored_at
             self._known_more.set()
         try:
             self._on_batch(sequence, nanoseconds / 1e9, batch, own)

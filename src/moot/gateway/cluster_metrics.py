@@ -51,6 +51,31 @@ READER_STARTS: Final = Description(
     "How often this gateway began to read the log: at its start, and after gaps and silence.",
     ("shard",),
 )
+SNAPSHOT_AGE: Final = Description(
+    "moot_cluster_snapshot_age_seconds",
+    "gauge",
+    "Time of the log since its latest snapshot; without one, since this gateway began to read.",
+    ("shard",),
+)
+LOG_MESSAGES: Final = Description(
+    "moot_cluster_log_messages",
+    "gauge",
+    "Messages of the log since its latest snapshot, which a gateway that starts has to read.",
+    ("shard",),
+)
+PUBLISH: Final = Description(
+    "moot_cluster_publish_seconds",
+    "histogram",
+    "Time until NATS has acknowledged a message of the log, with all tries.",
+    ("shard",),
+)
+CLOCK_OFFSET: Final = Description(
+    "moot_cluster_clock_offset_seconds",
+    "gauge",
+    "How far the clock of the shard's leader in NATS is ahead of this gateway's, give or take half of the"
+    " time that a message takes.",
+    ("shard",),
+)
 
 CLUSTER_METRICS: Final = (
     SERVING,
@@ -62,6 +87,10 @@ CLUSTER_METRICS: Final = (
     PENDING_INPUTS,
     PENDING_BYTES,
     READER_STARTS,
+    SNAPSHOT_AGE,
+    LOG_MESSAGES,
+    PUBLISH,
+    CLOCK_OFFSET,
 )
 
 
@@ -82,3 +111,7 @@ def _watch_shard(registry: Registry, shard: Shard) -> None:
     PENDING_INPUTS.gauge(registry, shard=index).read = lambda: writer.pending_inputs
     PENDING_BYTES.gauge(registry, shard=index).read = lambda: writer.queued_bytes
     READER_STARTS.counter(registry, shard=index).read = lambda: shared.reader.restarts
+    SNAPSHOT_AGE.gauge(registry, shard=index).read = lambda: round(shard.clock.latest - shard.stored.time, 3)
+    LOG_MESSAGES.gauge(registry, shard=index).read = lambda: shared.position - shard.stored.position
+    writer.on_published = PUBLISH.histogram(registry, shard=index).observe
+    CLOCK_OFFSET.gauge(registry, shard=index).read = lambda: round(shared.clock_offset_seconds, 3)

@@ -36,7 +36,7 @@ from moot.cluster.stream_health import wait_led
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import Unavailable, UsageError
 from moot.gateway.cluster_frames import ClusterFrames
-from moot.gateway.cluster_shard import Shard, comparable_config
+from moot.gateway.cluster_shard import Shard, StoredSnapshot, comparable_config
 from moot.gateway.cluster_status import ClusterStatus
 from moot.gateway.clustered_host import encode_shared_input
 from moot.gateway.clustered_space import settle
@@ -230,6 +230,8 @@ class ClusterNode:
         self._check_failed()
         if not shard.hosts.keys() >= set(missing):
             raise UsageError("this gateway was silent for too long during its start: start it again")
+        if not shard.stored.position:
+            shard.stored = StoredSnapshot(0, shard.clock.latest)
         # Once more: one that started together with us was not there before.
         self._check_versions(shard)
         self._compare_configs(shard, others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +19,13 @@ from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.state_hash import hash_state
+
+
+class StoredSnapshot(NamedTuple):
+    """Where in the log a snapshot was taken, and the log's time when it was stored."""
+
+    position: int
+    time: float
 
 
 class Shard:
@@ -44,6 +52,8 @@ class Shard:
         self.counted = 0
         self.snapshots = 0
         self.purgeable = 0
+        # The latest that this gateway knows of.
+        self.stored = StoredSnapshot(0, 0.0)
         # Hashes of our states where the latest snapshot was due, by space.
         self.hashes: dict[str, str] = {}
         self.hashed_at = 0

@@ -11,7 +11,7 @@ from moot.cluster.batch import LoggedInput
 from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection
 from moot.cluster.snapshot_store import SnapshotStore
 from moot.errors import UsageError
-from moot.gateway.cluster_shard import Shard, hash_states
+from moot.gateway.cluster_shard import Shard, StoredSnapshot, hash_states
 from moot.gateway.clustered_host import encode_shared_input
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
@@ -63,6 +63,7 @@ class ShardSnapshots:
         shard.table.load(fields["gateways"])
         shard.clock.advance(fields["time"])
         shard.snapshots, shard.purgeable = fields["number"], found.position
+        shard.stored = StoredSnapshot(found.position, fields["time"])
         shard.versions = set(fields.get("versions", [fields["version"]]))
         return found.position, fields["spaces"]
 
@@ -101,7 +102,8 @@ class ShardSnapshots:
             log.warning("snapshot not stored", extra={"shard": shard.index, "why": repr(fault)})
 
     def compare(self, shard: Shard, gateway: str, theirs: dict[str, Any]) -> None:
-        """Another gateway has told its hashes: if ours differ, this gateway must not go on."""
+        """A gateway has stored a snapshot and told its hashes: if ours differ, this one must not go on."""
+        shard.stored = StoredSnapshot(theirs["position"], shard.clock.latest)
         if theirs["position"] != shard.hashed_at:
             # Taken before we came, or already behind the next one.
             return
