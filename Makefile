@@ -8,6 +8,7 @@
 # make hooked-agents the same as people start them, with our hooks
 # make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
 # make soak   the long counts: fuzzing and random comparison by the million
+# make cluster-faults   what went wrong in clusters before, 20 times each, then 60 rounds of kills, cuts and pauses; over an hour
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
 # make screenshots   takes docs/pictures of a running space, in Chromium
 
@@ -21,7 +22,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak acp-agents acp-ways hooked-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,6 +88,16 @@ bench: $(VENV)/installed $(NODE)/installed
 
 soak: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m tests.soak
+
+# Tests of faults that clusters had, as often as TIMES says, the check on broken builds, and a quarter of the rounds of `make soak`.
+TIMES ?= 20
+CLUSTER_FAULTS := $(addprefix tests/cluster/test_,start_together.py operators.py fault_rounds.py several_addresses.py \
+	large_inputs.py told_addresses.py current_reads.py shared_links.py bad_nats.py replaced_server.py)
+
+cluster-faults: $(VENV)/installed
+	for number in `seq $(TIMES)`; do $(BIN)/pytest --quiet -n 2 $(CLUSTER_FAULTS) || exit 1; done
+	$(BIN)/python -m tests.soak --only cluster_planted
+	$(BIN)/python -m tests.soak --only cluster --share 0.25
 
 # The site generator has an environment of its own: nothing else waits for it.
 DOCS_VENV := .venv-docs

@@ -78,6 +78,15 @@ class NatsServers:
             [*before, BINARY, "-c", str(config), "-l", log]
         )
 
+    def add(self) -> int:
+        """One more server, on loopback, that finds the others."""
+        for ports in (self.ports, self._routes, self._monitors):
+            ports.append(self._held.enter_context(held_port()))
+        self._inner, self._outer = [*self._inner, "127.0.0.1"], [*self._outer, "127.0.0.1"]
+        self.processes.append(None)
+        self.start(len(self.ports) - 1)
+        return len(self.ports) - 1
+
     def kill(self, index: int) -> None:
         process = self.processes[index]
         assert process is not None
