@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from pathlib import Path
+
 import pytest
 
 from moot.errors import Rejected
@@ -52,6 +55,27 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: SpaceWithMembers
     assert row["id"] == proposal.id
     assert row["params"] == {"name": "write", "arguments": {"path": "a.md", "text": "one\ntwo"}}
     assert (row["status"], row["proposer"], row["to"]) == ("pending", "agent", ["host"])
+
+
+def test_a_large_argument_is_told_by_size_and_hash_and_can_be_fetched(
+    lab: SpaceWithMembers, host: JoinedSpace, tmp_path: Path
+) -> None:
+    text = "".join(f"line {number}\n" for number in range(120_000))
+    digest = sha256(text.encode()).hexdigest()
+    agent = lab.join("agent")
+    lab.do(agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a", "text": text}}))
+    answer = lab.output_of("proposals")
+    told = f"text: {len(text):,} bytes, sha256 {digest}; moot message content {digest[:12]} FILE saves it"
+    assert f"    {told}. It begins with\n          line 0\n          line 1\n" in answer
+    assert "moot/content" not in answer
+    assert lab.output_of("message", "content", digest[:12]) == f"{text}\n"
+    file = tmp_path / "whole"
+    assert lab.output_of("message", "content", digest, str(file)) == f"saved {len(text):,} bytes in {file}\n"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (text, 0o600)
+    assert "exists: choose another name" in lab.fails("message", "content", digest, str(file))[1]
+    assert lab.value("message", "content", digest)["text"] == text
+    assert "no recent message names a value 00000000" in lab.fails("message", "content", "0" * 8)[1]
+    assert "has no value with the sha256" in lab.fails("message", "content", "0" * 64)[1]
 
 
 def test_who_sees_two_alike_proposals_is_told(lab: SpaceWithMembers, host: JoinedSpace) -> None:

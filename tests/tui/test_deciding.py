@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,9 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns.url_prefix import url_prefix_pattern
 from moot.tui import dialogs
 from moot.tui.bound_decisions import check_unchanged
-from moot.tui.dialogs import ApproveDialog, GrantDialog, RejectDialog, ShownProposal
+from moot.tui.dialogs import ApproveDialog, DetailDialog, GrantDialog, RejectDialog, ShownProposal
 from moot.tui.grant_scope import grant_scopes
+from moot.tui.rows import MAX_ROWS
 from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.terminal_session import (
     enter_line,
@@ -52,6 +55,91 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
             assert (await proposal.outcome(HANG_SECONDS)).text == "created notes.md: 12 bytes"
             await until(pilot, lambda: "✓ approved write_file" in pane_text(app.panes.timeline))
             await until(pilot, lambda: not app.panes.approvals.rows)
+
+
+async def test_a_text_of_very_many_lines_is_shown_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who proposes what, and the first lines, never give way to the last; what is cut is not approved."""
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
+            text = "".join(f"{number}\n" for number in range(MAX_ROWS + 100))
+            await propose(agent, text)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
+            await pilot.press("escape", "2", "a")
+            await settle(pilot)
+            dialog = app.screen
+            assert isinstance(dialog, ApproveDialog)
+            assert pane_text(dialog.rows).startswith("agent proposes write_file on files\n")
+            assert len(dialog.rows.rows) > MAX_ROWS + 100
+            await pilot.press("escape")
+
+            monkeypatch.setattr(dialogs, "MAX_DIALOG_ROWS", 500)
+            await pilot.press("a")
+            await settle(pilot)
+            dialog = app.screen
+            assert isinstance(dialog, ApproveDialog)
+            assert pane_text(dialog.rows).startswith("agent proposes write_file on files\n")
+            assert re.search(r"… 9,6\d\d more lines are not shown here$", pane_text(dialog.rows))
+            await pilot.press("end", "y")
+            assert app.screen is dialog
+            assert "x shows all as raw bytes" in screen_text(app)
+            await pilot.press("x", "end", "y")
+            await until(pilot, lambda: "✓ approved write_file" in pane_text(app.panes.timeline))
+
+
+async def test_a_large_value_shows_its_size_and_hash_and_is_fetched_by_a_key(tmp_path: Path) -> None:
+    text = "".join(f"line {number} {'.' * 80}\n" for number in range(14_000)) + "the end"
+    digest = sha256(text.encode()).hexdigest()
+    async with terminal_space(tmp_path) as terminal:
+        files = await terminal.host()
+        agent = await terminal.join("agent")
+
+        @files.tool
+        def give(size: int) -> str:
+            return "é" * size
+
+        async with terminal.terminal() as (app, pilot):
+            proposal = await propose(agent, text)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
+            await pilot.press("escape", "2", "a")
+            await settle(pilot)
+            dialog = app.screen
+            assert isinstance(dialog, ApproveDialog)
+            await until(pilot, lambda: f"{len(text):,} bytes, sha256 {digest}" in pane_text(dialog.rows))
+            assert "moot/content" not in pane_text(dialog.rows)
+            assert "the end" not in pane_text(dialog.rows)
+            assert "v large values" in screen_text(app)
+            save_screenshot(app, "large-value")
+            await pilot.press("v")
+            await until(pilot, lambda: "the end" in pane_text(dialog.rows))
+            assert "sha256" not in pane_text(dialog.rows)
+            # More to read than before.
+            await pilot.press("y")
+            assert app.screen is dialog
+            await pilot.press("end", "y")
+            assert (await proposal.outcome(HANG_SECONDS)).text == f"created notes.md: {len(text)} bytes"
+
+            bob = await terminal.join("bob")
+            await bob.call("files", "give", {"size": 600_000})
+            hashed = sha256(("é" * 600_000).encode()).hexdigest()
+            await until(pilot, lambda: any(hashed.encode() in e.raw for e in app.panes.timeline.envelopes()))
+            await enter_line(pilot, f"/content {hashed[:12]}")
+            await until(pilot, lambda: isinstance(app.screen, DetailDialog))
+            assert isinstance(app.screen, DetailDialog)
+            assert pane_text(app.screen.rows) == "é" * 600_000
+            await pilot.press("escape")
+            await enter_line(pilot, f"/content {hashed[:12]} {tmp_path / 'saved'}")
+            await until(pilot, lambda: "saved 1,200,000 bytes" in pane_text(app.panes.timeline))
+            assert (tmp_path / "saved").read_text() == "é" * 600_000
+            answer = next(e for e in app.panes.timeline.envelopes() if hashed.encode() in e.raw)
+            await enter_line(pilot, f"/look {answer.id}")
+            await until(pilot, lambda: isinstance(app.screen, DetailDialog))
+            assert isinstance(app.screen, DetailDialog)
+            told = f"content.0.text: 1,200,000 bytes, sha256 {hashed}; /content {hashed[:12]} FILE saves it"
+            assert told in pane_text(app.screen.rows)
 
 
 async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:

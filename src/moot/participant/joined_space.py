@@ -523,6 +523,18 @@ class JoinedSpace:
         """
         return await fetch_history(self._parts.options, self._session.link.url, self.me, since) or []
 
+    async def fetch_content(self, sha256: str) -> bytes:
+        """A large value that a message names (`_meta["moot/content"]`).
+
+        Raises InvalidRequest if the gateway has none of this hash (any more). What we call and serve has its
+        values put back already.
+        """
+        return await self._parts.sender.content.fetch(sha256)
+
+    async def fetch_params(self, proposal: SeenProposal) -> dict[str, Json]:
+        """The params of a proposal with their large values, as its host will get them; raises the same."""
+        return await self._parts.sender.content.put_back(proposal.params, is_result=False)
+
     async def recall(self, since: float = 0.0) -> list[Envelope]:
         """Learn from the history what was sent before we joined: proposals, chats and reasoning.
 

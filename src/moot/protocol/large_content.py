@@ -95,6 +95,42 @@ def parts_of(body: Mapping[str, Json]) -> list[ContentPart]:
     return [_read_part(entry) for entry in listed]
 
 
+def listed_parts(body: Json) -> list[ContentPart]:
+    """The same for whoever shows a message: what names none has none."""
+    try:
+        return parts_of(body) if isinstance(body, dict) else []
+    except InvalidRequest:
+        return []
+
+
+class ContentReference(NamedTuple):
+    """What stands in the place of a large argument."""
+
+    sha256: str
+    size: int
+    excerpt: str
+
+
+def reference_in(value: Json) -> ContentReference | None:
+    """Of an argument that was taken out."""
+    match value:
+        case {
+            "moot/content": {"sha256": str(digest), "bytes": int(size), "begins_with": str(excerpt), **rest}
+        }:
+            if len(value) == 1 and not rest and _SHA256.fullmatch(digest):
+                return ContentReference(digest, size, excerpt)
+    return None
+
+
+def shows_all_parts(params: Mapping[str, Json]) -> bool:
+    """Whether all places in `_meta` show the values that they name: the list tells nothing more then."""
+    shown = [(part, reference_in(_get(params, part.at))) for part in listed_parts(params)]
+    return bool(shown) and all(
+        reference is not None and (reference.sha256, reference.size) == (part.sha256, part.size)
+        for part, reference in shown
+    )
+
+
 def put_back(body: Mapping[str, Json], values: Mapping[str, bytes], *, is_result: bool) -> dict[str, Json]:
     """The whole params or result; raises InvalidRequest where a place or a value does not fit.
 

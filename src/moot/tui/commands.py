@@ -14,6 +14,7 @@ from typing import Protocol
 from moot.tui.decision_flow import DecisionFlow
 from moot.tui.detail_dialogs import DetailDialogs
 from moot.tui.operations import OPERATIONS
+from moot.tui.operations.content_operation import CONTENT
 from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.tui.panes import PANES
 from moot.tui.take_back import CHOICES
@@ -80,6 +81,7 @@ def _terminal_commands(
             _one("envelope", "ID", "its id, or the start of it"),
             _runs(lambda args: details.show_named_envelope(args.envelope)),
         ),
+        ("content", CONTENT.help, CONTENT.arguments, details.show_content),
         (
             "why",
             "explain why a message was refused and what to do about it",

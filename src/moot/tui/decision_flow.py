@@ -52,7 +52,7 @@ class DecisionFlow:
                 case RejectRequest():
                     self.reject(seen)
 
-        self._show(ApproveDialog(seen, self._texts), decided)
+        self._show(ApproveDialog(seen, self._texts, self._context.space), decided)
 
     def approve_named(self, named: str, to: str | None) -> None:
         """The same for a proposal by its number or id; raises UsageError if it is not pending."""
@@ -65,7 +65,7 @@ class DecisionFlow:
             if choice is not None:
                 self._reject(choice)
 
-        self._show(RejectDialog(seen, self._texts), decided)
+        self._show(RejectDialog(seen, self._texts, self._context.space), decided)
 
     def _reject(self, choice: RejectChoice) -> None:
         self._decide(

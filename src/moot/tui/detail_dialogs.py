@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 
 from moot.errors import UsageError
 from moot.participant import JoinedSpace
 from moot.tui.detail_view import envelope_lines, member_lines
 from moot.tui.dialogs import DetailDialog
+from moot.tui.operations.content_operation import CONTENT, find_hash
+from moot.tui.operations.operation import ClientContext, OperationResult
 from moot.tui.panes import StreamPane, reasoning_lines
 from moot.tui.refusal_text import explain_refusal, is_refusal
+from moot.tui.row_layout import line
 from moot.tui.rules_pane import rule_details
 from moot.tui.timeline import Timeline
 from moot.tui.trust_log import TrustLog
@@ -63,6 +67,16 @@ class DetailDialogs:
         if envelope is None:
             raise UsageError(f"no recent message {named}: type more of its id")
         self.show_envelope(envelope.id)
+
+    async def show_content(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        """A large value: a text in a dialog, everything else in a file."""
+        args.sha256 = find_hash(args.sha256, self._timeline.envelopes())
+        result = await CONTENT.run(context, args)
+        if args.file is not None:
+            return result
+        text = list(result.lines)
+        self._show(DetailDialog(f"sha256 {args.sha256}", lambda: [line(each) for each in text]))
+        return OperationResult(None)
 
     def show_stream(self, named: str) -> None:
         info = self._streams.find(named)

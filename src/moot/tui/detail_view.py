@@ -6,7 +6,9 @@ import json
 
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
+from moot.protocol.large_content import listed_parts
 from moot.tui.capability_text import in_words
+from moot.tui.operations.content_operation import reference_text
 from moot.tui.row_layout import Line, Part, line
 
 
@@ -25,6 +27,10 @@ def envelope_lines(envelope: Envelope) -> list[Line]:
     text = envelope.payload.get("text")
     if envelope.kind == "chat" and isinstance(text, str):
         return [*lines, (), *(line(each) for each in text.split("\n"))]
+    result = envelope.payload.get("result")
+    for part in listed_parts(result) or listed_parts(envelope.payload.get("params")):
+        where = ".".join(map(str, part.at))
+        lines.append(line((f"{where}: ", "strong"), (reference_text(part, is_interactive=True), "note")))
     payload = json.dumps(envelope.payload, indent=2, ensure_ascii=False)
     return [*lines, (), *(line(each) for each in payload.split("\n"))]
 

@@ -21,10 +21,12 @@ from textual.widgets import Input, Static
 
 from moot.errors import MootError
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
+from moot.protocol.large_content import listed_parts
 from moot.protocol.operation import Json
 from moot.tui.capability_text import in_words
 from moot.tui.grant_scope import GrantScope, grant_scopes, read_scope
 from moot.tui.grant_term import DEFAULT_TERM, GRANT_TERMS, GrantTerm, local_time
+from moot.tui.operations.content_operation import MAX_SHOWN_BYTES
 from moot.tui.proposal_lines import full_lines, host_of, raw_lines, state_of, title_of
 from moot.tui.row_layout import Line, PaneRow, Part, line
 from moot.tui.rows import Rows
@@ -35,6 +37,8 @@ from moot.tui.text_diff import KnownTexts
 SETTLE_SECONDS: Final = 0.4
 # How often a dialog checks whether others have decided.
 _CHECK_SECONDS: Final = 0.25
+# Lines of one dialog: a file that people read has fewer, and a terminal takes a second or two for them.
+MAX_DIALOG_ROWS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class Dialog(ModalScreen[Json]):
         self._title = title
         self._hint = hint
         self._opened: float | None = None
-        self.rows = Rows(id="dialog-rows", empty="")
+        # One more than `numbered` makes: it says that there are more.
+        self.rows = Rows(id="dialog-rows", empty="", max_rows=MAX_DIALOG_ROWS + 1)
         self.rows.copies_all = True
 
     def compose(self) -> ComposeResult:
@@ -102,8 +107,13 @@ class Dialog(ModalScreen[Json]):
 
 
 def numbered(lines: Iterable[Line]) -> list[PaneRow]:
-    """A row for each line, so that long texts scroll by lines."""
-    return [PaneRow(str(number), (each,), indent=4) for number, each in enumerate(lines)]
+    """A row for each line, so that long texts scroll by lines. Of very many, the first and how many more."""
+    all_lines = list(lines)
+    rows = [PaneRow(str(at), (each,), indent=4) for at, each in enumerate(all_lines[:MAX_DIALOG_ROWS])]
+    if len(all_lines) > MAX_DIALOG_ROWS:
+        more = f"… {len(all_lines) - MAX_DIALOG_ROWS:,} more lines are not shown here"
+        rows.append(PaneRow("more", (line((more, "warn")),), indent=4))
+    return rows
 
 
 class DetailDialog(Dialog):
@@ -133,12 +143,19 @@ class DetailDialog(Dialog):
 
 
 class ProposalDialog(Dialog):
-    """A proposal in full; `x` switches between readable lines and raw bytes."""
+    """A proposal in full; `x` switches between readable lines and raw bytes, `v` fetches large values."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "raw", "Raw bytes")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("x", "raw", "Raw bytes"),
+        Binding("v", "whole", "Large values", show=False),
+    ]
 
-    def __init__(self, title: str, hint: str, seen: SeenProposal, texts: KnownTexts) -> None:
-        super().__init__(title, hint)
+    def __init__(
+        self, title: str, hint: str, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace
+    ) -> None:
+        super().__init__(title, f"v large values · {hint}" if listed_parts(seen.params) else hint)
+        self._space = space
+        self._whole: dict[str, Json] | None = None
         self.shown = ShownProposal.of(seen)
         self._texts = texts
         self._is_raw = False
@@ -153,12 +170,32 @@ class ProposalDialog(Dialog):
         self.set_interval(_CHECK_SECONDS, self._check_status)
 
     def fill(self) -> None:
-        lines = raw_lines(self.seen) if self._is_raw else full_lines(self.seen, self._texts)
+        lines = (
+            raw_lines(self.seen) if self._is_raw else full_lines(self.seen, self._texts, whole=self._whole)
+        )
         self.rows.replace(numbered(lines))
 
     def action_raw(self) -> None:
         self._is_raw = not self._is_raw
         self.fill()
+
+    async def action_whole(self) -> None:
+        """Show the large values in their places. Those that are nothing to read are saved by /content."""
+        parts = listed_parts(self.seen.params)
+        if sum(part.size for part in parts) > MAX_SHOWN_BYTES:
+            self.show_hint(f"more than {MAX_SHOWN_BYTES:,} bytes are not shown here: /content saves them")
+        elif parts and self._whole is None:
+            self.show_hint("fetching…")
+            self.run_worker(self._fetch_whole())
+
+    async def _fetch_whole(self) -> None:
+        try:
+            self._whole = await self._space.fetch_params(self.seen)
+        except MootError as fault:
+            self.show_hint(f"✗ {fault}")
+            return
+        self.fill()
+        self.show_hint(self._hint)
 
     def _check_status(self) -> None:
         if self.seen.status != self._shown_status:
@@ -173,6 +210,9 @@ class ProposalDialog(Dialog):
             return False
         if not self.has_settled:
             self.show_hint("read it first: this key works in a moment")
+            return False
+        if read_to_end and len(self.rows.rows) > MAX_DIALOG_ROWS:
+            self.show_hint("too many lines to show: x shows all as raw bytes, then End and y · Esc close")
             return False
         if read_to_end and not self.rows.has_shown_all:
             self.show_hint("more below: press End, then y · Esc close")
@@ -203,10 +243,10 @@ class ApproveDialog(ProposalDialog):
         Binding("r", "reject_with_words", "No, with words"),
     ]
 
-    def __init__(self, seen: SeenProposal, texts: KnownTexts) -> None:
+    def __init__(self, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace) -> None:
         title = f"Approve once: {title_of(seen)} on {host_of(seen)}?"
         hint = "y yes, exactly this, once · n no · r no, with words · x raw bytes · Esc leave it open"
-        super().__init__(title, hint, seen, texts)
+        super().__init__(title, hint, seen, texts, space)
 
     def action_approve(self) -> None:
         if self.is_ready():
@@ -223,11 +263,10 @@ class ApproveDialog(ProposalDialog):
 class RejectDialog(ProposalDialog):
     """Reject with a reason: choose one, add a comment, Enter sends it."""
 
-    def __init__(self, seen: SeenProposal, texts: KnownTexts) -> None:
+    def __init__(self, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace) -> None:
         title = f"Reject: {title_of(seen)} from {seen.proposer}"
-        super().__init__(
-            title, "↑↓ choose a reason · Tab add a comment · Enter reject · Esc cancel", seen, texts
-        )
+        hint = "↑↓ choose a reason · Tab add a comment · Enter reject · Esc cancel"
+        super().__init__(title, hint, seen, texts, space)
 
     def compose_below(self) -> ComposeResult:
         yield Rows(id="dialog-choices", empty="")
@@ -286,8 +325,7 @@ class GrantDialog(ProposalDialog):
         scopes = grant_scopes(space, seen)
         numbers = " ".join(str(number + 1) for number in range(len(scopes)))
         hint = f"{numbers} what · t for how long · e edit the pattern · y approve and grant · n cancel"
-        super().__init__(title, hint, seen, texts)
-        self._space = space
+        super().__init__(title, hint, seen, texts, space)
         self._scopes = scopes
         self._chosen = next((n for n, each in enumerate(self._scopes) if each.capability is not None), 0)
         self._edited: str | None = None

@@ -12,8 +12,10 @@ import msgspec
 
 from moot.participant import SeenProposal
 from moot.participant.decisions.call_risks import Severity
+from moot.protocol.large_content import CONTENT_KEY, reference_in, shows_all_parts
 from moot.protocol.operation import Json
 from moot.tui.input_text import input_lines
+from moot.tui.operations.content_operation import reference_text
 from moot.tui.row_layout import Line, Part, Tone, line
 from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_text_in
 
@@ -100,8 +102,10 @@ def age(seen: SeenProposal) -> str:
     return "just now" if seconds < 5 else f"{int(seconds)} s ago"
 
 
-def full_lines(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line]:
-    """Everything that a decision is about."""
+def full_lines(
+    seen: SeenProposal, texts: KnownTexts | None = None, *, whole: Mapping[str, Json] | None = None
+) -> list[Line]:
+    """Everything that a decision is about. `whole`: its params with their large values."""
     state, tone = state_of(seen)
     what: tuple[Part, ...] = ((title_of(seen), "strong"), (" on ", "text"), (host_of(seen), "name"))
     lines: list[Line] = [line((seen.proposer, "name"), " proposes ", *what)]
@@ -113,7 +117,7 @@ def full_lines(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line
     lines += [
         line(("! ", tone), (each.text, tone)) for each in seen.risks for tone in [_RISK_TONES[each.severity]]
     ]
-    lines += _params(seen, texts)
+    lines += _params(seen, texts, seen.params if whole is None else whole)
     for each in seen.rejections:
         lines.append(line(("✗ ", "bad"), "rejected by ", (each.by, "name"), f": {each.reason}"))
         lines += [line(("    ", "dim"), text) for text in each.explanations]
@@ -131,10 +135,11 @@ def full_lines(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line
     return lines
 
 
-def _params(seen: SeenProposal, texts: KnownTexts | None) -> Iterator[Line]:
-    params: Mapping[str, Json] = seen.params
+def _params(seen: SeenProposal, texts: KnownTexts | None, params: Mapping[str, Json]) -> Iterator[Line]:
     arguments = params.get("arguments")
     others = {name: value for name, value in params.items() if name not in ("name", "arguments")}
+    if shows_all_parts(params) and set(others["_meta"]) == {CONTENT_KEY}:
+        del others["_meta"]
     if not isinstance(arguments, dict):
         others |= {"arguments": arguments} if "arguments" in params else {}
         arguments = {}
@@ -144,6 +149,9 @@ def _params(seen: SeenProposal, texts: KnownTexts | None) -> Iterator[Line]:
             yield from _value(name, value)
     if not arguments:
         yield line(("no arguments", "dim")) if seen.method == "tools/call" else ()
+        return
+    if reference_in(arguments) is not None:
+        yield from _value("arguments", arguments)
         return
     yield line(("arguments", "note"))
     yield from _arguments(arguments, seen, texts)
@@ -215,6 +223,12 @@ def _value(name: str, value: Json) -> Iterator[Line]:
             return
         yield line(label, (_size(value), "dim"))
         yield from (line(("    ", "dim"), each) for each in value.split("\n"))
+        return
+    reference = reference_in(value)
+    if reference is not None:
+        yield line(label, (reference_text(reference, is_interactive=True), "note"))
+        yield line(("    v shows all of it. It begins with", "dim"))
+        yield from (line(("    ", "dim"), each) for each in reference.excerpt.split("\n"))
         return
     first, *rest = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
     yield line(label, first)

@@ -227,6 +227,8 @@ class Rows(ScrollView, can_focus=True):
 
     def action_last(self) -> None:
         self._go(len(self._rows) - 1)
+        # Of a last row that is longer than the screen, its end.
+        self.scroll_to(y=self._starts[-1], animate=False, force=True, immediate=True)
 
     def action_open(self) -> None:
         if self.selected is not None:

@@ -23,7 +23,7 @@ GROUPS: Final = {
     "member": (
         "invite", "grant", "revoke", "pause", "resume", "kick", "status", "request", "control",
     ),
-    "message": ("ack", "cancel", "stop"),
+    "message": ("ack", "cancel", "stop", "content"),
     "proposal": ("vote", "withdraw", "settle"),
 }  # fmt: skip
 
@@ -39,6 +39,7 @@ _MESSAGE_EXAMPLES: Final = """\
   moot tail -n 50 --json --kind chat         shows chats with their ids
   moot message ack 3f1c22ab
   moot message stop 77aa01bc --reason "found it"
+  moot message content 3f1c22ab90de report.csv
 """
 
 # A gateway that was started by the line before is there in a second or two.
@@ -62,7 +63,7 @@ def add_command(commands: Any, name: str) -> None:
             group = program.add_group(
                 commands,
                 name,
-                help="acknowledge or cancel a chat, stop a line of reasoning",
+                help="acknowledge or cancel a chat, stop reasoning, fetch a large value",
                 examples=_MESSAGE_EXAMPLES,
             )
             add_operations(group, name)

@@ -60,6 +60,10 @@ class ContentClient:
         values = {digest: await self._fetch(digest, size) for digest, size in sizes.items()}
         return put_back(body, values, is_result=is_result)
 
+    async def fetch(self, digest: str) -> bytes:
+        """A value by its hash; raises InvalidRequest or Unreachable when it cannot be had."""
+        return await self._fetch(digest, self._options.limits.max_content_bytes)
+
     async def whole_result(self, result: dict[str, Json]) -> dict[str, Json]:
         """The whole result of a call; where a value cannot be had, the beginning stays and says so."""
         try:

@@ -9,6 +9,7 @@ from typing import Final
 
 from moot.tui.operations import (
     call_operations,
+    content_operation,
     decision_operations,
     member_operations,
     message_operations,
@@ -20,6 +21,7 @@ OPERATIONS: Final[tuple[UserOperation, ...]] = (
     *message_operations.OPERATIONS,
     *decision_operations.OPERATIONS,
     *call_operations.OPERATIONS,
+    *content_operation.OPERATIONS,
     *member_operations.OPERATIONS,
     *stream_operations.OPERATIONS,
 )

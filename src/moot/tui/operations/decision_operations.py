@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from moot.errors import UsageError, VoteCounted
 from moot.protocol.envelope import rfc3339
+from moot.protocol.large_content import reference_in
 from moot.protocol.operation import Json
 from moot.tui.input_text import input_lines, questions_in
+from moot.tui.operations.content_operation import reference_text
 from moot.tui.operations.operation import (
     NOT_TOLD,
     ClientContext,
@@ -36,7 +38,9 @@ async def _proposals(context: ClientContext, args: argparse.Namespace) -> Operat
     mine, others = split_by_decider(context.space, ledger.open())
     found = list(ledger) if args.all else [*mine, *ledger.unknown_outcomes(), *others]
     headings = ("ID", "PROPOSER", "TO", "CALL", "PROPOSED", "STATUS")
-    table = TextTable(headings, [_row(context, seen) for seen in found], [_details(seen) for seen in found])
+    table = TextTable(
+        headings, [_row(context, seen) for seen in found], [_details(context, seen) for seen in found]
+    )
     # Nobody is told that nothing is pending unless the gateway said so.
     nothing = {
         "known": "no pending proposals",
@@ -86,11 +90,11 @@ def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
     return (id, seen.proposer, ", ".join(seen.to) or "anyone", operation(seen), proposed, status)
 
 
-def _details(seen: SeenProposal) -> list[str]:
+def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
     """What deserves a second look; all arguments, since exactly these are carried out; what others said."""
     return [
         *(f"! {each.text}" for each in seen.risks),
-        *argument_lines(seen.params),
+        *argument_lines(seen.params, is_interactive=context.is_interactive),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
         *([f"exempt from the vote: {', '.join(seen.exempt)}"] if seen.exempt else []),
@@ -119,7 +123,7 @@ def described(context: ClientContext, seen: SeenProposal) -> list[str]:
     if seen.status != "pending":
         by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
         lines.append(f"    {seen.status}{by}")
-    return [*lines, *(f"    {line}" for line in _details(seen))]
+    return [*lines, *(f"    {line}" for line in _details(context, seen))]
 
 
 def operation(seen: SeenProposal) -> str:
@@ -127,16 +131,21 @@ def operation(seen: SeenProposal) -> str:
     return f"{seen.method} {name}" if isinstance(name, str) else seen.method
 
 
-def argument_lines(params: Json) -> list[str]:
+def argument_lines(params: Json, *, is_interactive: bool = False) -> list[str]:
     """The arguments, one a line; texts of several lines keep them, for that is what will be written."""
     arguments = params.get("arguments") if isinstance(params, dict) else None
     if not isinstance(arguments, dict):
         return []
+    if reference_in(arguments) is not None:
+        arguments = {"arguments": arguments}
     lines: list[str] = []
     for name, value in arguments.items():
         if isinstance(value, str):
             first, *rest = value.split("\n")
             lines += [f"{name}: {first}", *(f"{' ' * len(name)}  {line}" for line in rest)]
+        elif (reference := reference_in(value)) is not None:
+            lines += [f"{name}: {reference_text(reference, is_interactive=is_interactive)}. It begins with"]
+            lines += [f"{' ' * len(name)}  {line}" for line in reference.excerpt.split("\n")]
         else:
             lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
     return lines
