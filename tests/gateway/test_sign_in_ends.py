@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moot.cli import main
+from moot.config import hash_token
+from moot.gateway.short_lived_tokens import mint_token
+from moot.space.temporary_tokens import MAX_TOKENS_PER_MEMBER
 from moot.store.journal_reader import read_records
 from tests.gateway.oidc_provider import Key, person, running_provider
 from tests.gateway.running_gateway import (
@@ -132,25 +136,32 @@ async def test_who_was_removed_administers_nothing_and_their_tokens_end_with_the
     people = participants(root=["*"], builder=["chat"])
     async with signing_in(tmp_path, *rules, people=people) as (gateway, provider):
         root = await gateway.join("root")
+
+        async def make(maker: str) -> str:
+            headers = {"Authorization": f"Bearer {maker}"}
+            made = await gateway.http.post(
+                "/admin/participants/builder/tokens", json={"seconds": 40}, headers=headers
+            )
+            assert made.status_code == 201, made.text
+            return str(made.json()["token"])
+
         token = provider.token(groups=["admins"])
         headers = {"Authorization": f"Bearer {token}"}
-        made = await gateway.http.post(
-            "/admin/participants/builder/tokens", json={"seconds": 40}, headers=headers
-        )
-        assert made.status_code == 201, made.text
-        builder = await enter(gateway, made.json()["token"])
+        builder = await enter(gateway, await make(token))
         assert (await gateway.http.post("/oidc/sign-out", headers=headers)).status_code == 200
         assert (await builder.closed())[0] == 4003
         # Another administrator, who is removed from the space.
         eve = provider.token("u-eve", groups=["admins"])
         await enter(gateway, eve)
         assert await _administers(gateway, eve) == 200
+        builder = await enter(gateway, await make(eve))
         assert await root.refused("space/kick", {"participant_id": "eve", "reason": "left"}) is None
 
         async def is_closed() -> bool:
             return await _administers(gateway, eve) == 403
 
         await until_told(is_closed)
+        assert (await builder.closed())[0] == 4003
 
 
 async def test_an_administrator_lists_tokens_revokes_one_and_signs_somebody_out(
@@ -251,6 +262,11 @@ async def test_an_id_token_of_another_client_lets_nobody_in(tmp_path: Path) -> N
         claims: dict[str, Any] = {"aud": ["console", "other"], "header": {"typ": "JWT"}}
         assert (await refusal(gateway, provider.token(azp="console", **claims)))[0] == 101
         assert (await refusal(gateway, provider.token(azp="other", **claims)))[0] == 401
+    # Also where people do not sign in at the console, so that it has no client.
+    settings["client_id"] = None
+    async with signing_in(_made(tmp_path / "no client"), settings=settings) as (gateway, provider):
+        assert (await refusal(gateway, provider.token(azp="console", **claims)))[0] == 101
+        assert (await refusal(gateway, provider.token(azp="other", **claims)))[0] == 401
 
 
 async def test_a_refused_sign_in_is_in_the_journal_by_name(
@@ -348,6 +364,21 @@ async def test_agents_leave_room_for_the_console(tmp_path: Path) -> None:
         for number in range(10):
             await enter(gateway, provider.token(client_id=f"agent-{number}"))
         await enter(gateway, provider.token(client_id="console"))
+
+
+async def test_tokens_that_an_agent_makes_leave_room_for_the_console(tmp_path: Path) -> None:
+    """As many as a member may have: its person still signs in."""
+    async with signing_in(tmp_path) as (gateway, provider):
+        agent = provider.token(client_id="agent")
+        await enter(gateway, agent)
+        host = gateway.gateway.directory.hosts["lab"]
+        make = partial(mint_token, host, "ana", "ana", seconds=30, only=None, max_seconds=60)
+        for _ in range(MAX_TOKENS_PER_MEMBER):
+            await make(own_token=hash_token(agent))
+        console = await enter(gateway, provider.token(client_id="console"))
+        await console.send({"type": "join", "token": provider.token(client_id="console", jti="newer")})
+        await console.fence()
+        assert await console.refused("chat", {"text": "in, and renewed"}) is None
 
 
 async def test_tokens_without_a_type_are_taken_where_jwt_is(tmp_path: Path) -> None:

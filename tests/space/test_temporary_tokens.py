@@ -124,11 +124,10 @@ def test_members_that_sign_in_have_a_number() -> None:
 
 def test_a_sign_in_that_is_refused_changes_nothing() -> None:
     """It is in no journal, so that a restart would not know of it."""
-    lab = space()
-    lab.sign_in(person(), 10.0, FreshMint())
-    for number in range(MAX_TOKENS_PER_MEMBER - 1):
-        lab.add_token(TemporaryToken(hash=f"m-{number}", member=Name("ana"), expires_at=100.0))
-    join(lab, "ana", "t-1")
+    lab = space(max_sessions_per_member=MAX_TOKENS_PER_MEMBER)
+    for number in range(MAX_TOKENS_PER_MEMBER):
+        lab.sign_in(person(token=f"m-{number}"), 10.0, FreshMint())
+        join(lab, "ana", f"m-{number}", session=f"s-{number}")
     before = lab.save()
     more = capability_pairs(read_capabilities([{"kind": "*"}]))
     with pytest.raises(ResourceLimit) as refused:

@@ -17,7 +17,8 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Notation
 from moot.space.config import Name
 
-# More than a member has connections: each may have a token of its own, and a renewed one.
+# More than a member has connections: each may have a token of its own, and a renewed one. Of those that a
+# provider issued, and of those that were made here.
 MAX_TOKENS_PER_MEMBER: Final = 64
 # Of members of a company, each with a token or two.
 MAX_TOKENS: Final = 50_000
@@ -50,6 +51,11 @@ class TemporaryToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     rights: Pairs | None = None
     # With which program they signed in: a person's agent may have other rights than their console.
     client: str = ""
+
+    @property
+    def made_by(self) -> str:
+        """The account at a provider of whoever made it; empty where nobody's sign-in did."""
+        return self.keys[0] if self.source == "minted" and self.keys else ""
 
     def admits(self, now: float) -> bool:
         return now < self.expires_at - self.grace_seconds
@@ -93,7 +99,8 @@ class TemporaryTokens:
     def find_room(self, token: TemporaryToken, in_use: Collection[str | None]) -> str | None:
         """The token that has to go if this one is added; changes nothing. Raises Refused if it cannot be.
 
-        Of too many of one member it is the one that ends first and is not `in_use`.
+        Of too many of one member it is the one that ends first and is not `in_use`. Tokens that a member
+        made are counted by themselves: they keep nobody from signing in.
         """
         known = self.by_hash.get(token.hash)
         if known is not None:
@@ -103,10 +110,10 @@ class TemporaryTokens:
             return None
         if len(self.by_hash) >= MAX_TOKENS:
             raise ResourceLimit("this space has as many short-lived tokens as it may", limit="max_tokens")
-        own = self.of(token.member)
+        own = [each for each in self.of(token.member) if each.source == token.source]
         if len(own) < MAX_TOKENS_PER_MEMBER:
             return None
-        idle = [each for each in own if each.hash not in in_use and each.source == token.source]
+        idle = [each for each in own if each.hash not in in_use]
         if not idle:
             raise ResourceLimit(
                 f"{token.member} has {MAX_TOKENS_PER_MEMBER} short-lived tokens: wait until one ends",

@@ -201,7 +201,8 @@ def _why_no_access_token(
         if "events" in claims:
             return "that is a logout token"
         # OpenID Connect Core 3.1.3.7: an ID token for several is for the client that `azp` names.
-        is_others = claims.get("azp", config.client_id) != config.client_id and config.client_id is not None
+        clients = config.audience if config.client_id is None else (config.client_id,)
+        is_others = "azp" in claims and claims["azp"] not in clients
         return "the token was issued to another client" if is_others else None
     kind = _type_of(header)
     # JWT-SVID 2.3: it may be there, and then is one of two.

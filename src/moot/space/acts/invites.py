@@ -11,6 +11,7 @@ from moot.protocol.close_codes import REMOVED
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
+from moot.space import sign_in
 from moot.space.acts import Act, control
 from moot.space.acts.grants import check_delegation, check_numbers
 from moot.space.acts.proposals import announce_votes
@@ -162,7 +163,16 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     control.lift_pause(state, member)
     member.shut_down = None
     state.roster.set_credentials(member, ())
-    state.temporary_tokens.remove([token.hash for token in state.temporary_tokens.of(member.name)])
+    own = state.temporary_tokens.of(member.name)
+    # Those that they made for others as an administrator end with them.
+    accounts = {member.subject, *(token.keys[0] for token in own if token.source == "sign_in")}
+    made = [
+        token
+        for token in state.temporary_tokens.by_hash.values()
+        if token.made_by and token.made_by in accounts
+    ]
+    state.temporary_tokens.remove([token.hash for token in own])
+    effects += sign_in.end_tokens(state, [token.hash for token in made], sign_in.REVOKED, now, mint)
     effects.append(Credential(member.name, ()))
     for proposal in orphaned:
         state.settle_proposal(proposal, "withdrawn", None, now)
