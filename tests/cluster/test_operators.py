@@ -15,6 +15,8 @@ from moot.config import load
 from moot.gateway import clustered_host, rights_changes, space_host, space_records
 from moot.protocol.operation import Json
 from tests.cluster.conftest import StartGateway
+from tests.cluster.nats_proxy import proxied
+from tests.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway
 from tests.waiting import until, until_told
 
@@ -63,6 +65,26 @@ async def test_who_is_let_in_by_a_reload_of_one_gateway_holds_at_all(start: Star
         await until_told(partial(_answers, b, token, 403))
         _reload(b, access="restricted", admit=["zoe"])
         await until_told(partial(_answers, a, token, 101))
+
+
+async def test_who_joins_behind_the_reload_that_excludes_them_is_not_let_in(
+    start: StartGateway, nats: NatsServers
+) -> None:
+    """The gateway let them in by what it knew; the log has the reload first."""
+    async with (
+        proxied(nats) as (proxy, address),
+        start("a") as a,
+        start("b", cluster={"servers": [address]}) as b,
+    ):
+        alice = await a.join("alice")
+        token = (await alice.ask("space/invite", {"participant_id": "zoe"}))["payload"]["token"]
+        assert await b.status("/ws?space=lab", token=token) == 101
+        proxy.part()
+        zoe = await b.open("/ws?space=lab", token=token)
+        _reload(a, access="restricted")
+        await until(lambda: a.gateway.directory.hosts["lab"].space.state.config.access == "restricted")
+        proxy.heal()
+        await zoe.closed()
 
 
 def _reload(gateway: LocalGateway, **settings: Json) -> None:

@@ -326,7 +326,7 @@ def test_a_token_of_the_environment_goes_to_no_host_that_a_file_names(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def answer(url: str, token: str, *, compare: bool) -> dict[str, Any]:
+    def answer(url: str, token: str, *_what: object) -> dict[str, Any]:
         asked.append((url, token))
         raise Refused("enough")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from moot.cli import program
 from moot.cli.exit_codes import EXIT_FAILED, EXIT_OK
@@ -23,6 +25,14 @@ each has read the log and what it lags behind, whether NATS keeps all copies, wh
 configurations, and hashes of their states. With several addresses the first that answers is asked.
 
 The exit code is 0 if nothing is wrong, and 1 if something is; the problems are listed at the end.
+"""
+_ABOUT_DROP = """\
+A space that was taken out of all files stays in the log of the cluster, in case that was a mistake. As long
+as it is there, no snapshot of its part of the log is stored, and the log grows. This drops it for good: its
+members, rights, proposals and large values. The journals that gateways have of it stay in their data folders.
+
+It is refused while a gateway has the space in its file, or does not answer. Gateways that are stopped cannot
+be asked: one of them whose file still has the space says so at its start, and does not start.
 """
 _EXAMPLES = """\
   moot cluster status --gateway https://a.example,https://b.example --admin-token-file root.token
@@ -41,6 +51,17 @@ def add_command(commands: Any, name: str) -> None:
         about="What operators ask of several gateways that serve the same spaces.",
         examples="  moot cluster status --gateway http://localhost:8080 --admin-token-file root.token\n",
     )
+    drop = program.add_command(
+        group,
+        "drop-space",
+        help="drop a space that no gateway has in its file any more",
+        about=_ABOUT_DROP,
+        examples="  moot cluster drop-space lab\n  moot cluster drop-space lab --yes\n",
+    )
+    drop.add_argument("space", metavar="SPACE", help="its name")
+    _add_gateway_options(drop)
+    drop.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+    drop.set_defaults(run=run_drop)
     parser = program.add_command(
         group,
         "status",
@@ -48,6 +69,14 @@ def add_command(commands: Any, name: str) -> None:
         about=_ABOUT,
         examples=_EXAMPLES,
     )
+    _add_gateway_options(parser)
+    add = parser.add_argument
+    add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
+    add("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def _add_gateway_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--gateway",
@@ -61,16 +90,37 @@ def add_command(commands: Any, name: str) -> None:
         help="the token of an administrator (default: MOOT_ADMIN_TOKEN_FILE with a URL, or of this folder)",
     )
     add("--token", action=RefuseToken)
-    add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
-    add("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
+
+
+def run_drop(options: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import print_error
+    from moot.tui.terminal_escape import printable
+
+    name = printable(options.space)
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise UsageError("nothing was changed: read --help, and call again with --yes if you mean it")
+        print(f"Drops {name} for good, with its members, rights and proposals. Type its name: ", end="")
+        sys.stdout.flush()
+        if sys.stdin.readline().strip() != options.space:
+            print("nothing was changed")
+            return EXIT_FAILED
+    try:
+        answer = _ask(options, "DELETE", f"admin/cluster/spaces/{quote(options.space, safe='')}")
+    except MootError as fault:
+        return print_error(fault, as_json=False)
+    print(f"{name} is dropped; what gateways have of it in their data folders is kept")
+    if answer["not_asked"]:
+        gone = printable(", ".join(answer["not_asked"]))
+        print(f"could not be asked, being gone: {gone}. A file with {name} keeps them from starting")
+    return EXIT_OK
 
 
 def run(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error
 
     try:
-        status = _ask(options)
+        status = _ask(options, "GET", "admin/cluster", compare="true" if options.compare else "false")
     except MootError as fault:
         return print_error(fault, as_json=options.json)
     if options.json:
@@ -80,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_FAILED if status["problems"] else EXIT_OK
 
 
-def _ask(options: argparse.Namespace) -> dict[str, Any]:
+def _ask(options: argparse.Namespace, method: str, path: str, **params: str) -> dict[str, Any]:
     """Raises UsageError, Refused, or Unreachable when no gateway answers."""
     from moot.config.connect_settings import URL, cluster_settings
     from moot.errors import Unreachable
@@ -106,13 +156,13 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
     missed: list[str] = []
     for url in urls:
         try:
-            return _request(url, token, compare=options.compare)
+            return _request(url, token, method, path, params)
         except Unreachable as fault:
             missed.append(str(fault))
     raise Unreachable("\n".join(missed))
 
 
-def _request(url: str, token: str, *, compare: bool) -> dict[str, Any]:
+def _request(url: str, token: str, method: str, path: str, params: dict[str, str]) -> dict[str, Any]:
     import httpx2
 
     from moot.errors import Unreachable
@@ -121,13 +171,10 @@ def _request(url: str, token: str, *, compare: bool) -> dict[str, Any]:
 
     # ws:// and wss:// name the same gateway.
     base = f"http{url[2:]}" if url.startswith("ws") else url
-    address = f"{base.rstrip('/')}/admin/cluster"
+    headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = httpx2.get(
-            address,
-            headers={"Authorization": f"Bearer {token}"},
-            params={"compare": "true"} if compare else {},
-            timeout=15,
+        answer = httpx2.request(
+            method, f"{base.rstrip('/')}/{path}", headers=headers, params=params, timeout=15
         )
     except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
         raise explain_failed_request(url, fault) from None

@@ -68,6 +68,15 @@ class SharedContent:
         await self._run(write)
         return digest
 
+    async def forget(self, space: str) -> None:
+        """Remove what is kept for a space that was dropped."""
+
+        async def purge(context: JetStreamContext, _: int) -> None:
+            with suppress(nats.js.errors.NotFoundError):
+                await context.purge_stream(self._stream, subject=f"{self._subject(space)}.>")
+
+        await self._run(purge)
+
     async def find(self, space: str, digest: str) -> SharedValue | None:
         """None if it is not kept (any more)."""
         if not _DIGEST.fullmatch(digest):

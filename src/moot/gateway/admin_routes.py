@@ -12,6 +12,7 @@ from starlette.responses import Response
 from moot.errors import InvalidOperation, InvalidRequest
 from moot.gateway.access import AccessDenied
 from moot.gateway.http_replies import (
+    RequestRefused,
     check_json,
     denied,
     in_effect,
@@ -28,10 +29,16 @@ from moot.protocol.patterns import read_capabilities
 from moot.space.temporary_tokens import MAX_LIFE_SECONDS
 
 
-class ReportCluster(Protocol):
-    """Tells the state of the cluster that a gateway is one of."""
+class ClusterOperations(Protocol):
+    """What operators ask of the cluster that a gateway is one of."""
 
-    async def __call__(self, *, compare: bool) -> dict[str, Json]: ...
+    async def report(self, *, compare: bool) -> dict[str, Json]:
+        """Its state."""
+        ...
+
+    async def drop_space(self, name: str, by: str) -> list[str]:
+        """Let it forget a space that no gateway has in its file; who could not be asked. Raises Refused."""
+        ...
 
 
 class AdminRoutes:
@@ -43,7 +50,7 @@ class AdminRoutes:
         rotation: TokenRotation,
         *,
         connections: Callable[[], list[dict[str, Json]]],
-        cluster: ReportCluster | None,
+        cluster: ClusterOperations | None,
         max_body_bytes: int,
         max_minted_token_seconds: float,
     ) -> None:
@@ -143,18 +150,32 @@ class AdminRoutes:
 
     async def cluster(self, request: Request) -> Response:
         """The gateways of the cluster, the log, and what is wrong; with `compare=true` their states, too."""
-        if self._identity.administrator(request) is None:
-            return denied(AccessDenied(403, "an administrator's token is needed"))
-        if self._cluster is None:
-            return denied(AccessDenied(404, "this gateway is alone: gateway.cluster is not configured"))
+        cluster, _ = self._operated(request)
         compare = request.query_params.get("compare", "false")
         if compare not in ("true", "false"):
             raise InvalidRequest("compare is true or false")
-        found = await self._cluster(compare=compare == "true")
+        found = await cluster.report(compare=compare == "true")
         # It may have taken a while.
-        if self._identity.administrator(request) is None:
-            return denied(AccessDenied(403, "an administrator's token is needed"))
+        self._operated(request)
         return json_response(200, found)
+
+    async def drop_space(self, request: Request) -> Response:
+        """Let the cluster forget a space that no gateway has in its file."""
+        cluster, admin = self._operated(request)
+        name = request.path_params["space"]
+        unasked = await cluster.drop_space(name, admin)
+        return json_response(200, {"space": name, "status": "dropped", "not_asked": unasked})
+
+    def _operated(self, request: Request) -> tuple[ClusterOperations, str]:
+        """The cluster, for an administrator of the whole gateway; raises RequestRefused."""
+        admin = self._identity.administrator(request)
+        if admin is None:
+            raise RequestRefused(AccessDenied(403, "an administrator's token is needed"))
+        if self._cluster is None:
+            raise RequestRefused(
+                AccessDenied(404, "this gateway is alone: gateway.cluster is not configured")
+            )
+        return self._cluster, admin
 
 
 def _all_strings(body: Mapping[str, Json]) -> bool:

@@ -221,7 +221,7 @@ class Gateway:
             sign_in=self.sign_in,
             metrics=self.metrics,
             connections=self.connections,
-            cluster=None if self.node is None else self.node.status.report,
+            cluster=None if self.node is None else self.node.status,
             shared_content=self._shared_content,
             version=__version__,
         )
@@ -283,6 +283,7 @@ class Gateway:
         )
         self.node = node = factory.node
         self._shared_content = SharedContent(cluster, lambda: node.connection)
+        node.status.on_dropped = self._shared_content.forget
         self.notifier.shared = SharedValues(cluster, lambda: node.connection)
         self._link_store = SharedLinks(cluster, lambda: node.connection)
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()

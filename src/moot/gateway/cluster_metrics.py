@@ -24,6 +24,11 @@ DIFFERENCES: Final = Description(
     "gauge",
     "Spaces whose configuration in this gateway's file was another than the cluster's when it started.",
 )
+UNKNOWN_SPACES: Final = Description(
+    "moot_cluster_unknown_spaces",
+    "gauge",
+    "Spaces of the log that are not in this gateway's file; while there are some, it stores no snapshots.",
+)
 LOG_AGE: Final = Description(
     "moot_cluster_log_age_seconds",
     "gauge",
@@ -82,6 +87,7 @@ CLUSTER_METRICS: Final = (
     NATS_CONNECTED,
     GATEWAYS,
     DIFFERENCES,
+    UNKNOWN_SPACES,
     LOG_AGE,
     LOG_POSITION,
     PENDING_INPUTS,
@@ -100,6 +106,7 @@ def watch_cluster(registry: Registry, node: ClusterNode) -> None:
     NATS_CONNECTED.gauge(registry).read = lambda: node.status.is_connected
     GATEWAYS.gauge(registry).read = lambda: len(node.shards[0].table.living())
     DIFFERENCES.gauge(registry).read = lambda: len(node.differences)
+    UNKNOWN_SPACES.gauge(registry).read = lambda: sum(len(shard.unknown) for shard in node.shards)
     for shard in node.shards:
         _watch_shard(registry, shard)
 

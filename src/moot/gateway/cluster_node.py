@@ -366,6 +366,12 @@ class ClusterNode:
         self._check_available(shard, 0)
         self._append(shard, "", "compare", {"who": id}, on_done)
 
+    def drop_space(self, space: str, by: str, asked: list[str], on_done: Callable[[object], None]) -> None:
+        """Let all forget a space that `asked`, gateways with epochs, do not have. Raises Unavailable."""
+        shard = self.shard_of(space)
+        self._check_available(shard, 0)
+        self._append(shard, space, "drop", {"by": by, "keys": asked}, on_done)
+
     def check_frames(self, space: str) -> None:
         self._frames.check(space)
 

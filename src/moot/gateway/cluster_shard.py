@@ -41,6 +41,8 @@ class Shard:
         self.hosts: dict[str, ClusteredHost] = {}
         # Spaces that are in the log and not in this gateway's configuration.
         self.unknown: set[str] = set()
+        # Spaces that operators have dropped; one of the same name may have been made since.
+        self.dropped: set[str] = set()
         # Epochs of gateways that the log says to live, and that gave no sign of life at our start.
         self.silent: dict[str, int] = {}
         self.log: SharedLog

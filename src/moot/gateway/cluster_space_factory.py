@@ -19,6 +19,7 @@ from moot.gateway.cluster_shard import Shard
 from moot.gateway.clustered_host import ClusteredHost
 from moot.gateway.clustered_space import ClusteredSpace, SeededMint
 from moot.gateway.delivery import Delivery, MessageHistory
+from moot.gateway.log_applier import explain_dropped
 from moot.gateway.mint import FreshMint
 from moot.gateway.space_factory import CLUSTER_FILE, SpaceFactory
 from moot.gateway.space_records import recorded_time
@@ -153,6 +154,10 @@ class ClusterSpaceFactory(SpaceFactory):
         folder = self._folder(name)
         if not (folder / "journal").exists():
             return None
+        mark = folder / CLUSTER_FILE
+        if mark.exists() and mark.read_text() == self.node.shard_of(name).identity:
+            # What was revoked there since this copy was made would be allowed again.
+            raise UsageError(explain_dropped(name))
         settings = self._configuration.spaces[name]
         options, config = self._options(name, settings), self._space_config(name, settings)
         restored = await restore_space(options, config, self._database)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,7 +18,7 @@ from moot import __version__
 from moot.cluster.nats_connection import ClusterConnection, server_version
 from moot.cluster.status_exchange import GatewayState, GatewayStatus, ShardStatus, StatusExchange
 from moot.cluster.stream_health import StreamHealth, ask_stream
-from moot.errors import MootError, Unavailable
+from moot.errors import InvalidOperation, MootError, Unavailable
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class ClusterStatus:
         self._exchange: StatusExchange | None = None
         # One question at a time, whoever asks.
         self._turn = asyncio.Lock()
+        # Removes what else is kept for a space that was dropped.
+        self.on_dropped: Callable[[str], Awaitable[None]] | None = None
 
     async def start(self, connection: ClusterConnection) -> None:
         """Answer the other gateways from now on."""
@@ -115,6 +117,7 @@ class ClusterStatus:
                 f"gateway {name} writes to the log, and did not answer within {_ANSWER_SECONDS:g} s"
                 for name in missing
             ),
+            *_space_problems(statuses.values()),
             *_setting_problems(statuses.values()),
             *_state_problems(statuses.values(), compared),
         ]
@@ -130,26 +133,57 @@ class ClusterStatus:
             "problems": problems,
         }
 
+    async def drop_space(self, name: str, by: str) -> list[str]:
+        """Let the cluster forget a space that no gateway has in its file; who could not be asked, being gone.
+
+        Raises InvalidOperation where one has it, or may have it, and Unavailable.
+        """
+        async with self._turn:
+            node = self._node
+            if name not in node.shard_of(name).unknown | node.shard_of(name).hosts.keys():
+                raise InvalidOperation(f"the log of this cluster has no space {name[:64]!r}")
+            statuses = await self._ask_gateways({})
+            if silent := [each for each in self._living() if each not in statuses]:
+                raise InvalidOperation(
+                    f"gateway {', '.join(silent)} did not answer, and may have space {name!r} in its file: "
+                    "nothing was changed"
+                )
+            if having := [each.gateway for each in statuses.values() if name not in each.unknown_spaces]:
+                raise InvalidOperation(
+                    f"gateway {', '.join(having)} has space {name!r} in its file: nothing was changed. Take "
+                    "it out of the file and start that gateway again first"
+                )
+            asked = [f"{each.gateway}.{each.epoch}" for each in statuses.values()]
+            await self._wait_applied(lambda settle: node.drop_space(name, by, asked, settle))
+            if self.on_dropped is not None:
+                await self.on_dropped(name)
+            return sorted(self._known() - statuses.keys())
+
     async def _hash_states(self) -> dict[int, int]:
         """Let all gateways hash their states at one message of each shard; returns which, by shard."""
         done = await asyncio.gather(*(self._hash_shard(shard) for shard in self._node.shards))
         return dict(done)
 
     async def _hash_shard(self, shard: Shard) -> tuple[int, int]:
+        id = secrets.token_hex(8)
+        await self._wait_applied(lambda settle: self._node.request_hashes(shard, id, settle))
+        return shard.index, shard.compared_at
+
+    async def _wait_applied(self, append: Callable[[Callable[[object], None]], None]) -> None:
+        """Wait until an input is applied here; raises what it was refused with, or Unavailable."""
         applied: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def settle(outcome: object) -> None:
             if not applied.done():
                 applied.set_result(outcome)
 
-        self._node.request_hashes(shard, secrets.token_hex(8), settle)
+        append(settle)
         try:
             outcome = await asyncio.wait_for(applied, _COMPARE_SECONDS)
         except TimeoutError:
             raise Unavailable("the cluster's log did not answer in time") from None
         if isinstance(outcome, MootError):
             raise outcome
-        return shard.index, shard.compared_at
 
     async def _ask_gateways(self, compared: dict[int, int]) -> Statuses:
         """What gateways say; again until they have come to where states are compared, or for a while."""
@@ -274,10 +308,25 @@ def _gateway_problems(statuses: Iterable[GatewayStatus]) -> Iterator[str]:
             yield f"gateway {status.gateway} is {status.state}: {why}"
         for difference in status.differences:
             yield f"gateway {status.gateway} started with another configuration: {difference}"
-        if status.unknown_spaces:
+
+
+def _space_problems(statuses: Collection[GatewayStatus]) -> Iterator[str]:
+    """Spaces that are in the log and not in files. While one is, no snapshot is stored that lacks it."""
+    lacking: dict[str, list[str]] = defaultdict(list)
+    for status in statuses:
+        for name in status.unknown_spaces:
+            lacking[name].append(status.gateway)
+    for name, gateways in sorted(lacking.items()):
+        if len(gateways) == len(statuses):
             yield (
-                f"gateway {status.gateway} has no space {', '.join(status.unknown_spaces)} in its "
-                "configuration, and the cluster has"
+                f"space {name} is in the log and in no gateway's file, so its part of the log is neither "
+                "saved in snapshots nor trimmed: put it back into the files, or drop it (moot cluster "
+                f"drop-space {name})"
+            )
+        else:
+            yield (
+                f"gateway {', '.join(gateways)} has no space {name} in its file, and others have: put it "
+                "back, or take it out of all files"
             )
 
 

@@ -154,6 +154,9 @@ class ClusteredHost(SpaceHost):
                 if attached:
                     self.delivery.detach(session)
                 reject(outcome)
+            elif self.space.state.config.access == "restricted":
+                # A reload may have come before it in the log, and excluded them.
+                asyncio.get_running_loop().call_soon(self._end_excluded)
 
         # Whether its token is valid is decided in the log's order: a sign-in may be on its way there.
         facts: dict[str, Json] = {"session": session, "who": who, "dialect": dialect}

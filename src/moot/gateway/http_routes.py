@@ -18,7 +18,7 @@ from moot.config.notification_config import PushConfig
 from moot.errors import Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
-from moot.gateway.admin_routes import AdminRoutes, ReportCluster
+from moot.gateway.admin_routes import AdminRoutes, ClusterOperations
 from moot.gateway.console import MANIFEST, PAGE, WORKER, installed_console
 from moot.gateway.content_routes import ContentRoutes
 from moot.gateway.cross_origin import cross_origin
@@ -79,7 +79,7 @@ class Endpoints:
         sign_in: SignInService | None,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
-        cluster: ReportCluster | None,
+        cluster: ClusterOperations | None,
         shared_content: SharedContent | None,
         version: str,
     ) -> None:
@@ -164,6 +164,7 @@ class Endpoints:
             self._route("/admin/tokens/{id}", self._admin.revoke_token, "DELETE"),
             self._route("/admin/connections", self._admin.connections, "GET"),
             self._route("/admin/cluster", self._admin.cluster, "GET"),
+            self._route("/admin/cluster/spaces/{space}", self._admin.drop_space, "DELETE"),
         ]
         if self.settings.poll:
             routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))

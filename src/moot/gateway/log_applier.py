@@ -15,9 +15,9 @@ from typing import Any, Final
 from moot.cluster.batch import LogBatch, LoggedInput
 from moot.cluster.log_writer import PendingInput
 from moot.config.cluster_config import ClusterConfig
-from moot.errors import Unavailable, UsageError
+from moot.errors import InvalidOperation, Unavailable, UsageError
 from moot.gateway.cluster_shard import Shard
-from moot.gateway.clustered_host import ClusteredHost, read_shared_input
+from moot.gateway.clustered_host import ClusteredHost, SharedInput, read_shared_input
 from moot.gateway.shard_snapshots import ShardSnapshots
 from moot.space.config import SpaceConfig
 from moot.space.config_json import load_config
@@ -116,6 +116,8 @@ class LogApplier:
                 if host is None:
                     state = _decode_object(bytes(stored.state))
                     self.open_space(shard, stored.space, state, is_ours=pending is not None)
+            elif stored.input == "drop":
+                outcome = self._drop_space(shard, stored)
             elif host is not None:
                 host.perform_expiry(seed + b"expire")
                 secret = None
@@ -128,6 +130,26 @@ class LogApplier:
             outcome = fault
         if pending is not None and pending.on_done is not None:
             pending.on_done(outcome)
+
+    def _drop_space(self, shard: Shard, stored: SharedInput) -> InvalidOperation | None:
+        """Forget a space, if each gateway that lives by the log has said that its file does not have it.
+
+        So no gateway loses a space that it serves: one that started meanwhile was not asked. One that was
+        away all the time finds out here, keeps its files and ends.
+        """
+        name, living = stored.space, shard.table.living()
+        unasked = [each for each in living if f"{each}.{shard.table.known[each].epoch}" not in stored.keys]
+        if unasked:
+            return InvalidOperation(f"gateway {', '.join(unasked)} has come meanwhile: try again")
+        if name in shard.hosts:
+            self._fail(UsageError(explain_dropped(name)))
+            return None
+        log.warning("space dropped", extra={"space": name, "by": stored.by})
+        shard.unknown.discard(name)
+        shard.dropped.add(name)
+        # At once: whoever begins behind it meets no space that was dropped, and the log can be trimmed.
+        shard.counted = self._config.snapshot_inputs
+        return None
 
     def _apply_own_input(self, shard: Shard, gateway: str, input: str, who: str, logged: LoggedInput) -> None:
         """What a gateway says of itself."""
@@ -156,6 +178,15 @@ class LogApplier:
             ]
             if lost:
                 host.perform_gone(lost, _seed(seed, f"gone {gateway} {host.name}"))
+
+
+def explain_dropped(name: str) -> str:
+    """For a gateway whose file has a space that the cluster does not have any more."""
+    return (
+        f"the log of this cluster does not have space {name!r} any more, of which this gateway has a copy: "
+        "an operator has dropped it. Take it out of this gateway's file; or, to begin a new space of that "
+        f"name, move the folder spaces/{name} of this gateway's data away"
+    )
 
 
 def _decode_object(data: bytes) -> dict[str, Any]:

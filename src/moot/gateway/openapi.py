@@ -548,6 +548,20 @@ def _everything(version: str) -> Json:
                     },
                 }
             },
+            "/admin/cluster/spaces/{space}": {
+                "delete": {
+                    "summary": "let the cluster forget a space that no gateway has in its file",
+                    "security": secured,
+                    "parameters": [_parameter("space", "path", "the name of the space")],
+                    "responses": {
+                        "200": _answer("dropped, and which gateways are gone and could not be asked"),
+                        "400": _answer("a gateway has it or did not answer, or there is none", _ERROR),
+                        "403": _answer("not an administrator", _ERROR),
+                        "404": _answer("this gateway is in no cluster", _ERROR),
+                        "503": _answer("the cluster cannot be reached now", _ERROR),
+                    },
+                }
+            },
             "/admin/participants/{id}/sign-out": {
                 "post": {
                     "summary": "end all that a participant has signed in for, and its short-lived tokens",

@@ -53,6 +53,9 @@ class ShardSnapshots:
             return 0, {}
         fields = found.fields
         is_whole = self._keep_log and first <= 1 and set(fields.get("versions", [""])) <= {__version__}
+        shard.dropped = set(fields.get("dropped", ()))
+        # Of a space that was dropped and made anew, the log begins with another one.
+        is_whole = is_whole and shard.dropped.isdisjoint(fields["spaces"])
         if is_whole and any(
             self._copied_until(name, shard.identity) < fields["time"] for name in fields["spaces"]
         ):
@@ -84,6 +87,7 @@ class ShardSnapshots:
             "time": shard.clock.latest,
             "gateways": shard.table.save(),
             "spaces": states,
+            "dropped": sorted(shard.dropped),
         }
         hashes: dict[str, Json] = {"position": sequence, "hashes": dict(shard.hashes)}
         self._tasks.start(self._store_one(shard, sequence, fields, hashes))
