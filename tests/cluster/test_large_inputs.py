@@ -64,6 +64,9 @@ async def test_an_envelope_that_does_not_fit_into_a_message_has_one_place_in_the
         large: dict[str, Json] = {"id": "p", "kind": "chat", "payload": {"text": "y" * 4 * MAX_PAYLOAD}}
         answer = await b.post("carol", large, space="lab")
         assert answer.status_code == 200, answer.text
+        assert a.gateway.node is not None
+        shard = a.gateway.node.shards[0]
+        await until(lambda: shard.stored.position > 0)
         async with start("c", cluster=cluster) as c:
             await _same_states(alice, a, b, c)
             for each in (a, b, c):

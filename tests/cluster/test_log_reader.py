@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from nats.js.api import ClusterInfo, PeerInfo, StreamConfig, StreamInfo, StreamState
+from nats.js.api import ClusterInfo, ObjectInfo, PeerInfo, StreamConfig, StreamInfo, StreamState
 from nats.js.client import JetStreamContext
 from nats.js.errors import ServiceUnavailableError
 from nats.js.object_store import ObjectStore
 
 from moot.cluster import log_reader
 from moot.cluster.log_reader import LogReader
-from moot.cluster.nats_connection import ClusterConnection, connect, use_snapshots
+from moot.cluster.nats_connection import ClusterConnection, connect, snapshots_bucket, use_snapshots
 from moot.cluster.snapshot_store import SnapshotStore
 from moot.cluster.stream_health import is_led
 from moot.config.cluster_config import ClusterConfig
@@ -164,21 +164,46 @@ async def test_a_snapshot_that_nobody_can_read_just_now_is_waited_for(
     nats: NatsServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While NATS elects a leader, that there is an answer does not mean that there is no snapshot."""
-    get, refused = ObjectStore.get, list[str]()
+    get_info, refused = ObjectStore.get_info, list[str]()
 
-    async def refuse_twice(self: ObjectStore, name: str) -> ObjectStore.ObjectResult:
+    async def refuse_twice(self: ObjectStore, name: str, show_deleted: bool | None = False) -> ObjectInfo:
         if len(refused) < 2:
             refused.append(name)
             raise ServiceUnavailableError
-        return await get(self, name)
+        return await get_info(self, name, show_deleted)
 
     async with connected(nats) as (connection, config):
-        store = SnapshotStore(await use_snapshots(connection, config))
+        store = SnapshotStore(await use_snapshots(connection, config), connection, snapshots_bucket(config))
         await store.save(0, 1, 42, {"number": 1})
-        monkeypatch.setattr(ObjectStore, "get", refuse_twice)
+        monkeypatch.setattr(ObjectStore, "get_info", refuse_twice)
         found = await store.load(0)
         assert found is not None
         assert (found.position, len(refused)) == (42, 2)
+
+
+async def test_a_snapshot_that_is_replaced_while_it_is_read_is_read_anew(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts are removed then, and whoever waits for them waits for ever."""
+    get_info = ObjectStore.get_info
+    async with connected(nats) as (connection, config):
+        store = SnapshotStore(await use_snapshots(connection, config), connection, snapshots_bucket(config))
+        large = "x" * (1 << 20)
+        await store.save(0, 2, 40, {"text": large})
+
+        async def replaced_next(
+            self: ObjectStore, name: str, show_deleted: bool | None = False
+        ) -> ObjectInfo:
+            info = await get_info(self, name, show_deleted)
+            monkeypatch.setattr(ObjectStore, "get_info", get_info)
+            await store.save(0, 4, 42, {"text": large})
+            return info
+
+        monkeypatch.setattr(ObjectStore, "get_info", replaced_next)
+        async with bounded():
+            found = await store.load(0)
+        assert found is not None
+        assert (found.position, found.fields) == (42, {"text": large})
 
 
 async def test_a_reader_asks_again_when_the_connection_is_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -286,9 +286,13 @@ def _agreed(config: ClusterConfig) -> dict[str, str]:
     }
 
 
+def snapshots_bucket(config: ClusterConfig) -> str:
+    return f"{config.name}-snapshots"
+
+
 async def use_snapshots(connection: ClusterConnection, config: ClusterConfig) -> ObjectStore:
     """The bucket in which the cluster's snapshots are."""
-    bucket = f"{config.name}-snapshots"
+    bucket = snapshots_bucket(config)
     context = connection.context
     wanted = ObjectStoreConfig(bucket=bucket, replicas=config.replicas, storage=StorageType.FILE)
     return await _find_or_make(

@@ -28,7 +28,14 @@ from moot import __version__
 from moot.cluster.batch import LogBatch, LoggedInput
 from moot.cluster.log_barrier import LogBarrier
 from moot.cluster.log_writer import PendingInput
-from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, connect, use_snapshots, use_stream
+from moot.cluster.nats_connection import (
+    NATS_FAULTS,
+    ClusterConnection,
+    connect,
+    snapshots_bucket,
+    use_snapshots,
+    use_stream,
+)
 from moot.cluster.releases import decide_alike
 from moot.cluster.shared_log import SharedLog
 from moot.cluster.snapshot_store import SnapshotStore
@@ -109,11 +116,11 @@ class ClusterNode:
         """Be one of the cluster's gateways. Raises UsageError when that cannot be."""
         config = self.config
         self.connection = connection = await connect(config, self.name, self._retry_now, self._fail)
-        store = SnapshotStore(await use_snapshots(connection, config))
+        store = await use_snapshots(connection, config)
         snapshots = ShardSnapshots(
             self.name,
             connection,
-            store,
+            SnapshotStore(store, connection, snapshots_bucket(config)),
             self._tasks,
             self._fail,
             keep_log=config.keep_log,
