@@ -174,13 +174,12 @@ def test_a_gateway_that_names_no_hosts_is_told_who_is_answered(tmp_path: Path) -
 
 
 def test_a_gateway_on_every_address_is_told_what_invited_people_are_told(tmp_path: Path) -> None:
-    text = (
-        "{gateway: {host: 0.0.0.0, allowed_hosts: [moot.example, localhost]}, spaces: {lab: {" + ALICE + "}}}"
-    )
-    assert (
-        "gateway.public_url: is not set, so people whom members invite are told"
-        in loaded(tmp_path, text).notes[1]
-    )
+    named = "host: 0.0.0.0, allowed_hosts: [moot.example, localhost]"
+    text = "{gateway: {" + named + "}, spaces: {lab: {" + ALICE + "}}}"
+    note = "gateway.public_url: is not set, so people whom members invite are told"
+    assert [each.startswith(note) for each in loaded(tmp_path, text).notes] == [False, True]
+    told = text.replace("{lab: {", "{lab: {connection_url: 'wss://moot.example/{id}', ")
+    assert len(loaded(tmp_path, told).notes) == 1
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604])

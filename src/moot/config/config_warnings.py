@@ -31,7 +31,12 @@ def warnings_of(
             " are answered; list other names under allowed_hosts"
             + (", or where each gateway is reached under cluster.addresses" if gateway.cluster else "")
         )
-    elif is_wildcard(gateway.host) and gateway.public_url is None and not has_addresses:
+    elif (
+        is_wildcard(gateway.host)
+        and gateway.public_url is None
+        and not has_addresses
+        and any(space.config.connection_url is None for space in spaces.values())
+    ):
         yield (
             "gateway.public_url: is not set, so people whom members invite are told to connect to 127.0.0.1,"
             " which leads them nowhere from other machines"
