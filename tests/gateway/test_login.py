@@ -100,6 +100,9 @@ async def _sign_in_and_out(
             assert first.access_token not in capsys.readouterr().out
             assert await asyncio.to_thread(main, ["logout", gateway.url]) == 0
             assert store.load(both) is None
+            capsys.readouterr()
+            assert await asyncio.to_thread(main, say) == 2
+            assert f"`moot login {gateway.url}`" in capsys.readouterr().err
 
 
 def kept(**more: Any) -> StoredSignIn:

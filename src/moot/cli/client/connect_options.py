@@ -41,7 +41,10 @@ def connect_settings_of(options: argparse.Namespace) -> ConnectSettings:
 
 
 def _signed_in(asked: CliOverrides) -> ConnectSettings | None:
-    """Where a gateway was named and no token: as whom `moot login` signed in there, if it did."""
+    """Where a gateway was named and no token: as whom `moot login` signed in there, if it did.
+
+    Raises UsageError where nobody is signed in and nothing else says with which token to go there.
+    """
     from moot.config.connect_settings import SPACE, TOKEN, TOKEN_FILE, URL, ConnectSettings
     from moot.config.secret import Secret
 
@@ -57,6 +60,13 @@ def _signed_in(asked: CliOverrides) -> ConnectSettings | None:
     gateway = normal_url(url)
     token = current_token(store, gateway)
     if token is None:
-        return None
+        if asked.gateway is None:
+            return None
+        from moot.errors import UsageError
+
+        raise UsageError(
+            f"not signed in at {gateway}: run `moot login {gateway}`, or give --token-file FILE, the token "
+            "that it let you have"
+        )
     space = asked.space or os.environ.get(SPACE) or ""
     return ConnectSettings(url=url, space=space, token=Secret(token))
