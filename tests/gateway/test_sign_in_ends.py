@@ -204,6 +204,35 @@ async def test_an_administrator_lists_tokens_revokes_one_and_signs_somebody_out(
         assert (await member("revoke-token", "0" * 16))[0] != 0
 
 
+async def test_signing_somebody_out_ends_the_lasting_token_that_an_administrator_made_for_them(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        ana = await enter(gateway, provider.token())
+        made = await gateway.admin("POST", "participants/ana/token", {"keep": True})
+        lasting = await enter(gateway, made.json()["token"])
+        assert (await gateway.admin("POST", "participants/ana/sign-out")).status_code == 200
+        assert (await ana.closed())[0] == (await lasting.closed())[0] == 4003
+        assert (await refusal(gateway, made.json()["token"]))[0] == 401
+
+
+async def test_the_next_account_under_a_restored_name_gets_nothing_that_was_added_for_the_last_one(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        root, ana = (
+            await gateway.join("root"),
+            await enter(gateway, provider.token("u-1", preferred_username="ana")),
+        )
+        request = {"method": "tools/list"}
+        assert (await gateway.admin("POST", "participants/ana/capabilities", {"add": ["mcp/*"]})).is_success
+        assert await ana.refused("mcp/request", request, to=["root"]) is None
+        assert await root.refused("space/kick", {"participant_id": "ana", "reason": "left"}) is None
+        assert (await gateway.admin("POST", "participants/ana/restore")).is_success
+        other = await enter(gateway, provider.token("u-2", preferred_username="ana"))
+        assert await other.refused("mcp/request", request, to=["root"]) == "capability_violation"
+
+
 async def test_an_administrator_of_one_space_administers_no_other(tmp_path: Path) -> None:
     rule = person(match={"groups": "leads"}, administrator=["lab"])
     async with running_provider() as provider:

@@ -76,6 +76,28 @@ def test_restore_lifts_a_kick_and_mints_another_token() -> None:
         driver.space.restore_member("zoe", driver.mint)
 
 
+@pytest.mark.parametrize(
+    ("add", "remove", "drops_added", "expected"),
+    [
+        (["mcp/*"], [], True, ["chat"]),
+        ([], ["chat"], True, []),
+        # As an earlier version recorded it.
+        (["mcp/*"], [], False, ["chat", "mcp/*"]),
+    ],
+)
+def test_a_restored_member_has_nothing_that_an_administrator_had_added(
+    add: list[str], remove: list[str], drops_added: bool, expected: list[str]
+) -> None:
+    """D-24: as with grants. What was taken away stays away."""
+    driver = new_driver()
+    changes = read_capabilities(add), read_capabilities(remove)
+    driver.space.change_capabilities("bob", *changes, "root", driver.now, driver.mint)
+    driver.send("alice", {"kind": "space/kick", "payload": {"participant_id": "bob", "reason": "x"}})
+    driver.space.restore_member("bob", driver.mint, drops_added=drops_added)
+    rights = driver.space.state.roster.find("bob").rights.capabilities
+    assert [right.original for right in rights] == expected
+
+
 def test_a_token_can_be_rotated_with_or_without_the_old_one() -> None:
     space = new_driver().space
     space.rotate_credential("bob", Token("h1"), 0.0, CountingMint(), keep=False)

@@ -125,12 +125,19 @@ class AdminRoutes:
         return json_response(200, {"status": "revoked"})
 
     async def sign_out(self, request: Request) -> Response:
-        """End all that a member has signed in for, and tokens that end by themselves: who leaves is out."""
+        """End all that a member has signed in for, and every token made for it: who leaves is out.
+
+        Of a participant of the configuration, the tokens that it names stay.
+        """
         host, admin = self._identity.administered(request)
         member = host.space.state.roster.find(request.path_params["id"])
-        tokens = host.space.state.temporary_tokens.of(member.name)
-        keys = {token.keys[0] for token in tokens if token.source == "sign_in"}
+        temporary = host.space.state.temporary_tokens.of(member.name)
+        keys = {token.keys[0] for token in temporary if token.source == "sign_in"}
         keys |= {member.subject} if member.subject else set()
+        tokens = [token.hash for token in temporary]
+        if member.subject is not None:
+            # An administrator made these for somebody who signs in.
+            tokens += member.credentials
         if not keys and not tokens:
             raise InvalidOperation(f"{member.name} has not signed in: replace its token instead")
         await host.rights.sign_out(
@@ -138,7 +145,7 @@ class AdminRoutes:
             admin,
             issued_before=time.time(),
             keep_seconds=MAX_LIFE_SECONDS,
-            tokens=[token.hash for token in tokens],
+            tokens=tokens,
         )
         return json_response(200, {"participant_id": member.name, "status": "signed out"})
 

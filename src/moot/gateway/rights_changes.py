@@ -140,7 +140,12 @@ class RightsChanges:
     async def restore_member(self, who: str, by: str) -> CarriedOut:
         self._check_journal()
         return await self._journaled.step_durably(
-            "restore", lambda _now, mint: self._space.restore_member(who, mint), widens=who, who=who, by=by
+            "restore",
+            lambda _now, mint: self._space.restore_member(who, mint),
+            widens=who,
+            who=who,
+            by=by,
+            drops_added=True,
         )
 
     async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:

@@ -159,7 +159,7 @@ def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list
             add, remove = read_capabilities(record.add), read_capabilities(record.remove)
             return space.change_capabilities(record.who, add, remove, record.by, now, mint)
         case "restore":
-            return space.restore_member(record.who, mint)
+            return space.restore_member(record.who, mint, drops_added=record.drops_added)
         case "rotate":
             token = Token(record.tokens[0])
             return space.rotate_credential(record.who, token, now, mint, keep=record.keep)

@@ -37,6 +37,8 @@ class StoredInput(msgspec.Struct):
     remove: list[Json] = []
     by: str = ""
     keep: bool = False
+    # Of `restore`: whether what an administrator had added is gone; earlier versions left it.
+    drops_added: bool = False
     # Of `clock`: what it was set to.
     wall: float = 0.0
     # Of a restart: whether the wall clock was behind the space's.

@@ -10,7 +10,7 @@ from moot.errors import InvalidOperation, ParticipantNotFound
 from moot.protocol.close_codes import POLICY
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.protocol.patterns import Capability
+from moot.protocol.patterns import Capability, covered_by
 from moot.space import membership, sign_in
 from moot.space.acts.invites import remove_member
 from moot.space.acts.proposals import bind_open
@@ -165,13 +165,18 @@ def change_capabilities(
     return [*effects, Result(None, fields)]
 
 
-def restore_member(state: State, name: str, mint: Mint) -> list[Effect]:
-    """D-24: undo a kick. The old token stays void, so a new one is minted."""
+def restore_member(state: State, name: str, mint: Mint, *, drops_added: bool = True) -> list[Effect]:
+    """D-24: undo a kick. The old token stays void, so a new one is minted.
+
+    What an administrator had added is gone, as grants are; `drops_added` is False for records of before.
+    """
     member = state.roster.members.get(Name(name))
     if member is None:
         raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
     if not member.kicked:
         raise InvalidOperation(f"{name} was not removed")
+    if drops_added:
+        member.static_capabilities = _without_added(state, member)
     member.kicked = member.anonymous = False
     if member.subject is not None:
         # Whoever signs in under the name next has it: the same account, or one that was made anew.
@@ -184,6 +189,19 @@ def restore_member(state: State, name: str, mint: Mint) -> list[Effect]:
     if token.secret is not None:
         fields["token"] = token.secret
     return [Credential(member.name, member.credentials), Result(None, fields)]
+
+
+def _without_added(state: State, member: SpaceMember) -> tuple[Capability, ...]:
+    """What a member has by the configuration or by its invitation, and nobody has taken away since."""
+    given: list[Capability] = [] if member.configured is None else [*member.configured.capabilities]
+    if member.anonymous:
+        given += state.config.anonymous or ()
+    if member.invited_by is not None:
+        if state.config.delegation == "unrestricted":
+            # All that an invitation gave is the invitee's own, and not told from what was added.
+            return member.static_capabilities
+        given += state.config.invite_baseline
+    return tuple(right for right in member.static_capabilities if covered_by(right, given))
 
 
 def rotate_credential(

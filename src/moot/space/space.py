@@ -237,9 +237,9 @@ class Space:
         """MCPx 10.3, D-55: change a member's static rights, all or nothing; dependent grants go too."""
         return operator_changes.change_capabilities(self.state, name, add, remove, by, now, mint)
 
-    def restore_member(self, name: str, mint: Mint) -> list[Effect]:
-        """D-24: undo a kick. The old token stays void, so a new one is minted."""
-        return operator_changes.restore_member(self.state, name, mint)
+    def restore_member(self, name: str, mint: Mint, *, drops_added: bool = True) -> list[Effect]:
+        """D-24: undo a kick, without what an administrator had added; a new token is minted."""
+        return operator_changes.restore_member(self.state, name, mint, drops_added=drops_added)
 
     def rotate_credential(
         self, name: str, token: Token, now: float, mint: Mint, *, keep: bool
