@@ -72,7 +72,9 @@ class SignInProvider(Protocol):
 
     def takes(self, token: str) -> bool: ...
 
-    def identify(self, host: SpaceHost, token: str, token_hash: str) -> TokenIdentity | AccessDenied: ...
+    def identify(
+        self, host: SpaceHost, token: str, token_hash: str, *, is_listing: bool = False
+    ) -> TokenIdentity | AccessDenied: ...
 
     def administrator(self, token: str, token_hash: str, space: str | None) -> str | None: ...
 
@@ -193,7 +195,7 @@ class SpaceDirectory:
         found: list[TokenIdentity] = []
         refusal = AccessDenied(401, "unknown token")
         for host in self.hosts.values():
-            identity = self._identify_in(host, token, hashed)
+            identity = self._identify_in(host, token, hashed, is_listing=True)
             if isinstance(identity, TokenIdentity):
                 found.append(identity)
             elif identity is not None and self._is_of_provider(token):
@@ -204,7 +206,9 @@ class SpaceDirectory:
                     break
         return found, refusal
 
-    def _identify_in(self, host: SpaceHost, token: str, hashed: str) -> TokenIdentity | AccessDenied | None:
+    def _identify_in(
+        self, host: SpaceHost, token: str, hashed: str, *, is_listing: bool = False
+    ) -> TokenIdentity | AccessDenied | None:
         """Whose token this is in one space; None if it is nobody's there."""
         own = self.own_tokens.get(hashed)
         if own is not None and own[0] == host.name:
@@ -217,7 +221,7 @@ class SpaceDirectory:
                 return AccessDenied(403, "this space admits only the participants that it lists")
             return TokenIdentity(host, name, token=hashed)
         if self.sign_in is not None and self._is_of_provider(token):
-            return self.sign_in.identify(host, token, hashed)
+            return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
         return None
 
     def _is_of_provider(self, token: str) -> bool:

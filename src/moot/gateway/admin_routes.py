@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -11,6 +12,7 @@ from starlette.responses import Response
 
 from moot.errors import InvalidOperation, InvalidRequest
 from moot.gateway.access import AccessDenied
+from moot.gateway.history_routes import before_of, limit_of, settle
 from moot.gateway.http_replies import (
     RequestRefused,
     check_json,
@@ -19,8 +21,11 @@ from moot.gateway.http_replies import (
     json_response,
     object_of,
 )
+from moot.gateway.journal_history import HistoryLimits
+from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.request_identity import RequestIdentity
 from moot.gateway.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
+from moot.gateway.sign_in_audit import EVENTS, read_sign_ins
 from moot.gateway.token_list import find_token, list_tokens
 from moot.gateway.token_rotation import TokenRotation
 from moot.protocol.envelope import DialectName
@@ -53,6 +58,8 @@ class AdminRoutes:
         cluster: ClusterOperations | None,
         max_body_bytes: int,
         max_minted_token_seconds: float,
+        sign_in: SignInService | None,
+        audit_limits: HistoryLimits,
     ) -> None:
         self._identity = identity
         self._rotation = rotation
@@ -60,6 +67,9 @@ class AdminRoutes:
         self._cluster = cluster
         self._max_body_bytes = max_body_bytes
         self._max_minted_token_seconds = max_minted_token_seconds
+        self._sign_in = sign_in
+        self._audit_limits = audit_limits
+        self._audit_turn = asyncio.Lock()
 
     async def capabilities(self, request: Request) -> Response:
         self._identity.administered(request)
@@ -148,6 +158,34 @@ class AdminRoutes:
             tokens=tokens,
         )
         return json_response(200, {"participant_id": member.name, "status": "signed out"})
+
+    async def sign_in_rules(self, request: Request) -> Response:
+        """Which rules give whom what in a space: groups, clients and other claims, and their capabilities."""
+        host, _ = self._identity.administered(request)
+        providers = [] if self._sign_in is None else self._sign_in.describe_rules(host.name)
+        return json_response(200, {"providers": providers})
+
+    async def sign_ins(self, request: Request) -> Response:
+        """A page of who signed in, who was refused and whose access ended, newest first."""
+        host, _ = self._identity.administered(request)
+        before, most = before_of(request), self._audit_limits.max_messages
+        limits = self._audit_limits._replace(max_messages=limit_of(request, most))
+        wanted = request.query_params.get("event")
+        if wanted is not None and wanted not in EVENTS:
+            raise InvalidRequest(f"event is one of {', '.join(sorted(EVENTS))}")
+        if not host.journal.is_written:
+            return json_response(200, {"sign_ins": [], "before": None, "is_kept": False})
+        if before is None:
+            await settle(host)
+        # One at a time: whoever is connected has priority.
+        async with self._audit_turn:
+            by_time, folder = host.journaled.has_shared_times, host.journaled.folder
+            page = await asyncio.to_thread(
+                read_sign_ins, folder, before, limits, by_time=by_time, wanted=wanted
+            )
+        # It may have taken a while.
+        self._identity.administered(request)
+        return json_response(200, {"sign_ins": page.events, "before": page.before, "is_kept": True})
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""

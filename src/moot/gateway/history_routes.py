@@ -79,8 +79,8 @@ class HistoryRoutes:
         if unknown:
             known = ", ".join(sorted(_PARAMETERS))
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))[:100]}; give some of {known}")
-        before, wanted, dialect = _before_of(request), _query_of(request), _dialect_of(request)
-        limits = self._limits._replace(max_messages=_limit_of(request, self._limits.max_messages))
+        before, wanted, dialect = before_of(request), _query_of(request), _dialect_of(request)
+        limits = self._limits._replace(max_messages=limit_of(request, self._limits.max_messages))
         async with self._turn_of((host.name, identity.name)):
             page = await self._read(identity, before, wanted, dialect, limits)
         # It may have taken a while: a token that is void by now gets nothing.
@@ -122,7 +122,7 @@ class HistoryRoutes:
         if not host.journal.is_written:
             return HistoryPage([], None, "not_kept")
         if before is None:
-            await _settle(host)
+            await settle(host)
         folder, config = host.journaled.folder, host.space.state.config
         starts = self._starts.get(host)
         if starts is None:
@@ -154,7 +154,7 @@ class _OwnTurn:
         self.pages = 0
 
 
-async def _settle(host: SpaceHost) -> None:
+async def settle(host: SpaceHost) -> None:
     """Wait a moment until what was said up to now can be read; a disk that fails is not waited for."""
     written = asyncio.Event()
     host.journal.when_durable(host.journal.next_number - 1, written.set)
@@ -163,7 +163,8 @@ async def _settle(host: SpaceHost) -> None:
             await written.wait()
 
 
-def _before_of(request: Request) -> int | None:
+def before_of(request: Request) -> int | None:
+    """Where a page is to end; raises InvalidRequest."""
     given = request.query_params.get("before")
     if given is None:
         return None
@@ -172,12 +173,13 @@ def _before_of(request: Request) -> int | None:
     return int(given)
 
 
-def _limit_of(request: Request, most: int) -> int:
+def limit_of(request: Request, most: int) -> int:
+    """How much a page may hold; raises InvalidRequest."""
     given = request.query_params.get("limit")
     if given is None:
         return most
     if not given.isascii() or not given.isdigit() or len(given) > 9 or int(given) < 1:
-        raise InvalidRequest(f"limit is a number of messages from 1 to {most}")
+        raise InvalidRequest(f"limit is a whole number from 1 to {most}")
     return min(int(given), most)
 
 

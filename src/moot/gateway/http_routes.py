@@ -102,6 +102,8 @@ class Endpoints:
             cluster=cluster,
             max_body_bytes=settings.max_body_bytes,
             max_minted_token_seconds=settings.max_minted_token_seconds,
+            sign_in=sign_in,
+            audit_limits=history_limits,
         )
         self._sign_in = SignInRoutes(
             directory,
@@ -162,6 +164,8 @@ class Endpoints:
             self._route("/admin/participants/{id}/sign-out", self._admin.sign_out, "POST"),
             self._route("/admin/tokens", self._admin.tokens, "GET"),
             self._route("/admin/tokens/{id}", self._admin.revoke_token, "DELETE"),
+            self._route("/admin/sign-in-rules", self._admin.sign_in_rules, "GET"),
+            self._route("/admin/sign-ins", self._admin.sign_ins, "GET"),
             self._route("/admin/connections", self._admin.connections, "GET"),
             self._route("/admin/cluster", self._admin.cluster, "GET"),
             self._route("/admin/cluster/spaces/{space}", self._admin.drop_space, "DELETE"),

@@ -86,9 +86,9 @@ def read_page(
     last = before
     is_full = False
     if reader.by_time and before is not None:
-        before = first_number_from(folder, before, _microseconds)
+        before = first_number_from(folder, before, microseconds)
     for record in records_before(folder, before):
-        place = _microseconds(record.line) if reader.by_time else record.number
+        place = microseconds(record.line) if reader.by_time else record.number
         # What has one time came in one message of the log, and is on one page.
         if is_full and place != last:
             break
@@ -112,7 +112,8 @@ def read_page(
     return HistoryPage(found[::-1], last)
 
 
-def _microseconds(line: bytes) -> int:
+def microseconds(line: bytes) -> int:
+    """The time of a record as a place in the history of a cluster."""
     return round(recorded_time(line) * 1e6)
 
 

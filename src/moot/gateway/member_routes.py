@@ -55,14 +55,11 @@ class MemberRoutes:
             connected = member is not None and any(
                 not session.options.injected for session in member.sessions.values()
             )
-            found.append(
-                {
-                    "name": each.host.name,
-                    "participant": each.name,
-                    "dialects": dialects,
-                    "connected": connected,
-                }
-            )
+            facts: dict[str, Json] = {"name": each.host.name, "participant": each.name}
+            facts |= {"dialects": dialects, "connected": connected}
+            if self._identity.also_administers(request, each.host):
+                facts["administrator"] = True
+            found.append(facts)
         return json_response(200, {"spaces": found})
 
     async def messages(self, request: Request) -> Response:

@@ -594,6 +594,32 @@ def _everything(version: str) -> Json:
                     | _ADMIN_DENIED,
                 }
             },
+            "/admin/sign-in-rules": {
+                "get": {
+                    "summary": "which rules give whom what: groups, clients and other claims of a provider",
+                    "security": secured,
+                    "parameters": [_SPACE],
+                    "responses": {"200": _answer("providers, each with the rules about this space")}
+                    | _ADMIN_DENIED,
+                }
+            },
+            "/admin/sign-ins": {
+                "get": {
+                    "summary": "who signed in, was refused or signed out, newest first, page by page",
+                    "security": secured,
+                    "parameters": [
+                        _SPACE,
+                        _parameter("before", "query", "what `before` was in an earlier answer"),
+                        _parameter("limit", "query", "how many at most"),
+                        _parameter("event", "query", "only this, such as refused or signed_in"),
+                    ],
+                    "responses": {
+                        "200": _answer("sign_ins, and before, which is null at the end of the journal"),
+                        "400": _answer("bad before or limit", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
             "/admin/connections": {
                 "get": {
                     "summary": "who is connected",

@@ -74,6 +74,11 @@ class RequestIdentity:
                 raise RequestRefused(wrong)
         return admin
 
+    def also_administers(self, request: Request, host: SpaceHost) -> bool:
+        """Whether the token of a member is that of an administrator of this space, too; counts nothing."""
+        token = bearer(request.headers.get("authorization"))
+        return self._has_administrators and self._directory.administrator(token, host.name) is not None
+
     def account_of(self, request: Request) -> SignedInAccount | None:
         """Whose sign-in what this request makes depends on, if it comes with a token of a provider."""
         return self._directory.account_of(bearer(request.headers.get("authorization")))

@@ -84,6 +84,10 @@ class RightsChanges:
         """End what was signed in under these keys, and these tokens, also while no journal can be written."""
         forget_at = self._journaled.clock() + keep_seconds
         named: dict[str, Json] = {"tokens": list(tokens)} if tokens else {}
+        who = self._holders(set(keys), tokens)
+        if who:
+            # For the audit: keys are hashes.
+            named["who"] = ", ".join(who)
         await self._journaled.step_durably(
             "sign_out",
             lambda now, mint: self._space.sign_out(
@@ -96,6 +100,17 @@ class RightsChanges:
             forget_at=forget_at,
             **named,
         )
+
+    def _holders(self, keys: set[str], tokens: Sequence[str]) -> list[str]:
+        """The members who come in with these tokens, or under these keys."""
+        state = self._space.state
+        owners = {state.roster.find_token_owner(each) for each in tokens}
+        owners |= {
+            token.member
+            for token in state.temporary_tokens.by_hash.values()
+            if token.hash in tokens or keys.intersection(token.keys)
+        }
+        return sorted(owner for owner in owners if owner is not None)
 
     def renew(self, session: SessionId, token: str, refuse: Callable[[Refused], None]) -> None:
         """Let a connection go on under a newer token of the same person, or tell why not."""

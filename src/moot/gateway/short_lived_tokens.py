@@ -87,6 +87,7 @@ async def mint_token(
             issued_at=0.0 if made_by is None else made_by.issued_at,
             rights=None if parent is None else parent.rights,
             client="" if parent is None else parent.client,
+            since=now,
         ),
         by,
     )

@@ -44,6 +44,10 @@ def _tokens_of(state: State, member: SpaceMember) -> Iterator[tuple[str, dict[st
             facts["capabilities"] = [each.original for each in load_capabilities(carried)]
         if token.client:
             facts["client"] = token.client
+        if token.since:
+            facts["since"] = rfc3339(token.since)
+        if token.rule:
+            facts |= {"issuer": token.issuer, "rule": token.rule}
         yield token.hash, facts
 
 

@@ -51,6 +51,10 @@ class TemporaryToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     rights: Pairs | None = None
     # With which program they signed in: a person's agent may have other rights than their console.
     client: str = ""
+    # For administrators: since when it is known here, and of a sign-in by which rule of which provider.
+    since: float = 0.0
+    issuer: str = ""
+    rule: int = 0
 
     @property
     def made_by(self) -> str:

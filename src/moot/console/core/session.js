@@ -31,7 +31,7 @@ const MAX_KEY_ATTEMPTS = 5;
 const KEY_MILLISECONDS = 1_000;
 
 /** @typedef {import("./provider-grant.js").ProviderGrant} ProviderGrant */
-/** `grant`: of a provider, which renews the token. @typedef {{space: string, participant: string, token: string, grant?: ProviderGrant}} Login */
+/** `grant`: of a provider, which renews the token. `administrator`: of this space, by the same token. @typedef {{space: string, participant: string, token: string, administrator: boolean, grant?: ProviderGrant}} Login */
 
 export { SignInError };
 
@@ -222,7 +222,7 @@ export class Session {
     /** @type {Login[]} */
     const found = (Array.isArray(body?.spaces) ? body.spaces : [])
       .filter((/** @type {any} */ each) => typeof each?.name === "string" && (each.dialects ?? ["mew"]).includes("mew"))
-      .map((/** @type {any} */ each) => ({ space: each.name, participant: String(each.participant ?? ""), token: given, ...(grant ? { grant } : {}) }));
+      .map((/** @type {any} */ each) => ({ space: each.name, participant: String(each.participant ?? ""), token: given, administrator: each.administrator === true, ...(grant ? { grant } : {}) }));
     if (found.length === 0) throw new SignInError("This token gives access to no space that supports MEW, which the console requires.");
     this.logins = [...this.logins.filter((login) => !found.some((each) => each.space === login.space)), ...found];
     for (const login of found) if (this.openSpaces.get(login.space)?.login.token !== given) this._closeSpace(login.space);

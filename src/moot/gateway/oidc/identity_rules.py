@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from moot.config.oidc_config import OidcConfig, SignInRule
 from moot.config.oidc_reader import claims_in, fill_claims
+from moot.protocol.operation import Json
 
 _EMAIL: Final = "email"
 # Whatever stands in a name and may not: `ana@example.org` becomes `ana-example.org`.
@@ -37,6 +38,28 @@ def map_identity(claims: Mapping[str, Any], config: OidcConfig) -> MappedIdentit
         # A name that cannot be made lets nobody in, and no later rule either: what is meant is unknown.
         return None if name is None else MappedIdentity(name, rule, number)
     return None
+
+
+def describe_rules(config: OidcConfig, space: str) -> list[dict[str, Json]]:
+    """What the rules about one space say, with their numbers among all; the first that matches decides."""
+    found: list[dict[str, Json]] = []
+    for number, rule in enumerate(config.people, start=1):
+        administers = rule.administrator is True or (rule.administrator and space in rule.administrator)
+        if space not in rule.spaces and not administers:
+            continue
+        said: dict[str, Json] = {
+            "number": number,
+            "match": {claim: list(values) for claim, values in rule.match.items()},
+            "participant": rule.participant,
+            "enters": space in rule.spaces,
+            "administrator": bool(administers),
+        }
+        if rule.capabilities is not None:
+            said["capabilities"] = [each.original for each in rule.capabilities]
+        if rule.profile is not None:
+            said["profile"] = rule.profile
+        found.append(said)
+    return found
 
 
 def _matches(rule: SignInRule, claims: Mapping[str, Any], config: OidcConfig) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 from moot.config.oidc_config import OidcConfig
 from moot.errors import Refused, Unauthorized
 from moot.gateway.access import AccessDenied, SignedInAccount, TokenIdentity
-from moot.gateway.oidc.identity_rules import MappedIdentity, map_identity
+from moot.gateway.oidc.identity_rules import MappedIdentity, describe_rules, map_identity
 from moot.gateway.oidc.introspection import Introspection
 from moot.gateway.oidc.provider_keys import ProviderKeys
 from moot.gateway.oidc.token_verifier import AudienceOf, TokenVerifier, VerifiedToken, looks_like_jwt
@@ -39,6 +39,7 @@ _MAX_KNOWN: Final = 50_000
 _MAX_AUDITED_CHARS: Final = 255
 # Of tokens that do not say of which session at the provider they are.
 _NO_SESSION: Final = "no session"
+_ANOTHER_SPACE: Final = AccessDenied(403, "this account may not enter this space")
 
 
 class SignInService:
@@ -81,13 +82,18 @@ class SignInService:
     def takes(self, token: str) -> bool:
         return looks_like_jwt(token)
 
-    def identify(self, host: SpaceHost, token: str, token_hash: str) -> TokenIdentity | AccessDenied:
-        """Whom this token means in that space. Nothing happens there before `SpaceHost.sign_in`."""
+    def identify(
+        self, host: SpaceHost, token: str, token_hash: str, *, is_listing: bool = False
+    ) -> TokenIdentity | AccessDenied:
+        """Whom this token means in that space. Nothing happens there before `SpaceHost.sign_in`.
+
+        `is_listing`: they ask which spaces are theirs, so that it is no refused sign-in if this one is not.
+        """
         verified = self._verify(token, token_hash)
         if isinstance(verified, AccessDenied):
             self.refused += verified.status < 500
             return verified
-        sign_in = self.map(host, verified, token_hash)
+        sign_in = self.map(host, verified, token_hash, is_listing=is_listing)
         if isinstance(sign_in, AccessDenied):
             return sign_in
         return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
@@ -143,7 +149,9 @@ class SignInService:
             del self._known[next(iter(self._known))]
         self._known[token_hash] = verified
 
-    def map(self, host: SpaceHost, verified: VerifiedToken, token_hash: str) -> SignIn | AccessDenied:
+    def map(
+        self, host: SpaceHost, verified: VerifiedToken, token_hash: str, *, is_listing: bool = False
+    ) -> SignIn | AccessDenied:
         """Who somebody is in that space, under a token of this hash; checked, and nothing has happened."""
         found = self._map(host, verified, token_hash)
         if not isinstance(found, AccessDenied):
@@ -151,7 +159,7 @@ class SignInService:
                 check_sign_in(host.space.state, found)
             except Refused as refusal:
                 found = AccessDenied(403, refusal.message)
-        if isinstance(found, AccessDenied):
+        if isinstance(found, AccessDenied) and not (is_listing and found is _ANOTHER_SPACE):
             self.refused += 1
             host.refusals.record_sign_in(_audited(verified), found.message)
         return found
@@ -171,18 +179,21 @@ class SignInService:
         if mapped is None:
             return AccessDenied(403, "no rule of this gateway lets this account in: ask whoever runs it")
         if host.name not in mapped.rule.spaces:
-            return AccessDenied(403, "this account may not enter this space")
+            return _ANOTHER_SPACE
         claims, grace = verified.claims, config.renew_grace_seconds
-        left = self.seconds_left(verified)
+        left, now = self.seconds_left(verified), host.journaled.clock()
         token = TemporaryToken(
             hash=token_hash,
             member=Name(mapped.name),
-            expires_at=host.journaled.clock() + left + grace,
+            expires_at=now + left + grace,
             grace_seconds=grace,
             source="sign_in",
             keys=tuple(keys_of(verified)),
             issued_at=verified.issued,
             client=client_of(claims),
+            since=now,
+            issuer=config.issuer,
+            rule=mapped.number,
         )
         rights = mapped.rule.capabilities
         return SignIn(
@@ -191,6 +202,13 @@ class SignInService:
             known_as=_subjects(verified)[-1] if config.subject_claim != "sub" else "",
             details=_details(verified, mapped),
         )
+
+    def describe_rules(self, space: str) -> list[dict[str, Json]]:
+        """The rules that let people into that space or let them administer it, as administrators see them."""
+        return [
+            {"issuer": config.issuer, "rules": describe_rules(config, space), "all_rules": len(config.people)}
+            for config in self._rules.values()
+        ]
 
     # Out
 
@@ -308,7 +326,9 @@ class SignInService:
         is_same = isinstance(sign_in, SignIn) and sign_in.token.member == token.member
         if isinstance(sign_in, SignIn) and is_same:
             # Other rules give a token no more than it was made for.
-            carried = msgspec.structs.replace(sign_in.token, limited_to=token.limited_to)
+            carried = msgspec.structs.replace(
+                sign_in.token, limited_to=token.limited_to, since=token.since or sign_in.token.since
+            )
             if token.source == "minted":
                 carried = token
             sign_in = msgspec.structs.replace(sign_in, token=carried)

@@ -1,0 +1,172 @@
+// @ts-check
+/** For administrators of the gateway or of this space: sessions and tokens, the rules that let people in, and who signed in. */
+import { button, el, newId, redraw, replace } from "../core/dom.js";
+import { Administration, AdministrationRefused } from "../core/administration.js";
+import { registerView } from "../core/router.js";
+import { escapeHidden, nameOf } from "../core/text.js";
+import { labelledField } from "./action-dialog.js";
+import { SignInAudit } from "./administration-audit.js";
+import { ruleCards } from "./administration-rules.js";
+import { memberCards } from "./administration-tokens.js";
+import { icon } from "./icons.js";
+
+/** @typedef {import("../app.js").Context} Context */
+
+const PARTS = { tokens: "Sessions and tokens", rules: "Groups and rights", audit: "Sign-ins" };
+// Connections come and go in bursts: what they changed is asked for once.
+const SETTLE_MILLISECONDS = 1_000;
+
+class AdministrationView {
+  /** @param {HTMLElement} outlet @param {Context} context */
+  constructor(outlet, context) {
+    this.context = context;
+    this.client = new Administration(context.session, context.openSpace);
+    this._part = "";
+    this._filter = "";
+    /** @type {import("../core/administration.js").AdminToken[]} */
+    this._tokens = [];
+    this._panel = el("div", { class: "view-body administration", id: newId("administration"), role: "tabpanel", tabindex: "-1" });
+    this._tabs = Object.entries(PARTS).map(([part, title]) =>
+      el("button", { type: "button", role: "tab", class: "tab", "aria-controls": this._panel.id, data: { part }, on: { click: () => context.go("administration", part) } }, title));
+    this._tools = el("div", { class: "administration-tools" },
+      el("div", { class: "tabs", role: "tablist", "aria-label": "Administration", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._arrow(event) } }, this._tabs),
+      button("Refresh", () => void this.load(), { class: "quiet small", shortcut: "r" }));
+    outlet.append(el("div", { class: "view-head" }, el("h1", {}, "Administration"), el("span", { class: "grow" }), this._tools), this._panel);
+    this._stops = [
+      context.state.on("roster", () => this._followRoster()),
+      context.keys.add("Administration", { r: ["Refresh", () => void this.load()] }),
+    ];
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this._timer = undefined;
+  }
+
+  close() {
+    clearTimeout(this._timer);
+    this._stops.forEach((stop) => stop());
+  }
+
+  /** @param {string[]} rest */
+  openRoute(rest) {
+    const part = Object.hasOwn(PARTS, rest[0] ?? "") ? /** @type {string} */ (rest[0]) : "tokens";
+    if (part === this._part) return;
+    this._part = part;
+    for (const tab of this._tabs) {
+      tab.setAttribute("aria-selected", String(tab.dataset.part === part));
+      tab.setAttribute("tabindex", tab.dataset.part === part ? "0" : "-1");
+    }
+    replace(this._panel);
+    void this.load();
+  }
+
+  /** @param {KeyboardEvent} event */
+  _arrow(event) {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!step) return;
+    event.preventDefault();
+    const at = this._tabs.findIndex((tab) => tab.dataset.part === this._part);
+    const next = this._tabs[(at + step + this._tabs.length) % this._tabs.length];
+    next?.click();
+    next?.focus();
+  }
+
+  _followRoster() {
+    if (this._timer !== undefined || this._part === "audit" || !this.client.hasToken) return;
+    this._timer = setTimeout(() => {
+      this._timer = undefined;
+      void this.load();
+    }, SETTLE_MILLISECONDS);
+  }
+
+  /** Ask the gateway for what is shown. */
+  async load() {
+    const part = this._part;
+    this._tools.hidden = !this.client.hasToken;
+    if (!this.client.hasToken) return this._showGate("");
+    try {
+      if (part === "audit") await this._showAudit();
+      else {
+        const [tokens, providers] = await Promise.all([this.client.tokens(), part === "rules" ? this.client.rules() : []]);
+        if (part !== this._part) return;
+        this._tokens = tokens;
+        if (part === "tokens") this._showTokens();
+        else redraw(this._panelOf(part), [tokens, providers], () => ruleCards(this.context.openSpace.name, providers, tokens));
+      }
+    } catch (fault) {
+      if (part === this._part) this._showFault(fault);
+    }
+  }
+
+  /** The place of a part, made when it is first shown. @param {string} part @returns {HTMLElement} */
+  _panelOf(part) {
+    const there = /** @type {HTMLElement | null} */ (this._panel.firstElementChild);
+    if (there?.dataset.part === part) return there;
+    const made = el("div", { class: "administration-part", data: { part } });
+    replace(this._panel, made);
+    return made;
+  }
+
+  _showTokens() {
+    const panel = this._panelOf("tokens");
+    if (panel.childElementCount === 0) {
+      const field = labelledField("Filter", { type: "search", placeholder: "member or program", value: this._filter });
+      field.input.addEventListener("input", () => {
+        this._filter = field.value();
+        this._showTokens();
+      });
+      panel.append(field.node, el("div", { class: "administration-members" }));
+    }
+    const list = /** @type {HTMLElement} */ (panel.lastElementChild);
+    redraw(list, [this._tokens, this._filter], () => memberCards(this.context, this.client, this._tokens, this._filter, () => void this.load()));
+  }
+
+  async _showAudit() {
+    const panel = this._panelOf("audit");
+    replace(panel);
+    const audit = new SignInAudit(this.client, (fault) => this._showFault(fault));
+    panel.append(audit.node);
+    await audit.more();
+  }
+
+  /** @param {unknown} fault */
+  _showFault(fault) {
+    const message = escapeHidden(fault instanceof Error ? fault.message : fault);
+    if (fault instanceof AdministrationRefused && fault.isForbidden) {
+      this.client.useToken("");
+      this._tools.hidden = true;
+      this._showGate(message);
+    } else replace(this._panel, el("div", { class: "empty" }, icon("warning", 24), el("strong", {}, "Not loaded"), el("p", {}, message), button("Try again", () => void this.load())));
+  }
+
+  /** For whoever is no administrator: why there is nothing here, and what an administrator does. @param {string} refusal */
+  _showGate(refusal) {
+    const { name, login } = this.context.openSpace;
+    const field = labelledField("Administrator’s token", { type: "password", spellcheck: "false", required: true, "aria-invalid": refusal ? "true" : null });
+    const fault = el("p", { class: "fault", role: "alert" }, refusal && `Refused: ${refusal}.`);
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      if (!/^[\x21-\x7e]+$/.test(field.value())) return replace(fault, "Not a valid token: a token has no spaces or line breaks.");
+      this.client.useToken(field.value());
+      void this.load();
+    };
+    replace(this._panel, el("div", { class: "administration-gate" },
+      el("div", { class: "empty" }, icon("rules", 24), el("strong", {}, "For administrators only"),
+        el("p", {}, nameOf(login.participant), ` is not an administrator of ${escapeHidden(name)}. A rule of the identity provider can say so (administrator: true), or you have a token from admin_tokens.`)),
+      el("form", { class: "card administration-form", on: { submit } }, field.node, fault, el("small", { class: "soft" }, "It is kept in this page’s memory only, until you sign out or reload."), button("Continue", () => undefined, { class: "primary" }))));
+    const press = this._panel.querySelector(".administration-form .button");
+    press?.setAttribute("type", "submit");
+  }
+}
+
+registerView({
+  id: "administration",
+  title: "Administration",
+  icon: "key",
+  order: 90,
+  key: "d",
+  more: true,
+  css: ["css/members.css", "css/rules.css", "css/administration.css"],
+  mount(outlet, context) {
+    const view = new AdministrationView(outlet, context);
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
+  },
+});
