@@ -33,7 +33,7 @@ def list_tokens(host: SpaceHost, who: str | None) -> list[dict[str, Json]]:
 def _tokens_of(state: State, member: SpaceMember) -> Iterator[tuple[str, dict[str, Json]]]:
     for token_hash in member.credentials:
         limit = state.token_limit(token_hash)
-        facts: dict[str, Json] = {"source": "configured" if member.configured is not None else "invited"}
+        facts: dict[str, Json] = {"source": _source_of(member)}
         if limit is not None:
             facts["capabilities"] = [each.original for each in limit]
         yield token_hash, facts
@@ -49,6 +49,13 @@ def _tokens_of(state: State, member: SpaceMember) -> Iterator[tuple[str, dict[st
         if token.rule:
             facts |= {"issuer": token.issuer, "rule": token.rule}
         yield token.hash, facts
+
+
+def _source_of(member: SpaceMember) -> str:
+    """Where a token that lasts comes from; `lasting`: an administrator made it for somebody who signs in."""
+    if member.configured is not None:
+        return "configured"
+    return "invited" if member.subject is None else "lasting"
 
 
 def find_token(host: SpaceHost, id: str) -> str:

@@ -26,8 +26,8 @@ _ABOUTS = {
     "and its end. No token is shown.",
     "revoke-token": "Ends one token that `moot member tokens` lists, with its connections. A token of a "
     "provider stays void until it would have ended.",
-    "sign-out": "Ends everything that a member has signed in for, with its connections and short-lived "
-    "tokens. They come in again only with a token that their provider issues from now on: lock the account "
+    "sign-out": "Ends everything that a member has signed in for, with its connections, short-lived tokens "
+    "and tokens that an administrator made for them; a token of the configuration stays. They come in again only with a token that their provider issues from now on: lock the account "
     "there, or remove the member (`moot member kick`).",
 }
 _HELPS = {

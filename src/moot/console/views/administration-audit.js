@@ -59,7 +59,7 @@ export class SignInAudit {
       }
       replace(this._foot, this._before === null ? el("span", { class: "soft" }, this._list.childElementCount === 0 ? "Nobody has signed in at a provider. Connections with tokens of the gateway are in the journal as join." : "That is all that the journal has.") : button("Show older", () => void this.more()));
     } catch (fault) {
-      if (turn === this._turn) this._fail(fault);
+      if (turn === this._turn && this.node.isConnected) this._fail(fault);
     }
   }
 

@@ -40,10 +40,11 @@ function whom(rule) {
   ])];
 }
 
-/** How they are called here. @param {string} template */
+/** How they are called here: claims of their token, or a name. @param {string} template */
 function calledAs(template) {
   const parts = template.split(/(\{[^}]*\})/).filter(Boolean);
-  return parts.map((part) => (part.startsWith("{") ? el("em", {}, oneLine(part.slice(1, -1), 60)) : el("bdi", {}, oneLine(part, 60))));
+  const named = parts.map((part) => (part.startsWith("{") ? el("em", {}, oneLine(part.slice(1, -1), 60)) : el("bdi", {}, oneLine(part, 60))));
+  return [parts.length === 1 && template.startsWith("{") ? "come in under their " : "come in as ", named];
 }
 
 /** @param {SignInRule} rule @param {AdminToken[]} tokens of those who came in by it */
@@ -54,9 +55,9 @@ function ruleCard(rule, tokens) {
     el("div", { class: "rule-head" }, el("span", { class: "rule-number" }, String(rule.number)),
       el("div", { class: "grow" },
         el("h3", { class: "rule-whom" }, whom(rule), rule.administrator && [" ", el("span", { class: "tag", data: { tone: "accent" } }, "administers this space")]),
-        rule.enters && el("p", {}, "come in as ", calledAs(rule.participant)),
+        rule.enters && el("p", {}, calledAs(rule.participant)),
         !rule.enters && el("p", { class: "soft" }, "do not enter this space as members."),
-        rule.enters && rights !== undefined && el("details", { data: { fold: `rule-${rule.number}` } }, el("summary", {}, "with these rights: ", roleOf(rights), rule.profile !== undefined && ` (profile ${oneLine(rule.profile, 60)})`), rightsList(rights)),
-        rule.enters && rights === undefined && el("p", {}, "with the rights that the configuration gives that participant."),
+        rule.enters && rights !== undefined && el("details", { data: { fold: `rule-${rule.number}` } }, el("summary", {}, "Rights: ", roleOf(rights), rule.profile !== undefined && ` (profile ${oneLine(rule.profile, 60)})`), rightsList(rights)),
+        rule.enters && rights === undefined && el("p", {}, "Rights: as the configuration gives them to that participant."),
         rule.enters && el("p", { class: "soft" }, names.length === 0 ? "Nobody is signed in by it now." : ["Signed in now: ", names.slice(0, MAX_NAMES).map((name, index) => [index > 0 && ", ", nameOf(name)]), names.length > MAX_NAMES && ` and ${names.length - MAX_NAMES} more`]))));
 }

@@ -19,8 +19,8 @@ export function counted(count, noun) {
 }
 
 /** Whether it ends by signing somebody out. @param {AdminToken} token */
-function isTemporary(token) {
-  return token.source === "sign_in" || token.source === "minted";
+function endsBySignOut(token) {
+  return token.source !== "configured" && token.source !== "invited";
 }
 
 /** @param {AdminToken[]} tokens */
@@ -55,7 +55,7 @@ function memberCard(context, client, name, tokens, changed) {
     el("div", { class: "administration-row" },
       el("h2", { class: "grow" }, nameOf(name), name === context.state.me.name && el("span", { class: "soft" }, " (you)")),
       el("span", { class: "pill", data: connections > 0 ? { tone: "good" } : {} }, el("span", { class: "dot" }), connections > 0 ? counted(connections, "connection") : "not connected"),
-      tokens.some(isTemporary) && button("Sign out everywhere…", () => signOutDialog(context, client, name, tokens, changed), { class: "small danger", data: { focus: `out-${name}` }, aria: { label: `Sign ${oneLine(name, 80)} out everywhere…` } })),
+      tokens.some(endsBySignOut) && button("Sign out everywhere…", () => signOutDialog(context, client, name, tokens, changed), { class: "small danger", data: { focus: `out-${name}` }, aria: { label: `Sign ${oneLine(name, 80)} out everywhere…` } })),
     el("ul", { class: "administration-tokens" }, tokens.map((each) => tokenRow(context, client, each, changed))));
 }
 
@@ -64,7 +64,7 @@ function kindOf(token) {
   const client = el("bdi", { class: "mono" }, oneLine(token.client ?? "", 80));
   if (token.source === "sign_in") return token.client ? ["Signed in with ", client] : ["Signed in"];
   if (token.source === "minted") return token.client ? ["Short-lived token, made with ", client] : ["Short-lived token"];
-  return [token.source === "invited" ? "Lasting token" : "Token of the configuration"];
+  return [{ invited: "Token of an invitation", lasting: "Lasting token, made by an administrator" }[token.source] ?? "Token of the configuration"];
 }
 
 /** @param {string} label @param {string | undefined} at */
@@ -84,7 +84,7 @@ function tokenRow(context, client, token, changed) {
         token.rule !== undefined && el("span", {}, `by rule ${token.rule} of ${hostOf(token.issuer ?? "")}`),
         el("span", { class: "mono faint", title: "The beginning of its hash, as moot member tokens shows it" }, oneLine(token.id, 16)),
         rights !== undefined && el("details", { data: { fold: token.id } }, el("summary", {}, roleOf(rights)), rightsList(rights)))),
-    el("span", { class: "soft administration-count" }, counted(token.connections, "connection")),
+    token.connections > 0 && el("span", { class: "soft administration-count" }, counted(token.connections, "connection")),
     button("End…", () => revokeDialog(context, client, token, changed), { class: "small", data: { focus: `end-${token.id}` }, aria: { label: `End the token ${token.id} of ${oneLine(token.participant, 80)}…` } }));
 }
 
@@ -123,12 +123,12 @@ function revokeDialog(context, client, token, changed) {
 
 /** @param {Context} context @param {Administration} client @param {string} name @param {AdminToken[]} tokens @param {() => void} changed */
 function signOutDialog(context, client, name, tokens, changed) {
-  const configured = tokens.filter((each) => each.source === "configured").length;
-  const ended = tokens.filter((each) => each.source !== "configured");
+  const ended = tokens.filter(endsBySignOut);
+  const left = tokens.length - ended.length;
   actionDialog(`Sign ${oneLine(name, 40)} out everywhere?`, [
-    el("p", {}, `Ends ${counted(ended.length, "session or token").replace("session or tokens", "sessions and tokens")} of `, nameOf(name), ` in this space at once, with ${counted(connectionsOf(ended), "connection")}.`),
+    el("p", {}, `Ends ${ended.length === 1 ? "one session or token" : `${ended.length} sessions and tokens`} of `, nameOf(name), ` in this space at once, with ${counted(connectionsOf(ended), "connection")}.`),
     el("p", { class: "soft" }, "Only a token that the provider issues from now on lets them in again. If they leave for good, lock the account at the provider, or remove the member."),
-    configured > 0 && el("p", {}, el("strong", {}, `${counted(configured, "token")} of the configuration ${configured === 1 ? "stays" : "stay"}: `), "end it by itself if it has to go."),
+    left > 0 && el("p", {}, el("strong", {}, `${counted(left, "token")} of the configuration or of an invitation ${left === 1 ? "stays" : "stay"}: `), "end it by itself if it has to go."),
     isYou(context, name),
   ], {
     verb: "Sign out", danger: true,

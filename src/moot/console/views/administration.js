@@ -12,7 +12,7 @@ import { icon } from "./icons.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
-const PARTS = { tokens: "Sessions and tokens", rules: "Groups and rights", audit: "Sign-ins" };
+const PARTS = { tokens: "Sessions", rules: "Groups and rights", audit: "Sign-ins" };
 // Connections come and go in bursts: what they changed is asked for once.
 const SETTLE_MILLISECONDS = 1_000;
 
@@ -150,7 +150,7 @@ class AdministrationView {
     };
     replace(this._panel, el("div", { class: "administration-gate" },
       el("div", { class: "empty" }, icon("rules", 24), el("strong", {}, "For administrators only"),
-        el("p", {}, nameOf(login.participant), ` is not an administrator of ${escapeHidden(name)}. A rule of the identity provider can say so (administrator: true), or you have a token from admin_tokens.`)),
+        el("p", {}, nameOf(login.participant), ` is not an administrator of ${escapeHidden(name)}. Administrators are those whom a rule for sign-ins names (administrator: true), and whoever has a token of gateway.admin_tokens.`)),
       el("form", { class: "card administration-form", on: { submit } }, field.node, fault, el("small", { class: "soft" }, "It is kept in this page’s memory only, until you sign out or reload."), button("Continue", () => undefined, { class: "primary" }))));
     const press = this._panel.querySelector(".administration-form .button");
     press?.setAttribute("type", "submit");
