@@ -72,6 +72,24 @@ async def test_who_signs_out_at_one_gateway_is_out_at_all(start: StartGateway) -
             assert (await refusal(gateway, again))[0] == 403
 
 
+async def test_an_administrator_sees_at_each_gateway_who_signed_in_at_another(start: StartGateway) -> None:
+    async with two_gateways(start) as (a, b, provider):
+        ana = await enter(a, provider.token())
+        first = (await a.admin("GET", "tokens", participant="ana")).json()
+        assert [(each["rule"], each["connections"]) for each in first["tokens"]] == [(1, 1)]
+
+        async def is_shown() -> bool:
+            return bool((await b.admin("GET", "tokens", participant="ana")).json() == first)
+
+        await until_told(is_shown)
+        assert (await b.admin("POST", "participants/ana/sign-out")).is_success
+        await ana.closed()
+        told = [(await each.admin("GET", "sign-ins")).json() for each in (a, b)]
+        assert told[0] == told[1]
+        assert [each["event"] for each in told[0]["sign_ins"]] == ["signed_out", "signed_in"]
+        assert {each["participant"] for each in told[0]["sign_ins"]} == {"ana"}
+
+
 async def test_a_connection_is_renewed_by_its_own_person_alone(start: StartGateway) -> None:
     async with two_gateways(start) as (a, b, provider):
         ana = await enter(a, provider.token())

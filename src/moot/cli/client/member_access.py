@@ -27,8 +27,9 @@ _ABOUTS = {
     "revoke-token": "Ends one token that `moot member tokens` lists, with its connections. A token of a "
     "provider stays void until it would have ended.",
     "sign-out": "Ends everything that a member has signed in for, with its connections, short-lived tokens "
-    "and tokens that an administrator made for them; a token of the configuration stays. They come in again only with a token that their provider issues from now on: lock the account "
-    "there, or remove the member (`moot member kick`).",
+    "and tokens that an administrator made for them; a token of the configuration stays. They come in again "
+    "only with a token that their provider issues from now on: lock the account there, or remove the member "
+    "(`moot member kick`).",
 }
 _HELPS = {
     "tokens": "list the tokens and sign-ins that let members in",
