@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,6 +12,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.space.roster import SpaceMember, load_capabilities
 from moot.space.state import State
+from moot.space.temporary_tokens import TemporaryToken
 
 # Of 64: no two tokens of a space share so many.
 _ID_CHARS: Final = 16
@@ -22,22 +23,27 @@ def list_tokens(host: SpaceHost, who: str | None) -> list[dict[str, Json]]:
     state = host.space.state
     members = list(state.roster) if who is None else [state.roster.find(who)]
     used = Counter(session.options.token for session in state.roster.sessions.values())
+    temporary: defaultdict[str, list[TemporaryToken]] = defaultdict(list)
+    for token in state.temporary_tokens.by_hash.values():
+        temporary[token.member].append(token)
     return [
         {"id": token_hash[:_ID_CHARS], "participant": member.name, "connections": used[token_hash]} | facts
         for member in members
         if not member.kicked
-        for token_hash, facts in _tokens_of(state, member)
+        for token_hash, facts in _tokens_of(state, member, temporary[member.name])
     ]
 
 
-def _tokens_of(state: State, member: SpaceMember) -> Iterator[tuple[str, dict[str, Json]]]:
+def _tokens_of(
+    state: State, member: SpaceMember, temporary: list[TemporaryToken]
+) -> Iterator[tuple[str, dict[str, Json]]]:
     for token_hash in member.credentials:
         limit = state.token_limit(token_hash)
         facts: dict[str, Json] = {"source": _source_of(member)}
         if limit is not None:
             facts["capabilities"] = [each.original for each in limit]
         yield token_hash, facts
-    for token in state.temporary_tokens.of(member.name):
+    for token in temporary:
         facts = {"source": token.source, "expires": rfc3339(token.expires_at - token.grace_seconds)}
         carried = token.limited_to if token.limited_to is not None else token.rights
         if carried is not None:

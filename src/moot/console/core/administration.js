@@ -35,10 +35,15 @@ export class Administration {
     return typedTokens.has(this._openSpace) || this._openSpace.login.administrator === true;
   }
 
-  /** @param {string} token of an administrator; empty: forget it */
+  /** @param {string} token of an administrator */
   useToken(token) {
-    if (token) typedTokens.set(this._openSpace, token);
-    else typedTokens.delete(this._openSpace);
+    typedTokens.set(this._openSpace, token);
+  }
+
+  /** The gateway refused the token: it is not sent again. */
+  dropToken() {
+    typedTokens.delete(this._openSpace);
+    this._openSpace.login.administrator = false;
   }
 
   /** @returns {Promise<AdminToken[]>} */

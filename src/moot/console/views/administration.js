@@ -13,8 +13,9 @@ import { icon } from "./icons.js";
 /** @typedef {import("../app.js").Context} Context */
 
 const PARTS = { tokens: "Sessions", rules: "Groups and rights", audit: "Sign-ins" };
-// Connections come and go in bursts: what they changed is asked for once.
+// Connections come and go in bursts: what they changed is asked for once, and a long list less often.
 const SETTLE_MILLISECONDS = 1_000;
+const SETTLE_MILLISECONDS_PER_TOKEN = 10;
 
 class AdministrationView {
   /** @param {HTMLElement} outlet @param {Context} context */
@@ -74,7 +75,7 @@ class AdministrationView {
     this._timer = setTimeout(() => {
       this._timer = undefined;
       void this.load();
-    }, SETTLE_MILLISECONDS);
+    }, SETTLE_MILLISECONDS + SETTLE_MILLISECONDS_PER_TOKEN * this._tokens.length);
   }
 
   /** Ask the gateway for what is shown. */
@@ -131,7 +132,7 @@ class AdministrationView {
   _showFault(fault) {
     const message = escapeHidden(fault instanceof Error ? fault.message : fault);
     if (fault instanceof AdministrationRefused && fault.isForbidden) {
-      this.client.useToken("");
+      this.client.dropToken();
       this._tools.hidden = true;
       this._showGate(message);
     } else replace(this._panel, el("div", { class: "empty" }, icon("warning", 24), el("strong", {}, "Not loaded"), el("p", {}, message), button("Try again", () => void this.load())));
