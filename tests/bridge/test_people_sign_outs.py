@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -23,11 +24,11 @@ from tests.bridge.people_space import LISTS
 from tests.bridge.served_space import HOST, offer_files, text_of
 from tests.gateway.canaille_provider import AUDIENCE as GATEWAY
 from tests.gateway.canaille_provider import PersonAtCanaille, canaille_provider, oidc_settings
-from tests.gateway.foreign_provider import AUDIENCE, Browser, foreign_provider
+from tests.gateway.foreign_provider import AUDIENCE, Browser, PersonAtProvider, foreign_provider
 from tests.gateway.oidc_provider import person
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.gateway.test_pairwise_subjects import claims_of
-from tests.gateway.test_sign_in import has_keys
+from tests.gateway.test_sign_in import enter, has_keys
 from tests.ports import held_port
 from tests.waiting import until
 
@@ -165,6 +166,69 @@ async def _live_and_end(gateway: LocalGateway, issuer: str, sdk: str, client_id:
             assert len(browser.opened) == 2
     finally:
         await browser.close()
+
+
+@pytest.mark.parametrize("subject_claim", ["oid", "sub"])
+async def test_whoever_has_another_sub_at_each_client_is_one_member_by_another_claim_alone(
+    tmp_path: Path, subject_claim: str
+) -> None:
+    """Pairwise subjects: the console, and MCP clients of both eras. Without a claim for all: refused."""
+    (tmp_path / "provider").mkdir()
+    with held_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        servers, logout = [f"{url}/mcp"], f"{url}/oidc/backchannel-logout"
+        provider = foreign_provider(
+            tmp_path / "provider", servers=servers, pairwise=True, logout=logout, offline=False
+        )
+        async with provider as issuer, AsyncExitStack() as stack:
+            rules: Json = [
+                person(match={"client_id": "console"}, capabilities=["chat"]),
+                person(capabilities=["*"]),
+            ]
+            oidc: dict[str, Json] = {"issuer": issuer, "audience": AUDIENCE, "people": rules}
+            oidc |= {"client_id": "console", "subject_claim": subject_claim}
+            gateway = await stack.enter_async_context(people_endpoint(tmp_path, port, oidc))
+            console = PersonAtProvider(issuer, resource=AUDIENCE)
+            stack.push_async_callback(console.close)
+            assert await console.sign_in("ana") == 200
+            socket = await enter(gateway, console.access_token)
+            member = gateway.gateway.directory.hosts["lab"].space.state.roster.members[Name("ana")]
+            browsers = [CountingBrowser("ana") for _ in range(2)]
+            for browser in browsers:
+                stack.push_async_callback(browser.close)
+            clients = zip(("legacy", "2026-07-28"), ("editor", "page"), browsers, strict=True)
+            if subject_claim == "sub":
+                for mode, client_id, browser in clients:
+                    why = await _refusal(f"{url}/mcp", mode, client_id, browser)
+                    assert "403" in why or "somebody else" in why
+                    assert len(browser.opened) == 1
+                assert len(member.sessions) == 1
+                return
+            for mode, client_id, browser in clients:
+                storage = Storage(client_id)
+                client = await stack.enter_async_context(
+                    python_client(f"{url}/mcp", mode, storage, browser, [])
+                )
+                assert text_of(await client.call_tool("write_file", WRITE)) == "wrote b"
+                assert claims_of(storage.access_token)["sub"] != claims_of(console.access_token)["sub"]
+            assert len(member.sessions) == 3
+            # What the MCP clients may do, the console may not: rights are those of the token.
+            call = {"method": "tools/call", "params": {"name": "write_file", "arguments": WRITE}}
+            assert await socket.refused("mcp/request", call, to=["files"]) == "capability_violation"
+            # The console's session ends at the provider, which tells its `sub` at the console.
+            await console.sign_out()
+            assert await socket.closed() == (4003, "signed out")
+            await until(lambda: not member.sessions)
+
+
+async def _refusal(url: str, mode: str, client_id: str, browser: CountingBrowser) -> str:
+    """Why somebody who has signed in does not come in."""
+    try:
+        async with python_client(url, mode, Storage(client_id), browser, []) as client:
+            await client.list_tools()
+    except Exception as fault:  # noqa: BLE001  # the SDK has none of its own
+        return "".join(traceback.format_exception(fault))
+    raise AssertionError("they came in")
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
