@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -158,6 +159,28 @@ async def test_a_gateway_whose_journal_knows_more_than_the_log_does_not_go_on_wi
     # One that never heard of it goes on with what there is.
     async with start("b", cluster=cluster) as b:
         await (await b.join("bob")).ask("chat", {"text": "after"})
+
+
+async def test_others_have_their_turn_while_much_is_read(nats: NatsServers) -> None:
+    """NATS' pings among them: a gateway that read a long log at its start lost its connection."""
+    async with connected(nats) as (connection, config):
+        await write_log(connection, config.name, *("x" * 200))
+        read, turns = list[int](), set[int]()
+
+        def read_slowly(sequence: int, _time: int, _data: bytes) -> None:
+            time.sleep(0.005)
+            read.append(sequence)
+
+        reader = LogReader(connection.client, connection.context, config.name, 0, read_slowly)
+        tasks = TaskSet("test")
+        tasks.start(reader.run())
+        async with bounded():
+            while len(read) < 200:
+                turns.add(len(read))
+                await asyncio.sleep(0)
+        await tasks.close()
+        # After five messages each, if the machine does nothing else.
+        assert len(turns) > 20
 
 
 async def test_a_snapshot_that_nobody_can_read_just_now_is_waited_for(

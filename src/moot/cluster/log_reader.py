@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.1
+# With many messages at hand, others have a turn after so long: NATS' pings, and sockets of members.
+_TURN_SECONDS: Final = 0.02
 # What is asked while JetStream elects a leader is never answered.
 _FIRST_TRY_SECONDS: Final = 1.0
 _MAX_TRY_SECONDS: Final = 8.0
@@ -64,7 +66,7 @@ class LogReader:
         self._again = asyncio.Event()
         self._try_seconds = _FIRST_TRY_SECONDS
         self._subscription: Subscription | None = None
-        self._heard_at = 0.0
+        self._heard_at = self._turn_at = 0.0
         self._is_broken = False
         # The message that was applied last; None: it is in the snapshot from which we began.
         self._latest: bytes | None = None
@@ -199,6 +201,9 @@ class LogReader:
             return
         self.applied, self._latest = sequence, message.data
         self._on_message(sequence, timestamp, message.data)
+        if time.monotonic() - self._turn_at > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._turn_at = time.monotonic()
 
     async def _drop(self) -> None:
         subscription, self._subscription = self._subscription, None
