@@ -62,6 +62,8 @@ class GatewayStatus(msgspec.Struct, frozen=True):
     settings: dict[str, float]
     # Why it cannot go on.
     failure: str = ""
+    # Spaces whose journal it cannot write; they go on by the log.
+    unwritten_journals: list[str] = []
 
 
 class StatusQuestion(msgspec.Struct, frozen=True):

@@ -104,6 +104,7 @@ class ClusterSpaceFactory(SpaceFactory):
         folder = self._folder(name)
         copied_until = self._copied_until(name, shard.identity, is_ours)
         journal = open_journal(options.folder, options.journal)
+        journal.clock = shard.clock
         write_atomically(folder / CLUSTER_FILE, shard.identity.encode())
         delivery = Delivery(
             Outgoing(asyncio.get_running_loop()),

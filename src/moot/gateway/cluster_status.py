@@ -81,6 +81,12 @@ class ClusterStatus:
             unknown_spaces=sorted(name for shard in node.shards for name in shard.unknown),
             settings={name: getattr(node.config, name) for name in _SETTINGS},
             failure=str(node.failed.result()) if node.failed.done() else "",
+            unwritten_journals=sorted(
+                name
+                for shard in node.shards
+                for name, host in shard.hosts.items()
+                if not host.journal.writable
+            ),
         )
 
     def _own_state(self) -> GatewayState:
@@ -250,6 +256,7 @@ class ClusterStatus:
             "unknown_spaces": [],
             "settings": {},
             "failure": "",
+            "unwritten_journals": [],
         }
 
 
@@ -306,6 +313,11 @@ def _gateway_problems(statuses: Iterable[GatewayStatus]) -> Iterator[str]:
             if refusals := sorted({each.refusal for each in status.shards if each.refusal}):
                 why += f"; NATS does not take its messages: {', '.join(refusals)}"
             yield f"gateway {status.gateway} is {status.state}: {why}"
+        if unwritten := ", ".join(status.unwritten_journals):
+            yield (
+                f"gateway {status.gateway} cannot write its journal of {unwritten}: its disk is full or "
+                "fails. It serves by the log, and its history may have a gap: free its disk"
+            )
         for difference in status.differences:
             yield f"gateway {status.gateway} started with another configuration: {difference}"
 

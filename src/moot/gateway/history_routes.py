@@ -27,6 +27,7 @@ from moot.gateway.request_identity import RequestIdentity
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
 from moot.resilience.rate_limits import token_buckets
 
 # What somebody types into a search field.
@@ -86,7 +87,11 @@ class HistoryRoutes:
         # It may have taken a while: a token that is void by now gets nothing.
         await self._identify(request)
         messages = [orjson.Fragment(each) for each in page.messages]
-        return json_response(200, {"messages": messages, "before": page.before, "end": page.end})
+        body: dict[str, Json] = {"messages": messages, "before": page.before, "end": page.end}
+        # While the disk fails, the newest messages are not on it yet.
+        if page.has_gap or (before is None and not host.journal.writable):
+            body["gap"] = True
+        return json_response(200, body)
 
     @asynccontextmanager
     async def _turn_of(self, reader: Reader) -> AsyncIterator[None]:

@@ -16,7 +16,7 @@ import msgspec
 
 from moot.errors import MootError
 from moot.gateway.history_restore import envelope_of, is_for_everybody
-from moot.gateway.space_records import recorded_time
+from moot.gateway.space_records import is_gap, place_in_time, recorded_time
 from moot.gateway.stored_input import ACCEPTED, read_input
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
@@ -55,6 +55,8 @@ class HistoryPage(NamedTuple):
     messages: list[bytes]
     before: int | None = None
     end: HistoryEnd | None = None
+    # Messages are missing in it, or behind it, which the journal could not take.
+    has_gap: bool = False
 
 
 class HistoryReader(NamedTuple):
@@ -84,7 +86,8 @@ def read_page(
     found: list[bytes] = []
     size = scanned = 0
     last = before
-    is_full = False
+    is_full = has_gap = False
+    start = chain_start(folder).number
     if reader.by_time and before is not None:
         before = first_number_from(folder, before, microseconds)
     for record in records_before(folder, before):
@@ -93,8 +96,9 @@ def read_page(
         if is_full and place != last:
             break
         if record.number < reader.first or 0 < recorded_time(record.line) <= reader.since:
-            return HistoryPage(found[::-1], None, "not_a_member")
+            return HistoryPage(found[::-1], None, "not_a_member", has_gap)
         scanned += len(record.line)
+        has_gap = has_gap or (record.number > start and is_gap(record.line, is_copy=reader.by_time))
         last = place
         # Newest first, as everything here.
         for raw in reversed(_messages_of(record, matcher, reader, config)):
@@ -107,14 +111,13 @@ def read_page(
             or scanned >= limits.max_scan_bytes
         )
     else:
-        start = chain_start(folder).number
-        return HistoryPage(found[::-1], None, "beginning" if start <= 1 else "removed")
-    return HistoryPage(found[::-1], last)
+        return HistoryPage(found[::-1], None, "beginning" if start <= 1 else "removed", has_gap)
+    return HistoryPage(found[::-1], last, None, has_gap)
 
 
 def microseconds(line: bytes) -> int:
     """The time of a record as a place in the history of a cluster."""
-    return round(recorded_time(line) * 1e6)
+    return round(place_in_time(line) * 1e6)
 
 
 def _messages_of(

@@ -351,7 +351,8 @@ def _everything(version: str) -> Json:
                     "responses": {
                         "200": _answer(
                             "messages, oldest first; before, null on the last page; end, why it is the last: "
-                            "beginning, removed, not_a_member or not_kept"
+                            "beginning, removed, not_a_member or not_kept; gap, true where this gateway does "
+                            "not have all messages"
                         ),
                         "400": _answer("a parameter that is unknown or wrong", _ERROR),
                         "401": _answer("no or unknown token", _ERROR),

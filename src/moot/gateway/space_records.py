@@ -100,6 +100,22 @@ def recorded_time(line: bytes) -> float:
     return 0.0 if found is None or line.startswith(b',"in":"lost"', found.end()) else float(found[1])
 
 
+def place_in_time(line: bytes) -> float:
+    """The time of a record in a cluster, where all have one: what stands for lost records has the log's."""
+    found = _TIME.match(line)
+    return 0.0 if found is None else float(found[1])
+
+
+def is_gap(line: bytes, *, is_copy: bool) -> bool:
+    """Whether messages are missing before this record: they were lost, or a copy of a log goes on later."""
+    found = _TIME.match(line)
+    if found is None:
+        return False
+    return line.startswith(b',"in":"lost"', found.end()) or (
+        is_copy and line.startswith(b',"in":"state"', found.end())
+    )
+
+
 def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
     """Replay one record; refused inputs changed nothing and are skipped."""
     record = read_input(line)

@@ -334,7 +334,7 @@ class FileJournal(Journal):
             self.pending.append(b"")
             self.next_number += 1
         self._lost += 1
-        lost = b'"t":%.6f,"in":"lost","count":%d' % (time.time(), self._lost)
+        lost = b'"t":%.6f,"in":"lost","count":%d' % (self.clock(), self._lost)
         self.pending[-1] = line(self.next_number - 1, lost)
         return self.next_number - 1
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -39,6 +40,8 @@ class Journal:
     pending: list[bytes]
     # In a cluster, while the log is read again: what is appended is in the file already.
     skips: bool = False
+    # By what the record is dated that stands for lost ones.
+    clock: Callable[[], float] = staticmethod(time.time)
     writable: bool  # False from the fault of a write or fsync until all that was kept is on disk
     on_health: Callable[[bool], None] | None = None
     # Told how many seconds a write took (see TIMED_WRITES), and each fsync that went well.

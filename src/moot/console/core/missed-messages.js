@@ -21,6 +21,7 @@ const MAX_MESSAGES = 10_000;
 const END_TEXTS = {
   removed: "messages sent in the meantime were removed from the journal",
   not_a_member: "messages sent in the meantime are from before you were a member",
+  gap: "this gateway could not write its journal for a while, and does not have all messages sent in the meantime",
   not_kept: "this space keeps no journal, and the gateway no longer has all messages sent in the meantime",
 };
 
@@ -36,6 +37,7 @@ export async function readMissed(journal, isKnown) {
     for await (const page of journal.search({}, { from: "newest" })) {
       const last = page.raws.findLastIndex((raw) => isKnown(String(parseJson(raw)?.id ?? "")));
       raws = page.raws.slice(last + 1).concat(raws);
+      if (page.hasGap) return { raws, isWhole: false, canLoad: page.before !== null, reason: END_TEXTS.gap };
       if (last >= 0 || (page.before === null && page.end === "beginning")) return { raws, isWhole: true, canLoad: false, reason: "" };
       if (page.before === null) return { raws, isWhole: false, canLoad: false, reason: END_TEXTS[page.end ?? ""] ?? END_TEXTS.not_kept };
       if (raws.length >= MAX_MESSAGES || performance.now() > deadline) break;

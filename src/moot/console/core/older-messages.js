@@ -14,13 +14,14 @@ const MAX_PAGES_AT_ONCE = 400;
 const MAX_WAIT_SECONDS = 30;
 
 /** @typedef {{text?: string[], kind?: string, from?: string, id?: string}} Query */
-/** @typedef {{raws: string[], before: number | null, end: string | null}} Page */
+/** @typedef {{raws: string[], before: number | null, end: string | null, hasGap: boolean}} Page */
 
 /** Why there is nothing older, for people. @type {Record<string, string>} */
 export const END_TEXTS = {
   beginning: "This is the beginning of the space.",
   removed: "Older messages were removed from the journal.",
   not_a_member: "Older messages are from before you were a member.",
+  gap: "This is the beginning of the space. Messages in between are missing: this gateway could not write its journal for a while.",
   not_kept: "This space keeps no journal: there is nothing older.",
   not_offered: "This gateway offers no older messages.",
   full: "This page holds as many messages as it can. Use a filter to search further.",
@@ -38,6 +39,7 @@ export class OlderMessages {
     this.reason = "";
     /** The record that the next page ends before; null: not known yet. @type {number | null} */
     this._before = null;
+    this._hasGap = false;
   }
 
   get canLoad() {
@@ -55,11 +57,12 @@ export class OlderMessages {
         const page = await this._fetch({}, this._before);
         const added = this._state.addOlder(isNewest ? this._untilKnown(page.raws) : page.raws);
         this._before = page.before;
+        this._hasGap ||= page.hasGap;
         if (page.raws.length > 0 && added === 0 && this._state.envelopes.size >= this._state.envelopes.max) {
           this._set("end", "full");
           return 0;
         }
-        if (page.before === null) this._set("end", page.end ?? "beginning");
+        if (page.before === null) this._set("end", this._hasGap && page.end === "beginning" ? "gap" : page.end ?? "beginning");
         else if (added > 0) this._set("more", "");
         else continue;
         return added;
@@ -145,7 +148,7 @@ export class OlderMessages {
       if (!answer.ok) throw new Error(parseJson(text)?.message ?? `HTTP ${answer.status}`);
       const before = Number(textAt(text, ["before"]) ?? "null");
       const end = JSON.parse(textAt(text, ["end"]) ?? "null");
-      return { raws: membersOf(textAt(text, ["messages"]) ?? "[]").map((part) => part.text), before: textAt(text, ["before"]) === "null" ? null : before, end };
+      return { raws: membersOf(textAt(text, ["messages"]) ?? "[]").map((part) => part.text), before: textAt(text, ["before"]) === "null" ? null : before, end, hasGap: textAt(text, ["gap"]) === "true" };
     }
   }
 
