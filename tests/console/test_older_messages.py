@@ -60,3 +60,25 @@ def test_an_id_from_the_journal_lends_its_author_to_nobody() -> None:
     message = _message(1, "mcp/proposal", CALL)
     forged = message.replace('"agent"', '"mallory"')
     assert in_node(FORGE, {"message": message, "forged": forged}) == [0, 1, "agent"]
+
+
+GAP = """async (bring, { messages }) => {
+  globalThis.addEventListener = () => {};
+  const { State } = await bring("core/state.js");
+  const { OlderMessages, END_TEXTS } = await bring("core/older-messages.js");
+  const { readMissed } = await bring("core/missed-messages.js");
+  const state = new State("lab", { publish() {} });
+  const page = `{"messages":[${messages.join(",")}],"before":null,"end":"beginning","gap":true}`;
+  globalThis.fetch = async () => new Response(page);
+  const older = new OlderMessages(new URL("http://localhost/"), { space: "lab", token: "t" }, state);
+  await older.load();
+  const missed = await readMissed(older, (id) => id === "m1");
+  return [END_TEXTS[older.reason], missed.isWhole, missed.reason];
+}"""
+
+
+def test_history_that_lacks_messages_is_not_called_whole() -> None:
+    text, is_whole, reason = in_node(GAP, {"messages": [_message(1), _message(2)]})
+    assert "Messages in between are missing" in text
+    assert not is_whole
+    assert "could not write its journal for a while" in reason

@@ -21,7 +21,7 @@ const MAX_MESSAGES = 10_000;
 const END_TEXTS = {
   removed: "messages sent in the meantime were removed from the journal",
   not_a_member: "messages sent in the meantime are from before you were a member",
-  gap: "this gateway could not write its journal for a while, and does not have all messages sent in the meantime",
+  gap: "this gateway could not write its journal for a while, and may not have all messages sent in the meantime",
   not_kept: "this space keeps no journal, and the gateway no longer has all messages sent in the meantime",
 };
 
