@@ -29,12 +29,13 @@ from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE, NOISY, World
 from bench.trust_run import SimulationRun
 from bench.trust_worlds import READABLE, UNKNOWABLE
 from moot.protocol.operation import Json
+from moot.protocol.proposal_life import RejectionRecord
 from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.budgets import UseTally
-from moot.trust.decision_ledger import OBJECTION, Decision, RejectionRecord
 from moot.trust.learner import add_rule, suggest
 from moot.trust.learning_settings import DEFAULTS
 from moot.trust.proposal_case import Case
+from moot.trust.proposal_history import OBJECTION, HistoryProposal
 from moot.trust.rule_reviews import RuleReviews
 from moot.trust.rules import Rule, RuleOrigin, evaluate
 from moot.trust.suggestion import Suggestion
@@ -69,7 +70,7 @@ class Simulation:
         self.world = world
         self.draws = random.Random(seed + 1)
         self.rules: tuple[Rule, ...] = ()
-        self.history: list[Decision] = []
+        self.history: list[HistoryProposal] = []
         self.tally = UseTally()
         self.suspended: dict[str, str] = {}
         self.suggested: dict[str, Suggestion] = {}
@@ -123,8 +124,9 @@ class Simulation:
         self.reviews.confirm(id for id in ids if not self._unseen.pop(id)[1])
         for case in objections:
             self.reviews.object_to(case.id)
-            decision = Decision(case, "fulfilled", "approver", case.at, f"{case.id}-d", rule=rule.name)
-            decision.rejections.append(RejectionRecord(PERSON, OBJECTION, at, f"{case.id}-o"))
+            decision = HistoryProposal.of(case, rules={f"{case.id}-d": rule.name})
+            decision.fulfil(f"{case.id}-d", "approver", case.to, case.at)
+            decision.rejections = [RejectionRecord(f"{case.id}-o", PERSON, OBJECTION, at)]
             self._learn_from(decision, at)
 
     def _was_contradicted(self, rule: Rule) -> bool:
@@ -140,12 +142,14 @@ class Simulation:
 
     def _asked(self, case: Case, *, said: bool) -> None:
         at = case.at + 30.0
-        decision = Decision(case, "fulfilled" if said else "rejected", PERSON, at, f"{case.id}-d")
-        if not said:
-            decision.rejections.append(RejectionRecord(PERSON, "disagree", at, f"{case.id}-d"))
+        decision, id = HistoryProposal.of(case), f"{case.id}-d"
+        if said:
+            decision.fulfil(id, PERSON, case.to, at)
+        else:
+            decision.reject(RejectionRecord(id, PERSON, "disagree", at))
         self._learn_from(decision, at)
 
-    def _learn_from(self, decision: Decision, at: float) -> None:
+    def _learn_from(self, decision: HistoryProposal, at: float) -> None:
         self.history.append(decision)
         self.rejected.note(decision)
         for rule in self.rules:

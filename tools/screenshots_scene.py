@@ -23,7 +23,7 @@ from moot.gateway.app import Gateway
 from moot.participant import Control, Controls, JoinedSpace, MissedMessages, StreamHandle, connect
 from moot.protocol.operation import Json
 from moot.trust.approver import Approver
-from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 
 SPACE: Final = "workshop"
@@ -176,7 +176,7 @@ async def run_scene(folder: Path) -> AsyncIterator[SceneAccess]:
             store = RuleStore.open(folder / "trust")
             store.rules_file.write_text(_RULES, "utf-8")
             store.reload()
-            approver = Approver(members["approver"], store, DecisionLedger())
+            approver = Approver(members["approver"], store, ProposalHistory())
             approving = tasks.create_task(approver.run())
             finished = asyncio.Event()
             ready: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()

@@ -14,7 +14,7 @@ import pytest
 from moot.participant import JoinedSpace, SeenProposal, connect
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 from tests.cli.space_with_members import SETTINGS, SpaceWithMembers, space_with_members
 from tests.trust.test_approver import APPROVER, LEARNING
@@ -85,7 +85,10 @@ async def _approver(lab: SpaceWithMembers) -> AsyncIterator[Approver]:
     token = lab.token("approver").read_text("ascii").strip()
     async with connect(lab.gateway.url, "lab", token) as space:
         approver = Approver(
-            space, RuleStore.open(lab.folder / "trust"), DecisionLedger(), ApproverSettings(learning=LEARNING)
+            space,
+            RuleStore.open(lab.folder / "trust"),
+            ProposalHistory(),
+            ApproverSettings(learning=LEARNING),
         )
         running = asyncio.create_task(approver.run())
         try:

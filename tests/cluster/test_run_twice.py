@@ -24,7 +24,7 @@ from moot.resilience.restart_loop import RestartPolicy
 from moot.resilience.task_set import end_tasks
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 from moot.up.bridged_server import BridgedServer
 from moot.up.template_vars import TemplateVars
@@ -71,7 +71,7 @@ async def test_two_approvers_of_one_name_carry_each_proposal_out_once(
             approver = Approver(
                 await _join(stack, gateway, "approver"),
                 store,
-                DecisionLedger(),
+                ProposalHistory(),
                 ApproverSettings(learning=LEARNING),
             )
             approvers.append(approver)

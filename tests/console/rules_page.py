@@ -13,8 +13,8 @@ from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.learning_settings import DEFAULTS
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 from tests.console.conftest import MemberAs
 from tests.console.gateway_and_members import PEOPLE
@@ -54,7 +54,7 @@ class ApproverScene:
         """The approver comes."""
         self.member = self._member("approver")
         chosen = settings or ApproverSettings(learning=LEARNING)
-        self.approver = Approver(self.member.space, self.store, DecisionLedger(), chosen)
+        self.approver = Approver(self.member.space, self.store, ProposalHistory(), chosen)
         self.member.start(lambda _: self.approver.run())
 
     def _decide(self, space: JoinedSpace) -> None:

@@ -19,8 +19,8 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.learning_settings import DEFAULTS
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 from tests.acp.agent_space import RIGHTS, diff, settings_for, tool_update, write_script
 from tests.console.approvals_page import SETTLED, approve, detail, dialog_button, waiting
@@ -116,7 +116,7 @@ def start_approver(member: MemberAs, folder: Path) -> Approver:
     joined = member("approver")
     learning = replace(DEFAULTS, min_approvals=APPROVALS, check_share=0.0)
     store = RuleStore.open(folder / "trust")
-    approver = Approver(joined.space, store, DecisionLedger(), ApproverSettings(learning=learning))
+    approver = Approver(joined.space, store, ProposalHistory(), ApproverSettings(learning=learning))
     joined.start(lambda _: approver.run())
     return approver
 

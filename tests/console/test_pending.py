@@ -502,9 +502,9 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
         envelopes,
     )
     assert states[:3] == [
-        ["open", "fulfilled", "unknown", "unknown", "failed"],
-        ["open", "fulfilled", "unknown", "failed"],
-        ["open", "fulfilled", "failed"],
+        ["pending", "fulfilled", "unknown", "unknown", "failed"],
+        ["pending", "fulfilled", "unknown", "failed"],
+        ["pending", "fulfilled", "failed"],
     ]
     assert "got no answer that it could read" in states[3]
     # In the timeline, too; and only an answer says so.

@@ -102,7 +102,7 @@ async def test_a_proposal_that_the_bridge_has_not_seen_uses_nobodys_account(tmp_
         await until(lambda: alice.proposals.get(proposed.id) is not None)
         known = place.space.hosts[0].space.proposals
         await until(lambda: known.get(proposed.id) is not None)
-        del known._seen[proposed.id]
+        known.untrack(proposed.id)
         with pytest.raises(McpError, match="has not seen the proposal"):
             await alice.approve(proposed.id)
         assert place.server.callers == []

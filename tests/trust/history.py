@@ -11,9 +11,10 @@ import orjson
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
-from moot.trust.decision_ledger import Decision, RejectionRecord
+from moot.protocol.proposal_life import RejectionRecord
 from moot.trust.learner import add_rule
 from moot.trust.proposal_case import Case, case_of
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rules import Rule, RuleOrigin
 from moot.trust.suggestion import Suggestion
 
@@ -38,13 +39,16 @@ def call(
     return case_of(f"p{next(_numbers)}", proposer, tuple(to), payload, at=at)
 
 
-def decided(case: Case, *, approved: bool, by: str = "alice", rule: str | None = None) -> Decision:
+def decided(case: Case, *, approved: bool, by: str = "alice", rule: str | None = None) -> HistoryProposal:
     """What a person (or a rule) made of it, half a minute later."""
     at = case.at + 30.0
-    decision = Decision(case, "fulfilled" if approved else "rejected", by, at, f"{case.id}-d", rule=rule)
-    if not approved:
-        decision.rejections.append(RejectionRecord(by, "unsafe", at, f"{case.id}-d", rule))
-        decision.reason = "unsafe"
+    decision, id = HistoryProposal.of(case), f"{case.id}-d"
+    if approved:
+        decision.fulfil(id, by, case.to, at)
+    else:
+        decision.reject(RejectionRecord(id, by, "unsafe", at))
+    if rule is not None:
+        decision.rules[id] = rule
     return decision
 
 
@@ -55,7 +59,7 @@ def history(
     tool: str = "write_file",
     proposer: str = "agent",
     every: float = 60.0,
-) -> list[Decision]:
+) -> list[HistoryProposal]:
     """One decision for each of these arguments, a minute apart unless told otherwise."""
     return [
         decided(

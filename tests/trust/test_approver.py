@@ -19,8 +19,8 @@ from moot.protocol.operation import Json
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.budgets import Budget
-from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.learning_settings import DEFAULTS
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
 from tests.waiting import HANG_SECONDS, until
@@ -81,7 +81,7 @@ class ApproverScene:
         """It comes again, knowing its store and what the gateway remembers."""
         self.store = RuleStore.open(self.store.folder)
         space = await self.party.join("approver")
-        self.approver = Approver(space, self.store, DecisionLedger(), self.approver.settings)
+        self.approver = Approver(space, self.store, ProposalHistory(), self.approver.settings)
         await self.begin()
 
     async def wait_for_chat(self, words: str) -> None:
@@ -140,7 +140,7 @@ async def approver_scene(
         approver = Approver(
             await party.join("approver"),
             store,
-            DecisionLedger(),
+            ProposalHistory(),
             settings or ApproverSettings(learning=LEARNING),
         )
         scene = ApproverScene(party, alice, agent, files, store, approver)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from moot.trust.decision_ledger import Decision
 from moot.trust.explain import MAX_ARGUMENT_CHARS, explain
 from moot.trust.offline_verdict import judge_offline
+from moot.trust.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rule_store import RuleStop, RuleStore
 from moot.trust.rules import Rule, RuleLimits
-from tests.trust.history import START, call, decided
+from tests.trust.history import START, call, decided, fulfilment, proposal
 from tests.trust.test_approver import approver_scene
 from tests.trust.test_tripping import REPORTS, _case
 
@@ -30,33 +30,33 @@ def limited(**limits: object) -> Rule:
 def test_a_limit_that_is_used_up_is_counted_from_the_journal(store: RuleStore) -> None:
     store.rules = (limited(max_decisions=2, per_seconds=3600.0),)
     past = [decided(_case(), approved=True, by="bot", rule="reports") for _ in range(2)]
-    found = judge_offline(Decision(_case()), store, past, START + 60)
+    found = judge_offline(HistoryProposal.of(_case()), store, past, START + 60)
     assert found.verdict.decision == "ask"
     assert "it has reached its limit of 2 decisions" in found.verdict.why
-    later = judge_offline(Decision(_case()), store, past, START + 7200)
+    later = judge_offline(HistoryProposal.of(_case()), store, past, START + 7200)
     assert later.verdict.decision == "approve"
 
 
 def test_who_is_present_and_the_budget_are_not_claimed_to_be_known(store: RuleStore) -> None:
     store.rules = (limited(while_present=("alice",), check_share=0.05),)
-    found = judge_offline(Decision(_case()), store, [], START + 60)
+    found = judge_offline(HistoryProposal.of(_case()), store, [], START + 60)
     assert found.verdict.decision == "approve"
     assert found.notes[0] == "Only while alice is present; who is present is not known here."
     assert found.notes[1].startswith("5% of such proposals")
     assert "budget" in found.notes[2]
     # Of what asks in any case nothing is unknown.
-    assert judge_offline(Decision(call({"path": "/etc/x"})), store, [], START).notes == ()
+    assert judge_offline(HistoryProposal.of(call({"path": "/etc/x"})), store, [], START).notes == ()
 
 
 def test_what_is_stopped_rejected_word_for_word_or_expired_asks(store: RuleStore) -> None:
     rejected = [decided(_case(), approved=False)]
-    found = judge_offline(Decision(_case()), store, rejected, START + 60)
+    found = judge_offline(HistoryProposal.of(_case()), store, rejected, START + 60)
     assert "people rejected this very call" in found.verdict.why
     store.rules = (limited(expires_at=START + 600),)
     store.note_expired(START + 700)
-    assert judge_offline(Decision(_case()), store, [], START + 60).verdict.why == "no rule matches"
+    assert judge_offline(HistoryProposal.of(_case()), store, [], START + 60).verdict.why == "no rule matches"
     store.stopped = RuleStop("alice", "audit", START)
-    found = judge_offline(Decision(_case()), store, [], START + 60)
+    found = judge_offline(HistoryProposal.of(_case()), store, [], START + 60)
     assert (found.verdict.decision, found.verdict.why) == ("ask", "alice stopped all rules: audit")
 
 
@@ -73,16 +73,21 @@ def test_why_people_were_asked_is_told_as_far_as_it_is_known(store: RuleStore) -
 
 
 def test_arguments_are_shown_and_long_ones_cut() -> None:
-    lines = explain(Decision(_case()), [], START).lines()
+    lines = explain(HistoryProposal.of(_case()), [], START).lines()
     assert lines[1] == 'Arguments: {"path": "/srv/reports/a.txt"}'
-    long = explain(Decision(call({"text": "x" * 5000})), [], START).lines()[1]
+    long = explain(HistoryProposal.of(call({"text": "x" * 5000})), [], START).lines()[1]
     assert len(long) < MAX_ARGUMENT_CHARS + 50
     assert long.endswith("… (5012 characters)")
 
 
 def test_an_approved_call_without_an_answer_has_an_unknown_outcome() -> None:
-    decision = decided(_case(), approved=True)
-    assert (decision.outcome, decision.as_json()["outcome"]) == ("unknown", "unknown")
+    history = ProposalHistory()
+    history.observe(proposal("p1"), START)
+    history.observe(fulfilment("r1", "p1"), START + 1)
+    (made,) = history
+    assert (made.state, made.as_json()["outcome"]) == ("fulfilled", "pending")
+    history.advance(START + 3_602)
+    assert (made.state, made.as_json()["outcome"], made.reason) == ("unknown", "unknown", "timed_out")
 
 
 async def test_the_approver_says_why_people_were_asked_then_and_what_holds_now(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from moot.protocol.patterns import read_capability
 from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.backtest import back_test
 from moot.trust.bounds import decisions_needed, percent, upper_bound
-from moot.trust.decision_ledger import Decision
 from moot.trust.learner import suggest
 from moot.trust.learning_settings import LearningSettings
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rules import Rule, evaluate
 from moot.trust.tripwires import PersonDecided, check_tripwires
 from tests.trust.history import HOUR, START, accept, call, decided, history
@@ -21,7 +21,7 @@ from tests.trust.history import HOUR, START, accept, call, decided, history
 NOW = START + 30 * 86_400.0
 
 
-def _reports(count: int, folder: str = "reports", *, proposer: str = "agent") -> list[Decision]:
+def _reports(count: int, folder: str = "reports", *, proposer: str = "agent") -> list[HistoryProposal]:
     return history([{"path": f"/srv/{folder}/r-{n}.txt"} for n in range(10, 10 + count)], proposer=proposer)
 
 
@@ -51,7 +51,7 @@ def test_a_rejection_elsewhere_does_not_stop_it_and_one_inside_does() -> None:
 def test_what_rules_decided_proves_nothing() -> None:
     automated = _reports(20)
     for decision in automated:
-        decision.rule = "reports"
+        decision.rules[f"{decision.id}-d"] = "reports"
     assert suggest(automated, now=NOW) == []
 
 

@@ -8,22 +8,22 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.decision_ledger import Decision, DecisionLedger, filter_decisions
 from moot.trust.ledger_reader import JournalReader, read_ledger
+from moot.trust.proposal_history import HistoryProposal, ProposalHistory, filter_proposals
 from tests.store import journals
 from tests.trust.history import START, envelope_of, fulfilment, proposal
 
 ANSWER = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}
 
 
-def _after(*envelopes: object, seconds: float = 10.0) -> DecisionLedger:
-    ledger = DecisionLedger()
+def _after(*envelopes: object, seconds: float = 10.0) -> ProposalHistory:
+    ledger = ProposalHistory()
     for number, envelope in enumerate(envelopes):
         ledger.observe(envelope, START + seconds * number)  # type: ignore[arg-type]
     return ledger
 
 
-def _only(ledger: DecisionLedger) -> Decision:
+def _only(ledger: ProposalHistory) -> HistoryProposal:
     (decision,) = ledger
     return decision
 
@@ -36,7 +36,7 @@ def test_a_fulfilled_proposal_has_its_decider_its_time_and_its_result() -> None:
             envelope_of("mcp/response", "a1", "files", ANSWER, about=["r1"]),
         )
     )
-    assert (decision.status, decision.by, decision.envelope, decision.duration_seconds) == (
+    assert (decision.verdict, decision.by, decision.decided.envelope, decision.duration_seconds) == (
         "fulfilled",
         "alice",
         "r1",
@@ -77,7 +77,7 @@ def test_a_host_that_does_not_know_has_not_failed() -> None:
     )
     assert (_only(ledger).outcome, _only(ledger).error) == ("unknown", None)
     ledger.observe(envelope_of("moot/settle", "s1", "alice", {"outcome": "done"}, about=["p1"]), START + 9)
-    assert (_only(ledger).outcome, _only(ledger).settled_by) == ("done", "alice")
+    assert (_only(ledger).outcome, _only(ledger).assessed_by) == ("done", "alice")
 
 
 def test_a_rejection_keeps_its_reason_when_the_proposer_then_withdraws() -> None:
@@ -88,7 +88,7 @@ def test_a_rejection_keeps_its_reason_when_the_proposer_then_withdraws() -> None
             envelope_of("mcp/withdraw", "w1", "agent", {"reason": "no_longer_needed"}, about=["p1"]),
         )
     )
-    assert (decision.status, decision.by, decision.reason, decision.lesson) == (
+    assert (decision.verdict, decision.by, decision.decided.reason, decision.lesson) == (
         "rejected",
         "alice",
         "unsafe",
@@ -124,7 +124,7 @@ def test_a_withdrawn_one_and_an_expired_one_teach_nothing() -> None:
 
 def test_nobody_else_withdraws_it_and_nobody_learns_from_who_fulfils_their_own() -> None:
     ledger = _after(proposal("p1"), envelope_of("mcp/withdraw", "w1", "bob", {}, about=["p1"]))
-    assert _only(ledger).status == "open"
+    assert _only(ledger).status == "pending"
     own = _only(_after(proposal("p1"), fulfilment("r1", "p1", sender="agent")))
     assert (own.status, own.lesson) == ("fulfilled", None)
 
@@ -140,7 +140,7 @@ def test_a_quorum_is_listed_with_all_who_approved() -> None:
             fulfilment("r1", "p1"),
         )
     )
-    assert [approval.by for approval in decision.approvals] == ["alice", "bob"]
+    assert decision.votes == ["alice", "bob"]
     assert decision.by_quorum
 
 
@@ -154,7 +154,7 @@ def test_who_leaves_with_a_reason_does_not_come_back_for_its_proposals() -> None
     """Decision 0015: taken out of the file, or a guest; a lost connection has no reason."""
     gone: dict[str, Json] = {"event": "leave", "participant": {"id": "agent-laptop", "name": "agent"}}
     lost = _after(proposal("p1"), envelope_of("system/presence", "s1", "system:gateway", gone))
-    assert _only(lost).status == "open"
+    assert _only(lost).status == "pending"
     removed = _after(
         proposal("p1"), envelope_of("system/presence", "s1", "system:gateway", gone | {"reason": "removed"})
     )
@@ -174,14 +174,14 @@ def test_an_automated_act_names_its_rule_in_any_of_three_ways_and_teaches_nothin
 
 
 def test_the_gateway_is_believed_when_it_took_what_our_clock_calls_expired() -> None:
-    ledger = DecisionLedger(proposal_seconds=60.0)
+    ledger = ProposalHistory(proposal_seconds=60.0)
     ledger.observe(proposal("p1"), START)
     ledger.observe(fulfilment("r1", "p1"), START + 120.0)
     assert _only(ledger).status == "fulfilled"
 
 
 def test_the_ledger_is_bounded_and_finds_by_any_id() -> None:
-    ledger = DecisionLedger(max_decisions=2)
+    ledger = ProposalHistory(max_proposals=2)
     for number in range(3):
         ledger.observe(proposal(f"p{number}"), START + number)
     assert [decision.id for decision in ledger] == ["p1", "p2"]
@@ -236,7 +236,7 @@ def test_the_export_of_a_journal_ties_each_proposal_to_its_verdict_and_result(tm
 
 def test_a_reader_goes_on_where_it_stopped(tmp_path: Path) -> None:
     folder = _journal(tmp_path)
-    reader = JournalReader(DecisionLedger())
+    reader = JournalReader(ProposalHistory())
     reader.catch_up(folder)
     body = {"method": "tools/call", "params": {"name": "write_file", "arguments": {}}}
     journals.write_now(
@@ -267,7 +267,7 @@ def test_a_proposal_in_mcpx_is_read_alike(tmp_path: Path) -> None:
 
 def test_decisions_are_chosen_by_whatever_is_given() -> None:
     ledger = _after(proposal("p1"), fulfilment("r1", "p1"), proposal("p2", "other"))
-    assert [d.id for d in filter_decisions(ledger, status=["fulfilled"])] == ["p1"]
-    assert [d.id for d in filter_decisions(ledger, proposer="other")] == ["p2"]
-    assert [d.id for d in filter_decisions(ledger, by="alice", tool="write_file", automated=False)] == ["p1"]
-    assert [d.id for d in filter_decisions(ledger, since=START + 1)] == ["p2"]
+    assert [d.id for d in filter_proposals(ledger, verdict=["fulfilled"])] == ["p1"]
+    assert [d.id for d in filter_proposals(ledger, proposer="other")] == ["p2"]
+    assert [d.id for d in filter_proposals(ledger, by="alice", tool="write_file", automated=False)] == ["p1"]
+    assert [d.id for d in filter_proposals(ledger, since=START + 1)] == ["p2"]

@@ -11,9 +11,9 @@ import pytest
 
 from moot.errors import InvalidPattern, UsageError
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.learner import suggest
 from moot.trust.narrowing_proof import find_wider_part
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_reviews import MAX_REVIEWS, MIN_DECISIONS, RuleReviews
 from moot.trust.rule_yaml import read_rules, write_rules
 from moot.trust.rules import Rule, RuleLimits, evaluate
@@ -143,7 +143,7 @@ def test_the_share_has_bounds(share: str) -> None:
 
 
 def test_an_objection_to_what_a_rule_approved_counts_as_a_rejection_once() -> None:
-    ledger = DecisionLedger()
+    ledger = ProposalHistory()
     for envelope in (
         proposal("p1"),
         fulfilment("f1", "p1", "approver", context="trust/rule/reports"),
@@ -157,7 +157,7 @@ def test_an_objection_to_what_a_rule_approved_counts_as_a_rejection_once() -> No
 
 
 def test_an_objection_to_what_a_person_approved_teaches_nothing() -> None:
-    ledger = DecisionLedger()
+    ledger = ProposalHistory()
     for envelope in (
         proposal("p1"),
         fulfilment("f1", "p1"),

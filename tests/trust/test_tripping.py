@@ -11,9 +11,9 @@ from moot.trust.accepted_calls import AcceptedCalls
 from moot.trust.backtest import back_test
 from moot.trust.budgets import MAX_DECISIONS, Budget, UseTally
 from moot.trust.conditions import Hours, Range
-from moot.trust.decision_ledger import Decision
 from moot.trust.explain import explain
 from moot.trust.proposal_case import Case
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rule_grants import grant_of, why_no_grant
 from moot.trust.rule_words import describe_rule
 from moot.trust.rules import Rule, RuleLimits, RuleOrigin, evaluate
@@ -160,7 +160,7 @@ def test_an_open_decision_is_compared_when_it_is_made() -> None:
     shadow = Shadow()
     case = _case()
     shadow.predict(case.id, evaluate([REPORTS], case, START))
-    assert shadow.compare(Decision(case)) is None
+    assert shadow.compare(HistoryProposal.of(case)) is None
     compared = shadow.compare(decided(case, approved=True))
     assert compared is not None
     assert compared.as_json()["agrees"] is True
@@ -184,7 +184,7 @@ def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
 
 def test_why_something_was_done() -> None:
     decision = decided(_case(), approved=True, by="bot", rule="reports")
-    decision.result = "ok"
+    decision.answer(["files"], failed=False)
     text = "\n".join(explain(decision, [REPORTS], START).lines())
     assert "bot approved it after 30.0 s" in text
     assert "the result was ok" in text
@@ -197,13 +197,13 @@ def test_why_something_was_done() -> None:
 def test_why_something_was_not_done() -> None:
     case = call({"path": "/etc/x", "mode": "x"})
     expired = replace(REPORTS, name="old", limits=RuleLimits(expires_at=START))
-    found = explain(Decision(case), [REPORTS, expired], START)
+    found = explain(HistoryProposal.of(case), [REPORTS, expired], START)
     assert found.outcome.endswith("the proposal is pending.")
     assert found.verdict.why == "no rule matches"
     assert "reports does not match: path does not match and there is an extra argument mode" in found.others
     assert any(other.startswith("old expired on 2026-01-05") for other in found.others)
     held = {"reports": Suspension("reports", START, "alice rejected one")}
-    suspended = explain(Decision(_case()), [REPORTS], START, suspensions=held)
+    suspended = explain(HistoryProposal.of(_case()), [REPORTS], START, suspensions=held)
     assert suspended.verdict.why == "rule reports is suspended: alice rejected one"
     assert suspended.as_json()["rule"] == "reports"
 
@@ -212,10 +212,10 @@ def test_every_way_to_end_has_its_sentence() -> None:
     no = decided(_case(), approved=False)
     assert "alice rejected it after 30.0 s: unsafe" in explain(no, [], START).outcome
     both = decided(_case(), approved=False)
-    both.status, both.by = "fulfilled", "bob"
+    both.fulfil("r1", "bob", ["files"], START)
     assert "alice had rejected it before." in explain(both, [], START).outcome
     for how, words in (("withdrawn", "it was withdrawn"), ("expired", "it expired without a decision")):
-        over = Decision(_case(), how)  # type: ignore[arg-type]
+        over = HistoryProposal.of(_case(), status=how)
         assert words in explain(over, [], START).outcome
 
 
@@ -250,9 +250,11 @@ def test_rules_in_plain_words() -> None:
 
 
 def test_a_back_test_counts_what_nobody_decided() -> None:
-    over = Decision(_case(), "expired")
+    over = HistoryProposal.of(_case(), status="expired")
     automated = decided(_case(), approved=True, rule="reports")
-    found = back_test(REPORTS, [over, automated, Decision(_case()), decided(_case(), approved=True)])
+    found = back_test(
+        REPORTS, [over, automated, HistoryProposal.of(_case()), decided(_case(), approved=True)]
+    )
     assert (found.history, found.covered, found.undecided, found.automated) == (3, 3, 1, 1)
     assert found.as_json()["agreements"] == 1
 

@@ -10,8 +10,8 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.trust.accepted_calls import RejectedCalls
-from moot.trust.decision_ledger import Decision
 from moot.trust.learner import suggest
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rule_suggester import MAX_LATEST_DECISIONS, _learned_from
 from moot.trust.rules import Rule, evaluate
 from moot.trust.tool_schemas import ToolSchemas
@@ -23,7 +23,7 @@ NOW = START + 400 * 86_400.0
 EVERY = 5.3 * HOUR
 
 
-def learned(decisions: Sequence[Decision], schemas: ToolSchemas | None = None) -> tuple[Rule, ...]:
+def learned(decisions: Sequence[HistoryProposal], schemas: ToolSchemas | None = None) -> tuple[Rule, ...]:
     """The rules after somebody accepted all that was suggested."""
     rules: tuple[Rule, ...] = ()
     for suggestion in suggest(decisions, now=NOW, schemas=schemas or {}):
@@ -102,7 +102,7 @@ def test_pairs_that_nobody_saw_are_not_combined_however_many_arguments_there_are
 NOTE = "notes/n-13.md"
 
 
-def _with_nulls() -> tuple[list[Decision], list[Decision]]:
+def _with_nulls() -> tuple[list[HistoryProposal], list[HistoryProposal]]:
     texts = [f"notes/n-{n}.md" for n in range(20, 64)]
     arguments: list[dict[str, Json]] = [
         {"path": text} | ({"encoding": None} if at % 2 else {}) for at, text in enumerate(texts)

@@ -15,7 +15,7 @@ from moot.errors import Rejected, UsageError
 from moot.participant import JoinedSpace, SeenProposal
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 from moot.tui.app import MootApp
 from moot.tui.rule_commands import narrow_rule
@@ -61,7 +61,7 @@ class RuleSpace:
                 await bob.reject(seen, "unsafe")
 
         space = await self.space.join("approver")
-        self.approver = Approver(space, self.store, DecisionLedger(), ApproverSettings(learning=LEARNING))
+        self.approver = Approver(space, self.store, ProposalHistory(), ApproverSettings(learning=LEARNING))
         return asyncio.create_task(self.approver.run())
 
     async def write(self, path: str) -> str:

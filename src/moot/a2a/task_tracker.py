@@ -243,9 +243,7 @@ class TaskTracker:
             return
         del served.pending[seen.id]
         self._watched.discard(seen.id)
-        by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
-        what = "approved" if seen.status == "fulfilled" else seen.status
-        self._work(served, f"The proposal was {what}{by}.")
+        self._work(served, f"The proposal was {seen.state_text}.")
         self._settle(served)
 
     def _take_call(self, served: ServedTask, seen: SeenProposal) -> None:
@@ -259,7 +257,7 @@ class TaskTracker:
             set_state(served, TaskState.TASK_STATE_FAILED, str(seen.fault))
         elif seen.status == "fulfilled":
             set_state(served, _WORKING, f"Approved by {seen.fulfilled_by or 'somebody'}.")
-        elif seen.status == "withdrawn" and seen.rejections:
+        elif seen.state == "rejected":
             self._space.spawn(self._reject(served, seen.rejections[0]))
         elif seen.status == "withdrawn":
             set_state(served, TaskState.TASK_STATE_CANCELED, "The proposal was withdrawn.")

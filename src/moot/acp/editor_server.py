@@ -363,6 +363,5 @@ def _status(id: str, status: str, text: str) -> dict[str, Json]:
 
 
 def _decided_elsewhere(seen: SeenProposal) -> dict[str, Json]:
-    if seen.status == "fulfilled":
-        return _status(seen.id, "in_progress", f"Approved by {seen.fulfilled_by or 'somebody else'}.")
-    return _status(seen.id, "failed", f"No longer pending: {seen.status}.")
+    status = "in_progress" if seen.status == "fulfilled" else "failed"
+    return _status(seen.id, status, f"{seen.state_text[:1].upper()}{seen.state_text[1:]}.")

@@ -16,6 +16,16 @@ from moot.participant.refusal_handler import RefusalHandler
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
 
+# What decides on proposals and nothing else.
+_DECISIONS: Final = (
+    "mcp/withdraw",
+    "mcp/reject",
+    "moot/approve",
+    "moot/votes",
+    "moot/settle",
+    "moot/outcome",
+    "space/kick",
+)
 _CONTROLS: Final = ("pause", "resume", "shutdown")
 # A passive connection does not answer for the member.
 _ANSWERED_CONTROLS: Final = ("request-status", "forget", "compact", "clear", "restart")
@@ -38,18 +48,6 @@ class InboundRouter:
             parts.roster_fetch,
             parts.owner_lookup,
         )
-        self._decision_routes: Mapping[str, Route] = {
-            "mcp/request": parts.proposals.handle_request,
-            "mcp/response": parts.proposals.handle_response,
-            "mcp/withdraw": parts.proposals.handle_withdrawal,
-            "mcp/reject": parts.proposals.handle_rejection,
-            "moot/approve": parts.proposals.handle_vote,
-            "moot/votes": parts.proposals.handle_count,
-            "moot/settle": parts.proposals.handle_settlement,
-            "moot/outcome": parts.proposals.handle_outcome,
-            "space/kick": parts.proposals.handle_kick,
-            "chat": parts.proposals.handle_chat,
-        }
         self._routes = self._make_routes(control_handler)
 
     def route(self, envelope: Envelope) -> None:
@@ -138,9 +136,8 @@ class InboundRouter:
                 self._replay_decision(envelope)
 
     def _replay_decision(self, envelope: Envelope) -> None:
-        route = self._decision_routes.get(envelope.kind)
-        if route is not None:
-            route(envelope)
+        if not envelope.kind.startswith("system/"):
+            self._parts.proposals.observe(envelope)
 
     def _is_valid(self, envelope: Envelope, *, is_live: bool = False) -> bool:
         violation = self._parts.validator.check(envelope)
@@ -164,12 +161,7 @@ class InboundRouter:
             "mcp/request": self._route_request,
             "mcp/response": self._route_response,
             "mcp/proposal": self._route_proposal,
-            "mcp/withdraw": proposals.handle_withdrawal,
-            "mcp/reject": proposals.handle_rejection,
-            "moot/approve": proposals.handle_vote,
-            "moot/votes": proposals.handle_count,
-            "moot/settle": proposals.handle_settlement,
-            "moot/outcome": proposals.handle_outcome,
+            **dict.fromkeys(_DECISIONS, proposals.observe),
             "moot/proposals": parts.proposal_sync.handle_page,
             "chat": self._route_chat,
             "chat/acknowledge": self._route_acknowledgement,
@@ -177,7 +169,6 @@ class InboundRouter:
             "capability/grant": self._route_grant,
             "capability/grant-ack": handle_answer,
             "space/invite-ack": handle_answer,
-            "space/kick": proposals.handle_kick,
             "participant/status": handle_answer,
             "participant/compact-done": handle_answer,
             "stream/request": streams.handle_request,
@@ -190,7 +181,7 @@ class InboundRouter:
             "system/presence": self._route_presence,
             "moot/roster-page": parts.roster_fetch.handle_page,
             "moot/owners": parts.owner_lookup.handle_page,
-            "system/error": self._refusals.handle,
+            "system/error": self._route_error,
         }
         controls = _CONTROLS if parts.options.passive else _CONTROLS + _ANSWERED_CONTROLS
         return routes | {f"participant/{name}": control_handler.handle for name in controls}
@@ -199,19 +190,19 @@ class InboundRouter:
         parts = self._parts
         if envelope.payload["method"].startswith(NOTIFICATION_PREFIX):
             if envelope.payload["method"] == CANCELLED:
-                parts.proposals.handle_cancellation(envelope)
+                parts.proposals.observe(envelope)
             parts.requests.handle_notification(envelope)
             parts.server.handle_notification(envelope)
             return
         if envelope.sender == parts.sender.me:
             parts.requests.handle_echo(envelope)
         if envelope.correlation_id:
-            parts.proposals.handle_request(envelope)
+            parts.proposals.observe(envelope)
         parts.server.handle_request(envelope)
 
     def _route_response(self, envelope: Envelope) -> None:
         self._parts.requests.handle_response(envelope)
-        self._parts.proposals.handle_response(envelope)
+        self._parts.proposals.observe(envelope)
 
     def _route_proposal(self, envelope: Envelope) -> None:
         own = envelope.sender == self._parts.sender.me
@@ -222,7 +213,7 @@ class InboundRouter:
     def _route_chat(self, envelope: Envelope) -> None:
         self._parts.chats.handle(envelope)
         if envelope.correlation_id:
-            self._parts.proposals.handle_chat(envelope)
+            self._parts.proposals.observe(envelope)
 
     def _route_acknowledgement(self, envelope: Envelope) -> None:
         self._parts.chats.handle(envelope)
@@ -248,6 +239,7 @@ class InboundRouter:
         sender.rights = parts.roster.rights_of(you.get("capabilities", []))
         sender.extensions = frozenset(payload.get("extensions", ()))
         sender.apply_limits(payload.get("limits"))
+        parts.proposals.leave_reason_is_removal = parts.proposal_sync.is_supported
         # Moot's own: what a welcome has no room for is asked for.
         complete = "more" not in payload
         name, listed = you.get("name", you["id"]), payload.get("participants", [])
@@ -260,12 +252,14 @@ class InboundRouter:
             parts.roster_fetch.start()
         parts.acks.acknowledge_grants(sender)
 
+    def _route_error(self, envelope: Envelope) -> None:
+        self._parts.proposals.observe(envelope)
+        self._refusals.handle(envelope)
+
     def _route_presence(self, envelope: Envelope) -> None:
         parts = self._parts
         event = parts.roster.apply_presence(envelope)
         if event is not None and event.event == "leave" and event.member is not None:
             for part in (parts.requests, parts.proposals, parts.offers):
                 part.handle_member_left(event.member.id)
-            # Decision 0015: a gateway of Moot gives a reason for whoever does not come back.
-            if event.reason is not None and parts.proposal_sync.is_supported:
-                parts.proposals.handle_removal(event.member.id, event.member.name)
+        parts.proposals.observe(envelope)

@@ -24,7 +24,7 @@ from moot.participant.conversation.chat import ChatFormat
 from moot.participant.conversation.reasoning import Reasoning, ReasoningParts
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.decisions.own_proposal import Proposal
-from moot.participant.decisions.seen_proposal import GatewayProposal, RecordedProposal, SeenProposal
+from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.participant.discovery.owner_lookup import OwnerLookup
 from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
@@ -33,6 +33,7 @@ from moot.participant.serving.tools import ToolOptions, tool_of
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Rights
+from moot.protocol.proposal_life import GatewayProposal
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The list methods of MCP, by the name of the list in their results.

@@ -250,7 +250,7 @@ class ProposalLedger:
         proposal.failed = proposal.failed or failed
         if proposal.waiting:
             return []
-        proposal.reason = None
+        proposal.reason = proposal.assessed_by = proposal.note = None
         outcome: Literal["done", "failed"] = "failed" if proposal.failed else "done"
         return [*self._end_execution(proposal), *self._resolve(proposal, outcome, now)]
 

@@ -152,6 +152,9 @@ def _describe_settlement(state: State, proposal: ProposalRecord) -> dict[str, Js
         fields["reason"] = proposal.reason
     if proposal.wanted_input is not None:
         fields["wants_input"] = True
+    if proposal.failed and proposal.waiting:
+        # One of several hosts, so that what comes of it is known already.
+        fields["failed"] = True
     if proposal.assessed_by is not None:
         fields["assessed_by"] = state.runtime_ids([proposal.assessed_by])[0]
         fields["note"] = proposal.note

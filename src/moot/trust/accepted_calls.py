@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from moot.protocol.operation import Json
 from moot.trust.conditions import is_plain
-from moot.trust.decision_ledger import Decision
 from moot.trust.proposal_case import Case, Path, leaves, type_of, without_nulls
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rules import call_key
 
 _Scope = tuple[tuple[str, ...], str, str | None]
@@ -30,12 +30,12 @@ class _SeenArgument:
 class AcceptedCalls:
     """The calls that people approved, by host, method and tool."""
 
-    def __init__(self, decisions: Iterable[Decision] = ()) -> None:
+    def __init__(self, decisions: Iterable[HistoryProposal] = ()) -> None:
         self._arguments: dict[_Scope, dict[Path, _SeenArgument]] = {}
         for decision in decisions:
             self.add(decision)
 
-    def add(self, decision: Decision) -> None:
+    def add(self, decision: HistoryProposal) -> None:
         """Count a decision, if people approved it."""
         if decision.people_decided != "approve":
             return
@@ -90,12 +90,12 @@ class RejectedCalls:
     rejected itself, and otherwise that one call.
     """
 
-    def __init__(self, decisions: Iterable[Decision] = ()) -> None:
+    def __init__(self, decisions: Iterable[HistoryProposal] = ()) -> None:
         self._families: dict[bytes, _Family] = {}
         for decision in decisions:
             self.note(decision)
 
-    def note(self, decision: Decision) -> None:
+    def note(self, decision: HistoryProposal) -> None:
         """Add the call of a rejection, or take that of an approval back."""
         key, bare = _keys(decision.case)
         if decision.people_decided == "reject":

@@ -1,7 +1,7 @@
 """The approver: a member that applies rules to proposals and leaves the rest to people (MEW 9.4; D-92).
 
 async with connect(url, "lab", token) as space:
-    await Approver(space, RuleStore.open(folder), DecisionLedger()).run()
+    await Approver(space, RuleStore.open(folder), ProposalHistory()).run()
 
 Everything it does is visible: approvals and rejections name their rule (context `trust/rule/NAME`, or the
 payload), suggestions, rules and suspensions are envelopes of their own, and its tools report its state. It
@@ -38,7 +38,7 @@ from moot.resilience.steady_clock import SteadyClock
 from moot.trust.accepted_calls import AcceptedCalls, RejectedCalls
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.approver_status import ApproverStatus, is_decided
-from moot.trust.decision_ledger import Decision, DecisionLedger
+from moot.trust.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rule_commands import RuleCommands
 from moot.trust.rule_decider import RuleDecider
 from moot.trust.rule_history import RuleHistory
@@ -75,7 +75,7 @@ class Approver:
         self,
         space: JoinedSpace,
         store: RuleStore,
-        ledger: DecisionLedger,
+        ledger: ProposalHistory,
         settings: ApproverSettings | None = None,
         *,
         clock: Callable[[], float] = time.time,
@@ -173,7 +173,7 @@ class Approver:
             self._count(decision)
             # Predicted before a restart, and decided while we were away.
             self.shadow.compare(decision)
-            envelopes = (decision.envelope, *(each.envelope for each in decision.rejections))
+            envelopes = (decision.decided.envelope, *(each.id for each in decision.rejections))
             # By their order: of what happened while we were away no clock says whether it was reviewed.
             was_missed = not is_new and any(each in missed for each in envelopes)
             self._compare_with_rules(decision, at=None if was_missed else decision.at)
@@ -186,7 +186,7 @@ class Approver:
         self._note_seen(past)
         self.store.save()
         for decision in list(self.ledger):
-            if decision.status == "open" and self.decider.is_open(decision.id):
+            if decision.verdict == "pending" and self.decider.is_open(decision.id):
                 self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
         self.suggester.wake()
@@ -249,12 +249,12 @@ class Approver:
             case _:
                 self.commands.process(envelope)
 
-    def _observe_decision(self, decision: Decision) -> None:
+    def _observe_decision(self, decision: HistoryProposal) -> None:
         """Somebody decided, or a result arrived."""
         self._count(decision)
-        if decision.status != "open":
+        if decision.verdict != "pending":
             self.decider.forget_deferred(decision.id)
-        if decision.status == "open" or (decision.automated and decision.lesson is None):
+        if decision.verdict == "pending" or (decision.automated and decision.lesson is None):
             return
         if decision.automated:
             self.reviews.object_to(decision.id)
@@ -267,12 +267,12 @@ class Approver:
         self.shadow.compare(decision)
         self.suggester.wake()
 
-    def _count(self, decision: Decision) -> None:
+    def _count(self, decision: HistoryProposal) -> None:
         """Count who decided, for the report; what nobody decided is not counted."""
         if is_decided(decision) and decision.at is not None:
             self.history.count_decision(decision.id, decision.at, rule=decision.rule)
 
-    def _compare_with_rules(self, decision: Decision, *, at: float | None) -> None:
+    def _compare_with_rules(self, decision: HistoryProposal, *, at: float | None) -> None:
         """Suspend the rules that a decision contradicts, once: its result is not another decision."""
         lesson = decision.lesson
         if lesson is not None and (at is not None or self._considered.get(decision.id) != lesson):
@@ -283,7 +283,7 @@ class Approver:
     def _apply_deferred_rules(self, host: str) -> None:
         self.decider.apply_deferred(host)
 
-    def _note_approval(self, decision: Decision) -> None:
+    def _note_approval(self, decision: HistoryProposal) -> None:
         """An approval counts for its tool as it is, unless the tool has changed since."""
         case, changes = decision.case, self.store.tool_changes
         changed_at = max((changes.get(f"{host}/{case.tool}", 0.0) for host in case.to), default=0.0)

@@ -10,8 +10,8 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.decision_ledger import Decision, DecisionLedger
 from moot.trust.explain import explain
+from moot.trust.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rule_decider import RuleDecider
 from moot.trust.rule_history import RuleHistory
 from moot.trust.rule_reviews import RuleReviews
@@ -36,7 +36,7 @@ class StatusSource(Protocol):
     @property
     def store(self) -> RuleStore: ...
     @property
-    def ledger(self) -> DecisionLedger: ...
+    def ledger(self) -> ProposalHistory: ...
     @property
     def settings(self) -> ApproverSettings: ...
     @property
@@ -170,7 +170,7 @@ class ApproverStatus:
             "to": list(case.to),
             "tool": case.tool,
             "arguments": dict(case.arguments),
-            "decision": "approve" if decision.status == "fulfilled" else decision.status,
+            "decision": "approve" if decision.verdict == "fulfilled" else decision.verdict,
         }
 
     def report(self) -> dict[str, Json]:
@@ -212,15 +212,15 @@ class ApproverStatus:
         return {**found.as_json(), "lines": list(found.lines())}
 
 
-def is_decided(decision: Decision) -> bool:
-    return decision.status in ("fulfilled", "rejected") and decision.at is not None
+def is_decided(decision: HistoryProposal) -> bool:
+    return decision.verdict in ("fulfilled", "rejected")
 
 
-def daily_shares(decisions: Iterable[Decision]) -> list[Json]:
+def daily_shares(decisions: Iterable[HistoryProposal]) -> list[Json]:
     """Decisions per day, by people and by rules, and the automatic share."""
     days: dict[float, list[int]] = {}
     for decision in decisions:
-        if decision.status in ("fulfilled", "rejected") and decision.at is not None:
+        if is_decided(decision) and decision.at is not None:
             counts = days.setdefault(decision.at // _DAY * _DAY, [0, 0])
             counts[decision.automated] += 1
     return [

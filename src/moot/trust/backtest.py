@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moot.protocol.operation import Json
-from moot.trust.decision_ledger import Decision
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rules import Rule
 
 # Near misses that are kept.
@@ -52,13 +52,13 @@ class BackTest:
         }
 
 
-def back_test(rule: Rule, decisions: Iterable[Decision]) -> BackTest:
+def back_test(rule: Rule, decisions: Iterable[HistoryProposal]) -> BackTest:
     """Apply the rule to every past decision, at the time of its proposal."""
     history = covered = agreements = undecided = automated = 0
     conflicts: list[str] = []
     near: dict[tuple[str, str], NearMiss] = {}
     for decision in decisions:
-        if decision.status == "open":
+        if decision.verdict == "pending":
             continue
         history += 1
         mismatches = rule.mismatches(decision.case, decision.case.at)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moot.trust.decision_ledger import Decision
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rules import Rule, count_recent
 
 # Decisions kept for one rule; no budget is larger.
@@ -36,7 +36,7 @@ class UseTally:
         self._counts[rule] = self._counts.get(rule, 0) + 1
         self._all.append(at)
 
-    def record_past(self, decisions: Sequence[Decision]) -> None:
+    def record_past(self, decisions: Sequence[HistoryProposal]) -> None:
         """Record the automatic decisions of a ledger, so that a restart does not reset a budget."""
         past = [(d.at, d.rule) for d in decisions if d.rule is not None and d.at is not None]
         for at, rule in sorted(past):

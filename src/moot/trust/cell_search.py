@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from moot.trust.bounds import decisions_needed
-from moot.trust.decision_ledger import Decision, Lesson
 from moot.trust.decision_tree import MAX_DEPTH, Axis, Split, best_split
 from moot.trust.generalisation import CaseKind, Example, Generalisation, Pools, generalise, kind_of
 from moot.trust.learning_settings import LearningSettings
 from moot.trust.proposal_case import Case, Path, without_nulls
+from moot.trust.proposal_history import HistoryProposal, Lesson
 from moot.trust.tool_schemas import ToolSchemas, formats_of
 from moot.trust.value_products import ranges_are_independent, split_touched, split_uneven
 
@@ -56,7 +56,7 @@ def scope_of(kind: CaseKind) -> Scope:
     return kind.to, kind.method, kind.tool
 
 
-def group_by_kind(history: Iterable[Decision], schemas: ToolSchemas) -> dict[CaseKind, Lessons]:
+def group_by_kind(history: Iterable[HistoryProposal], schemas: ToolSchemas) -> dict[CaseKind, Lessons]:
     kinds: dict[CaseKind, Lessons] = {}
     pools: dict[tuple[str, Scope], dict[Lesson, dict[Path, list[str]]]] = {}
 

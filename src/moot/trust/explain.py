@@ -9,8 +9,8 @@ from typing import Final
 
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.trust.decision_ledger import Decision
 from moot.trust.proposal_case import Case
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rule_words import describe_rule, join_names
 from moot.trust.rules import Rule, RuleVerdict, evaluate
 from moot.trust.tripwires import Suspension, suspension_reasons
@@ -67,7 +67,7 @@ class Explanation:
 
 
 def explain(
-    decision: Decision,
+    decision: HistoryProposal,
     rules: Sequence[Rule],
     now: float,
     presence: Collection[str] = (),
@@ -102,30 +102,31 @@ def _short(arguments: Mapping[str, Json]) -> str:
     )
 
 
-def _outcome(decision: Decision, rules: Sequence[Rule]) -> str:
+def _outcome(decision: HistoryProposal, rules: Sequence[Rule]) -> str:
     case = decision.case
     what = f"{case.proposer} proposed {case.tool or case.method or 'something without a method'}"
     if case.to:
         what += f" on {join_names(case.to)}"
     what += f" at {rfc3339(case.at)}; "
     took = "" if decision.duration_seconds is None else f" after {decision.duration_seconds:.1f} s"
-    match decision.status:
-        case "open":
+    decided = decision.decided
+    match decision.verdict:
+        case "pending":
             what += "the proposal is pending."
         case "fulfilled":
-            what += f"{decision.by} approved it{took} (envelope {decision.envelope})"
-            if decision.approvals:
-                what += f", after votes by {join_names(approval.by for approval in decision.approvals)}"
+            what += f"{decided.by} approved it{took} (envelope {decided.envelope})"
+            if decision.votes:
+                what += f", after votes by {join_names(decision.votes)}"
             if decision.result is None:
                 what += "; no answer of its host is known, so it may have been carried out or not."
-            elif decision.settled_by is not None and decision.response is None:
+            elif decision.assessed_by is not None:
                 note = f" ({decision.note})" if decision.note else ""
-                settled = f"{decision.settled_by} settled it as {decision.outcome}{note}"
+                settled = f"{decision.assessed_by} settled it as {decision.outcome}{note}"
                 what += f"; its host did not answer, and {settled}."
             else:
                 what += f"; the result was {_result(decision)}."
         case "rejected":
-            what += f"{decision.by} rejected it{took}: {decision.reason} (envelope {decision.envelope})."
+            what += f"{decided.by} rejected it{took}: {decided.reason} (envelope {decided.envelope})."
         case "withdrawn":
             what += f"it was withdrawn{took}{f' ({decision.reason})' if decision.reason else ''}."
         case "expired":
@@ -135,11 +136,11 @@ def _outcome(decision: Decision, rules: Sequence[Rule]) -> str:
     return what + _deciding_rule(decision, rules)
 
 
-def _result(decision: Decision) -> str:
+def _result(decision: HistoryProposal) -> str:
     return "ok" if decision.result == "ok" else f"an error: {decision.error}"
 
 
-def _deciding_rule(decision: Decision, rules: Sequence[Rule]) -> str:
+def _deciding_rule(decision: HistoryProposal, rules: Sequence[Rule]) -> str:
     if decision.rule is None:
         return ""
     rule = next((rule for rule in rules if rule.name == decision.rule), None)

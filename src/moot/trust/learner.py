@@ -23,16 +23,16 @@ from moot.trust.cell_search import (
     min_decisions,
     search_cells,
 )
-from moot.trust.decision_ledger import Decision, Lesson
 from moot.trust.generalisation import Example
 from moot.trust.learning_settings import DEFAULTS, LearningSettings
+from moot.trust.proposal_history import HistoryProposal, Lesson
 from moot.trust.rules import Rule
 from moot.trust.suggestion import Suggestion, build_suggestion
 from moot.trust.tool_schemas import NO_SCHEMAS, ToolSchemas
 
 
 def suggest(
-    decisions: Iterable[Decision],
+    decisions: Iterable[HistoryProposal],
     rules: Sequence[Rule] = (),
     *,
     dismissed: Sequence[Rule] = (),
@@ -89,7 +89,7 @@ def _is_wide(rule: Rule) -> bool:
     return bool(rule.values or rule.range)
 
 
-def _counts(decision: Decision, settings: LearningSettings) -> bool:
+def _counts(decision: HistoryProposal, settings: LearningSettings) -> bool:
     lesson = decision.lesson
     return lesson == "reject" or (
         lesson == "approve" and (settings.people is None or decision.by in settings.people)
@@ -100,7 +100,7 @@ def _decided_by(rules: Sequence[Rule], example: Example, lesson: Lesson) -> bool
     return any(rule.decision == lesson and rule.matches(example.case, example.case.at) for rule in rules)
 
 
-def _is_contradicted(rule: Rule, history: Sequence[Decision]) -> bool:
+def _is_contradicted(rule: Rule, history: Sequence[HistoryProposal]) -> bool:
     """Whether people decided otherwise about a call that a learned rule covers."""
     return rule.origin.suggestion is not None and any(
         decision.lesson not in (None, rule.decision) and rule.covers_call(decision.case, decision.case.at)

@@ -15,7 +15,13 @@ from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import EnvelopeLimits
 from moot.store.journal_reader import JournalRecord, read_records
-from moot.trust.decision_ledger import MAX_DECISIONS, PROPOSAL_SECONDS, RULE_KINDS, Decision, DecisionLedger
+from moot.trust.proposal_history import (
+    MAX_PROPOSALS,
+    PROPOSAL_SECONDS,
+    RULE_KINDS,
+    HistoryProposal,
+    ProposalHistory,
+)
 
 # What was accepted once is read again, whatever the limits are now.
 _NO_LIMITS: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
@@ -27,7 +33,7 @@ _KIND_PREFIXES: Final = ("mcp", "moot/approve", "moot/settle", "space/kick", *so
 class JournalReader:
     """Feeds records to a ledger; `skipped` counts those that could not be read."""
 
-    def __init__(self, ledger: DecisionLedger) -> None:
+    def __init__(self, ledger: ProposalHistory) -> None:
         self.ledger = ledger
         self.position = 0
         self.skipped = 0
@@ -39,7 +45,7 @@ class JournalReader:
             return
         if record.text("in") not in _MESSAGE_INPUTS:
             if record.text("in") == "expire":
-                self.ledger.expire(record.time)
+                self.ledger.advance(record.time)
             return
         if not record.kind.startswith(_KIND_PREFIXES):
             return
@@ -75,14 +81,14 @@ def read_ledger(
     *,
     now: float | None = None,
     proposal_seconds: float = PROPOSAL_SECONDS,
-    max_decisions: int = MAX_DECISIONS,
-    on_change: Callable[[Decision], None] | None = None,
-) -> DecisionLedger:
+    max_proposals: int = MAX_PROPOSALS,
+    on_change: Callable[[HistoryProposal], None] | None = None,
+) -> ProposalHistory:
     """Read all decisions of a journal folder (`DATA/spaces/NAME/journal`); `now` expires open ones."""
-    ledger = DecisionLedger(
-        proposal_seconds=proposal_seconds, max_decisions=max_decisions, on_change=on_change
+    ledger = ProposalHistory(
+        proposal_seconds=proposal_seconds, max_proposals=max_proposals, on_change=on_change
     )
     JournalReader(ledger).read_all(read_records(folder))
     if now is not None:
-        ledger.expire(now)
+        ledger.advance(now)
     return ledger

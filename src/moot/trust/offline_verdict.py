@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.budgets import UseTally
-from moot.trust.decision_ledger import Decision
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rule_store import RuleStore
 from moot.trust.rule_words import join_names
 from moot.trust.rules import Rule, RuleVerdict, evaluate
@@ -30,7 +30,7 @@ class OfflineVerdict:
 
 
 def judge_offline(
-    decision: Decision, store: RuleStore, history: Sequence[Decision], now: float
+    decision: HistoryProposal, store: RuleStore, history: Sequence[HistoryProposal], now: float
 ) -> OfflineVerdict:
     """Judge one proposal by a rule store and the decisions of a journal."""
     verdict = _verdict_now(decision, store, history, now)
@@ -39,7 +39,7 @@ def judge_offline(
 
 
 def _verdict_now(
-    decision: Decision, store: RuleStore, history: Sequence[Decision], now: float
+    decision: HistoryProposal, store: RuleStore, history: Sequence[HistoryProposal], now: float
 ) -> RuleVerdict:
     if store.fault is not None:
         return RuleVerdict("ask", None, f"the rules cannot be read: {store.fault}")
@@ -59,7 +59,9 @@ def _verdict_now(
     )
 
 
-def _asked_because(decision: Decision, rules: Sequence[Rule], history: Sequence[Decision]) -> str:
+def _asked_because(
+    decision: HistoryProposal, rules: Sequence[Rule], history: Sequence[HistoryProposal]
+) -> str:
     """Why no rule decided it then, by those of today's rules that were there; suspensions are not known."""
     at = decision.case.at
     there = [rule for rule in rules if rule.origin.accepted is None or rule.origin.accepted <= at]

@@ -16,8 +16,8 @@ from moot.protocol.operation import Json
 from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.budgets import UseTally
-from moot.trust.decision_ledger import RULE_CONTEXT, Decision
 from moot.trust.proposal_case import Case
+from moot.trust.proposal_history import RULE_CONTEXT, HistoryProposal
 from moot.trust.rule_reviews import RuleReviews
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule, RuleVerdict, evaluate
@@ -247,7 +247,7 @@ class RuleDecider:
             self._reported_rules.add(rule.name)
             self._send("chat", {"text": text, "format": "plain"})
 
-    def count_past(self, ledger: Iterable[Decision]) -> None:
+    def count_past(self, ledger: Iterable[HistoryProposal]) -> None:
         """Count decisions of rules that were not counted yet, so that a restart resets no budget."""
         found = [each for each in ledger if each.rule is not None and each.id not in self.deciding_rules]
         self.deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}

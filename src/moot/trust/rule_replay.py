@@ -16,7 +16,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.budgets import UseTally
-from moot.trust.decision_ledger import Decision
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rules import Rule, RuleVerdict, evaluate
 
 # What would be different: people would have been spared, contradicted, or asked; or a rule decides otherwise.
@@ -35,7 +35,7 @@ EFFECTS: Final[dict[Effect, str]] = {
 class ReplayedDecision:
     """One proposal: what became of it, and what the rules say to it."""
 
-    decision: Decision
+    decision: HistoryProposal
     verdict: RuleVerdict
     effect: Effect
 
@@ -57,7 +57,7 @@ class ReplayedDecision:
         }
 
 
-def replay(rules: Sequence[Rule], decisions: Iterable[Decision]) -> list[ReplayedDecision]:
+def replay(rules: Sequence[Rule], decisions: Iterable[HistoryProposal]) -> list[ReplayedDecision]:
     """Judge every proposal of a history by these rules."""
     history = list(decisions)
     present = {name for rule in rules for name in rule.limits.while_present}
@@ -78,14 +78,14 @@ def replay(rules: Sequence[Rule], decisions: Iterable[Decision]) -> list[Replaye
     return found
 
 
-def outcome_of(decision: Decision) -> str:
+def outcome_of(decision: HistoryProposal) -> str:
     """What became of a proposal: approve, reject, or undecided. What people said counts before a rule."""
     if decision.lesson is None and decision.automated:
         return "approve" if decision.status == "fulfilled" else "reject"
     return decision.lesson or "undecided"
 
 
-def _effect(decision: Decision, verdict: RuleVerdict) -> Effect:
+def _effect(decision: HistoryProposal, verdict: RuleVerdict) -> Effect:
     was, decides = outcome_of(decision), verdict.decision
     if decides == "ask":
         return "asks" if decision.automated else "same"

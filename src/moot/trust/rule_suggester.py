@@ -14,10 +14,10 @@ from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.backtest import back_test
-from moot.trust.decision_ledger import Decision, DecisionLedger
 from moot.trust.learner import suggest
 from moot.trust.learning_settings import LearningSettings
 from moot.trust.people import people_among
+from moot.trust.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rule_decider import Send
 from moot.trust.rule_store import RuleStore
 from moot.trust.suggestion_progress import SuggestionProgress, suggestion_progress
@@ -36,7 +36,7 @@ class RuleSuggester:
         self,
         space: JoinedSpace,
         store: RuleStore,
-        ledger: DecisionLedger,
+        ledger: ProposalHistory,
         settings: ApproverSettings,
         tool_watcher: ToolWatcher,
         *,
@@ -125,7 +125,7 @@ class RuleSuggester:
             self.on_progress(progress)
 
 
-def _learned_from(decisions: Sequence[Decision]) -> list[Decision]:
+def _learned_from(decisions: Sequence[HistoryProposal]) -> list[HistoryProposal]:
     """All that people decided, however much rules decided since, and the latest of the rest."""
     older, latest = decisions[:-MAX_LATEST_DECISIONS], decisions[-MAX_LATEST_DECISIONS:]
     return [*(decision for decision in older if decision.lesson is not None), *latest]

@@ -13,7 +13,7 @@ from typing import Final
 from moot.protocol.operation import Json
 from moot.trust.bounds import upper_bound
 from moot.trust.conditions import canonical
-from moot.trust.decision_ledger import Decision
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rule_history import Prediction, RuleHistory, What
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import Rule, RuleVerdict
@@ -76,10 +76,10 @@ class Shadow:
         found = Prediction(verdict.rule.name, rule_version(verdict.rule), verdict.decision)
         self._history.keep_prediction(proposal, found)
 
-    def compare(self, decision: Decision) -> Comparison | None:
+    def compare(self, decision: HistoryProposal) -> Comparison | None:
         """Compare a decision with its prediction; None if there is none, or nobody decided."""
         lesson = decision.lesson
-        if decision.status == "open" or lesson is None:
+        if decision.verdict == "pending" or lesson is None:
             return None
         found = self._history.take_prediction(decision.id)
         if found is None:

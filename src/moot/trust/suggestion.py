@@ -12,9 +12,9 @@ from moot.protocol.operation import Json
 from moot.trust.backtest import BackTest, back_test
 from moot.trust.bounds import DOUBT, percent, upper_bound
 from moot.trust.conditions import canonical
-from moot.trust.decision_ledger import Decision
 from moot.trust.generalisation import CaseKind, Example, Generalisation
 from moot.trust.learning_settings import LearningSettings
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rule_examples import near_misses, unseen_calls
 from moot.trust.rule_grants import RuleGrant, grant_of, why_no_grant
 from moot.trust.rule_words import count_text, describe_rule, join_names
@@ -69,7 +69,7 @@ def build_suggestion(
     kind: CaseKind,
     cell: Generalisation,
     covered: Sequence[Example],
-    history: Sequence[Decision],
+    history: Sequence[HistoryProposal],
     rules: tuple[Sequence[Rule], Sequence[Rule]],
     cells: int,
     now: float,
@@ -151,7 +151,7 @@ def _hourly_limit(covered: Sequence[Example], settings: LearningSettings) -> int
 
 
 def _replaced_rules(
-    rule: Rule, rules: Sequence[Rule], broken: Sequence[Rule], history: Sequence[Decision]
+    rule: Rule, rules: Sequence[Rule], broken: Sequence[Rule], history: Sequence[HistoryProposal]
 ) -> tuple[str, ...]:
     """Learned rules for the same kind whose past matches the new rule all covers.
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from moot.protocol.operation import Json
 from moot.trust.cell_search import Lessons, group_by_kind, min_decisions, search_cells
-from moot.trust.decision_ledger import Decision
 from moot.trust.generalisation import CaseKind, Example, generalise
 from moot.trust.learning_settings import LearningSettings
 from moot.trust.proposal_case import path_text
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rules import Rule
 from moot.trust.tool_schemas import ToolSchemas
 
@@ -33,7 +33,7 @@ class SuggestionProgress:
 
 
 def suggestion_progress(
-    decisions: Iterable[Decision],
+    decisions: Iterable[HistoryProposal],
     rules: Sequence[Rule],
     settings: LearningSettings,
     schemas: ToolSchemas,
@@ -94,7 +94,7 @@ def _why(kind: CaseKind, lessons: Lessons, left: Sequence[Example], needed: int)
     return f"{len(left)} approvals, but their arguments differ too much for a narrow rule"
 
 
-def _uncounted(history: Iterable[Decision], people: frozenset[str] | None) -> dict[str, str]:
+def _uncounted(history: Iterable[HistoryProposal], people: frozenset[str] | None) -> dict[str, str]:
     """Calls that somebody approved whose approvals do not count, and who that was last."""
     return {
         _call_words(each.case.proposer, each.case.tool or each.case.method, each.case.to): each.by

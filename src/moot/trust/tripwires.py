@@ -14,8 +14,8 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns.pattern import Fields, Node, OneOf, Text
 from moot.trust.accepted_calls import AcceptedCalls
 from moot.trust.conditions import Range, is_plain
-from moot.trust.decision_ledger import Decision
 from moot.trust.proposal_case import Case, leaves, path_text, type_of
+from moot.trust.proposal_history import HistoryProposal
 from moot.trust.rule_words import count_text
 from moot.trust.rules import Rule, admits
 from moot.trust.values.kinds import ValuePattern
@@ -30,7 +30,7 @@ _MAX_TEXT_CHARS = 4096
 class PersonDecided:
     """A person decided; decisions by rules suspend nothing."""
 
-    decision: Decision
+    decision: HistoryProposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def suspension_reasons(suspensions: Mapping[str, Suspension]) -> dict[str, str]:
     return {name: suspension.why for name, suspension in suspensions.items()}
 
 
-def _check_contradiction(rule: Rule, decision: Decision, now: float) -> Suspension | None:
+def _check_contradiction(rule: Rule, decision: HistoryProposal, now: float) -> Suspension | None:
     lesson = decision.lesson
     if lesson is None or rule.decision == "ask" or lesson == rule.decision:
         return None
@@ -132,7 +132,7 @@ def _check_contradiction(rule: Rule, decision: Decision, now: float) -> Suspensi
     if not rule.covers_call(decision.case, decision.case.at):
         return None
     if lesson == "reject":
-        first = next(r for r in decision.rejections if r.rule is None)
+        first = next(r for r in decision.rejections if r.id not in decision.rules)
         why = f"{first.by} rejected a proposal that this rule would have approved ({first.reason})"
     else:
         why = f"{decision.by} approved a proposal that this rule would have rejected"

@@ -22,6 +22,14 @@ from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_
 # In a list: about two lines of eighty columns, none of them one argument alone.
 _SUMMARY_CHARS: Final = 160
 _ARGUMENT_CHARS: Final = 60
+_STATE_TONES: Final[Mapping[str, Tone]] = {
+    "pending": "warn",
+    "fulfilled": "good",
+    "done": "good",
+    "failed": "bad",
+    "unknown": "warn",
+    "rejected": "bad",
+}
 _RISK_TONES: Final[Mapping[Severity, Tone]] = {"bad": "bad", "warn": "warn", "info": "note"}
 
 
@@ -38,18 +46,7 @@ def host_of(seen: SeenProposal) -> str:
 
 def state_of(seen: SeenProposal) -> tuple[str, Tone]:
     """The state of a proposal in words, with its tone."""
-    by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
-    match seen.status:
-        case "pending":
-            return ("pending", "warn")
-        case "fulfilled" if seen.outcome == "unknown":
-            return (f"approved{by}, outcome unknown", "warn")
-        case "fulfilled":
-            return (f"approved{by}", "good")
-        case "withdrawn":
-            return (f"withdrawn: {seen.reason or 'no reason given'}", "dim")
-        case _:
-            return ("expired", "dim")
+    return seen.state_text, _STATE_TONES.get(seen.state, "dim")
 
 
 def _votes(count: int) -> str:

@@ -209,15 +209,10 @@ class OperatorBackend:
         return None
 
     def _describe_state(self, seen: SeenProposal) -> str:
-        match seen.status:
-            case "fulfilled":
-                return f"approved by {one_line(seen.fulfilled_by or 'somebody')}, outcome {seen.outcome}."
-            case "pending":
-                votes = f" It has {seen.vote_text}." if seen.vote_text else ""
-                return f"it waits for a decision.{votes}" + (
-                    " It was rejected, too." if seen.rejections else ""
-                )
-        return f"it is {seen.status}."
+        if seen.status != "pending":
+            return f"{one_line(seen.state_text)}."
+        votes = f" It has {seen.vote_text}." if seen.vote_text else ""
+        return f"it waits for a decision.{votes}" + (" It was rejected, too." if seen.rejections else "")
 
     def _describe_deciders(self, seen: SeenProposal) -> str:
         host = seen.to[0] if seen.to else ""

@@ -14,7 +14,7 @@ from moot.errors import UsageError
 from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
-    from moot.trust.decision_ledger import Decision, DecisionLedger
+    from moot.trust.proposal_history import HistoryProposal, ProposalHistory
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -37,7 +37,7 @@ def add_command(commands: Any, name: str) -> None:
     parser.set_defaults(run=run)
 
 
-def _find(ledger: DecisionLedger, named: str) -> Decision:
+def _find(ledger: ProposalHistory, named: str) -> HistoryProposal:
     """By an id, or by the beginning of a proposal's; raises UsageError."""
     from moot.tui.operations.operation import MIN_PREFIX_CHARS
 

@@ -17,7 +17,7 @@ from moot.protocol.envelope import rfc3339
 from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
-    from moot.trust.decision_ledger import Decision
+    from moot.trust.proposal_history import HistoryProposal
 
 _EXAMPLES: Final = """\
   moot proposal history                                     all of them, the latest last
@@ -28,14 +28,7 @@ _EXAMPLES: Final = """\
 """
 
 
-# The status of a decision in the journal and in --json → its name for people.
-_STATUS_NAMES: Final = {
-    "open": "pending",
-    "fulfilled": "fulfilled",
-    "rejected": "rejected",
-    "withdrawn": "withdrawn",
-    "expired": "expired",
-}
+_VERDICTS: Final = ("pending", "fulfilled", "rejected", "withdrawn", "expired")
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -49,7 +42,7 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add_journal_options(parser)
-    add("--how", action="append", default=[], choices=tuple(_STATUS_NAMES.values()))
+    add("--how", action="append", default=[], choices=_VERDICTS)
     add("--proposer", metavar="NAME")
     add("--by", metavar="NAME", help="who decided")
     add("--tool", metavar="NAME")
@@ -69,14 +62,14 @@ def add_command(commands: Any, name: str) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from moot.trust.approver_status import daily_shares
-    from moot.trust.decision_ledger import filter_decisions
     from moot.trust.ledger_reader import read_ledger
+    from moot.trust.proposal_history import filter_proposals
 
     automated = True if options.automatic else False if options.people else None
     found = list(
-        filter_decisions(
+        filter_proposals(
             read_ledger(journal_folder_of(options), now=time.time()),
-            status=[status for status, name in _STATUS_NAMES.items() if name in options.how],
+            verdict=options.how,
             proposer=options.proposer,
             by=options.by,
             tool=options.tool,
@@ -96,22 +89,23 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(found: Sequence[Decision]) -> TextTable:
+def _table(found: Sequence[HistoryProposal]) -> TextTable:
     headings = ("PROPOSED", "PROPOSER", "CALL", "DECISION", "BY", "AFTER", "RULE", "RESULT")
     details = [
-        (f"{each.id}  {_short(each.case.arguments)}", *([f"reason: {each.reason}"] if each.reason else []))
+        (f"{each.id}  {_short(each.case.arguments)}", *([f"reason: {why}"] if why else []))
         for each in found
+        for why in [each.decided.reason]
     ]
     return TextTable(headings, [_row(each) for each in found], details, right={5})
 
 
-def _row(decision: Decision) -> tuple[str, ...]:
+def _row(decision: HistoryProposal) -> tuple[str, ...]:
     case = decision.case
     return (
         rfc3339(case.at)[:16].replace("T", " "),
         case.proposer,
         case.tool or case.method or "?",
-        _STATUS_NAMES[decision.status],
+        decision.verdict,
         decision.by or "",
         "" if decision.duration_seconds is None else f"{decision.duration_seconds:.0f} s",
         decision.rule or "",
@@ -119,10 +113,10 @@ def _row(decision: Decision) -> tuple[str, ...]:
     )
 
 
-def _result(decision: Decision) -> str:
+def _result(decision: HistoryProposal) -> str:
     """What its host answered, or who said in its place what came of it."""
-    if decision.settled_by is not None and decision.response is None:
-        return f"{decision.outcome}, says {decision.settled_by}"
+    if decision.assessed_by is not None:
+        return f"{decision.outcome}, says {decision.assessed_by}"
     return decision.result or decision.outcome or ""
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from moot.store.journal_reader import read_records
 
 if TYPE_CHECKING:
-    from moot.trust.decision_ledger import Decision
+    from moot.trust.proposal_history import HistoryProposal
 
 # Most records are of other kinds, and are not parsed.
 _MARK = b'"in":"sign_in"'
 
 
-def sign_in_notes(journal: Path, decision: Decision) -> list[str]:
+def sign_in_notes(journal: Path, decision: HistoryProposal) -> list[str]:
     """How the proposer and whoever decided had signed in when they did; nothing of others."""
-    names = {decision.case.proposer, decision.by, *(vote.by for vote in decision.approvals)}
+    names = {decision.case.proposer, decision.by, *decision.votes}
     until = decision.at if decision.at is not None else float("inf")
     found = last_sign_ins(journal, {name for name in names if name}, until)
     return [_in_words(name, details) for name, details in sorted(found.items())]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moot.trust.approver import Approver
     from moot.trust.approver_settings import ApproverSettings
     from moot.trust.budgets import Budget
-    from moot.trust.decision_ledger import DecisionLedger
+    from moot.trust.proposal_history import ProposalHistory
     from moot.trust.suggestion_progress import SuggestionProgress
 
 _ABOUT: Final = """\
@@ -205,19 +205,19 @@ def _settings(options: argparse.Namespace) -> ApproverSettings:
     )
 
 
-def _history(options: argparse.Namespace, space: str) -> DecisionLedger:
+def _history(options: argparse.Namespace, space: str) -> ProposalHistory:
     """What was decided before, where the journal can be read."""
     import time
 
-    from moot.trust.decision_ledger import DecisionLedger
     from moot.trust.ledger_reader import read_ledger
+    from moot.trust.proposal_history import ProposalHistory
 
     folder = options.journal or Path(".moot") / "spaces" / space / "journal"
     if folder.is_dir():
         return read_ledger(folder, now=time.time())
     if options.journal is not None:
         raise UsageError(f"--journal {options.journal}: no such folder; it is DATA/spaces/{space}/journal")
-    return DecisionLedger()
+    return ProposalHistory()
 
 
 def _budget(text: str) -> Budget:

@@ -1,18 +1,15 @@
 // @ts-check
 /**
- * Proposals from open to settled, requests and their answers (MEW 3.1, 3.2, 3.3; D-28).
+ * The proposals, requests and answers of a space (MEW 3.1, 3.2, 3.3; D-28). What becomes of a proposal is in
+ * proposal-life.js; here are the messages that say so.
  *
- *     open ──fulfilled by a request──▶ fulfilled ──response──▶ done or failed
- *       │                                  └──its host went away──▶ unknown ──late response, or a person──▶ done or failed
- *       ├──withdrawn by its proposer, or its proposer is removed─▶ withdrawn
- *       └──its time is over──────────▶ expired        a rejection is recorded and leaves it open
- *
- * Messages tell what changes. What was open before we joined, or changed while we were away, the gateway tells on
- * request (`moot/proposals`, D-96); see proposal-sync.js.
+ * What was pending before we joined, or changed while we were away, the gateway tells on request (`moot/proposals`,
+ * D-96); see proposal-sync.js.
  */
 import { trimMap } from "./bounded-map.js";
 import { callBodyText, membersOf, parseJson, textAt } from "./json-text.js";
 import { addressees, contextOf, correlations, operationOf } from "./envelope-fields.js";
+import { addVote, answer, assess, expectsAnswer, fulfil, isFulfilled, loseTrack, reject, resume, setVotes, settle } from "./proposal-life.js";
 import { parseTime } from "./time.js";
 import { saysUnknown } from "./unknown-outcome.js";
 
@@ -32,7 +29,8 @@ import { saysUnknown } from "./unknown-outcome.js";
  * @property {number} at
  * @property {string} context
  * @property {string[]} about
- * @property {"open" | "fulfilled" | "done" | "failed" | "unknown" | "withdrawn" | "expired"} status
+ * @property {import("./proposal-life.js").Status} status
+ * @property {"" | "withdrawn" | "expired" | "forgotten"} ending how one ended that nobody approved; a rejected one, too
  * @property {boolean} uncertain it may have changed while we were away
  * @property {number} expiresAt by the gateway's clock; 0 if it was not told
  * @property {number} votesNeeded before it can be carried out; 0 if none are needed or it was not told
@@ -41,7 +39,12 @@ import { saysUnknown } from "./unknown-outcome.js";
  * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
  * @property {string} fulfilledBy
+ * @property {string[]} requests those that carry it out; the last is `requestId`, others were answered with a question
  * @property {string} requestId
+ * @property {string[]} asked by it
+ * @property {string[]} waiting who of them has not answered
+ * @property {boolean} isAnswered by somebody
+ * @property {boolean} hasFailed at one of them
  * @property {{at: number, id: string, given: any}[]} inputs what its proposer answered where the host asked for input
  * @property {string} reason of a withdrawal, or why the outcome is unknown
  * @property {string} assessedBy the person who said what came of it, in place of the host
@@ -55,7 +58,6 @@ import { saysUnknown } from "./unknown-outcome.js";
  * @property {string[]} to
  * @property {Call} call
  * @property {number} at
- * @property {string} proposal the proposal that it fulfils; empty if none
  * @property {{id: string, from: string, at: number, result: any, error: any} | null} answer
  */
 
@@ -73,6 +75,8 @@ export class Proposals {
     this._newestAt = -Infinity;
     /** @type {Map<string, CallRequest>} */
     this.requests = new Map();
+    /** Proposals by the request that carries them out: one may fulfil several of the same call. @type {Map<string, Proposal[]>} */
+    this._executed = new Map();
     /** @type {Map<string, Proposal["rejections"][number]>} */
     this._rejections = new Map();
     /** Whether the gateway tells what is pending, as those of Moot do. */
@@ -84,68 +88,87 @@ export class Proposals {
     return this.byId.get(id);
   }
 
-  /** Open proposals, oldest first. @returns {Proposal[]} */
+  /** Pending proposals, oldest first. @returns {Proposal[]} */
   open() {
     return [...this.pending.values()];
   }
 
-  /** Open proposals that wait for this member, oldest first. @param {string} me */
+  /** Pending proposals that wait for this member, oldest first. @param {string} me */
   toDecide(me) {
     return this.open().filter((each) => !waitsForOthers(each, me));
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row @param {import("./state.js").State} [state] */
   receive(envelope, row, state) {
-    const kind = envelope.kind;
-    if (kind === "mcp/proposal" || kind.startsWith("mcp/proposal:")) return this._addProposal(envelope, row);
-    if (kind === "mcp/request" || kind.startsWith("mcp/request:")) return this._addRequest(envelope, row);
-    if (kind === "mcp/response" || kind.startsWith("mcp/response:")) return this._addAnswer(envelope, row);
+    const [kind, payload] = [envelope.kind, envelope.payload ?? {}];
+    if (isKind(kind, "mcp/proposal")) return this._change([this._insert(envelope, row.raw, row.at)], () => true);
+    if (isKind(kind, "mcp/request")) return this._addRequest(envelope, row);
+    if (isKind(kind, "mcp/response")) return this._addAnswer(envelope, row);
     if (kind === "chat") return this._addExplanation(envelope);
-    if (kind === "space/kick") return this._withdrawOf([envelope.payload?.participant_id], state, row.at);
-    if (kind === "system/presence") return this._withdrawOfGone(envelope.payload ?? {}, state, row.at);
-    if (kind === "system/welcome") this._isTold = strings(envelope.payload?.extensions).includes("moot/list-proposals");
-    if (kind === "moot/votes") return row.from === GATEWAY ? this._takeCount(envelope.payload ?? {}, row) : null;
-    if (kind === "moot/outcome") return row.from === GATEWAY ? this._loseTrack(envelope.payload ?? {}, row) : null;
-    const proposals = correlations(envelope).map((id) => this.byId.get(id)).filter((each) => each !== undefined);
-    const reason = typeof envelope.payload?.reason === "string" ? envelope.payload.reason : "";
-    for (const proposal of proposals) {
-      if (kind === "mcp/withdraw" && proposal.from === row.from && proposal.status === "open") {
-        proposal.reason = reason;
-        this._settle(proposal, "withdrawn", row.at);
-      } else if (kind === "mcp/reject") this._addRejection(proposal, reason, row);
-      else if (kind === "moot/approve") this._addVote(proposal, row);
-      // The gateway takes it only where nobody knows; that it said so is not part of the history.
-      else if (kind === "moot/settle" && (proposal.status === "unknown" || proposal.status === "fulfilled")) this._assess(proposal, envelope.payload, row);
-      else continue;
-      return "proposals";
+    if (kind === "space/kick") return this._removeMember([payload.participant_id], state, row.at);
+    if (kind === "system/presence") return this._removeGone(payload, state, row.at);
+    if (kind === "system/welcome") this._isTold = strings(payload.extensions).includes("moot/list-proposals");
+    const reason = typeof payload.reason === "string" ? payload.reason : "";
+    const about = this._known(correlations(envelope));
+    if (kind === "mcp/withdraw") return this._change(about, (each) => each.from === row.from && settle(each, "withdrawn", row.at, reason || "other"));
+    if (kind === "mcp/reject") return this._addRejection(about, reason, row);
+    if (kind === "moot/approve") return this._change(about, (each) => addVote(each, { by: row.from, at: row.at, id: row.id }));
+    if (kind === "moot/settle") return this._change(about, (each) => assess(each, payload, row.from, row.at));
+    if (row.from !== GATEWAY) return null;
+    const named = this._known([payload.proposal_id]);
+    if (kind === "moot/votes") return this._change(named, (each) => this._setCount(each, payload, row.at));
+    if (kind === "moot/outcome" && payload.outcome === "unknown") return this._change(named, (each) => this._loseTrack(each, payload, row.at));
+    // Our decision came too late: the refusal contains the proposal's state.
+    const isOver = kind === "system/error" && payload.error === "proposal_settled" && (payload.state === "withdrawn" || payload.state === "expired");
+    return isOver ? this._change(named, (each) => settle(each, payload.state, row.at)) : null;
+  }
+
+  /** @param {unknown[]} ids @returns {Proposal[]} */
+  _known(ids) {
+    return ids.flatMap((id) => this.byId.get(/** @type {string} */ (id)) ?? []);
+  }
+
+  /** Apply a transition, and keep the list of those that are pending. @param {Proposal[]} proposals @param {(proposal: Proposal) => boolean} transition */
+  _change(proposals, transition) {
+    const changed = proposals.filter(transition);
+    for (const each of changed) this._index(each);
+    return changed.length > 0 ? "proposals" : null;
+  }
+
+  /** @param {Proposal} proposal */
+  _index(proposal) {
+    if (proposal.status === "pending") return;
+    proposal.uncertain = false;
+    this.pending.delete(proposal.id);
+    if (this.pending.size === 0) this._newestAt = -Infinity;
+    for (const request of isFulfilled(proposal) ? proposal.requests : []) {
+      const executed = this._executed.get(request) ?? [];
+      if (!executed.includes(proposal)) this._executed.set(request, [...executed.filter((each) => each.id !== proposal.id), proposal]);
     }
-    if (kind === "system/error" && envelope.payload?.error === "proposal_settled") return this._settleByRefusal(envelope.payload, row);
-    return null;
+    trimMap(this._executed, MAX_REQUESTS);
+    trimMap(this.byId, MAX_SETTLED + this.pending.size, (each) => each.status !== "pending");
   }
 
   /** Decision 0015: of a gateway of Moot, who leaves with a reason does not come back. @param {any} payload @param {import("./state.js").State | undefined} state @param {number} at */
-  _withdrawOfGone(payload, state, at) {
+  _removeGone(payload, state, at) {
     if (payload.event !== "leave" || typeof payload.reason !== "string" || !this._isTold) return null;
-    return this._withdrawOf([payload.participant?.id, payload.participant?.name], state, at);
+    return this._removeMember([payload.participant?.id, payload.participant?.name], state, at);
   }
 
-  /** What a removed member proposed is withdrawn, without a message for each. @param {unknown[]} names runtime ids or logical names @param {import("./state.js").State | undefined} state @param {number} at */
-  _withdrawOf(names, state, at) {
-    const own = this.open().filter((each) => names.includes(each.from) || names.includes(state?.roster.get(each.from)?.name));
-    for (const proposal of own) {
-      proposal.reason = "removed";
-      this._settle(proposal, "withdrawn", at);
-    }
-    return own.length > 0 ? "proposals" : null;
+  /** What a removed member proposed is withdrawn, and its votes count no more. @param {unknown[]} names runtime ids or logical names @param {import("./state.js").State | undefined} state @param {number} at */
+  _removeMember(names, state, at) {
+    const gone = strings(names);
+    const isGone = (/** @type {string} */ id) => gone.includes(id) || gone.includes(state?.roster.get(id)?.name ?? id);
+    return this._change(this.open(), (each) => {
+      if (isGone(each.from)) return settle(each, "withdrawn", at, "removed");
+      const left = each.approvals.filter((vote) => !isGone(vote.by));
+      if (left.length === each.approvals.length) return false;
+      setVotes(each, left);
+      return true;
+    });
   }
 
-  /** @param {Proposal} proposal @param {import("./envelopes.js").Row} row */
-  _addVote(proposal, row) {
-    // In place of what the gateway told of it, which has no time of its own.
-    proposal.approvals = [...proposal.approvals.filter((each) => each.id !== row.id && (each.by !== row.from || each.id !== proposal.id)), { by: row.from, at: row.at, id: row.id }];
-  }
-
-  /** Envelopes may have been missed, so open proposals may be settled by now. */
+  /** Envelopes may have been missed, so pending proposals may be settled by now. */
   markUncertain() {
     for (const proposal of this.pending.values()) proposal.uncertain = true;
   }
@@ -162,11 +185,9 @@ export class Proposals {
       if (typeof told?.proposal_id !== "string") continue;
       if (!this.restore(told, textAt(text, ["envelope"]) ?? "", isInOrder)) left.push(told.proposal_id);
     }
-    for (const { text } of membersOf(textAt(raw, ["payload", "not_known"]) ?? "[]")) {
-      const forgotten = this.byId.get(parseJson(text));
-      // The gateway remembers every open one.
-      if (forgotten?.status === "open") this._settle(forgotten, "expired", Date.now());
-    }
+    const forgotten = membersOf(textAt(raw, ["payload", "not_known"]) ?? "[]").map(({ text }) => parseJson(text));
+    // The gateway remembers every pending one.
+    this._change(this._known(forgotten), (each) => settle(each, "forgotten", Date.now()));
     return left;
   }
 
@@ -181,60 +202,50 @@ export class Proposals {
       if (!envelope) return told.state !== "open";
       proposal = this._insert(envelope, raw, parseTime(told.proposed_at, parseTime(envelope.ts, Date.now())));
     }
+    const { id, at } = proposal;
     proposal.uncertain = false;
     proposal.expiresAt = parseTime(told.expires_at, 0);
-    this._setCount(proposal, told, proposal.at);
-    for (const by of strings(told.rejected_by)) if (!proposal.rejections.some((each) => each.by === by)) proposal.rejections.push({ by, reason: "", at: proposal.at, id: proposal.id, comments: [] });
-    // It was so by a removal that was older than it.
-    if (isInOrder && told.state === "open" && (proposal.status === "withdrawn" || proposal.status === "expired")) this._open(proposal);
+    this._setCount(proposal, told, at);
+    const reasons = strings(told.reject_reasons);
+    for (const [index, by] of strings(told.rejected_by).entries()) reject(proposal, { by, reason: reasons[index] ?? "", at, id, comments: [] });
+    // It was over by a removal that was older than it.
+    if (isInOrder && told.state === "open" && proposal.status !== "pending" && !isFulfilled(proposal)) this._open(proposal);
     if (told.state === "fulfilled") this._restoreFulfilment(proposal, told);
-    else if (proposal.status === "open" && (told.state === "withdrawn" || told.state === "expired")) this._settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
+    else if (told.state === "withdrawn" || told.state === "expired") settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
+    this._index(proposal);
     return true;
-  }
-
-  /** The gateway has counted the votes. @param {any} told @param {import("./envelopes.js").Row} row */
-  _takeCount(told, row) {
-    const proposal = this.byId.get(String(told.proposal_id));
-    if (!proposal) return null;
-    this._setCount(proposal, told, row.at);
-    return "proposals";
   }
 
   /** Only its count is shown: a vote of a removed member counts no more. @param {Proposal} proposal @param {any} told @param {number} at */
   _setCount(proposal, told, at) {
     const voters = strings(told.approved_by);
-    proposal.votesNeeded = Number(told.approvals_needed) || 0;
-    proposal.votesMissing = Number(told.approvals_missing ?? Math.max(0, proposal.votesNeeded - voters.length)) || 0;
-    proposal.exempt = strings(told.exempt);
     const known = proposal.approvals.filter((each) => voters.includes(each.by));
     const others = voters.filter((by) => !known.some((each) => each.by === by));
-    proposal.approvals = [...known, ...others.map((by) => ({ by, at, id: proposal.id }))];
+    proposal.votesNeeded = Number(told.approvals_needed) || 0;
+    setVotes(proposal, [...known, ...others.map((by) => ({ by, at, id: proposal.id }))]);
+    proposal.votesMissing = Number(told.approvals_missing ?? proposal.votesMissing) || 0;
+    proposal.exempt = strings(told.exempt);
+    return true;
   }
 
   /** @param {Proposal} proposal @param {any} told */
   _restoreFulfilment(proposal, told) {
-    if (proposal.status === "done" || proposal.status === "failed") return;
-    proposal.fulfilledBy = String(told.fulfilled_by ?? "");
-    proposal.requestId = String(told.settled_by ?? "");
-    proposal.reason = String(told.reason ?? "");
-    this._settle(proposal, "fulfilled", parseTime(told.settled_at, Date.now()));
+    const request = String(told.settled_by ?? "");
+    const at = parseTime(told.settled_at, Date.now());
+    if (!proposal.requests.includes(request)) proposal.status = "pending";
+    fulfil(proposal, request, String(told.fulfilled_by ?? ""), strings(told.asked), at);
     // A late answer is recognised by its request, which may never have been received here.
-    if (proposal.requestId && !this.requests.has(proposal.requestId)) {
-      this.requests.set(proposal.requestId, { id: proposal.requestId, from: proposal.fulfilledBy, to: strings(told.asked), call: proposal.call, at: proposal.settledAt, proposal: proposal.id, answer: null });
+    if (request && !this.requests.has(request)) {
+      this.requests.set(request, { id: request, from: proposal.fulfilledBy, to: proposal.asked, call: proposal.call, at, answer: null });
     }
+    if (proposal.status === "done" || proposal.status === "failed") return;
+    proposal.status = ["done", "failed", "unknown"].includes(told.outcome) ? told.outcome : "fulfilled";
+    proposal.waiting = told.wants_input ? [] : strings(told.waiting_for ?? told.asked);
+    proposal.hasFailed = told.failed === true;
     proposal.outcomeAt = parseTime(told.outcome_at, proposal.settledAt);
-    if (told.outcome === "unknown") proposal.status = "unknown";
-    else if (told.outcome === "done" || told.outcome === "failed") {
-      proposal.status = told.outcome;
-      proposal.assessedBy = String(told.assessed_by ?? "");
-      proposal.note = String(told.note ?? "");
-    }
-  }
-
-  /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  _addProposal(envelope, row) {
-    this._insert(envelope, row.raw, row.at);
-    return "proposals";
+    proposal.reason = String(told.reason ?? "");
+    proposal.assessedBy = String(told.assessed_by ?? "");
+    proposal.note = String(told.note ?? "");
   }
 
   /** @param {any} envelope @param {string} raw @param {number} at @returns {Proposal} */
@@ -245,8 +256,8 @@ export class Proposals {
     /** @type {Proposal} */
     const proposal = {
       id: envelope.id, from: String(envelope.from ?? ""), to: addressees(envelope), call: callOf(envelope, raw), raw, at,
-      context: typeof envelope.context === "string" ? envelope.context : "", about: correlations(envelope), status: "open", uncertain: false, expiresAt: 0, votesNeeded: 0, votesMissing: 0, exempt: [],
-      rejections: [], approvals: [], inputs: [], fulfilledBy: "", requestId: "", reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
+      context: typeof envelope.context === "string" ? envelope.context : "", about: correlations(envelope), status: "pending", ending: "", uncertain: false, expiresAt: 0, votesNeeded: 0, votesMissing: 0, exempt: [],
+      rejections: [], approvals: [], inputs: [], fulfilledBy: "", requests: [], requestId: "", asked: [], waiting: [], isAnswered: false, hasFailed: false, reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
     };
     this.byId.set(proposal.id, proposal);
     this._open(proposal);
@@ -255,87 +266,61 @@ export class Proposals {
 
   /** @param {Proposal} proposal */
   _open(proposal) {
-    proposal.status = "open";
-    proposal.reason = "";
-    proposal.settledAt = 0;
+    Object.assign(proposal, { status: "pending", ending: "", reason: "", settledAt: 0 });
     this.pending.set(proposal.id, proposal);
     // One that was told later but proposed earlier.
     if (this._newestAt <= proposal.at) this._newestAt = proposal.at;
     else this.pending = new Map([...this.pending].sort(([, a], [, b]) => a.at - b.at));
   }
 
-  /** D-99: the host went away, or never answered. @param {any} payload @param {import("./envelopes.js").Row} row */
-  _loseTrack(payload, row) {
-    const proposal = typeof payload.proposal_id === "string" ? this.byId.get(payload.proposal_id) : undefined;
-    if (!proposal || payload.outcome !== "unknown" || proposal.status === "done" || proposal.status === "failed") return null;
-    if (proposal.status === "open") this._settle(proposal, "fulfilled", row.at);
-    this._setUnknown(proposal, String(payload.reason ?? ""), row.at);
-    return "proposals";
-  }
-
-  /** @param {Proposal} proposal @param {string} reason @param {number} at */
-  _setUnknown(proposal, reason, at) {
-    proposal.status = "unknown";
-    proposal.reason = reason;
-    proposal.outcomeAt = at;
-  }
-
-  /** @param {Proposal} proposal @param {any} payload @param {import("./envelopes.js").Row} row */
-  _assess(proposal, payload, row) {
-    if (payload?.outcome !== "done" && payload?.outcome !== "failed") return;
-    proposal.status = payload.outcome;
-    proposal.outcomeAt = row.at;
-    proposal.assessedBy = row.from;
-    proposal.note = typeof payload.note === "string" ? payload.note : "";
+  /** D-99: the host went away, or never answered. What carried it out may never have been received here. @param {Proposal} proposal @param {any} payload @param {number} at */
+  _loseTrack(proposal, payload, at) {
+    fulfil(proposal, String(payload.request_id ?? ""), "", strings(payload.asked), at);
+    return loseTrack(proposal, String(payload.reason ?? ""), at);
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
   _addRequest(envelope, row) {
-    const proposal = row.about.map((id) => this.byId.get(id)).find((each) => each !== undefined);
-    const answer = this.requests.get(row.id)?.answer ?? null;
-    this.requests.set(row.id, { id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), at: row.at, proposal: proposal?.id ?? "", answer });
+    const known = this._known(row.about);
+    const received = this.requests.get(row.id)?.answer ?? null;
+    this.requests.set(row.id, { id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), at: row.at, answer: received });
     trimMap(this.requests, MAX_REQUESTS);
-    // One request may fulfil several proposals of the same call.
-    for (const id of row.about) {
-      const each = this.byId.get(id);
-      if (each && continues(each, envelope, row)) {
-        // The host asked for input: one approval covers the whole call.
-        each.inputs.push({ at: row.at, id: row.id, given: envelope.payload.params.inputResponses ?? {} });
-        each.requestId = row.id;
-        each.status = "fulfilled";
-      }
-      if (!each || each.status !== "open") continue;
-      each.fulfilledBy = row.from;
-      each.requestId = row.id;
-      this._settle(each, "fulfilled", row.at);
+    if (envelope.payload?.method === "notifications/cancelled") {
+      // Whoever cancels its request gets no answer to it, done or not.
+      const running = row.about.flatMap((id) => this._executed.get(id) ?? []);
+      return this._change(running, (each) => each.fulfilledBy === row.from && loseTrack(each, "cancelled", row.at)) ?? "requests";
     }
-    return proposal ? "proposals" : "requests";
+    const params = envelope.payload?.params;
+    const hasInput = params?.inputResponses !== undefined || params?.requestState !== undefined;
+    this._change(known, (each) => {
+      if (!isFulfilled(each)) return fulfil(each, row.id, row.from, row.to, row.at);
+      // The host asked for input: one approval covers the whole call.
+      return hasInput && each.from === row.from && resume(each, row.id, row.at, params.inputResponses ?? {});
+    });
+    return known.length > 0 ? "proposals" : "requests";
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
   _addAnswer(envelope, row) {
     let topic = null;
+    const { result, error } = envelope.payload ?? {};
     for (const id of row.about) {
       const request = this.requests.get(id);
       // D-80: only the addressee of the request can answer it.
-      if (!request || request.answer || (request.to.length > 0 && !request.to.includes(row.from))) continue;
-      request.answer = { id: row.id, from: row.from, at: row.at, result: envelope.payload?.result, error: envelope.payload?.error };
-      topic = topic ?? "requests";
-      for (const proposal of this._proposalsOf(request)) {
+      if (!request || (request.to.length > 0 && !request.to.includes(row.from))) continue;
+      if (!request.answer) topic = topic ?? "requests";
+      request.answer = request.answer ?? { id: row.id, from: row.from, at: row.at, result, error };
+      const executed = (this._executed.get(id) ?? []).filter((each) => each.requestId === id && expectsAnswer(each, row.from));
+      const asks = result?.resultType === "input_required" && executed.length === 1 && executed[0].asked.length === 1;
+      for (const proposal of executed) {
         // D-99: `moot/outcome` follows, but not in the history.
-        if (saysUnknown(request.answer.error)) this._setUnknown(proposal, "host_does_not_know", row.at);
-        else if (request.answer.result?.resultType === "input_required") proposal.status = "fulfilled";
-        else proposal.status = request.answer.error || request.answer.result?.isError === true ? "failed" : "done";
+        if (saysUnknown(error)) loseTrack(proposal, "host_does_not_know", row.at);
+        else if (asks) Object.assign(proposal, { status: "fulfilled", waiting: [], isAnswered: true });
+        else answer(proposal, row.from, Boolean(error) || result?.isError === true);
         topic = "proposals";
       }
     }
     return topic;
-  }
-
-  /** @param {CallRequest} request */
-  _proposalsOf(request) {
-    const first = this.byId.get(request.proposal);
-    return first && first.requestId === request.id ? [first] : [];
   }
 
   /** MEW 3.3.3: a chat about a rejection is a comment on it. @param {any} envelope */
@@ -348,39 +333,20 @@ export class Proposals {
     return "proposals";
   }
 
-  /** @param {Proposal} proposal @param {string} reason @param {import("./envelopes.js").Row} row */
-  _addRejection(proposal, reason, row) {
+  /** @param {Proposal[]} proposals @param {string} reason @param {import("./envelopes.js").Row} row */
+  _addRejection(proposals, reason, row) {
     /** @type {Proposal["rejections"][number]} */
     const rejection = { by: row.from, reason, at: row.at, id: row.id, comments: [] };
-    // In place of what the gateway told of it, which has no reason.
-    proposal.rejections = [...proposal.rejections.filter((each) => each.id !== row.id && (each.by !== row.from || each.id !== proposal.id)), rejection];
-    this._rejections.set(row.id, rejection);
+    const topic = this._change(proposals, (each) => reject(each, rejection));
+    if (topic) this._rejections.set(row.id, rejection);
     trimMap(this._rejections, MAX_SETTLED);
-  }
-
-  /** Our decision came too late: the refusal contains the proposal's state. @param {any} payload @param {import("./envelopes.js").Row} row */
-  _settleByRefusal(payload, row) {
-    const proposal = typeof payload.proposal_id === "string" ? this.byId.get(payload.proposal_id) : undefined;
-    if (!proposal || proposal.status !== "open") return null;
-    if (payload.state === "withdrawn" || payload.state === "expired" || payload.state === "fulfilled") this._settle(proposal, payload.state, row.at);
-    return "proposals";
-  }
-
-  /** @param {Proposal} proposal @param {Proposal["status"]} status @param {number} at */
-  _settle(proposal, status, at) {
-    proposal.status = status;
-    proposal.settledAt = at;
-    proposal.uncertain = false;
-    this.pending.delete(proposal.id);
-    if (this.pending.size === 0) this._newestAt = -Infinity;
-    trimMap(this.byId, MAX_SETTLED + this.pending.size, (each) => each.status !== "open");
+    return topic;
   }
 }
 
-/** Whether a request brings the input that an approved call of its sender waits for. @param {Proposal} proposal @param {any} envelope @param {import("./envelopes.js").Row} row */
-function continues(proposal, envelope, row) {
-  const params = envelope.payload?.params;
-  return proposal.status !== "open" && proposal.from === row.from && proposal.requestId !== row.id && (params?.inputResponses !== undefined || params?.requestState !== undefined);
+/** MCPx says more in its kinds. @param {string} kind @param {string} word */
+function isKind(kind, word) {
+  return kind === word || kind.startsWith(`${word}:`);
 }
 
 /**
@@ -402,10 +368,10 @@ export function votesMissingFor(proposal, me) {
   return proposal.exempt.includes(me) ? 0 : proposal.votesMissing;
 }
 
-/** How far the vote on an open one is; empty where none is needed. @param {Proposal} proposal */
+/** How far the vote on a pending one is; empty where none is needed. @param {Proposal} proposal */
 export function voteText(proposal) {
   const { votesNeeded: needed, votesMissing: missing } = proposal;
-  if (proposal.status !== "open" || needed === 0) return "";
+  if (proposal.status !== "pending" || needed === 0) return "";
   return `${needed - missing} of ${needed} ${needed === 1 ? "vote" : "votes"}${missing > 0 ? `, ${missing} more needed` : ": complete, approve it now"}`;
 }
 

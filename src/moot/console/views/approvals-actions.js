@@ -76,7 +76,7 @@ export class ApprovalActions {
     const proposal = this._proposal;
     this.node.hidden = !proposal;
     if (!proposal) return;
-    if (this.isArmed && proposal.status !== "open") this.disarm();
+    if (this.isArmed && proposal.status !== "pending") this.disarm();
     const { state } = this._context;
     const isOwn = proposal.from === state.me.id;
     const rights = this._hosts().length === 0 ? "no" : callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request;
@@ -84,12 +84,12 @@ export class ApprovalActions {
     const able = { approve: missing > 0 ? isAllowed(state, "moot/approve") && !hasVoted(proposal, state.me.id) : rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), withdraw: isAllowed(state, "mcp/withdraw") };
     const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
     const outcome = this._outcomes.get(proposal.id);
-    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, voteText(proposal), this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
+    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "pending" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, voteText(proposal), this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
     if (now === this._drawnFor) return;
     this._drawnFor = now;
     const hadFocus = this.node.contains(document.activeElement);
     // A settled proposal shows its state; that a permission was granted with it would not be visible.
-    const word = outcome && (outcome.status !== "done" || outcome.granted || proposal.status === "open") && el("p", { class: ["outcome", outcome.status === "done" ? "good" : "bad"], role: outcome.status === "done" ? null : "alert" }, icon(outcome.status === "done" ? "check" : "warning", 16), el("span", {}, outcome.message));
+    const word = outcome && (outcome.status !== "done" || outcome.granted || proposal.status === "pending") && el("p", { class: ["outcome", outcome.status === "done" ? "good" : "bad"], role: outcome.status === "done" ? null : "alert" }, icon(outcome.status === "done" ? "check" : "warning", 16), el("span", {}, outcome.message));
     replace(this.node, word, this._buttons(proposal, isOwn, able));
     if (hadFocus) (this.node.querySelector("[data-first]:not(:disabled)") ?? this.node.querySelector("button:not(:disabled)"))?.focus();
   }
@@ -100,7 +100,7 @@ export class ApprovalActions {
     const sending = this._sending.get(proposal.id);
     if (sending) return el("p", { class: "soft", role: "status" }, `${sending}…`);
     if (proposal.status === "unknown") return this._settleButtons(proposal);
-    if (proposal.status !== "open") {
+    if (proposal.status !== "pending") {
       return el("div", { class: "action-row" }, el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))), state.proposals.toDecide(state.me.id).length > 0 && button("Next pending", this._next, { class: "small", data: { first: "true" } }));
     }
     const seconds = secondsLeft(this._context, proposal.id);

@@ -77,7 +77,7 @@ export class ProposalList {
    * @param {{waiting: Proposal[], others: Proposal[], unknown: Proposal[], decided: Proposal[]}} proposals @param {string} selected
    */
   draw({ waiting, others, unknown, decided }, selected) {
-    for (const id of this.marked) if (this._context.state.proposals.byId.get(id)?.status !== "open") this.marked.delete(id);
+    for (const id of this.marked) if (this._context.state.proposals.byId.get(id)?.status !== "pending") this.marked.delete(id);
     const shown = waiting.slice(0, MAX_ROWS);
     this._alike = countAlike(this._context.state.proposals.pending.values());
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
@@ -147,7 +147,7 @@ export class ProposalList {
       row.drawnFor = drawnFor;
       row.state.replaceChildren(...this._state(proposal));
       row.node.dataset.status = proposal.status;
-      row.box.hidden = proposal.status !== "open";
+      row.box.hidden = proposal.status !== "pending";
     }
     row.box.checked = this.marked.has(proposal.id);
     row.node.classList.toggle("marked", row.box.checked);
@@ -182,18 +182,18 @@ export class ProposalList {
     if (proposal.rejections.length > 0) found.push(el("span", { class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
     const votes = voteText(proposal);
     if (votes) found.push(el("span", { class: "tag", data: { tone: "accent" } }, votes));
-    if (proposal.uncertain && proposal.status === "open") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
+    if (proposal.uncertain && proposal.status === "pending") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
     if (proposal.status === "fulfilled") found.push(el("span", { class: "tag", data: { tone: "accent" } }, "running"));
     if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, proposal.fulfilledBy === me ? "Approved" : `Approved by ${oneLine(proposal.fulfilledBy, 24)}`));
     if (proposal.status === "failed") found.push(el("span", { class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"));
     if (proposal.status === "unknown") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "outcome unknown"));
-    if (proposal.status === "withdrawn" || proposal.status === "expired") found.push(el("span", { class: "tag" }, proposal.status));
+    if (proposal.ending) found.push(el("span", { class: "tag" }, proposal.ending));
     return found;
   }
 
   /** @param {string} id */
   toggle(id) {
-    if (this._context.state.proposals.byId.get(id)?.status !== "open") return;
+    if (this._context.state.proposals.byId.get(id)?.status !== "pending") return;
     if (!this.marked.delete(id)) this.marked.add(id);
     this._showMarks();
   }

@@ -103,7 +103,7 @@ class ApprovalsView {
   /** The lists that are shown. */
   _listed() {
     const me = this._context.state.me.id;
-    const settled = [...this._proposals.byId.values()].filter((each) => each.status !== "open");
+    const settled = [...this._proposals.byId.values()].filter((each) => each.status !== "pending");
     return {
       waiting: this._pending(),
       others: this._proposals.open().filter((each) => waitsForOthers(each, me)),
@@ -134,7 +134,7 @@ class ApprovalsView {
   _drawAlike() {
     if (!this._shown) return;
     const { proposal, view } = this._shown;
-    const now = proposal.status === "open" ? alikeOf(this._proposals.pending.values(), proposal).map((each) => each.id).join(" ") : "";
+    const now = proposal.status === "pending" ? alikeOf(this._proposals.pending.values(), proposal).map((each) => each.id).join(" ") : "";
     if (this._shown.alike !== undefined && this._shown.alike !== now) view.refresh();
     this._shown.alike = now;
   }
@@ -283,10 +283,10 @@ class ApprovalsView {
     const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded, proposal.votesMissing, proposal.inputs.length].join(" ");
     this._actions.draw();
     if (now === this._shown.drawnFor) return;
-    const wasOpen = this._shown.drawnFor.startsWith("open");
+    const wasOpen = this._shown.drawnFor.startsWith("pending");
     this._shown.drawnFor = now;
     replace(historyNode, proposalHistory(this._context, proposal));
-    if (wasOpen && proposal.status !== "open") {
+    if (wasOpen && proposal.status !== "pending") {
       this._justDecided = true;
       const outcome = settledText(proposal, this._context.state.me.id);
       if (proposal.fulfilledBy !== this._context.state.me.id) this._context.announce(`${oneLine(titleOf(proposal), 60)}: ${oneLine(outcome, 120)}`);

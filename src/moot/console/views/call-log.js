@@ -114,13 +114,13 @@ class CallLog {
     if (one.cancelled) return ["cancelled", ""];
     if (one.way === "request") return request ? ["running", "accent"] : ["sending", "accent"];
     if (!proposal) return ["sending", "accent"];
-    return proposal.status === "open" ? ["pending", "warn"] : request ? ["approved, running", "accent"] : [oneLine(settledText(proposal, this._context.state.me.id), 80), ""];
+    return proposal.status === "pending" ? ["pending", "warn"] : request ? ["approved, running", "accent"] : [oneLine(settledText(proposal, this._context.state.me.id), 80), ""];
   }
 
   /** The cancel button, while the call is running. @param {LoggedCall} one @param {any} proposal @param {any} request */
   _cancelButton(one, proposal, request) {
     if (one.fault || one.cancelled || request?.answer) return null;
-    if (one.way === "propose") return proposal?.status === "open" ? el("div", { class: "action-row" }, button("Withdraw", () => this._send(one, "mcp/withdraw", { reason: "no_longer_needed" }, []), { class: "small danger" }), el("a", { href: this._context.link("approvals", one.id) }, "Show in Approvals")) : null;
+    if (one.way === "propose") return proposal?.status === "pending" ? el("div", { class: "action-row" }, button("Withdraw", () => this._send(one, "mcp/withdraw", { reason: "no_longer_needed" }, []), { class: "small danger" }), el("a", { href: this._context.link("approvals", one.id) }, "Show in Approvals")) : null;
     if (!request) return null;
     return button("Cancel call", () => this._send(one, "mcp/request", { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: one.number, reason: "cancelled by the caller" } }, [one.to]), { class: "small danger" });
   }

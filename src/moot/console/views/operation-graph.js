@@ -125,14 +125,16 @@ function statusLine(start, rows, context) {
   const proposed = rows.map((row) => context.state.proposals.get(row.id)).find((each) => each !== undefined);
   if (!proposed) return [kindTag(start), " ", el("bdi", { class: "mono" }, oneLine(operationText(start.operation) || start.summary, 60)), " by ", nameOf(start.from)];
   const text = {
-    open: proposed.rejections.length > 0 ? "rejected, still pending" : "pending",
+    pending: proposed.rejections.length > 0 ? "rejected, still pending" : "pending",
     fulfilled: "approved, no result yet",
     done: "approved, done",
     failed: "approved, failed",
     unknown: "approved, outcome unknown",
     withdrawn: "withdrawn",
+    rejected: `rejected, ${proposed.ending}`,
     expired: "expired",
+    forgotten: "no longer known",
   }[proposed.status];
-  const tone = { open: "warn", fulfilled: "accent", done: "good", failed: "bad", unknown: "warn", withdrawn: "", expired: "" }[proposed.status];
+  const tone = { pending: "warn", fulfilled: "accent", done: "good", failed: "bad", unknown: "warn", rejected: "bad", withdrawn: "", expired: "", forgotten: "" }[proposed.status];
   return [nameOf(proposed.from), " proposed ", el("bdi", { class: "mono" }, oneLine(proposed.call.name || proposed.call.method, 60)), " ", el("span", { class: "tag", data: { tone } }, text), proposed.fulfilledBy && [" by ", nameOf(proposed.fulfilledBy)]];
 }

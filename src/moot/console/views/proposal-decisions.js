@@ -52,14 +52,16 @@ export function aboutProposal(proposal, message) {
 export function settledText(proposal, me) {
   const when = proposal.settledAt ? ` ${ago(proposal.settledAt)}` : "";
   const by = proposal.fulfilledBy === me ? "you" : proposal.fulfilledBy || "someone";
-  switch (proposal.status) {
-    case "open":
+  switch (proposal.ending || proposal.status) {
+    case "pending":
       return "pending";
     case "withdrawn":
       if (isOrphaned(proposal)) return `withdrawn${when}, because ${proposal.from} was removed`;
       return `${proposal.from === me ? "you" : proposal.from} withdrew it${when}${proposal.reason ? ` (${proposal.reason})` : ""}`;
     case "expired":
       return `it expired${when}`;
+    case "forgotten":
+      return "it is not pending any more, and the gateway does not remember what became of it";
     case "unknown":
       return `${by} approved it${when}; whether it was carried out is not known (${unknownReason(proposal.reason)})`;
     default:
@@ -69,7 +71,7 @@ export function settledText(proposal, me) {
 
 /** Whether it was withdrawn because its proposer is no longer a member (decision 0015). @param {Proposal} proposal */
 export function isOrphaned(proposal) {
-  return proposal.status === "withdrawn" && proposal.reason === "removed";
+  return proposal.ending === "withdrawn" && proposal.reason === "removed";
 }
 
 /** A settled proposal as the gateway tells it, as text. @param {any} told */
@@ -92,7 +94,7 @@ export function obstacleText(context, shown) {
   const proposal = context.state.proposals.byId.get(shown.id);
   if (!proposal) return "This proposal is no longer in memory.";
   if (proposal.raw !== shown.raw) return "The proposal differs from what was shown: review it again.";
-  if (proposal.status !== "open") return `Too late: ${settledText(proposal, context.state.me.id)}.`;
+  if (proposal.status !== "pending") return `Too late: ${settledText(proposal, context.state.me.id)}.`;
   return "";
 }
 
@@ -167,7 +169,7 @@ function outcomeOf(context, shown, fault) {
   const proposal = context.state.proposals.byId.get(shown.id);
   switch (fault.code) {
     case "proposal_settled":
-      return { status: "settled", message: `Too late: ${escapeHidden(proposal && proposal.status !== "open" ? settledText(proposal, context.state.me.id) : fault.message)}. Your decision had no effect.` };
+      return { status: "settled", message: `Too late: ${escapeHidden(proposal && proposal.status !== "pending" ? settledText(proposal, context.state.me.id) : fault.message)}. Your decision had no effect.` };
     case "proposal_mismatch":
       return { status: "mismatch", message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).` };
     case "approval_required": {

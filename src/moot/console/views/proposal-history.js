@@ -22,9 +22,9 @@ export function proposalHistory(context, proposal) {
   steps.push(...middle.map((each) => each.node()));
   const votes = voteText(proposal);
   if (votes) steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, votes, proposal.exempt.length > 0 && ["; exempt: ", proposal.exempt.map((id, index) => [index > 0 && ", ", nameNode(context, id)])])));
-  if (proposal.status === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, isOrphaned(proposal) ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"] : [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
-  else if (proposal.status === "expired") steps.push(step(context, "over", proposal.settledAt, proposal.id, ["Expired"], proposal));
-  else if (proposal.status !== "open") steps.push(...decisionSteps(context, proposal));
+  if (proposal.ending === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, isOrphaned(proposal) ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"] : [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
+  else if (proposal.ending) steps.push(step(context, "over", proposal.settledAt, proposal.id, [proposal.ending === "expired" ? "Expired" : "Not pending any more; the gateway does not remember what became of it"], proposal));
+  else if (proposal.status !== "pending") steps.push(...decisionSteps(context, proposal));
   return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(state, proposal));
 }
 

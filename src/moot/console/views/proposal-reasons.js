@@ -68,8 +68,8 @@ function pastText(context, proposal) {
     [count((each) => each.status === "failed"), "failed"],
     [count((each) => each.status === "unknown"), "of unknown outcome"],
     [count((each) => each.rejections.length > 0), "rejected"],
-    [count((each) => each.status === "withdrawn" || each.status === "expired"), "withdrawn or expired"],
-    [count((each) => each.status === "open" && each.rejections.length === 0), "also pending"],
+    [count((each) => each.ending !== ""), "withdrawn or expired"],
+    [count((each) => each.status === "pending" && each.rejections.length === 0), "also pending"],
   ]).filter(([number]) => number > 0);
   const latest = before.reduce((a, b) => (a.at > b.at ? a : b));
   return [
@@ -90,7 +90,7 @@ function alike(context, proposal) {
 function offerView(context, proposal) {
   const me = context.state.me.id;
   const before = alike(context, proposal);
-  if (proposal.status !== "open" || proposal.from === me || before.some((each) => each.rejections.some((rejection) => rejection.by === me))) return null;
+  if (proposal.status !== "pending" || proposal.from === me || before.some((each) => each.rejections.some((rejection) => rejection.by === me))) return null;
   const mine = before.filter((each) => each.fulfilledBy === me);
   const equal = mine.filter((each) => each.call.bodyText === proposal.call.bodyText).length;
   if (equal < OFTEN_EQUAL && mine.length < OFTEN) return null;

@@ -118,7 +118,7 @@ export function cautionsView(context, proposal) {
 
 /** Warnings to read before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
 function warningsOf(context, proposal) {
-  if (proposal.status !== "open") return [];
+  if (proposal.status !== "pending") return [];
   const { state } = context;
   const found = [];
   if (proposal.uncertain) found.push("The connection was lost, so this may already be decided. The gateway runs it at most once.");
@@ -263,7 +263,7 @@ function contentView(context, proposal, path, text, later) {
     );
   later.push(() => {
     compare.hidden = again.hidden = !host || readCallFor(context, host, path) === null;
-    if (isCompared || compare.hidden || proposal.status !== "open" || !mayReadItself(context, proposal, host, path)) return;
+    if (isCompared || compare.hidden || proposal.status !== "pending" || !mayReadItself(context, proposal, host, path)) return;
     isCompared = true;
     void read();
   });

@@ -11,6 +11,7 @@ import orjson
 
 from moot.errors import HostDoesNotKnow, McpError
 from moot.protocol.operation import Json, Payload
+from moot.protocol.proposal_life import RejectionRecord
 from moot.protocol.rpc_codes import INTERNAL_ERROR
 from moot.protocol.unknown_outcome import says_unknown
 
@@ -113,13 +114,9 @@ def text_of(result: Mapping[str, Json]) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class Rejection:
+class Rejection(RejectionRecord):
     """One member's rejection of a proposal, with explanations that may come later (MEW 3.3.3)."""
 
-    id: str
-    by: str
-    reason: str
-    explanations: list[str] = field(default_factory=list)
     _explained: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     async def explanation(self, timeout_seconds: float = 5.0) -> str | None:
@@ -131,8 +128,6 @@ class Rejection:
             return None
         return self.explanations[0]
 
-
-def add_explanation(rejection: Rejection, text: str) -> None:
-    """MEW 3.3.3: a chat that refers to the rejection has come."""
-    rejection.explanations.append(text)
-    rejection._explained.set()
+    def explain(self, text: str) -> None:
+        self.explanations.append(text)
+        self._explained.set()

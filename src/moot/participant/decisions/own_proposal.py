@@ -25,6 +25,7 @@ from moot.errors import (
     MootError,
     ProposalSettled,
     Rejected,
+    ResultMissed,
     TimedOut,
     Withdrawn,
 )
@@ -32,21 +33,11 @@ from moot.participant.calls.outcome import Outcome, Rejection
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.protocol.proposal_life import ProposalState
 
 log = logging.getLogger(__name__)
 
-ProposalState = Literal[
-    "pending",
-    "fulfilled",
-    "done",
-    "failed",
-    "unknown",
-    "rejected",
-    "withdrawn",
-    "expired",
-    "timed_out",
-    "lost",
-]
+OwnState = ProposalState | Literal["timed_out", "lost"]
 Withdraw = Callable[[SeenProposal, str], Awaitable[None]]
 
 
@@ -96,26 +87,20 @@ class Proposal:
         return self.seen.fulfilled_by
 
     @property
-    def state(self) -> ProposalState:
-        if self._outcome is not None:
-            return "done"
+    def state(self) -> OwnState:
+        """The word of its life, unless we do not wait for the rest of it."""
         match self._fault:
-            case None:
-                return "fulfilled" if self.seen.status == "fulfilled" else "pending"
-            case Rejected():
-                return "rejected"
-            case Withdrawn():
-                return "withdrawn"
-            case Expired():
-                return "expired"
             case CallOutcomeUnknown():
                 return "unknown"
             case TimedOut():
                 return "timed_out"
-            case ConnectionLost() | ConnectionClosed():
+            case ConnectionClosed():
                 return "lost"
-            case _:
-                return "failed"
+            case ConnectionLost() if not isinstance(self._fault, ResultMissed):
+                return "lost"
+            case Rejected():
+                return "rejected"
+        return self.seen.state
 
     async def outcome(self, timeout_seconds: float | None = None) -> Outcome:
         """Wait for the result; raises Rejected, Withdrawn, Expired, TimedOut, McpError, ConnectionLost, …
@@ -199,11 +184,11 @@ class Proposal:
 
     def _settled(self) -> Outcome | None:
         seen = self.seen
-        if seen.result is not None:
-            by, host, request = seen.fulfilled_by or "", seen.host or "", seen.request_id or ""
-            return Outcome(seen.result, "fulfilled", by, host, request, seen.id)
         if seen.fault is not None:
             raise seen.fault
+        if seen.result is not None and (seen.wants_input or seen.outcome in ("done", "failed")):
+            by, host, request = seen.fulfilled_by or "", seen.host or "", seen.request_id or ""
+            return Outcome(seen.result, "fulfilled", by, host, request, seen.id)
         if seen.status == "withdrawn" and seen.rejections and not self.wait_for_others:
             # By us, in another session: that is what follows a rejection.
             first = seen.rejections[0]

@@ -21,11 +21,11 @@ from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.connection.pending_replies import PendingReplies
 from moot.participant.decisions.proposal_list import ProposalList
-from moot.participant.decisions.seen_proposal import GatewayProposal
 from moot.participant.decisions.whole_proposal import fetch_proposal
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.proposal_life import GatewayProposal
 
 log = logging.getLogger(__name__)
 

@@ -1,117 +1,54 @@
-"""One proposal: as it is known here, as the gateway tells it, and as we wrote it down."""
+"""One proposal: as it is known here, and as we wrote it down."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from moot.errors import BadAnswer, CallOutcomeUnknown, Expired, McpError, ProposalSettled
+from moot.errors import (
+    CallOutcomeUnknown,
+    Expired,
+    FulfilmentCancelled,
+    HostLeft,
+    MootError,
+    ProposalSettled,
+    ResultMissed,
+)
 from moot.participant.calls.outcome import Rejection
 from moot.participant.decisions.call_risks import Risk, risks_of
-from moot.protocol.continuation import wanted_input
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
-
-Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
-# What came of a fulfilment.
-ExecutionOutcome = Literal["pending", "done", "failed", "unknown"]
+from moot.protocol.proposal_life import ProposalLife
+from moot.protocol.unknown_outcome import unknown_reason
 
 
-class GatewayProposal(msgspec.Struct):
-    """One proposal as the gateway tells it (D-96)."""
-
-    proposal_id: str
-    state: Literal["open", "fulfilled", "withdrawn", "expired"]
-    proposer: str = ""
-    proposed_at: str = ""
-    method: str = ""
-    name: str | None = None
-    expires_at: str = ""
-    approvals_needed: int = 0
-    approvals_missing: int = 0
-    exempt: list[str] = []
-    approved_by: list[str] = []
-    rejected_by: list[str] = []
-    # In the same order; of a gateway that does not tell it, empty.
-    reject_reasons: list[str] = []
-    settled_by: str | None = None
-    fulfilled_by: str | None = None
-    asked: list[str] = []
-    outcome: ExecutionOutcome | None = None
-    reason: str | None = None
-    assessed_by: str | None = None
-    note: str | None = None
-    envelope: msgspec.Raw = msgspec.Raw()
-    # In place of an envelope that is too large for the list.
-    envelope_bytes: int = 0
-
-    @property
-    def rejections(self) -> list[tuple[str, str]]:
-        """Who said no, and why."""
-        return list(
-            zip_longest(self.rejected_by, self.reject_reasons[: len(self.rejected_by)], fillvalue="other")
-        )
-
-
-@dataclass(slots=True, eq=False)
-class SeenProposal:
+@dataclass(slots=True, eq=False, kw_only=True)
+class SeenProposal(ProposalLife):
     """One proposal and its state as far as it is known here."""
 
     envelope: Envelope
-    expires: float  # seconds since 1970
-    status: Status = "pending"
-    # The proposer's logical name, by which it can be removed while it is away (D-19).
-    proposer_name: str = ""
-    rejections: list[Rejection] = field(default_factory=list)
-    # Who voted for it, where the space asks for several (D-28).
-    votes: list[str] = field(default_factory=list)
-    # How many votes it needs and lacks, and for whom it needs none, in the gateway's own count (D-103).
-    approvals_needed: int = 0
-    approvals_missing: int = 0
-    exempt: list[str] = field(default_factory=list)
+    rejections: Sequence[Rejection] = field(default_factory=list)
     # The last vote that the gateway counted, the request that it made by that, or why it made none.
     counted_vote: str = ""
     counted_request: str | None = None
     not_carried_out: dict[str, Json] | None = None
-    # Who fulfilled it, with which request to whom; and why it was withdrawn.
-    fulfilled_by: str | None = None
-    request_id: str | None = None
-    asked: tuple[str, ...] = ()
-    reason: str | None = None
-    # The result of the fulfilment.
+    # What its host answered.
     result: dict[str, Json] | None = None
     host: str | None = None
-    fault: Exception | None = None
-    # The input that its proposer gave since, where the host asked for some: `inputResponses` of each time.
-    inputs: list[dict[str, Json]] = field(default_factory=list)
-    # What the gateway, or a person in place of the host, says came of it; and in which words.
-    told_outcome: ExecutionOutcome | None = None
-    assessed_by: str | None = None
-    note: str | None = None
+    error: MootError | None = None
+    # Its host left, and is not waited for any more.
+    is_given_up: bool = False
     # Written down by us and not as it was sent: its params may have had members for us alone.
     recorded: bool = False
-    # The gateway does not remember it: it is not open, and what became of it is not known.
-    forgotten: bool = False
-    # Since a reconnect: we may have missed something about it.
-    uncertain: bool = False
     # Those of the same call that were open at the same time.
     alike: list[SeenProposal] = field(default_factory=list, repr=False)
     watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _fingerprint: str = field(default="", repr=False)
     _risks: list[Risk] | None = field(default=None, repr=False)
-
-    @property
-    def id(self) -> str:
-        return self.envelope.id
-
-    @property
-    def proposer(self) -> str:
-        return self.envelope.sender
 
     @property
     def to(self) -> tuple[str, ...]:
@@ -159,47 +96,25 @@ class SeenProposal:
             return False
         return {**ours, "_meta": None} == {**theirs, "_meta": None}
 
-    def missing_for(self, member: str) -> int:
-        """How many votes are missing before this member can carry it out."""
-        return 0 if member in self.exempt else self.approvals_missing
-
     @property
-    def vote_text(self) -> str:
-        """How far the vote on a pending one is, for people; empty where none is needed."""
-        if not self.approvals_needed or self.status != "pending":
-            return ""
-        given = self.approvals_needed - self.approvals_missing
-        more = (
-            f"{self.approvals_missing} more needed" if self.approvals_missing else "complete: approve it now"
-        )
-        return f"{given} of {self.approvals_needed} approvals, {more}"
-
-    @property
-    def outcome(self) -> ExecutionOutcome | None:
-        """What came of a fulfilled one, as far as it is known; None while nobody has fulfilled it."""
-        if self.status != "fulfilled":
-            return None
-        if self.wants_input:
-            return "pending"
-        if self.result is not None:
-            return "failed" if self.result.get("isError") is True else "done"
-        if isinstance(self.fault, BadAnswer):
-            return "unknown"
-        if isinstance(self.fault, McpError) and not isinstance(self.fault, CallOutcomeUnknown):
-            return "failed"
-        if self.told_outcome is not None:
-            return self.told_outcome
-        return "unknown" if self.fault is not None else "pending"
-
-    @property
-    def wants_input(self) -> bool:
-        """Whether its host waits for input of the proposer (MCP `input_required`)."""
-        return wanted_input(self.result) is not None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is a result, or there never will be one."""
-        return self.status in ("withdrawn", "expired") or self.result is not None or self.fault is not None
+    def fault(self) -> MootError | None:
+        """Why there is no result, and never will be one; None while its host is waited for."""
+        if self.error is not None or self.status != "fulfilled":
+            return self.error
+        match self.outcome, self.reason:
+            case "unknown", "host_left":
+                # It may be back in a moment.
+                return HostLeft(", ".join(self.asked) or "its host") if self.is_given_up else None
+            case "unknown", "cancelled":
+                return FulfilmentCancelled(self.fulfilled_by or "somebody")
+            case "unknown", why:
+                return CallOutcomeUnknown(
+                    f"{unknown_reason(why)}: whether it was carried out is not known, so check before doing "
+                    "it again"
+                )
+            case ("done" | "failed") as outcome, _ if self.result is None:
+                return ResultMissed(outcome)
+        return None
 
     def check_open(self) -> None:
         """Raises ProposalSettled or Expired if it cannot be decided any more."""

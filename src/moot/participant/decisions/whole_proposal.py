@@ -13,7 +13,7 @@ import msgspec
 from moot.errors import MootError, Refused
 from moot.net.http_client import fetch
 from moot.participant.connection.connect_options import ConnectOptions
-from moot.participant.decisions.seen_proposal import GatewayProposal
+from moot.protocol.proposal_life import GatewayProposal
 
 # A gateway that says to come again is asked again, but not for ever.
 _MAX_TRIES: Final = 5

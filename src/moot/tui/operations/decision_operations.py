@@ -64,6 +64,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "params": seen.params,
         "status": seen.status,
         "outcome": seen.outcome,
+        "state": seen.state,
         "proposed_at": seen.created,
         "expires_at": rfc3339(seen.expires),
         "fulfilled_by": seen.fulfilled_by,
@@ -80,11 +81,9 @@ def record(seen: SeenProposal) -> dict[str, Json]:
 def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
     id = f"#{context.number(seen.id)} {short_id(seen.id)}" if context.is_interactive else short_id(seen.id)
     proposed = seen.created[:16].replace("T", " ")
-    status = f"{seen.status} by {seen.fulfilled_by}" if seen.fulfilled_by else seen.status
+    status = seen.state_text
     if seen.status == "pending" and (note := others_note(context.space, seen)):
         status = note
-    if seen.outcome is not None:
-        status += f", outcome {seen.outcome}"
     if seen.vote_text:
         status += f", {seen.vote_text}"
     return (id, seen.proposer, ", ".join(seen.to) or "anyone", operation(seen), proposed, status)
@@ -121,8 +120,7 @@ def described(context: ClientContext, seen: SeenProposal) -> list[str]:
     host = ", ".join(seen.to) or "anyone"
     lines = [f"{name}  {seen.proposer} proposes {operation(seen)} on {host}"]
     if seen.status != "pending":
-        by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
-        lines.append(f"    {seen.status}{by}")
+        lines.append(f"    {seen.state_text}")
     return [*lines, *(f"    {line}" for line in _details(context, seen))]
 
 

@@ -1,0 +1,313 @@
+"""The life of a proposal (MEW 3.2, 3.3; D-28, D-99): one set of words for everybody who follows proposals.
+
+    pending ── mcp/request that repeats it ──▶ fulfilled ── every host has answered ──▶ done | failed
+      │                                          ├── nobody can tell (moot/outcome, …) ──▶ unknown
+      │                                          └── its host asks its proposer: still fulfilled
+      ├── mcp/withdraw, or its proposer is removed ──▶ withdrawn ┐ rejected, if somebody
+      └── time ──▶ expired                                      ┘ had rejected it
+    unknown ── the host's late answer, or moot/settle ──▶ done | failed
+    not pending any more, and the gateway does not remember it ──▶ forgotten
+
+A rejection and a vote change no state: it stays pending, and the proposer, or the next vote, decides what
+follows. `status` is the first part of it, in the words of MEW 10.2 (the gateway calls pending `open`), and
+`outcome` the second; `state` is both in one word.
+
+`ProposalLife` is one proposal and its transitions; `proposal_tracker` finds the proposal that an envelope is
+about. The gateway's own ledger (`space/proposal_ledger`) decides, and keeps the same transitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, Final, Literal
+
+import msgspec
+
+from moot.protocol.operation import Json
+
+Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
+# What came of a fulfilment.
+Execution = Literal["pending", "done", "failed", "unknown"]
+ProposalState = Literal[
+    "pending", "fulfilled", "done", "failed", "unknown", "rejected", "withdrawn", "expired", "forgotten"
+]
+# The reason of a withdrawal without a message: its proposer was removed (decision 0015).
+REMOVED: Final = "removed"
+
+
+class GatewayProposal(msgspec.Struct):
+    """One proposal as the gateway tells it (D-96)."""
+
+    proposal_id: str
+    state: Literal["open", "fulfilled", "withdrawn", "expired"]
+    proposer: str = ""
+    proposed_at: str = ""
+    method: str = ""
+    name: str | None = None
+    expires_at: str = ""
+    approvals_needed: int = 0
+    approvals_missing: int = 0
+    exempt: list[str] = []
+    approved_by: list[str] = []
+    rejected_by: list[str] = []
+    # In the same order; of a gateway that does not tell it, empty.
+    reject_reasons: list[str] = []
+    settled_by: str | None = None
+    fulfilled_by: str | None = None
+    asked: list[str] = []
+    # None: of a gateway that does not tell it.
+    waiting_for: list[str] | None = None
+    outcome: Execution | None = None
+    reason: str | None = None
+    wants_input: bool = False
+    # One of several hosts has failed; the others have not answered.
+    failed: bool = False
+    assessed_by: str | None = None
+    note: str | None = None
+    envelope: msgspec.Raw = msgspec.Raw()
+    # In place of an envelope that is too large for the list.
+    envelope_bytes: int = 0
+
+    @property
+    def rejections(self) -> list[tuple[str, str]]:
+        """Who said no, and why."""
+        return list(
+            zip_longest(self.rejected_by, self.reject_reasons[: len(self.rejected_by)], fillvalue="other")
+        )
+
+
+@dataclass(slots=True, eq=False)
+class RejectionRecord:
+    """One member's rejection of a proposal, with explanations that may come later (MEW 3.3.3)."""
+
+    # Empty: the gateway told of it.
+    id: str
+    by: str
+    reason: str
+    at: float = 0.0
+    explanations: list[str] = field(default_factory=list)
+
+    def explain(self, text: str) -> None:
+        """A chat that refers to it has come."""
+        self.explanations.append(text)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ProposalLife:
+    """One proposal and what became of it. Times are seconds since 1970, by the gateway's clock."""
+
+    id: str
+    proposer: str
+    # The proposer's logical name, by which it can be removed while it is away (D-19).
+    proposer_name: str = ""
+    proposed_at: float = 0.0
+    # When it is next overdue: a decision on a pending one, an answer to a fulfilled one.
+    expires: float = float("inf")
+    answer_by: float = float("inf")
+    status: Status = "pending"
+    settled_at: float = 0.0
+    # The envelope that withdrew it, or the first request that carries it out.
+    settled_by: str | None = None
+    # Why it was withdrawn, or why nobody knows what came of it.
+    reason: str | None = None
+    rejections: Sequence[RejectionRecord] = field(default_factory=list)
+    # Who voted for it, where the space asks for several; how many it needs and lacks, and for whom it needs
+    # none, in the gateway's own count (D-103).
+    votes: list[str] = field(default_factory=list)
+    approvals_needed: int = 0
+    approvals_missing: int = 0
+    exempt: list[str] = field(default_factory=list)
+    # Who fulfilled it, with which requests (the last counts: the others were answered with a question), whom
+    # these asked, and who of them has not answered.
+    fulfilled_by: str | None = None
+    requests: list[str] = field(default_factory=list)
+    asked: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    answered: bool = False
+    outcome: Execution | None = None
+    # The host waits for input of the proposer (MCP `input_required`); what it gave since, each time.
+    wants_input: bool = False
+    inputs: list[dict[str, Json]] = field(default_factory=list)
+    # Who said what came of it in place of the host, and in which words.
+    assessed_by: str | None = None
+    note: str | None = None
+    # The gateway does not remember it: it is not open, and what became of it is not known.
+    forgotten: bool = False
+    # We may have missed something about it.
+    uncertain: bool = False
+    _has_failed: bool = field(default=False, repr=False)
+
+    @property
+    def state(self) -> ProposalState:
+        """All of it in one word."""
+        if self.status == "fulfilled":
+            return self.outcome if self.outcome and self.outcome != "pending" else "fulfilled"
+        if self.status == "pending":
+            return "pending"
+        return "forgotten" if self.forgotten else "rejected" if self.rejections else self.status
+
+    @property
+    def request_id(self) -> str | None:
+        """The request whose answer says what came of it."""
+        return self.requests[-1] if self.requests else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is waited for any more; a late answer may still tell an outcome that is unknown."""
+        return self.state not in ("pending", "fulfilled")
+
+    def missing_for(self, member: str) -> int:
+        """How many votes are missing before this member can carry it out."""
+        return 0 if member in self.exempt else self.approvals_missing
+
+    @property
+    def vote_text(self) -> str:
+        """How far the vote on a pending one is, for people; empty where none is needed."""
+        if not self.approvals_needed or self.status != "pending":
+            return ""
+        given = self.approvals_needed - self.approvals_missing
+        more = (
+            f"{self.approvals_missing} more needed" if self.approvals_missing else "complete: approve it now"
+        )
+        return f"{given} of {self.approvals_needed} approvals, {more}"
+
+    @property
+    def state_text(self) -> str:
+        """Its state, for people."""
+        match self.state:
+            case "fulfilled":
+                doing = f"waiting for input of {self.proposer}" if self.wants_input else "running"
+            case "unknown":
+                doing = "outcome unknown"
+            case "done" | "failed" as doing:
+                pass
+            case "rejected":
+                return f"rejected by {', '.join(each.by for each in self.rejections)}, {self.status}"
+            case "withdrawn" if self.reason == REMOVED:
+                return f"withdrawn, because {self.proposer} was removed"
+            case "withdrawn":
+                return f"withdrawn: {self.reason or 'no reason given'}"
+            case "forgotten":
+                return "not pending any more, and the gateway does not remember what became of it"
+            case state:
+                return state
+        return f"approved by {self.fulfilled_by or 'somebody'}, {doing}"
+
+    def is_of(self, names: Collection[str]) -> bool:
+        """Whether its proposer is this member, by its runtime id or its name."""
+        return self.proposer in names or (self.proposer_name != "" and self.proposer_name in names)
+
+    # Transitions. Each returns whether something changed.
+
+    def reject(self, rejection: RejectionRecord) -> bool:
+        """Note who said no, once each; in place of what the gateway told of it, which has no message."""
+        known = next((each for each in self.rejections if each.by == rejection.by), None)
+        if self.status not in ("pending", "expired") or (known is not None and known.id):
+            return False
+        if known is not None and known.reason != "other":
+            rejection.reason = known.reason
+        self.rejections = [*(each for each in self.rejections if each is not known), rejection]
+        return True
+
+    def set_votes(self, votes: list[str]) -> bool:
+        """Who has voted for it, while it can be voted on."""
+        if self.status != "pending" or votes == self.votes:
+            return False
+        self.votes = votes
+        self.approvals_missing = max(0, self.approvals_needed - len(votes))
+        return True
+
+    def count_votes(self, voters: Sequence[str], needed: int, missing: int, exempt: Sequence[str]) -> bool:
+        """Take over the gateway's own count."""
+        self.votes, self.exempt = list(voters), list(exempt)
+        self.approvals_needed, self.approvals_missing = needed, missing
+        return True
+
+    def settle(self, status: Status, now: float, by: str | None = None, reason: str | None = None) -> bool:
+        """Withdrawn or expired."""
+        if self.status != "pending":
+            return False
+        self.status, self.settled_at, self.settled_by, self.reason = status, now, by, reason
+        return True
+
+    def fulfil(self, request: str, by: str, asked: Sequence[str], now: float) -> bool:
+        """The gateway has accepted a request that carries it out, so it was open there."""
+        if self.status == "fulfilled":
+            return False
+        self.status, self.settled_at, self.settled_by, self.fulfilled_by = "fulfilled", now, request, by
+        self.requests, self.forgotten = [], False
+        self._begin(request, tuple(asked))
+        return True
+
+    def resume(self, request: str, given: Json) -> bool:
+        """Its proposer has sent the input that its host asked for, with this request (decision 0142)."""
+        if self.status != "fulfilled" or request in self.requests:
+            return False
+        self.inputs.append(given if isinstance(given, dict) else {})
+        self._begin(request, self.asked)
+        return True
+
+    def _begin(self, request: str, asked: tuple[str, ...]) -> None:
+        self.requests.append(request)
+        self.asked = self.waiting = asked
+        self.outcome, self.reason = "pending", None
+        self.answered = self.wants_input = self._has_failed = False
+
+    def expects_answer(self, host: Collection[str]) -> bool:
+        """Whether this host was asked and has not answered; of a broadcast, the first answer counts."""
+        if not self.asked:
+            return self.status == "fulfilled" and not self.answered
+        return not set(self.waiting).isdisjoint(host)
+
+    def answer(self, host: Collection[str], *, failed: bool = False, asks: bool = False) -> None:
+        """A host that was asked has answered: it is over when all have, unless it asks for input first."""
+        self.answered, self.wants_input, self._has_failed = True, asks, self._has_failed or failed
+        self.waiting = tuple([each for each in self.waiting if each not in host])
+        if asks:
+            self.outcome = "pending"
+        elif not self.waiting:
+            self.outcome, self.reason = "failed" if self._has_failed else "done", None
+            self.assessed_by = self.note = None
+
+    def lose_track(self, reason: str) -> bool:
+        """Nobody can tell any more what came of it (D-99)."""
+        if self.outcome != "pending":
+            return False
+        self.outcome, self.reason = "unknown", reason
+        return True
+
+    def assess(self, outcome: Json, by: str, note: Json) -> bool:
+        """A person says what came of it. That nobody knew may never have been heard here."""
+        if self.outcome not in ("pending", "unknown") or outcome not in ("done", "failed"):
+            return False
+        self.outcome, self.reason, self.assessed_by = outcome, None, by
+        self.note = note if isinstance(note, str) else None
+        return True
+
+    def restore(self, told: GatewayProposal, now: float, rejection: type[Any] = RejectionRecord) -> None:
+        """Take over what the gateway says, which holds from here on in the order of the space."""
+        self.uncertain = False
+        self.count_votes(told.approved_by, told.approvals_needed, told.approvals_missing, told.exempt)
+        for by, reason in told.rejections:
+            self.reject(rejection("", by, reason, now))
+        if told.state == "fulfilled":
+            self._restore_fulfilment(told, now)
+        elif told.state != "open":
+            self.settle(told.state, now, told.settled_by)
+        elif self.status != "fulfilled":
+            # It was over by our clock alone, or by a removal that was older than it.
+            self.status, self.reason, self.settled_by, self.forgotten = "pending", None, None, False
+
+    def _restore_fulfilment(self, told: GatewayProposal, now: float) -> None:
+        request = told.settled_by or ""
+        if request not in self.requests:
+            self.status = "pending"
+        self.fulfil(request, told.fulfilled_by or "", told.asked, now)
+        if self.outcome not in ("done", "failed"):
+            self.outcome, self.reason = told.outcome or "pending", told.reason
+            self.wants_input, self._has_failed = told.wants_input, told.failed
+            waiting = self.asked if told.waiting_for is None else tuple(told.waiting_for)
+            self.waiting = () if self.wants_input else waiting
+        self.assessed_by, self.note = told.assessed_by, told.note
