@@ -7,6 +7,7 @@
 # make acp-ways    the same as members, and in ways to make them act unasked; about an hour
 # make hooked-agents the same as people start them, with our hooks
 # make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
+# make a2a-kit  A2A's compatibility kit against a published member; needs git and a network, or KIT=a clone of it
 # make soak   the long counts: fuzzing and random comparison by the million
 # make cluster-faults   what went wrong in clusters before, 20 times each, then 60 rounds of kills, cuts and pauses; over an hour
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
@@ -22,7 +23,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -128,6 +129,12 @@ A2A_JS := 1.3.0
 a2a-agents: $(VENV)/installed
 	npm install --prefix $(A2A_PACKAGES) --ignore-scripts --no-audit --no-fund --loglevel=error @a2a-js/sdk@$(A2A_JS) express@5
 	MOOT_A2A_PACKAGES=$(A2A_PACKAGES) $(BIN)/python -m tests.a2a.js_agents
+
+# SUITES="main", SUITES="1.0": one of its two suites.
+KIT := https://github.com/a2aproject/a2a-tck
+
+a2a-kit: $(VENV)/installed
+	$(BIN)/python -m tests.a2a.compatibility_kit $(KIT) $(SUITES)
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs

@@ -1,7 +1,8 @@
 """The official JavaScript SDK as the other side: `make a2a-agents`.
 
-Its client sends to and streams from `moot a2a serve`, and `moot a2a join` brings an agent that its server
-runs into a space. Needs `MOOT_A2A_PACKAGES`, a folder with `@a2a-js/sdk` and `express` from npm, and Node.
+Its client sends to and streams from `moot a2a serve`, and verifies the signature of a card. `moot a2a join`
+brings an agent that its server runs into a space. Needs `MOOT_A2A_PACKAGES`, a folder with `@a2a-js/sdk` and
+`express` from npm, and Node.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
-from tests.a2a.served_space import CALLER, CODER, LIST
+from tests.a2a.served_space import CALLER, CODER, LIST, write_config
 from tests.a2a.test_processes import command
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.waiting import bounded, until
@@ -35,9 +36,19 @@ async def try_client(gateway: LocalGateway, folder: Path, env: dict[str, str]) -
             if "coder" in chat.to:
                 await coder.chat(f"Read: {chat.payload['text']}", to=chat.sender, about=chat.id)
 
-        serve = ("serve", "--gateway", gateway.url, "--publish", "coder", "--port", "0")
+        serve = ("serve", "--publish", "coder", "--port", "0")
         async with command(folder, "a2a", *serve, ready="is published at") as line:
-            url = line.split()[-1].removesuffix("/.well-known/agent-card.json")
+            card = line.split()[-1]
+            url = card.removesuffix("/.well-known/agent-card.json")
+            for version in ("", "1.0"):
+                process = await asyncio.create_subprocess_exec(
+                    "node", str(HERE / "verify.mjs"), card, version, stdout=PIPE, env=env
+                )
+                async with bounded():
+                    out, _ = await process.communicate()
+                is_good = process.returncode == 0 and json.loads(out.splitlines()[-1]) == {"refused": True}
+                what = f"the card for {version or '0.3 and 1.0'}, signature"
+                reply.append((what, "passed" if is_good else "FAILED"))
             for binding in ("JSONRPC", "HTTP+JSON"):
                 for how in ("send", "stream"):
                     text = f"{binding} {how}"
@@ -77,7 +88,7 @@ async def try_server(
             def note(chat: Envelope) -> None:
                 received.append(str(chat.payload["text"]))
 
-            join = ("join", url, "--gateway", gateway.url, "--style", "bare")
+            join = ("join", url, "--style", "bare")
             name = f"echo-{how}"
             async with command(folder, name, *join, ready=f"Joined lab as {name}"):
                 await alice.chat("Hello.", to=name)
@@ -114,6 +125,7 @@ async def main() -> int:
         folder = Path(made)
         (folder / "gateway").mkdir()
         async with running_gateway(folder / "gateway", everybody) as gateway:
+            write_config(folder, gateway, everybody)
             answer = await try_client(gateway, folder, env)
             for how in ("send", "stream"):
                 answer += await try_server(gateway, folder, env, how)

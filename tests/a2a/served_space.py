@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -146,6 +147,13 @@ async def space_with_coder(
 async def served_space(folder: Path, **more: Any) -> AsyncIterator[ServedSpace]:
     async with space_with_coder(folder) as lab, service(lab, **more):
         yield lab
+
+
+def write_config(folder: Path, gateway: LocalGateway, everybody: Mapping[str, Any]) -> None:
+    """The moot.yaml of the running gateway, for commands with `--as`."""
+    port = int(gateway.url.rpartition(":")[2])
+    config = {"gateway": {"port": port}, "spaces": {"lab": {"participants": everybody}}}
+    (folder / "moot.yaml").write_text(json.dumps(config))
 
 
 def answering(served: ServedSpace, text: str = "Done.") -> None:

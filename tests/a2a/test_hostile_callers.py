@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +161,19 @@ async def test_who_asks_for_cards_in_a_loop_is_told_when_to_come_again(tmp_path:
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
         headers = {"Authorization": "Bearer t-acme", "A2A-Version": "1.0"}
         assert (await http.post(f"{served.url}/coder/", json=body, headers=headers)).status_code == 200
+
+
+async def test_a_body_that_is_said_to_be_no_json_is_refused_by_its_own_code(tmp_path: Path) -> None:
+    """A2A 5.4, ContentTypeNotSupportedError; what a caller does not say is taken for JSON."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}})
+    async with served_space(tmp_path) as served, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
+
+        async def code(content_type: str | None) -> tuple[int, int]:
+            headers = {"Authorization": "Bearer t-acme", "A2A-Version": "1.0"}
+            headers |= {} if content_type is None else {"Content-Type": content_type}
+            answer = await http.post(f"{served.url}/coder/", content=body, headers=headers)
+            return answer.status_code, answer.json()["error"]["code"]
+
+        assert await code("text/plain") == (415, -32005)
+        for given in (None, "application/json; charset=utf-8", "application/a2a+json"):
+            assert await code(given) == (200, -32001)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -19,7 +18,7 @@ from moot.cli import main
 from moot.cli.exit_codes import EXIT_USAGE
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
-from tests.a2a.served_space import CALLER, CODER, LIST
+from tests.a2a.served_space import CALLER, CODER, LIST, write_config
 from tests.gateway.running_gateway import participants, running_gateway
 from tests.waiting import HANG_SECONDS, bounded, until
 
@@ -52,9 +51,7 @@ async def test_a_published_member_joins_again_and_kills_neither_repeat_nor_lose(
         connect(gateway.url, "lab", "t-alice") as alice,
         connect(gateway.url, "lab", "t-coder") as coder,
     ):
-        port = int(gateway.url.rpartition(":")[2])
-        config = {"gateway": {"port": port}, "spaces": {"lab": {"participants": everybody}}}
-        (tmp_path / "moot.yaml").write_text(json.dumps(config))
+        write_config(tmp_path, gateway, everybody)
         received: list[Envelope] = []
         alice.on("*")(received.append)
 
@@ -93,9 +90,7 @@ async def test_limits_and_the_public_address_are_options(tmp_path: Path, port: i
     (tmp_path / "gateway").mkdir()
     everybody = participants(coder=CODER, acme=CALLER, a2a=[LIST])
     async with running_gateway(tmp_path / "gateway", everybody) as gateway:
-        listening = int(gateway.url.rpartition(":")[2])
-        config = {"gateway": {"port": listening}, "spaces": {"lab": {"participants": everybody}}}
-        (tmp_path / "moot.yaml").write_text(json.dumps(config))
+        write_config(tmp_path, gateway, everybody)
         public = "https://agents.example.com/lab"
         given = ("--port", str(port), "--limit", "max_cards_per_minute=1")
         serve = ("serve", "--publish", "coder", *given, "--public-url", f"{public}/")

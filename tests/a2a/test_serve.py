@@ -269,6 +269,34 @@ async def test_a_proposal_of_the_member_keeps_the_task_waiting(tmp_path: Path) -
         assert served.written == ["c 1"]
 
 
+async def test_who_writes_to_a_task_that_waits_gets_what_comes_of_it(tmp_path: Path) -> None:
+    """The member takes its proposal back and answers; it was still waiting when the message came."""
+    async with served_space(tmp_path) as served:
+        first: list[Envelope] = []
+
+        @served.coder.on("chat")
+        async def work(chat: Envelope) -> None:
+            if chat.sender == "acme" and not first:
+                first.append(chat)
+                call = {"name": "write", "arguments": {"name": "c", "lines": 1}}
+                await served.coder.send(
+                    "mcp/proposal", {"method": "tools/call", "params": call}, to="coder", about=chat.id
+                )
+            elif chat.sender == "acme":
+                await served.coder.send(
+                    "mcp/withdraw", {"reason": "no_longer_needed"}, about=chat.correlation_id
+                )
+                await served.coder.chat("As you like.", to=chat.sender, about=[first[0].id, chat.id])
+
+        client = await served.client(streaming=False)
+        task = (await collect(client, request("Write it.")))[0].task
+        assert task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        after = (await collect(client, request("Leave it.", task_id=task.id)))[0].task
+        assert after.id == task.id
+        assert after.status.state == TaskState.TASK_STATE_COMPLETED
+        assert [part.text for each in after.artifacts for part in each.parts] == ["As you like."]
+
+
 async def test_cancelling_takes_chats_and_proposals_back(tmp_path: Path) -> None:
     async with served_space(tmp_path) as served:
         client = await served.client(streaming=False)

@@ -15,14 +15,15 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from moot.acp.acp_member import AcpMember
 from moot.acp.acp_settings import AcpSettings
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
-from tests.acp.agent_space import RIGHTS
+from tests.acp.agent_space import QUICK, RIGHTS, AgentSpace
 from tests.acp.scripted_model import ScriptedModel, scripted_model
 from tests.gateway.running_gateway import participants, running_gateway
 from tests.participant.watched_agent import running_member
@@ -89,76 +90,82 @@ AGENTS: dict[str, tuple[list[str], dict[str, str]]] = {
 }
 
 
-async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Path) -> None:
-    command, variables = AGENTS[name]
+@asynccontextmanager
+async def real_space(
+    agent: str, packages: Path, model: ScriptedModel, top: Path, *, work: Path, **more: Any
+) -> AsyncIterator[AgentSpace]:
+    """The agent as a member, as `moot acp` runs it; the home of whoever starts it is `person` below `top`."""
+    command, variables = AGENTS[agent]
     fill = {"folder": str(packages), "model": model.url}
-    work = folder / "work"
-    (folder / "gateway").mkdir(parents=True)
-    work.mkdir()
-    everybody = participants(alice=["*"], agent=RIGHTS)
     # Claude Code wants Node 22, which its folder has.
     path = f"{packages}/claude/node_modules/node/bin:{os.environ['PATH']}"
-    async with running_gateway(folder / "gateway", everybody) as gateway:
-        argv = tuple(word.format(**fill) for word in command)
+    work.mkdir(parents=True, exist_ok=True)
+    (top / "gateway").mkdir()
+    (top / "state").mkdir(mode=0o700)
+    everybody = participants(alice=["*"], agent=RIGHTS, second=RIGHTS)
+    async with running_gateway(top / "gateway", everybody) as gateway, AsyncExitStack() as stack:
         settings = AcpSettings(
-            argv=(sys.executable, str(RECORDER), str(folder / "traffic.jsonl"), *argv),
+            argv=(*more.pop("before", ()), *(word.format(**fill) for word in command)),
             folder=work,
             gateway=gateway.url,
             space="lab",
             token="t-agent",
-            inherited={"PATH": path, "HOME": str(folder / "nobody")},
+            inherited={"PATH": path, "HOME": str(top / "person")},
             env={
                 key: value.replace("{model}", model.url).replace("MODEL/", f"{model.url}/")
                 for key, value in variables.items()
             },
-            state_folder=folder / "state",
-            probe=True,
-            accept_unasked=True,
+            state_folder=top / "state",
+            restart=QUICK,
+            **more,
         )
-        settings.state_folder.mkdir(mode=0o700, exist_ok=True)
-        async with connect(gateway.url, "lab", "t-alice") as alice:
-            heard: list[Envelope] = []
-            alice.on("*")(heard.append)
-            async with running_member(AcpMember(settings), settings) as member:
-                print(f"{name}: {member.agent.process.title}: {member.agent.asks}", flush=True)
-                await decide(alice, heard, work, member, model)
-            show(heard)
+        alice = await stack.enter_async_context(connect(gateway.url, "lab", "t-alice"))
+        space = AgentSpace(gateway, top, settings, alice, stack)
+        await stack.enter_async_context(running_member(space.member, settings))
+        yield space
 
 
-async def decide(
-    alice: Any, heard: list[Envelope], work: Path, member: AcpMember, model: ScriptedModel
-) -> None:
-    def proposals() -> list[Envelope]:
-        return [each for each in heard if each.kind == "mcp/proposal"]
+async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Path) -> None:
+    recorder = (sys.executable, str(RECORDER), str(folder / "traffic.jsonl"))
+    more = {"before": recorder, "probe": True, "accept_unasked": True}
+    async with real_space(name, packages, model, folder, work=folder / "work", **more) as space:
+        agent = space.member.agent
+        print(f"{name}: {agent.process.title}: {agent.asks}", flush=True)
+        await decide(space, model)
+        show(space.envelopes)
+
+
+async def decide(space: AgentSpace, model: ScriptedModel) -> None:
+    work, alice = space.settings.folder, space.alice
 
     async def proposed(number: int) -> Envelope:
         def over() -> bool:
             # Every turn says something; one that goes on may do so too, such as a warning of Codex.
             answered = any(
                 each.kind == "chat" and each.sender == "agent" and each.correlation_id
-                for each in heard[start:]
+                for each in space.envelopes[start:]
             )
-            is_idle = member.turns is not None and member.turns.current is None
-            return len(proposals()) >= number or (answered and is_idle)
+            is_idle = space.turns.current is None
+            return len(space.of("mcp/proposal")) >= number or (answered and is_idle)
 
-        start = len(heard)
-        await until(over, lambda: "\n".join(f"{each.kind} {each.payload}" for each in heard[-20:]))
-        assert len(proposals()) >= number, "it ended its turn without asking"
-        return proposals()[-1]
+        start = len(space.envelopes)
+        await until(over, lambda: "\n".join(f"{each.kind} {each.payload}" for each in space.envelopes[-20:]))
+        assert len(space.of("mcp/proposal")) >= number, "it ended its turn without asking"
+        return space.of("mcp/proposal")[-1]
 
-    await alice.chat(f"Create the file {work}/notes.txt now", to="agent")
+    await space.ask(f"Create the file {work}/notes.txt now")
     first = await proposed(1)
     print("  proposed:", first.payload["params"]["name"], str(first.payload["params"]["arguments"])[:300])
     outcome = await alice.approve(first.id)
     print("  outcome:", outcome.is_error, outcome.text[:150].replace("\n", " | "))
     await until(lambda: (work / "notes.txt").exists())
-    await until(lambda: any("Finished" in str(each.payload.get("text")) for each in heard))
-    count = len(proposals())
-    await alice.chat(f"Create the file {work}/other.txt now", to="agent")
+    await until(lambda: any("Finished" in str(each.payload.get("text")) for each in space.envelopes))
+    count = len(space.of("mcp/proposal"))
+    await space.ask(f"Create the file {work}/other.txt now")
     second = await proposed(count + 1)
     await alice.reject(second.id, "unsafe", explanation=REASON)
     await until(lambda: was_told(model), lambda: "the model was not told the reason")
-    await until(lambda: member.turns is not None and member.turns.current is None)
+    await space.idle()
     assert not (work / "other.txt").exists()
 
 

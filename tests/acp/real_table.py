@@ -14,15 +14,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 from moot.participant import connect
-from tests.acp.agent_space import RIGHTS, AgentSpace
-from tests.acp.real_agents import AGENTS
-from tests.acp.real_ways import SHELL, WRITE, settings_of
+from tests.acp.agent_space import AgentSpace
+from tests.acp.real_agents import AGENTS, real_space
+from tests.acp.real_ways import BUILT_IN_HELPER, HELPER, SHELL, WRITE
 from tests.acp.scripted_model import scripted_model
-from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.participant.watched_agent import running_member
 from tests.waiting import until
 
@@ -42,6 +40,7 @@ class Table:
         tries: list[Callable[[], Awaitable[str]]] = [
             self.edit,
             self.command,
+            self.helper,
             self.cancel,
             self.restart,
             self.kill,
@@ -78,6 +77,23 @@ class Table:
         await self._space.idle()
         told = outcome.text.splitlines()[1:]
         return f"made: {(self._work / 'command.txt').exists()}, told: {' | '.join(told)[:200]}"
+
+    async def helper(self) -> str:
+        """A helper that writes: who asks for what, and whether it is done when that is approved."""
+        file = self._work / "helper.txt"
+        prompt = WRITE[self._agent](str(file))
+        count, turns = len(self._space.of("mcp/proposal")), self._space.turns
+        had = turns.turns
+        await self._space.ask(HELPER[self._agent](BUILT_IN_HELPER[self._agent], prompt))
+        await until(
+            lambda: len(self._space.of("mcp/proposal")) > count or (turns.turns > had and not turns.current)
+        )
+        if len(self._space.of("mcp/proposal")) == count:
+            return f"does not ask, made: {file.exists()}"
+        asked = self._space.of("mcp/proposal")[count]
+        self._space.approve_later(asked)
+        await self._space.idle()
+        return f"asks for {asked.payload['params']['name']}, made: {file.exists()}"
 
     async def cancel(self) -> str:
         count = len(self._space.of("mcp/proposal"))
@@ -122,8 +138,9 @@ class Table:
         return f"withdrawn, made the killed one: {made[0]}, asks and made the next: {made[1]}"
 
 
-async def two_at_once(agent: str, first: AgentSpace, gateway: LocalGateway, top: Path) -> str:
+async def two_at_once(agent: str, first: AgentSpace) -> str:
     """A second one of the same agent in the same space and folder, at the same time."""
+    gateway, top = first.gateway, first.folder
     state = top / "state-2"
     state.mkdir(mode=0o700)
     settings = dataclasses.replace(first.settings, token="t-second", state_folder=state)
@@ -149,19 +166,11 @@ async def main(names: list[str]) -> None:
         for agent in names or list(AGENTS):
             with tempfile.TemporaryDirectory(prefix="moot-table-", ignore_cleanup_errors=True) as name:
                 top = Path(name)
-                (top / "work").mkdir()
-                (top / "gateway").mkdir()
-                (top / "state").mkdir(mode=0o700)
-                everybody = participants(alice=["*"], agent=RIGHTS, second=RIGHTS)
-                async with running_gateway(top / "gateway", everybody) as gateway, AsyncExitStack() as stack:
-                    settings = settings_of(agent, packages, model, top / "work", gateway.url, top)
-                    alice = await stack.enter_async_context(connect(gateway.url, "lab", "t-alice"))
-                    space = AgentSpace(gateway, top, settings, alice, stack)
-                    await stack.enter_async_context(running_member(space.member, settings))
+                async with real_space(agent, packages, model, top, work=top / "work") as space:
                     cells = await Table(agent, space).cells()
                     try:
                         async with asyncio.timeout(SECONDS):
-                            cells["two at once"] = await two_at_once(agent, space, gateway, top)
+                            cells["two at once"] = await two_at_once(agent, space)
                     except (TimeoutError, AssertionError) as fault:
                         cells["two at once"] = f"FAILED {type(fault).__name__} {str(fault)[:200]}"
                     for cell, text in cells.items():

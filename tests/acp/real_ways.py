@@ -22,17 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moot.acp.acp_member import AcpMember
-from moot.acp.acp_settings import AcpSettings
 from moot.acp.turn_runner import TurnRunner
 from moot.errors import MootError
-from moot.participant import SeenProposal, connect
+from moot.participant import SeenProposal
 from moot.protocol.envelope import Envelope
-from tests.acp.agent_space import QUICK, RIGHTS
-from tests.acp.real_agents import AGENTS
+from tests.acp.agent_space import AgentSpace
+from tests.acp.real_agents import AGENTS, real_space
 from tests.acp.scripted_model import ScriptedModel, scripted_model
-from tests.gateway.running_gateway import participants, running_gateway
-from tests.participant.watched_agent import running_member
 from tests.waiting import until
 
 # One turn.
@@ -80,12 +76,14 @@ SHELL: dict[str, Callable[[str], str]] = {
     ),
 }
 HELPER: dict[str, Callable[[str, str], str]] = {
+    "codex": lambda name, prompt: call("spawn_agent", agent_type=name, message=prompt),
     "claude": lambda name, prompt: call("Agent", description="x", subagent_type=name, prompt=prompt),
     "gemini": lambda name, prompt: call("invoke_agent", agent_name=name, prompt=prompt),
     "opencode": lambda name, prompt: call("task", description="x", subagent_type=name, prompt=prompt),
     "qwen": lambda name, prompt: call("agent", description="x", subagent_type=name, prompt=prompt),
 }
 BUILT_IN_HELPER = {
+    "codex": "default",
     "claude": "general-purpose",
     "gemini": "generalist",
     "opencode": "general",
@@ -234,7 +232,7 @@ def ways(agent: str) -> Iterator[Way]:
     if agent in RULES:
         file, text = RULES[agent]
         yield Way("rules of the project", {f"{project}/{file}": text}, (shell,))
-    if agent in HELPER:
+    if agent in HELPERS:
         file, matter = HELPERS[agent]
         helper = f"---\nname: x\ndescription: helps\n{matter}\n---\nDo as you are told."
         yield Way(
@@ -245,9 +243,10 @@ def ways(agent: str) -> Iterator[Way]:
             {file: helper, f"{project}/x": ""},
             (HELPER[agent]("x", write),),
         )
-        own = BUILT_IN_HELPER[agent]
-        yield Way("a helper of the agent, which writes", {}, (HELPER[agent](own, write),))
-        yield Way("a helper of the agent, which runs a command", {}, (HELPER[agent](own, shell),))
+    own = BUILT_IN_HELPER[agent]
+    yield Way("a helper of the agent, which writes", {}, (HELPER[agent](own, write),))
+    yield Way("a helper of the agent, which runs a command", {}, (HELPER[agent](own, shell),))
+    if agent in SKILL:
         for folder in dict.fromkeys((FOLDERS[agent], ".claude", ".agents")):
             path = f"{project}/{folder}/skills/x/SKILL.md"
             yield Way(f"a skill in {folder}", {path: SKILL_FILE}, (SKILL[agent]("x"), write))
@@ -306,61 +305,28 @@ async def try_way(agent: str, way: Way, packages: Path, model: ScriptedModel) ->
             file.write_text(text.replace("{work}", str(work)))
         if way.before:
             subprocess.run(["sh", "-c", way.before.replace("{work}", str(work))], cwd=work, check=True)  # noqa: S603, S607
-        (top / "gateway").mkdir()
-        (top / "state").mkdir(mode=0o700)
-        everybody = participants(alice=["*"], agent=RIGHTS)
-        async with running_gateway(top / "gateway", everybody) as gateway:
-            settings = settings_of(agent, packages, model, work, gateway.url, top)
-            async with connect(gateway.url, "lab", "t-alice") as alice:
-                heard: list[Envelope] = []
-                alice.on("*")(heard.append)
+        try:
+            async with real_space(agent, packages, model, top, work=work) as space:
+                alice = space.alice
 
                 async def reject(proposal: SeenProposal) -> None:
                     with suppress(MootError):
                         await alice.reject(proposal.id)
 
                 alice.on_proposal(reject)
-                try:
-                    async with running_member(AcpMember(settings), settings) as member:
-                        results = await ask_all(agent, way, alice, member, work, heard)
-                except MootError as fault:
-                    return [f"not started: {str(fault)[:60]}"]
-        return results if way.tries else [describe(work, heard)]
+                results = await ask_all(agent, way, space)
+                return results if way.tries else [describe(work, space.envelopes)]
+        except MootError as fault:
+            return [f"not started: {str(fault)[:60]}"]
 
 
-def settings_of(
-    agent: str, packages: Path, model: ScriptedModel, work: Path, gateway: str, top: Path
-) -> AcpSettings:
-    command, variables = AGENTS[agent]
-    fill = {"folder": str(packages), "model": model.url}
-    # Claude Code wants Node 22, which its folder has.
-    path = f"{packages}/claude/node_modules/node/bin:{os.environ['PATH']}"
-    return AcpSettings(
-        argv=tuple(word.format(**fill) for word in command),
-        folder=work,
-        gateway=gateway,
-        space="lab",
-        token="t-agent",
-        inherited={"PATH": path, "HOME": str(top / "person")},
-        env={
-            key: value.replace("{model}", model.url).replace("MODEL/", f"{model.url}/")
-            for key, value in variables.items()
-        },
-        state_folder=top / "state",
-        restart=QUICK,
-    )
-
-
-async def ask_all(
-    agent: str, way: Way, alice: Any, member: AcpMember, work: Path, heard: list[Envelope]
-) -> list[str]:
-    results = []
+async def ask_all(agent: str, way: Way, space: AgentSpace) -> list[str]:
+    results, work, heard = [], space.settings.folder, space.envelopes
     for number, chat in enumerate(way.chats):
         start = len(heard)
-        turns = member.turns
-        assert turns is not None
+        turns = space.turns
         count = turns.turns
-        await alice.chat(chat.replace("{work}", str(work)), to="agent")
+        await space.ask(chat.replace("{work}", str(work)))
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
                 await turn_over(turns, count)
@@ -370,7 +336,7 @@ async def ask_all(
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content if isinstance(content, str) else json.dumps(content))
             if way.restart:
-                member.restart("alice")
+                space.member.restart("alice")
             # It is looked every two seconds.
             await asyncio.sleep(5)
         results.append(describe(work, heard[start:]))

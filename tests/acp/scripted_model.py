@@ -25,6 +25,7 @@ from tests.waiting import until
 _CREATE = re.compile(r"Create the file (\S+)")
 _TOUCH = re.compile(r"touch (\S+)")
 # The whole rest of its line, which may ask a helper to call something.
+_HELPER = re.compile(r'"agent_id":"([\w-]+)"')
 _CALL = re.compile(r"Call (\w+) (\{.*\})$", re.MULTILINE)
 
 
@@ -161,13 +162,23 @@ class ScriptedModel:
     async def responses(self, request: Request) -> Response:
         body = json.loads(await request.body())
         self.asked.append(("responses", body))
-        names = {tool.get("name") for tool in body.get("tools", [])}
+        # Codex has the tools for its helpers in a namespace.
+        spaces = {
+            each["name"]: tool["name"]
+            for tool in body.get("tools", [])
+            if tool.get("type") == "namespace"
+            for each in tool["tools"]
+        }
+        names = {tool.get("name") for tool in body.get("tools", [])} | set(spaces)
         last = body["input"][-1]
         answered = str(last.get("type", "")).endswith("_output")
         content = last.get("content")
         parts = content if isinstance(content, list) else [{"text": str(content)}]
         text = "\n".join(str(part.get("text", "")) for part in parts)
         wanted = None if answered else self._want(text, names)
+        if answered and (helper := _HELPER.search(str(last.get("output")))) and "wait_agent" in names:
+            # As its own models do: the turn goes on until the helper has ended.
+            wanted = "wait_agent", {"targets": [helper[1]], "timeout_ms": 60_000}
         number = len(self.asked)
         item: dict[str, Any] = {
             "type": "message", "role": "assistant", "id": f"m{number}",
@@ -189,6 +200,8 @@ class ScriptedModel:
                 "name": wanted[0],
                 "arguments": json.dumps(wanted[1]),
             }
+            if wanted[0] in spaces:
+                item["namespace"] = spaces[wanted[0]]
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         response = {"id": f"r{number}", "usage": usage}
         return _events(

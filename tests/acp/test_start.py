@@ -141,6 +141,21 @@ def test_every_tried_agent_is_known_by_its_command() -> None:
     assert all(profile.unasked for profile in PROFILES)
 
 
+def test_each_agent_says_at_its_start_what_it_was_seen_to_run_unasked() -> None:
+    """The page has what each program did; the first chat of an agent says the same."""
+    page = (Path(__file__).parents[2] / "docs/topics/what-coding-agents-do.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if "|" in line]
+    names = next(row for row in rows if row[0] == "Way")[1:]
+    assert set(names) == {profile.name for profile in PROFILES}
+    did = {row[0].strip("` "): dict(zip(names, row[1:], strict=True)) for row in rows if len(row) == 6}
+    for profile in PROFILES:
+        said = " ".join(profile.unasked)
+        if did["ls"][profile.name] == "runs it, told":
+            assert "runs commands" in said, profile.name
+        outside = did["cat /etc/hostname"][profile.name] == "runs it, told"
+        assert outside == any(words in said for words in ("outside of its folder", "all files")), profile.name
+
+
 def test_a_home_is_emptied_but_for_sessions_and_through_no_link(tmp_path: Path) -> None:
     profile = AgentProfile(name="x", kept=(".agent/sessions",), environment={"AGENT_HOME": "{home}/.agent"})
     home, outside = tmp_path / "state" / "home", tmp_path / "precious"

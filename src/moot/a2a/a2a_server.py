@@ -22,6 +22,7 @@ from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extension
 from a2a.server.context import ServerCallContext
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
 from a2a.server.routes.common import ServerCallContextBuilder
+from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, ContentTypeNotSupportedError
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
@@ -47,6 +48,19 @@ log = logging.getLogger(__name__)
 
 _CALLER: Final = "moot.caller"
 _BODY: Final = "moot.body"
+
+
+_NOT_JSON: Final = JSONResponse(
+    {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {
+            "code": JSON_RPC_ERROR_CODE_MAP[ContentTypeNotSupportedError],
+            "message": "the Content-Type of a request is application/json",
+        },
+    },
+    status_code=415,
+)
 
 
 class _CallerUser(User):
@@ -116,6 +130,9 @@ class CallerGate:
         caller.at_once += 1
         try:
             body = await self._read(request)
+            if not _is_json(request, body):
+                await _NOT_JSON(scope, receive, send)
+                return
             await self._serve(caller, {**scope, _CALLER: caller, _BODY: body}, _replay(body, receive), send)
         except CallerDenied as fault:
             await _refusal(fault)(scope, receive, send)
@@ -185,6 +202,12 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return next_message
+
+
+def _is_json(request: Request, body: bytes) -> bool:
+    """Whether a body is said to be JSON; a caller that does not say what it sends is believed."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return not body or not given or given == "application/json" or given.endswith("+json")
 
 
 def _refusal(fault: CallerDenied) -> JSONResponse:

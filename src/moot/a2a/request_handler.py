@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -108,9 +108,13 @@ class MemberRequestHandler(RequestHandler):
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
         validate_history_length(params.configuration)
         served, begin = await self._accept(params, context)
-        await begin()
-        if not params.configuration.return_immediately:
-            await self._wait_settled(served)
+        async with aclosing(self._book.follow(served)) as events:
+            await anext(events)
+            # A chat to a member that waits for a decision: what comes next is the answer, not what is there.
+            is_open = begin is not _do_nothing and not served.proposal_id
+            await begin()
+            if not params.configuration.return_immediately:
+                await self._wait_settled(served, events, has_begun=is_open)
         return apply_history_length(served.snapshot(), params.configuration)
 
     @validate_request_params
@@ -279,18 +283,17 @@ class MemberRequestHandler(RequestHandler):
 
     # Tasks
 
-    async def _wait_settled(self, served: ServedTask) -> None:
+    async def _wait_settled(
+        self, served: ServedTask, events: AsyncIterator[Task | TaskEvent], *, has_begun: bool
+    ) -> None:
         """Until it has ended or needs a decision, or for as long as a request may wait."""
-        try:
-            async with (
-                asyncio.timeout(self._settings.limits.blocking_seconds),
-                aclosing(self._book.follow(served)) as events,
-            ):
+        if not has_begun and served.task.status.state in SETTLED:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.limits.blocking_seconds):
                 async for _ in events:
                     if served.task.status.state in SETTLED:
                         return
-        except TimeoutError:
-            return
 
     @validate_request_params
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:

@@ -104,6 +104,7 @@ PROFILES: Final = (
             "runs commands within its own read-only sandbox; it asks when one has to leave it. Whether the "
             "sandbox holds on this machine is not checked here",
             "reads all files that its user may read",
+            "starts helpers of its own; they ask as it does, without showing the content of an edit",
         ),
     ),
     AgentProfile(
