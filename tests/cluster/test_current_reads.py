@@ -59,8 +59,9 @@ async def test_a_gateway_that_is_cut_off_answers_no_reads_and_is_not_ready(
             assert "does not reach the log of its cluster" in body["message"]
         # Nor is it told that a token is wrong, which may be new.
         assert (await _get(b, "/spaces", "t-nobody"))[0] == 503
-        listed = await b.admin("GET", "tokens", space="lab")
-        assert listed.status_code == 503
+        for path in ("tokens", "connections"):
+            assert (await b.admin("GET", path, space="lab")).status_code == 503
+        assert (await b.admin("GET", "cluster")).status_code == 200
         ready = await b.http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "cut_off")
         assert "use another one" in ready.json()["message"]

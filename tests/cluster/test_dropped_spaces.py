@@ -127,6 +127,25 @@ async def test_who_was_away_says_that_its_space_was_dropped_and_keeps_its_files(
             assert _node(a).shards[0].unknown == {"old"}
 
 
+@pytest.mark.usefixtures("patient")
+async def test_a_new_space_of_that_name_is_not_taken_for_the_one_that_was_dropped(
+    start: StartGateway, settings: dict[str, Json], tmp_path: Path
+) -> None:
+    """Also where the whole log is kept, and read by a gateway that comes later."""
+    settings["keep_log"] = True
+    async with start("a", spaces=BOTH) as a:
+        alice = await a.join("alice", space="old")
+        await alice.ask("space/kick", {"participant_id": "bob"})
+    async with start("a", spaces=LAB) as a:
+        assert (await a.admin("DELETE", "cluster/spaces/old")).status_code == 200
+        await until(lambda: _shard_position(a) > 0)
+    (tmp_path / "a" / "data" / "spaces" / "old").rename(tmp_path / "aside")
+    async with start("a", spaces=BOTH) as a, start("c", spaces=BOTH) as c:
+        for gateway in (a, c):
+            await gateway.join("bob", space="old")
+        assert (await _report(c, compare="true"))["problems"] == []
+
+
 async def _drop(gateway: LocalGateway, tmp_path: Path, *more: str) -> int:
     file = tmp_path / "root.token"
     file.write_text(ROOT)

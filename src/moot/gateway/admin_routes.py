@@ -191,6 +191,7 @@ class AdminRoutes:
         """MEW 10.1: what the gateway keeps of each connection."""
         if self._identity.administrator(request) is None:
             return denied(AccessDenied(403, "an administrator's token is needed"))
+        self._identity.check_current()
         return json_response(200, {"connections": self._connections()})
 
     async def cluster(self, request: Request) -> Response:

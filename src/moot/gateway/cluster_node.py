@@ -156,7 +156,7 @@ class ClusterNode:
         shard.identity = (info.config.metadata or {}).get("moot_stream", "")
         # Behind the leader's end nothing was acknowledged; another server may know less of it.
         info = await wait_led(connection, name, self.config.connect_seconds)
-        position, states = await snapshots.load(shard, info.state.first_seq)
+        position, states = await snapshots.load(shard, info.state.first_seq, self._configs)
         for space, state in states.items():
             applier.open_space(shard, space, state)
 

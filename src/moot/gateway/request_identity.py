@@ -79,6 +79,11 @@ class RequestIdentity:
         token = bearer(request.headers.get("authorization"))
         return self._has_administrators and self._directory.administrator(token, host.name) is not None
 
+    def check_current(self) -> None:
+        """Raises Unavailable where what is known here of a space may be old."""
+        for host in self._directory.hosts.values():
+            host.check_current()
+
     def account_of(self, request: Request) -> SignedInAccount | None:
         """Whose sign-in what this request makes depends on, if it comes with a token of a provider."""
         return self._directory.account_of(bearer(request.headers.get("authorization")))

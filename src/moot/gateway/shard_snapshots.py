@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from moot import __version__
@@ -42,7 +42,9 @@ class ShardSnapshots:
         # Up to which time of the log this gateway's own journal of a space has it.
         self._copied_until = copied_until
 
-    async def load(self, shard: Shard, first: int) -> tuple[int, dict[str, dict[str, Any]]]:
+    async def load(
+        self, shard: Shard, first: int, configured: Collection[str]
+    ) -> tuple[int, dict[str, dict[str, Any]]]:
         """Begin a shard at its latest snapshot: the position behind it and the states of the spaces.
 
         Where the log is kept, a gateway whose journals would have a gap begins with the first message of it,
@@ -55,7 +57,7 @@ class ShardSnapshots:
         is_whole = self._keep_log and first <= 1 and set(fields.get("versions", [""])) <= {__version__}
         shard.dropped = set(fields.get("dropped", ()))
         # Of a space that was dropped and made anew, the log begins with another one.
-        is_whole = is_whole and shard.dropped.isdisjoint(fields["spaces"])
+        is_whole = is_whole and shard.dropped.isdisjoint(configured)
         if is_whole and any(
             self._copied_until(name, shard.identity) < fields["time"] for name in fields["spaces"]
         ):
