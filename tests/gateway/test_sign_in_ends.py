@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -339,6 +340,15 @@ async def test_an_account_is_one_person_with_every_client_though_its_sub_differs
             assert (await each.closed())[0] == 4003
         for void in (console, agent):
             assert (await refusal(gateway, void))[0] == 403
+        assert await eve.refused("chat", {"text": "somebody else"}) is None
+        # They sign in again, and out here: with every client, too.
+        later: dict[str, Any] = {"oid": "42", "preferred_username": "ana", "iat": int(time.time()) + 1}
+        again = provider.token("pairwise-1", **later)
+        both = [await enter(gateway, each) for each in (again, provider.token("pairwise-2", **later))]
+        headers = {"Authorization": f"Bearer {again}"}
+        assert (await gateway.http.post("/oidc/sign-out", headers=headers)).status_code == 200
+        for each in both:
+            assert (await each.closed())[0] == 4003
         assert await eve.refused("chat", {"text": "somebody else"}) is None
 
 
