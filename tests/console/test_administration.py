@@ -110,6 +110,24 @@ def test_an_administrator_of_the_space_ends_one_session_and_then_all_of_a_person
     expect(lead.locator("[data-event=signed_out]").first).to_contain_text("ana by lea (u-lea at http")
 
 
+def test_who_has_not_come_again_since_a_restart_can_be_signed_out(
+    gateway: Running, provider: Provider, new_page: NewPage
+) -> None:
+    """The provider's token is still good, and no space knows it until it comes."""
+    page, token = new_page(), _token(provider, "ana", "team")
+    _open(page, gateway, token)
+    page.goto("about:blank")
+    gateway.restart()
+    until_seen(lambda: _status(gateway, _token(provider, "lea", "leads")) == 200)
+    _open(page, gateway, _token(provider, "lea", "leads"))
+    card = page.get_by_role("region", name="ana", exact=True)
+    expect(card).to_contain_text("No session now")
+    card.get_by_role("button", name="Sign ana out everywhere").click()
+    page.get_by_role("dialog").get_by_role("button", name="Sign out", exact=True).click()
+    expect(card).to_have_count(0)
+    assert _status(gateway, token) == 403
+
+
 def test_rules_are_in_words_with_whom_they_let_in(lead: Page, ana: dict[str, tuple[Driven, str]]) -> None:
     lead.get_by_role("tab", name="Sessions").focus()
     lead.keyboard.press("ArrowRight")

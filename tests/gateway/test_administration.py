@@ -43,6 +43,20 @@ async def test_a_list_of_tokens_says_since_when_and_by_which_rule(tmp_path: Path
         assert "rule" not in made
 
 
+async def test_who_signed_in_and_has_no_token_now_is_told_by_name(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        ana = await enter(gateway, provider.token())
+        listed = (await gateway.admin("GET", "tokens", participant="ana")).json()
+        assert listed["absent"] == []
+        assert (await gateway.admin("DELETE", f"tokens/{listed['tokens'][0]['id']}")).is_success
+        await ana.closed()
+        # Another token of theirs would still let them in.
+        assert (await gateway.admin("GET", "tokens")).json()["absent"] == ["ana"]
+        assert (await gateway.admin("GET", "tokens", participant="root")).json()["absent"] == []
+        assert (await gateway.admin("POST", "participants/ana/sign-out")).is_success
+        assert (await gateway.admin("GET", "tokens")).json()["absent"] == []
+
+
 async def test_rules_are_told_for_one_space_in_their_order(tmp_path: Path) -> None:
     async with _two_spaces(tmp_path, _ROBOT, _LEADS, person()) as (gateway, provider):
         (told,) = (await gateway.admin("GET", "sign-in-rules", space="lab")).json()["providers"]

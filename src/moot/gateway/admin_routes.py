@@ -26,7 +26,7 @@ from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.request_identity import RequestIdentity
 from moot.gateway.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
 from moot.gateway.sign_in_audit import EVENTS, read_sign_ins
-from moot.gateway.token_list import find_token, list_tokens
+from moot.gateway.token_list import find_token, list_absent, list_tokens
 from moot.gateway.token_rotation import TokenRotation
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
@@ -118,7 +118,8 @@ class AdminRoutes:
     async def tokens(self, request: Request) -> Response:
         """What lets members of a space in; never a token itself."""
         host, _ = self._identity.administered(request)
-        return json_response(200, {"tokens": list_tokens(host, request.query_params.get("participant"))})
+        who = request.query_params.get("participant")
+        return json_response(200, {"tokens": list_tokens(host, who), "absent": list_absent(host, who)})
 
     async def revoke_token(self, request: Request) -> Response:
         """End one token of a space, with its connections."""

@@ -580,7 +580,12 @@ def _everything(version: str) -> Json:
                     "summary": "what lets participants in, by the beginning of the hash",
                     "security": secured,
                     "parameters": [_SPACE, _parameter("participant", "query", "only those of this one")],
-                    "responses": {"200": _answer("tokens, without the tokens themselves")} | _ADMIN_DENIED,
+                    "responses": {
+                        "200": _answer(
+                            "tokens, not the tokens themselves; absent: who signed in and has none now"
+                        )
+                    }
+                    | _ADMIN_DENIED,
                 }
             },
             "/admin/tokens/{id}": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +13,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.space.roster import SpaceMember, load_capabilities
 from moot.space.state import State
-from moot.space.temporary_tokens import TemporaryToken
+from moot.space.temporary_tokens import MAX_LIFE_SECONDS, TemporaryToken
 
 # Of 64: no two tokens of a space share so many.
 _ID_CHARS: Final = 16
@@ -32,6 +33,21 @@ def list_tokens(host: SpaceHost, who: str | None) -> list[dict[str, Json]]:
         if not member.kicked
         for token_hash, facts in _tokens_of(state, member, temporary[member.name])
     ]
+
+
+def list_absent(host: SpaceHost, who: str | None) -> list[str]:
+    """Those who signed in and have no token here now, perhaps one at their provider that is still good."""
+    state, now = host.space.state, time.time()
+    holders = {token.member for token in state.temporary_tokens.by_hash.values()}
+    found: list[str] = []
+    for member in state.roster:
+        if not member.subject or member.kicked or member.credentials or member.name in holders:
+            continue
+        newest = max((each.issued_at for each in member.signed_in.values()), default=0.0)
+        is_over = newest + MAX_LIFE_SECONDS < now or state.temporary_tokens.is_void([member.subject], newest)
+        if not is_over and who in (None, member.name):
+            found.append(member.name)
+    return found
 
 
 def _tokens_of(

@@ -46,9 +46,9 @@ export class Administration {
     this._openSpace.login.administrator = false;
   }
 
-  /** @returns {Promise<AdminToken[]>} */
-  async tokens() {
-    return (await this._ask("GET", "tokens")).tokens;
+  /** `absent`: who has signed in and has no token now. @returns {Promise<{tokens: AdminToken[], absent: string[]}>} */
+  tokens() {
+    return this._ask("GET", "tokens");
   }
 
   /** @returns {Promise<ProviderRules[]>} */

@@ -30,17 +30,17 @@ function connectionsOf(tokens) {
 
 /**
  * A card for each member, those with connections first.
- * @param {Context} context @param {Administration} client @param {AdminToken[]} tokens @param {string} filter @param {() => void} changed
+ * @param {Context} context @param {Administration} client @param {{tokens: AdminToken[], absent: string[]}} known @param {string} filter @param {() => void} changed
  */
-export function memberCards(context, client, tokens, filter, changed) {
+export function memberCards(context, client, { tokens, absent }, filter, changed) {
   const wanted = filter.toLowerCase();
   /** @type {Map<string, AdminToken[]>} */
-  const members = new Map();
+  const members = new Map(absent.filter((name) => name.toLowerCase().includes(wanted)).map((name) => [name, []]));
   for (const token of tokens) {
     if (!`${token.participant}\n${token.client ?? ""}`.toLowerCase().includes(wanted)) continue;
     members.set(token.participant, [...(members.get(token.participant) ?? []), token]);
   }
-  const sorted = [...members].sort(([a, ours], [b, theirs]) => Number(connectionsOf(theirs) > 0) - Number(connectionsOf(ours) > 0) || a.localeCompare(b));
+  const sorted = [...members].sort(([a, ours], [b, theirs]) => Number(connectionsOf(theirs) > 0) - Number(connectionsOf(ours) > 0) || Number(theirs.length > 0) - Number(ours.length > 0) || a.localeCompare(b));
   if (sorted.length === 0) return el("div", { class: "empty" }, icon("key", 24), el("strong", {}, filter ? "No match" : "No tokens"), el("p", {}, filter ? "No member or program has this in its name." : "Nothing lets anybody into this space."));
   return [
     sorted.slice(0, MAX_MEMBERS).map(([name, own]) => memberCard(context, client, name, own, changed)),
@@ -55,8 +55,8 @@ function memberCard(context, client, name, tokens, changed) {
     el("div", { class: "administration-row" },
       el("h2", { class: "grow" }, nameOf(name), name === context.state.me.name && el("span", { class: "soft" }, " (you)")),
       el("span", { class: "pill", data: connections > 0 ? { tone: "good" } : {} }, el("span", { class: "dot" }), connections > 0 ? counted(connections, "connection") : "not connected"),
-      tokens.some(endsBySignOut) && button("Sign out everywhere…", () => signOutDialog(context, client, name, tokens, changed), { class: "small danger", data: { focus: `out-${name}` }, aria: { label: `Sign ${oneLine(name, 80)} out everywhere…` } })),
-    el("ul", { class: "administration-tokens" }, tokens.map((each) => tokenRow(context, client, each, changed))));
+      (tokens.length === 0 || tokens.some(endsBySignOut)) && button("Sign out everywhere…", () => signOutDialog(context, client, name, tokens, changed), { class: "small danger", data: { focus: `out-${name}` }, aria: { label: `Sign ${oneLine(name, 80)} out everywhere…` } })),
+    tokens.length === 0 ? el("p", { class: "soft administration-absent" }, "No session now. A token that the provider issued before may still let them in.") : el("ul", { class: "administration-tokens" }, tokens.map((each) => tokenRow(context, client, each, changed))));
 }
 
 /** What kind of token it is. @param {AdminToken} token */
@@ -126,7 +126,7 @@ function signOutDialog(context, client, name, tokens, changed) {
   const ended = tokens.filter(endsBySignOut);
   const left = tokens.length - ended.length;
   actionDialog(`Sign ${oneLine(name, 40)} out everywhere?`, [
-    el("p", {}, `Ends ${ended.length === 1 ? "one session or token" : `${ended.length} sessions and tokens`} of `, nameOf(name), ` in this space at once, with ${counted(connectionsOf(ended), "connection")}.`),
+    ended.length === 0 ? el("p", {}, nameOf(name), " has no session now. Tokens that the provider issued until now are void from now on.") : el("p", {}, `Ends ${ended.length === 1 ? "one session or token" : `${ended.length} sessions and tokens`} of `, nameOf(name), ` in this space at once, with ${counted(connectionsOf(ended), "connection")}.`),
     el("p", { class: "soft" }, "Only a token that the provider issues from now on lets them in again. If they leave for good, lock the account at the provider, or remove the member."),
     left > 0 && el("p", {}, el("strong", {}, `${counted(left, "token")} of the configuration or of an invitation ${left === 1 ? "stays" : "stay"}: `), "end it by itself if it has to go."),
     isYou(context, name),

@@ -24,8 +24,8 @@ class AdministrationView {
     this.client = new Administration(context.session, context.openSpace);
     this._part = "";
     this._filter = "";
-    /** @type {import("../core/administration.js").AdminToken[]} */
-    this._tokens = [];
+    /** @type {{tokens: import("../core/administration.js").AdminToken[], absent: string[]}} */
+    this._known = { tokens: [], absent: [] };
     this._panel = el("div", { class: "view-body administration", id: newId("administration"), role: "tabpanel", tabindex: "-1" });
     this._tabs = Object.entries(PARTS).map(([part, title]) =>
       el("button", { type: "button", role: "tab", class: "tab", "aria-controls": this._panel.id, data: { part }, on: { click: () => context.go("administration", part) } }, title));
@@ -74,8 +74,9 @@ class AdministrationView {
     if (this._timer !== undefined || this._part === "audit" || !this.client.hasToken) return;
     this._timer = setTimeout(() => {
       this._timer = undefined;
-      void this.load();
-    }, SETTLE_MILLISECONDS + SETTLE_MILLISECONDS_PER_TOKEN * this._tokens.length);
+      // What somebody reads page by page by now is not begun anew.
+      if (this._part !== "audit") void this.load();
+    }, SETTLE_MILLISECONDS + SETTLE_MILLISECONDS_PER_TOKEN * this._known.tokens.length);
   }
 
   /** Ask the gateway for what is shown. */
@@ -86,11 +87,11 @@ class AdministrationView {
     try {
       if (part === "audit") await this._showAudit();
       else {
-        const [tokens, providers] = await Promise.all([this.client.tokens(), part === "rules" ? this.client.rules() : []]);
+        const [known, providers] = await Promise.all([this.client.tokens(), part === "rules" ? this.client.rules() : []]);
         if (part !== this._part) return;
-        this._tokens = tokens;
+        this._known = known;
         if (part === "tokens") this._showTokens();
-        else redraw(this._panelOf(part), [tokens, providers], () => ruleCards(this.context.openSpace.name, providers, tokens));
+        else redraw(this._panelOf(part), [known, providers], () => ruleCards(this.context.openSpace.name, providers, known.tokens));
       }
     } catch (fault) {
       if (part === this._part) this._showFault(fault);
@@ -117,7 +118,7 @@ class AdministrationView {
       panel.append(field.node, el("div", { class: "administration-members" }));
     }
     const list = /** @type {HTMLElement} */ (panel.lastElementChild);
-    redraw(list, [this._tokens, this._filter], () => memberCards(this.context, this.client, this._tokens, this._filter, () => void this.load()));
+    redraw(list, [this._known, this._filter], () => memberCards(this.context, this.client, this._known, this._filter, () => void this.load()));
   }
 
   async _showAudit() {
