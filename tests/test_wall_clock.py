@@ -14,8 +14,8 @@ SIGNED: Final = "XProtocol: creation, expiry, delegation and revocation are time
 AGO: Final = "how long ago, of a time that somebody wrote"
 HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
+    "a2a/published_card.py": HEADER,
     "agent/model.py": HEADER,
-    "a2a/published_card.py": "Last-Modified of a card",
     "agent/question_inbox.py": "how far back the gateway is asked for questions that were missed",
     "agent/spending_file.py": "how long ago it was spent, if the machine was restarted since",
     "cli/rules/file_commands.py": "hours and dates of a rule",
