@@ -6,6 +6,8 @@
  */
 
 import { hasFragileNumbers, membersOf, textAt } from "./json-text.js";
+import { referenceIn } from "./large-values.js";
+import { formatNumber } from "./numbers.js";
 import { saysUnknown, unknownReason } from "./unknown-outcome.js";
 
 /** @typedef {{base: string, method: string, name: string}} Operation */
@@ -158,7 +160,8 @@ function argumentsSummary(params, raw) {
     const value = given[key];
     const isExact = typeof value === "number" || (value !== null && typeof value === "object");
     if (isExact) exact ??= fragileTexts(params, raw);
-    const shown = typeof value === "string" ? value : ((isExact && exact?.get(key)) || (JSON.stringify(value) ?? ""));
+    const large = referenceIn(value);
+    const shown = large ? `(${formatNumber(large.bytes)} bytes)` : typeof value === "string" ? value : ((isExact && exact?.get(key)) || (JSON.stringify(value) ?? ""));
     text += `${text && " "}${key}=${shown.slice(0, 200)}`;
   }
   return text;

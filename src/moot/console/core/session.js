@@ -11,6 +11,7 @@ import { EnvelopeSender, Refused } from "./envelope-sender.js";
 import { namedGateways } from "./gateways.js";
 import { Heartbeat } from "./heartbeat.js";
 import { OlderMessages } from "./older-messages.js";
+import { fetchLargeValue } from "./large-values.js";
 import { ProposalSync, fetchProposal } from "./proposal-sync.js";
 import { stopOnSignOut } from "./push.js";
 import { SignInError } from "./sign-in-error.js";
@@ -79,6 +80,7 @@ export class OpenSpace {
     this.state.isOwnQuestion = (id) => this.sender.isBackground(id);
     this.older = new OlderMessages(base, login, this.state);
     this.sync = new ProposalSync(this.sender, this.state.proposals, (id) => fetchProposal(base, login, id), () => this.state.changes.publish("proposals"));
+    this.fetchLargeValue = (/** @type {import("./large-values.js").LargeValue} */ value) => fetchLargeValue(base, login, value);
     this.state.onProposals = (raw) => this.sync.receivePage(raw);
     this.heartbeat = new Heartbeat(this.connection, base, () => this.sync.refresh());
     this.state.on(["proposals", "chats", "trust"], () => sessionChanges.publish("spaces"));

@@ -6,6 +6,7 @@
 import { countAlike } from "../core/alike-proposals.js";
 import { arrange, button, el, redraw, replace } from "../core/dom.js";
 import { membersOf, textAt } from "../core/json-text.js";
+import { referenceIn } from "../core/large-values.js";
 import { formatNumber } from "../core/numbers.js";
 import { routeAddress } from "../core/router.js";
 import { voteText } from "../core/state-proposals.js";
@@ -244,10 +245,17 @@ function rejectedBy(proposal, me) {
   return `Rejected by ${names.length > 1 ? names.length : names[0] === me ? "you" : oneLine(names[0], 24)}`;
 }
 
+/** @param {string} text */
+function lineOf(text) {
+  const large = text.startsWith('{"moot/content"') ? referenceIn(JSON.parse(text)) : null;
+  if (large) return `(${formatNumber(large.bytes)} bytes)`;
+  return (text.startsWith('"') && text !== '""' ? String(JSON.parse(text)) : text).slice(0, LINE * 2);
+}
+
 /** The arguments on a line, digits as they were received. @param {Proposal} proposal */
 function argumentsLine(proposal) {
   const given = textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
   if (!given.startsWith("{")) return oneLine(given, LINE);
-  const text = membersOf(given).slice(0, 20).map((each) => `${each.key}=${each.text.startsWith('"') && each.text !== '""' ? JSON.parse(each.text).slice(0, LINE * 2) : each.text.slice(0, LINE * 2)}`);
+  const text = membersOf(given).slice(0, 20).map((each) => `${each.key}=${lineOf(each.text)}`);
   return oneLine(text.join(" "), LINE);
 }

@@ -101,7 +101,7 @@ class CallLog {
       one.fault && el("p", { class: "fault", role: "alert" }, one.fault),
       progress && progressView(progress),
       proposal && !wanted && proposal.rejections.map((each) => el("p", {}, nameOf(each.by), ` rejected it: ${oneLine(each.reason, 120)}`)),
-      wanted?.answer && answerView(wanted.answer, this._context.state.envelopes.byId(wanted.answer.id)?.raw),
+      wanted?.answer && answerView(wanted.answer, this._context, this._context.state.envelopes.byId(wanted.answer.id)?.raw),
       this._cancelButton(one, proposal, wanted),
     );
   }

@@ -5,6 +5,7 @@ import { textAt } from "../core/json-text.js";
 import { formatNumber } from "../core/numbers.js";
 import { textBlock, oneLine, escapeHidden } from "../core/text.js";
 import { jsonTree } from "./json-tree.js";
+import { listedValuesView } from "./large-value.js";
 
 const MAX_PARTS = 100;
 
@@ -42,9 +43,9 @@ export function progressView(progress) {
 
 /**
  * An answer: a JSON-RPC error, or a result with content.
- * @param {{result?: any, error?: any}} answer @param {string} [raw] its envelope as it was received, if it is still kept: digits as they are
+ * @param {{result?: any, error?: any}} answer @param {import("../app.js").Context} context @param {string} [raw] its envelope as it was received, if it is still kept: digits as they are
  */
-export function answerView(answer, raw = "") {
+export function answerView(answer, context, raw = "") {
   const text = (/** @type {any} */ value, /** @type {string[]} */ ...path) => (raw && textAt(raw, ["payload", ...path])) || (JSON.stringify(value) ?? "null");
   if (answer.error) {
     const { code, message, data } = answer.error;
@@ -59,6 +60,7 @@ export function answerView(answer, raw = "") {
     content.length === 0 && !result.structuredContent && el("p", { class: "soft" }, "Empty result."),
     content.slice(0, MAX_PARTS).map((/** @type {any} */ part, /** @type {number} */ index) => partView(part, () => text(part, "result", "content", String(index)))),
     content.length > MAX_PARTS && el("p", { class: "soft" }, `and ${content.length - MAX_PARTS} more`),
+    listedValuesView(context, result),
     result.structuredContent !== undefined && el("details", {}, el("summary", {}, "Structured data"), jsonTree(text(result.structuredContent, "result", "structuredContent"), { label: "data" })),
   );
 }

@@ -7,6 +7,7 @@ import { duration, isoTime, formatTime } from "../core/time.js";
 import { describeError, describeRejection } from "./error-text.js";
 import { icon } from "./icons.js";
 import { jsonTree } from "./json-tree.js";
+import { listedValuesView } from "./large-value.js";
 import { kindTag, operationText } from "./timeline-rows.js";
 
 /** @typedef {import("../core/envelopes.js").Row} Row */
@@ -31,6 +32,7 @@ export function envelopeDetails(row, context, actions) {
     links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, context, actions),
     links("Resulted in", effects.map((each) => ({ id: each.id, row: each })), row, context, actions),
     el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }), decidedByRules(row, context) && button("Explain", () => context.go("rules", "explain", row.id), { class: "small", icon: icon("rules", 16), title: "Why rules did or did not decide this" }), row.kind === "mcp/proposal" && button("Open in inbox", () => context.go("approvals", row.id), { class: "small", icon: icon("inbox", 16) }), copyButton(new URL(context.link("timeline", row.id), location.href).href, "Copy link to this message", context, { text: "Copy link", icon: "link" }), button("Show only this conversation", () => actions.filter(`is-root:${row.root}`), { class: "small" })),
+    ["params", "result"].map((each) => listedValuesView(context, store.envelope(row)?.payload?.[each])),
     payload === null ? el("p", { class: "soft" }, "No payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(formatJson(payload), "Copy payload", context)), jsonTree(payload)),
     el("details", { class: "raw" }, el("summary", {}, "Raw envelope"), copyButton(row.raw, "Copy envelope", context), rawBlock(row.raw)),
   );

@@ -13,7 +13,6 @@ import { isOrphaned } from "./proposal-decisions.js";
 
 /** @param {import("../app.js").Context} context @param {Proposal} proposal */
 export function proposalHistory(context, proposal) {
-  const { state } = context;
   const steps = [step(context, "made", proposal.at, proposal.id, ["Proposed by ", nameNode(context, proposal.from)], proposal)];
   const middle = [
     ...proposal.rejections.map((each) => ({ at: each.at, node: () => step(context, "no", each.at, each.id, [nameNode(context, each.by), ` rejected it${each.reason ? `: ${escapeHidden(each.reason)}` : ""}`, each.comments.map((text) => el("q", {}, escapeHidden(text.slice(0, 2000))))], proposal) })),
@@ -25,7 +24,7 @@ export function proposalHistory(context, proposal) {
   if (proposal.ending === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, isOrphaned(proposal) ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"] : [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
   else if (proposal.ending) steps.push(step(context, "over", proposal.settledAt, proposal.id, [proposal.ending === "expired" ? "Expired" : "Not pending any more; the gateway does not remember what became of it"], proposal));
   else if (proposal.status !== "pending") steps.push(...decisionSteps(context, proposal));
-  return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(state, proposal));
+  return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(context, proposal));
 }
 
 /** @param {import("../app.js").Context} context @param {string} id */
@@ -62,10 +61,11 @@ function byRule(context, proposal) {
   return [" by rule ", el("a", { href: context.link("rules", "explain", proposal.id) }, escapeHidden(sent.slice("trust/rule/".length, 200)))];
 }
 
-/** @param {import("../core/state.js").State} state @param {Proposal} proposal */
-function resultView(state, proposal) {
+/** @param {import("../app.js").Context} context @param {Proposal} proposal */
+function resultView(context, proposal) {
+  const { state } = context;
   const answer = state.proposals.requests.get(proposal.requestId)?.answer;
-  return answer ? el("div", { class: "history-result" }, el("h4", {}, "Result"), answerView(answer, state.envelopes.byId(answer.id)?.raw)) : null;
+  return answer ? el("div", { class: "history-result" }, el("h4", {}, "Result"), answerView(answer, context, state.envelopes.byId(answer.id)?.raw)) : null;
 }
 
 /** @param {import("../app.js").Context} context @param {string} tone @param {number} at @param {string} id @param {any[]} text @param {Proposal} proposal */

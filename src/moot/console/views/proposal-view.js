@@ -7,6 +7,7 @@
 import { alikeOf } from "../core/alike-proposals.js";
 import { button, el, newId, replace } from "../core/dom.js";
 import { formatJson, membersOf, textAt } from "../core/json-text.js";
+import { listsOnlyShown, referenceIn, valueAt } from "../core/large-values.js";
 import { formatNumber } from "../core/numbers.js";
 import { textBlock, nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, formatMinute, formatTime } from "../core/time.js";
@@ -20,6 +21,7 @@ import { grantScopes } from "./grant-scopes.js";
 import { copyButton } from "./envelope-details.js";
 import { icon } from "./icons.js";
 import { jsonTree } from "./json-tree.js";
+import { largeValueView } from "./large-value.js";
 import { risksOf } from "./call-risks.js";
 import { reasonsView } from "./proposal-reasons.js";
 
@@ -134,7 +136,9 @@ function warningsOf(context, proposal) {
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
   const tool = proposal.call.method === "tools/call" ? toolCatalogueOf(context).tool(host, proposal.call.name) : undefined;
   if (tool) {
-    const faults = validate(tool.inputSchema, proposal.call.params?.arguments ?? {});
+    const given = proposal.call.params?.arguments ?? {};
+    // A large value is not here, so nothing is known about it.
+    const faults = referenceIn(given) ? [] : validate(tool.inputSchema, given).filter((each) => !referenceIn(valueAt(given, each.path)));
     if (faults.length > 0) found.push(`The arguments do not match the tool’s schema: ${faults.slice(0, 3).map((each) => `${each.path.length > 0 ? `${oneLine(each.path.join("."), 60)} ` : ""}${each.message}`).join("; ")}.`);
   }
   return found;
@@ -189,14 +193,15 @@ function readableCall(context, proposal, later) {
   const params = textAt(proposal.call.bodyText, ["params"]);
   if (params === null) return el("p", { class: "soft" }, "No parameters.");
   if (!params.startsWith("{")) return valueView(params);
+  const isListed = listsOnlyShown(proposal.call.params);
   const all = membersOf(params);
   const given = all.find((each) => each.key === "arguments");
   const isPlain = given !== undefined && given.text.startsWith("{");
-  const others = all.filter((each) => (each.key !== "arguments" || !isPlain) && !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')));
+  const others = all.filter((each) => !(each.key === "_meta" && isListed) && (each.key !== "arguments" || !isPlain) && !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')));
   return [
     isPlain && argumentsView(context, proposal, given.text, later),
     !given && proposal.call.method === "tools/call" && el("p", { class: "soft" }, "No arguments."),
-    others.length > 0 && [proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"), el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text))))],
+    others.length > 0 && [proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"), el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text, context))))],
   ];
 }
 
@@ -205,6 +210,7 @@ function argumentsView(context, proposal, text, later) {
   const given = proposal.call.params?.arguments ?? {};
   const all = membersOf(text);
   if (all.length === 0) return el("p", { class: "soft" }, "No arguments.");
+  if (referenceIn(given)) return valueView(text, context);
   const pair = replacementIn(given);
   const whole = wholeTextIn(given);
   const edits = editsIn(given);
@@ -214,7 +220,7 @@ function argumentsView(context, proposal, text, later) {
     if (pair && part.key === pair[0]) rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
     else if (edits && part.key === edits.name) rows.push(row(edits.name, editsView(edits.edits, part.text)));
     else if (!pair && whole && part.key === whole.name) rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
-    else rows.push(row(part.key, valueView(part.text)));
+    else rows.push(row(part.key, valueView(part.text, context)));
   }
   return el("dl", { class: "arguments" }, rows);
 }
@@ -347,8 +353,8 @@ export function row(name, value) {
   return el("div", {}, el("dt", {}, el("bdi", { class: "mono" }, oneLine(name, 120))), el("dd", {}, value));
 }
 
-/** An exact value: texts keep their lines, numbers their digits. @param {string} text */
-export function valueView(text) {
+/** An exact value: texts keep their lines, numbers their digits. @param {string} text @param {Context} [context] to fetch large ones */
+export function valueView(text, context) {
   if (text.startsWith('"')) {
     const value = String(JSON.parse(text));
     if (value === "") return el("span", { class: "soft" }, "(empty)");
@@ -356,6 +362,8 @@ export function valueView(text) {
     return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text" });
   }
   if (text.startsWith("{") || text.startsWith("[")) {
+    const large = context && text.length < TREE_CHARACTERS ? referenceIn(JSON.parse(text)) : null;
+    if (context && large) return largeValueView(context, large);
     return text.length > TREE_CHARACTERS ? textBlock(text, { maxCharacters: TEXT_CHARACTERS, label: "JSON" }) : jsonTree(text, { label: "value" });
   }
   return el("span", { class: "mono json-number" }, oneLine(text, 400));
