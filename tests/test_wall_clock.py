@@ -74,6 +74,8 @@ FILES: Final = {
     "xprotocol/relay/relay_server.py": SIGNED,
     "resilience/steady_clock.py": "read once, at the start",
     "xprotocol/event_store/event_store.py": SIGNED,
+    "gateway/token_list.py": "tokens say by the wall clock when they end",
+    "store/journal.py": "the default of the clock that a test sets, for `file_journal`",
     "store/file_journal.py": "of the record that stands for lost ones; replay and restart pass over it",
     "trust/approver.py": "hours and dates of a rule; its limits go by another clock",
     "trust/approver_status.py": "hours and dates of a rule",
