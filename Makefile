@@ -93,7 +93,7 @@ soak: $(VENV)/installed $(NODE)/installed
 # Tests of faults that clusters had, as often as TIMES says, the check on broken builds, and a quarter of the rounds of `make soak`.
 TIMES ?= 20
 CLUSTER_FAULTS := $(addprefix tests/cluster/test_,start_together.py operators.py fault_rounds.py several_addresses.py \
-	large_inputs.py told_addresses.py current_reads.py shared_links.py dropped_spaces.py bad_nats.py replaced_server.py)
+	large_inputs.py told_addresses.py current_reads.py shared_links.py dropped_spaces.py full_disk.py bad_nats.py replaced_server.py)
 
 cluster-faults: $(VENV)/installed
 	for number in `seq $(TIMES)`; do $(BIN)/pytest --quiet -n 2 $(CLUSTER_FAULTS) || exit 1; done
