@@ -147,6 +147,18 @@ def test_whoever_joins_in_the_middle_and_asks_says_so(
         _compare(follow(story.late(number)), story.expected, only_known=True)
 
 
+@pytest.mark.parametrize("named", [None, 1, ["p1"], {"id": "p1"}, "p2"])
+def test_a_refusal_that_names_no_proposal_of_ours_changes_nothing(named: Json) -> None:
+    """It comes from a gateway, which may be anybody's."""
+    tracker = ProposalTracker[ProposalLife]()
+    life = tracker.track(ProposalLife(id="p1", proposer="agent"))
+    payload = {"error": "proposal_settled", "state": "expired", "proposal_id": named}
+    fields = {"protocol": "mew/v0.4", "id": "e1", "ts": "2026-01-05T10:00:00Z", "from": "system:gateway"}
+    raw = msgspec.json.encode(fields | {"kind": "system/error", "payload": payload})
+    assert tracker.apply(DIALECTS["mew"].decode(raw), 0.0) == []
+    assert life.state == "pending"
+
+
 def test_the_console_says_so_however_it_learned_of_it() -> None:
     streams: list[tuple[ToldStory, str, list[Heard], Any]] = []
     for story in TOLD:

@@ -48,6 +48,8 @@ class EnvelopeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS: Final = EnvelopeLimits()
+# For what was accepted once, under whatever limits held then.
+ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):

@@ -78,6 +78,25 @@ class GatewayProposal(msgspec.Struct):
         )
 
 
+class _ProposedBody(msgspec.Struct):
+    method: msgspec.Raw
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _ProposedEnvelope(msgspec.Struct):
+    payload: _ProposedBody
+
+
+_body_decoder = msgspec.json.Decoder(_ProposedEnvelope)
+
+
+def proposed_bytes(raw: bytes) -> dict[str, bytes]:
+    """Method and params in the proposer's own bytes: no digit of a number may change on the way (D-28)."""
+    body = _body_decoder.decode(raw).payload
+    params = {} if isinstance(body.params, msgspec.UnsetType) else {"params": bytes(body.params)}
+    return {"method": bytes(body.method)} | params
+
+
 @dataclass(slots=True, eq=False)
 class RejectionRecord:
     """One member's rejection of a proposal, with explanations that may come later (MEW 3.3.3)."""

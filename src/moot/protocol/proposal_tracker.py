@@ -86,12 +86,12 @@ class ProposalTracker(Generic[P]):
     def _about(self, envelope: Envelope) -> Iterable[P]:
         """Those that it may change."""
         payload = envelope.payload
-        ids: Sequence[Json] = envelope.correlation_id
+        ids = envelope.correlation_id
         match envelope.kind:
             case "space/kick" | "system/presence":
                 return self.pending()
             case "moot/votes" | "moot/outcome" | "system/error":
-                ids = (payload.get("proposal_id"),)
+                ids = (_text(payload.get("proposal_id")),)
             case "mcp/request" if payload.get("method") != CANCELLED:
                 pass
             case "mcp/request" | "mcp/response":

@@ -12,35 +12,19 @@ which version ran then, is not known later.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-import msgspec
 import orjson
 
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import Envelope, EnvelopeLimits, rfc3339
+from moot.protocol.envelope import ANY_SIZE, Envelope, rfc3339
 from moot.protocol.operation import Json
+from moot.protocol.proposal_life import proposed_bytes
 from moot.space.acts.proposals import announce_votes
 from moot.space.effects import Deliver, Effect, Mint, Reply, Result
 from moot.space.ladder import process_envelope
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.roster import Session
 from moot.space.state import State
-
-# It was accepted once, under whatever limits held then.
-_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
-
-
-class _Body(msgspec.Struct):
-    method: msgspec.Raw
-    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class _Proposed(msgspec.Struct):
-    payload: _Body
-
-
-_decoder = msgspec.json.Decoder(_Proposed)
 
 
 def process_vote(
@@ -81,7 +65,7 @@ def process_vote(
 
 def read_made(raw: bytes) -> Envelope:
     """A request that the gateway made for a voter."""
-    return DIALECTS["mew"].decode(raw, _ANY_SIZE)
+    return DIALECTS["mew"].decode(raw, ANY_SIZE)
 
 
 def made_requests(vote: Envelope, effects: Sequence[Effect]) -> list[bytes]:
@@ -118,11 +102,9 @@ def _not_carried_out(error: str, message: str) -> dict[str, Json]:
 
 
 def _request(state: State, session: Session, proposal: ProposalRecord, id: str, now: float) -> Envelope:
-    """Method and params in the proposer's own bytes: no digit of a number may change on the way (D-28)."""
-    body = _decoder.decode(proposal.raw).payload
-    payload: dict[str, Json] = {"jsonrpc": "2.0", "id": id, "method": orjson.Fragment(bytes(body.method))}
-    if not isinstance(body.params, msgspec.UnsetType):
-        payload["params"] = orjson.Fragment(bytes(body.params))
+    """Exactly what was proposed, as a request of the voter's."""
+    same = {name: orjson.Fragment(value) for name, value in proposed_bytes(proposal.raw).items()}
+    payload: dict[str, Json] = {"jsonrpc": "2.0", "id": id, **same}
     fields: dict[str, Json] = {
         "protocol": DIALECTS["mew"].protocol,
         "id": id,

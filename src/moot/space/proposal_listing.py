@@ -14,7 +14,7 @@ import orjson
 
 from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName, Envelope, EnvelopeLimits, readdress, rfc3339
+from moot.protocol.envelope import ANY_SIZE, DialectName, Envelope, readdress, rfc3339
 from moot.protocol.operation import Json
 from moot.space.acts.proposals import describe_votes
 from moot.space.proposal_ledger import ProposalRecord
@@ -23,8 +23,6 @@ from moot.space.state import State
 
 # What an entry has beside its envelope, generously.
 _ENTRY_BYTES: Final = 1_024
-# It was accepted once, under whatever limits held then.
-_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
 class ProposalReader(NamedTuple):
@@ -178,7 +176,7 @@ def _translate(state: State, reader: ProposalReader, proposal: ProposalRecord) -
     protocols = frozenset({orjson.loads(proposal.raw)["protocol"]})
     try:
         envelope: Envelope = DIALECTS[proposal.dialect].decode(
-            proposal.raw, _ANY_SIZE, accept_protocols=protocols
+            proposal.raw, ANY_SIZE, accept_protocols=protocols
         )
     except MalformedEnvelope:
         return None

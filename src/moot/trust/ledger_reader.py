@@ -13,7 +13,7 @@ import msgspec
 
 from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import EnvelopeLimits
+from moot.protocol.envelope import ANY_SIZE
 from moot.store.journal_reader import JournalRecord, read_records
 from moot.trust.proposal_history import (
     MAX_PROPOSALS,
@@ -23,8 +23,6 @@ from moot.trust.proposal_history import (
     ProposalHistory,
 )
 
-# What was accepted once is read again, whatever the limits are now.
-_NO_LIMITS: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 _MESSAGE_INPUTS: Final = frozenset({"receive", "post"})
 # Prefixes that cover the spellings of all dialects.
 _KIND_PREFIXES: Final = ("mcp", "moot/approve", "moot/settle", "space/kick", *sorted(RULE_KINDS))
@@ -58,7 +56,7 @@ class JournalReader:
         try:
             # Whatever version it names, it was accepted.
             protocols = frozenset(p for p in (record.envelope_fields.get("protocol"),) if isinstance(p, str))
-            envelope = dialect.decode(raw, _NO_LIMITS, accept_protocols=protocols)
+            envelope = dialect.decode(raw, ANY_SIZE, accept_protocols=protocols)
         except MalformedEnvelope:
             self.skipped += 1
             return

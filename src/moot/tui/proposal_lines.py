@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from moot.participant import SeenProposal
 from moot.participant.decisions.call_risks import Severity
 from moot.protocol.large_content import CONTENT_KEY, reference_in, shows_all_parts
 from moot.protocol.operation import Json
+from moot.protocol.proposal_life import proposed_bytes
 from moot.tui.input_text import input_lines
 from moot.tui.operations.content_operation import reference_text
 from moot.tui.row_layout import Line, Part, Tone, line
@@ -232,23 +231,9 @@ def _value(name: str, value: Json) -> Iterator[Line]:
     yield from (line("  ", each) for each in rest)
 
 
-class _ProposalBody(msgspec.Struct):
-    method: msgspec.Raw
-    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class _ProposalEnvelope(msgspec.Struct):
-    payload: _ProposalBody
-
-
-_envelope_decoder = msgspec.json.Decoder(_ProposalEnvelope)
-
-
 def raw_lines(seen: SeenProposal) -> list[Line]:
     """Method and params in the proposer's own bytes, which an approval repeats (D-28)."""
-    body = _envelope_decoder.decode(seen.envelope.raw).payload
     lines = [line(("these exact bytes are sent when it is approved", "note")), ()]
-    lines.append(line(("method  ", "dim"), bytes(body.method).decode("utf-8", "replace")))
-    if not isinstance(body.params, msgspec.UnsetType):
-        lines.append(line(("params  ", "dim"), bytes(body.params).decode("utf-8", "replace")))
+    for name, value in proposed_bytes(seen.envelope.raw).items():
+        lines.append(line((f"{name}  ", "dim"), value.decode("utf-8", "replace")))
     return lines

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Unpack
 
-import msgspec
 import orjson
 
 from moot.errors import (
@@ -32,6 +31,7 @@ from moot.participant.decisions.own_proposal import Proposal, follow_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.operation import Json
+from moot.protocol.proposal_life import proposed_bytes
 
 log = logging.getLogger(__name__)
 
@@ -355,26 +355,6 @@ def _call_options(options: CallOptions) -> CallOptions:
     )
 
 
-class _BodySource(msgspec.Struct):
-    method: msgspec.Raw
-    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class _Envelope(msgspec.Struct):
-    payload: _BodySource
-
-
-_body_decoder = msgspec.json.Decoder(_Envelope)
-
-
 def _as_proposed(raw: bytes) -> Callable[[dict[str, Any]], Json]:
-    """Method and params in the proposer's own bytes: no digit of a number may change on the way (D-28)."""
-    body = _body_decoder.decode(raw).payload
-
-    def encode(payload: dict[str, Json]) -> Json:
-        same: dict[str, Json] = {**payload, "method": orjson.Fragment(bytes(body.method))}
-        if not isinstance(body.params, msgspec.UnsetType):
-            same["params"] = orjson.Fragment(bytes(body.params))
-        return same
-
-    return encode
+    same = {name: orjson.Fragment(value) for name, value in proposed_bytes(raw).items()}
+    return lambda payload: payload | same

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from moot.errors import BadAnswer
 from moot.participant.calls.outcome import Rejection, error_of, result_of
@@ -28,7 +28,7 @@ from moot.participant.limits import ParticipantLimits
 from moot.protocol import strict_json
 from moot.protocol.continuation import given_input, is_same_call
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import Envelope, EnvelopeLimits, rfc3339
+from moot.protocol.envelope import ANY_SIZE, Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Payload
 from moot.protocol.proposal_life import GatewayProposal
@@ -38,10 +38,6 @@ from moot.resilience.steady_clock import SteadyClock
 # Whether the list has all that is open: the gateway said so, is being asked, or has not told.
 # `not_told`: this gateway does not know the question.
 Knowledge = Literal["known", "asking", "not_known", "not_told"]
-
-
-# It was sent once, under whatever limits held then.
-_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
 class ProposalList(ProposalTracker[SeenProposal]):
@@ -160,7 +156,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
                 "payload": {"method": call.method, "params": call.params},
             }
             raw = strict_json.encode(fields)
-            seen = self.add(DIALECTS["mew"].decode(raw, _ANY_SIZE), own=True)
+            seen = self.add(DIALECTS["mew"].decode(raw, ANY_SIZE), own=True)
             seen.recorded = True
         return seen
 
