@@ -120,7 +120,7 @@ acp-ways: $(VENV)/installed
 # The same agents as people start them, with our hooks and the permission prompt tool; DIR/claudecode has
 # @anthropic-ai/claude-code.
 hooked-agents: $(VENV)/installed
-	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.bridge.real_hooks $(AGENTS)
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.agents.hook.real_hooks $(AGENTS)
 
 # The other side of `moot a2a`, in JavaScript: one version, so that a failure is ours.
 A2A_PACKAGES := build/a2a-agents

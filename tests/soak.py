@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.acp.agent_kills_soak import run_agent_kills
-from tests.bridge.conformance_soak import run_conformance
+from tests.bridges.space.conformance_soak import run_conformance
 from tests.cluster.cluster_soak import run_cluster_faults, run_planted_faults
 from tests.cluster.spread_soak import run_spread_vectors
 from tests.console.firefox_soak import run_firefox

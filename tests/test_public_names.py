@@ -76,7 +76,7 @@ def test_programs_start_without_what_few_of_them_use() -> None:
         "cli.serve",
         "gateway.app",
         "up.mcp_endpoint",
-        "bridge.bridge_runner",
+        "bridges.server.bridge_runner",
         "xprotocol.adapter.adapter",
     )
     servers = ("up.servers.files", "up.servers.commands")

@@ -15,9 +15,9 @@ AGO: Final = "how long ago, of a time that somebody wrote"
 HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
     "a2a/published_card.py": HEADER,
-    "agent/model.py": HEADER,
-    "agent/question_inbox.py": "how far back the gateway is asked for questions that were missed",
-    "agent/spending_file.py": "how long ago it was spent, if the machine was restarted since",
+    "agents/model/model.py": HEADER,
+    "agents/model/question_inbox.py": "how far back the gateway is asked for questions that were missed",
+    "agents/model/spending_file.py": "how long ago it was spent, if the machine was restarted since",
     "cli/rules/file_commands.py": "hours and dates of a rule",
     "cli/rules/compare_commands.py": "the times at which rules are compared, and until when a journal counts",
     "gateway/notifications/channels.py": HEADER,
@@ -33,8 +33,8 @@ FILES: Final = {
     "gateway/oidc/sign_in_service.py": "tokens say by the wall clock when they were issued and expire",
     "net/server_tls.py": "certificates expire by the wall clock",
     "trust/rule_store.py": STAMP,
-    "bridge/space_server/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
-    "bridge/space_server/same_calls.py": "the same, for a proposal that another process made",
+    "bridges/space/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
+    "bridges/space/same_calls.py": "the same, for a proposal that another process made",
     "xprotocol/adapter/adapter.py": SIGNED,
     "xprotocol/adapter/discovery/announcer.py": SIGNED,
     "xprotocol/adapter/inbound/operation_runner.py": SIGNED,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.bridge.agent_hook.hook_config import write_settings
+from moot.agents.hook.hook_config import write_settings
 from moot.config.sign_in_store import SignInStore, StoredSignIn
 from moot.errors import UsageError
 from tests.gateway.fault_shim import FaultShim

@@ -8,7 +8,7 @@ from functools import partial
 from moot.participant import connect
 from moot.protocol.operation import Json
 from moot.up.mcp_endpoint import serve_mcp
-from tests.bridge.served_space import offer_files
+from tests.bridges.served_space import offer_files
 from tests.cluster.conftest import StartGateway
 from tests.gateway.oidc_provider import person, running_provider
 from tests.gateway.test_sign_in import has_keys

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from moot.bridge import bridge_runner, standby
-from moot.bridge.bridge_settings import BridgeSettings
-from moot.bridge.standby import wait_for_turn
+from moot.bridges.server import bridge_runner, standby
+from moot.bridges.server.bridge_settings import BridgeSettings
+from moot.bridges.server.standby import wait_for_turn
 from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.config.secret import Secret
 from moot.mcp.stdio_child import Command

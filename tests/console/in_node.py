@@ -11,7 +11,7 @@ import pytest
 
 import moot
 from moot.protocol.operation import Json
-from tests.bridge.foreign_servers import NODE
+from tests.bridges.foreign_servers import NODE
 from tests.waiting import HANG_SECONDS
 
 _CONSOLE = Path(moot.__file__).parent / "console"

@@ -80,7 +80,7 @@ async def test_other_versions_have_no_batches(version: str) -> None:
 
 
 async def test_a_message_of_a_batch_that_is_not_allowed_stops_all_of_it() -> None:
-    """As with scopes of a token, see `moot.bridge.people_server`."""
+    """As with scopes of a token, see `moot.bridges.people`."""
 
     def check(_scope: Any, message: Message) -> None:
         if isinstance(message, RpcRequest) and message.id == "b":

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.agent.agent_settings import AgentLimits, ModelSettings
-from moot.agent.model import Model
+from moot.agents.model.agent_settings import AgentLimits, ModelSettings
+from moot.agents.model.model import Model
 from moot.net.client_tls import verification_for
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from mcp.server.auth.provider import AccessToken
 
-from moot.bridge.call_identity import CredentialsOf
-from moot.bridge.server_member import ServerMember
+from moot.bridges.server.call_identity import CredentialsOf
+from moot.bridges.server.server_member import ServerMember
 from moot.mcp.upstream import HttpServer, UpstreamOptions
 from moot.oauth.oauth_settings import OAuthLimits, OAuthSettings
 from moot.oauth.one_time_key import seal
 from moot.participant import JoinedSpace
-from tests.bridge.bridged_space import BridgedSpace, bridged_space
+from tests.bridges.bridged_space import BridgedSpace, bridged_space
 from tests.mcp.upstreams import QUICK
 from tests.oauth.oauth_provider import OAuthProvider, oauth_provider
 from tests.oauth.protected_server import ProtectedServer, protected_server

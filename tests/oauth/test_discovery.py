@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from moot.bridge.sign_in_requests import SignInRequests
+from moot.bridges.server.sign_in_requests import SignInRequests
 from moot.errors import McpError
 from moot.net.http_listener import bind_socket, serve_http
 from moot.oauth.credential_store import CredentialStore

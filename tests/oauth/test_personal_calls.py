@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from moot.bridge.call_identity import IDENTITY_KEY, CredentialsOf, with_identity
+from moot.bridges.server.call_identity import IDENTITY_KEY, CredentialsOf, with_identity
 from moot.config.secret import Secret
 from moot.errors import McpError
 from moot.mcp.upstream import HttpServer
 from moot.participant import JoinedSpace
-from tests.bridge.bridged_space import call
+from tests.bridges.bridged_space import call
 from tests.oauth.oauth_provider import text_of
 from tests.oauth.protected_space import (
     PATIENT_LIMITS,
@@ -110,7 +110,7 @@ async def test_a_proposal_that_the_bridge_has_not_seen_uses_nobodys_account(tmp_
 
 async def _request_about(member: JoinedSpace, place: ProtectedSpace, proposal: str) -> None:
     """As a gateway would deliver it that checks nothing."""
-    from moot.bridge.call_identity import identity_of
+    from moot.bridges.server.call_identity import identity_of
     from moot.participant import IncomingRequest
 
     host = next(iter(place.space.hosts))

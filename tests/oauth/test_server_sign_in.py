@@ -17,7 +17,7 @@ from moot.oauth.oauth_settings import OAuthSettings
 from moot.resilience.task_set import end_tasks
 from moot.up.bridged_server import BridgedServer
 from moot.up.template_vars import TemplateVars
-from tests.bridge.bridged_space import call
+from tests.bridges.bridged_space import call
 from tests.oauth.oauth_provider import text_of
 from tests.oauth.protected_space import BACK, PATIENT_UPSTREAM, finish, protected_space, sign_in
 from tests.waiting import HANG_SECONDS, until

@@ -17,7 +17,7 @@ from moot.cli import main
 from moot.config import load
 from moot.errors import UsageError
 from moot.protocol.patterns import Capability
-from tests.bridge.served_space import text_of
+from tests.bridges.served_space import text_of
 from tests.cli.terminals import terminal
 from tests.mcp.upstreams import NODE
 from tests.up.moot_up import MOOT, environment, moot_up, run_moot

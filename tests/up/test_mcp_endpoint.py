@@ -22,8 +22,8 @@ from moot.protocol.operation import Json
 from moot.up import mcp_endpoint
 from moot.up.mcp_endpoint import serve_mcp
 from tests.authority import Authority
-from tests.bridge.people_space import LISTS, META, RULES
-from tests.bridge.served_space import HOST, PROPOSER, offer_files
+from tests.bridges.people.people_space import LISTS, META, RULES
+from tests.bridges.served_space import HOST, PROPOSER, offer_files
 from tests.gateway.oidc_provider import AUDIENCE, Provider, running_provider
 from tests.gateway.running_gateway import (
     LocalGateway,

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from moot.agent.agent_settings import Api
+from moot.agents.model.agent_settings import Api
 from moot.cli import main
 from moot.config import load
 from moot.errors import UsageError

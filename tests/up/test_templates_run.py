@@ -9,7 +9,7 @@ from pathlib import Path
 from moot.cli import main
 from moot.participant import MissedMessages, SeenProposal, connect
 from moot.protocol.envelope import Envelope
-from tests.agent.endpoint import call, endpoint
+from tests.agents.model.endpoint import call, endpoint
 from tests.up.moot_up import environment, moot_up, run_moot, write_config
 from tests.waiting import HANG_SECONDS, bounded, until
 

@@ -27,7 +27,7 @@ from moot.a2a.task_file import ForwardedChat, Question, TaskFile
 from moot.a2a.task_turn import TaskTurn
 from moot.acp.acp_controls import AcpControls
 from moot.acp.prompt_text import message_text
-from moot.agent.secret_filter import SecretFilter
+from moot.agents.secret_filter import SecretFilter
 from moot.errors import MootError, UsageError
 from moot.participant import CloseReason, JoinedSpace
 from moot.participant.conversation.chat_intake import ChatIntake, ChatRates

@@ -26,8 +26,8 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from moot.a2a.serve_settings import ServeSettings
 from moot.a2a.task_book import ServedTask, TaskBook
-from moot.bridge.space_server.call_text import proposal_link
 from moot.errors import MootError
+from moot.operations.call_text import proposal_link
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.calls.outcome import Rejection
 from moot.protocol.envelope import Envelope

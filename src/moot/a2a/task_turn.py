@@ -20,7 +20,7 @@ from a2a.types import Artifact, Message, Role, StreamResponse, Task, TaskState, 
 from moot.a2a.agent_client import SETTLED, AgentTooMuch, state_word
 from moot.a2a.foreign_parts import artifact_text, cut, parts_text, texts_of
 from moot.a2a.join_settings import JoinLimits
-from moot.agent.secret_filter import SecretFilter
+from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.repeated_send import deliver
 

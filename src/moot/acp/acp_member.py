@@ -28,7 +28,7 @@ from moot.acp.supervised_agent import AgentListener, SupervisedAgent
 from moot.acp.tool_calls import ACTING_KINDS, KINDS, AgentToolCall
 from moot.acp.turn_runner import TurnRunner
 from moot.acp.update_relay import Turn, UpdateRelay
-from moot.agent.secret_filter import SecretFilter
+from moot.agents.secret_filter import SecretFilter
 from moot.errors import MootError
 from moot.participant import CloseReason, IncomingRequest, JoinedSpace
 from moot.participant.serving.tools import RawResult

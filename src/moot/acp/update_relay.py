@@ -24,7 +24,7 @@ import orjson
 
 from moot.acp.acp_settings import AcpLimits
 from moot.acp.tool_calls import AgentToolCall
-from moot.agent.secret_filter import SecretFilter
+from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.repeated_send import deliver
 from moot.protocol.operation import Json

@@ -220,10 +220,10 @@ async def _serve(options: argparse.Namespace) -> int:
     from moot.a2a.a2a_server import published
     from moot.a2a.card_signer import KEYS_PATH
     from moot.a2a.serve_settings import ServeLimits, ServeSettings
-    from moot.bridge.space_server.call_text import console_address
     from moot.config.notification_reader import read_public_url
     from moot.net.http_listener import bind_socket, serve_http
     from moot.net.server_tls import ServerTls
+    from moot.operations.call_text import console_address
     from moot.participant import connect
     from moot.protocol.close_codes import SHUT_DOWN
 

@@ -23,8 +23,8 @@ from moot.cli.member_options import (
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.agent.agent_settings import AgentSettings, ModelSettings
-    from moot.agent.spending_file import SpendingFile
+    from moot.agents.model.agent_settings import AgentSettings, ModelSettings
+    from moot.agents.model.spending_file import SpendingFile
     from moot.config.connect_settings import ConnectSettings
 
 _ABOUT: Final = """\
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
-    from moot.agent.model_agent import serve_agent
+    from moot.agents.model.model_agent import serve_agent
     from moot.tui.terminal_escape import printable
 
     model, settings = _model(options), _agent(options)
@@ -144,7 +144,7 @@ async def _stay(options: argparse.Namespace) -> int:
 
 def _spending_file(options: argparse.Namespace, where: ConnectSettings) -> SpendingFile | None:
     """Where a daily limit outlives the process; not by the gateway's address, whose port may be another."""
-    from moot.agent.spending_file import SpendingFile
+    from moot.agents.model.spending_file import SpendingFile
 
     if options.tokens_per_day is None and options.cost_per_day is None:
         if options.spending_file is not None:
@@ -159,7 +159,7 @@ def _spending_file(options: argparse.Namespace, where: ConnectSettings) -> Spend
 
 
 def _model(options: argparse.Namespace) -> ModelSettings:
-    from moot.agent.agent_settings import ModelSettings
+    from moot.agents.model.agent_settings import ModelSettings
 
     key = None
     if options.api_key_env is not None:
@@ -220,7 +220,7 @@ def _header_from_environment(text: str) -> tuple[str, str]:
 
 
 def _agent(options: argparse.Namespace) -> AgentSettings:
-    from moot.agent.agent_settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
+    from moot.agents.model.agent_settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
     from moot.config.search_settings import SearchSettings
 
     instructions = DEFAULT_INSTRUCTIONS

@@ -18,7 +18,7 @@ from moot.resilience.durations import parse_duration
 from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
-    from moot.bridge.bridge_settings import BridgeSettings
+    from moot.bridges.server.bridge_settings import BridgeSettings
     from moot.mcp.upstream import Server, Upstream
     from moot.oauth.oauth_settings import OAuthSettings
 
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
     from moot import logs
-    from moot.bridge.standby import wait_for_turn
+    from moot.bridges.server.standby import wait_for_turn
     from moot.protocol.close_codes import REPLACED, SHUT_DOWN
 
     logs.set_up(log_level, "text", None)
@@ -150,7 +150,7 @@ async def _bridge_once(settings: BridgeSettings) -> int:
     """One time in the space; the close code with which it ended."""
     import asyncio
 
-    from moot.bridge.bridge_runner import bridged
+    from moot.bridges.server.bridge_runner import bridged
     from moot.mcp.upstream import StartFailed
 
     opened: asyncio.Future[Upstream] = asyncio.get_running_loop().create_future()
@@ -201,7 +201,7 @@ def _quoted(lines: list[str]) -> str:
 def _settings(options: argparse.Namespace) -> BridgeSettings:
     from dataclasses import replace
 
-    from moot.bridge.bridge_settings import BridgeSettings
+    from moot.bridges.server.bridge_settings import BridgeSettings
     from moot.mcp.upstream import UpstreamLimits, UpstreamOptions
 
     limits = UpstreamLimits()

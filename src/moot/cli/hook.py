@@ -16,8 +16,8 @@ from moot.errors import MootError
 from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
-    from moot.bridge.agent_hook.hook_call import AgentName
-    from moot.bridge.agent_hook.hook_connection import HookMember
+    from moot.agents.hook.hook_call import AgentName
+    from moot.agents.hook.hook_gate import HookMember
 
 _ABOUT: Final = """\
 Reads a call from stdin as Claude Code, Codex and Gemini CLI tell it to their hooks, proposes exactly that
@@ -59,9 +59,8 @@ def run(options: argparse.Namespace) -> int:
 
 async def answer_event(options: argparse.Namespace, data: bytes) -> tuple[int, str]:
     """The exit status for an event, and what the agent is told: on stdout with status 0, else on stderr."""
-    from moot.bridge.agent_hook.hook_call import allow_answer, read_call
-    from moot.bridge.agent_hook.hook_gate import describe_refusal
-    from moot.bridge.agent_hook.hook_report import read_report
+    from moot.agents.hook.hook_call import allow_answer, read_call, read_report
+    from moot.agents.hook.hook_gate import describe_refusal
     from moot.tui.terminal_escape import printable
 
     agent: AgentName = options.agent
@@ -89,7 +88,7 @@ async def _tell(options: argparse.Namespace, report: str) -> tuple[int, str]:
 
 
 def _member(options: argparse.Namespace, agent: AgentName) -> HookMember:
-    from moot.bridge.agent_hook.hook_connection import HookMember
+    from moot.agents.hook.hook_gate import HookMember
     from moot.participant import name_from, token_from
     from moot.private_files import use_folder
 

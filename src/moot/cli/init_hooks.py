@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from moot.bridge.agent_hook.hook_call import AgentName
-from moot.bridge.agent_hook.hook_config import FILES, hook_groups, remove_former, write_settings
+from moot.agents.hook.hook_call import AgentName
+from moot.agents.hook.hook_config import FILES, hook_groups, remove_former, write_settings
 from moot.errors import UsageError
 
 _NOTES: Final[dict[AgentName, str]] = {

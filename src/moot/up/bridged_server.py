@@ -23,7 +23,7 @@ from moot.up.part_status import LAST_LINES, PartState, PartStatus
 from moot.up.template_vars import TemplateVars
 
 if TYPE_CHECKING:
-    from moot.bridge.server_member import ServerMember
+    from moot.bridges.server.server_member import ServerMember
     from moot.oauth.oauth_settings import OAuthSettings
 
 log = logging.getLogger(__name__)
@@ -108,9 +108,9 @@ class BridgedServer:
     async def _run_once(self) -> tuple[bool, str]:
         """One membership; whether to try again, and why it ended."""
         # Loading the SDK and the MCP side takes a moment that `moot up` without servers need not spend.
-        from moot.bridge.bridge_runner import bridged
-        from moot.bridge.bridge_settings import BridgeSettings
-        from moot.bridge.standby import wait_for_turn
+        from moot.bridges.server.bridge_runner import bridged
+        from moot.bridges.server.bridge_settings import BridgeSettings
+        from moot.bridges.server.standby import wait_for_turn
 
         self._state.start()
         variables = self._variables

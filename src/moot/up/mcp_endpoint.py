@@ -22,21 +22,21 @@ from typing import Final
 
 import msgspec
 
-from moot.bridge.people_server.people_server import PeopleServer
-from moot.bridge.people_server.people_settings import (
+from moot.bridges.people.people_server import PeopleServer
+from moot.bridges.people.people_settings import (
     MAX_SESSIONS_PER_PERSON,
     GrantRefused,
     PeopleSettings,
     PersonGrant,
     ResourceDescription,
 )
-from moot.bridge.people_server.person_server import PersonSettings
-from moot.bridge.space_server.calls_file import CallsFile
-from moot.bridge.space_server.names_file import NamesFile
-from moot.bridge.space_server.own_tools import RESERVED_NAMES
-from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
-from moot.bridge.space_server.shared_offers import SharedOffers
-from moot.bridge.space_server.space_backend import BackendSettings
+from moot.bridges.people.person_server import PersonSettings
+from moot.bridges.space.calls_file import CallsFile
+from moot.bridges.space.names_file import NamesFile
+from moot.bridges.space.own_tools import RESERVED_NAMES
+from moot.bridges.space.pending_calls import FOREVER_SECONDS
+from moot.bridges.space.shared_offers import SharedOffers
+from moot.bridges.space.space_backend import BackendSettings
 from moot.config import hash_token
 from moot.config.mcp_config import McpEndpointConfig
 from moot.config.search_settings import SearchSettings

@@ -26,7 +26,7 @@ import yaml
 from mcp import Client, StdioServerParameters
 from moot.protocol.operation import Json
 from moot.xprotocol.identity import keyfile
-from tests.bridge.test_space_server_conformance import INSPECTOR, NODE, run
+from tests.bridges.space.test_space_server_conformance import INSPECTOR, NODE, run
 from tests.mcp.upstreams import NODE as SERVERS
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, bounded, until_told

@@ -33,7 +33,7 @@ def print_result(result: OperationResult, *, as_json: bool) -> None:
 
 def print_proposed(space: JoinedSpace, proposal: Proposal, gateway: str, seconds: float | None) -> None:
     """Say on stderr that a call waits for a decision, who can decide and how, and what ends it."""
-    from moot.bridge.space_server.call_text import (
+    from moot.operations.call_text import (
         console_address,
         describe_deciders,
         proposal_link,

@@ -26,7 +26,7 @@ from moot.errors import MootError, UsageError
 from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
-    from moot.bridge.space_server.late_backend import LateBackend
+    from moot.bridges.space.late_backend import LateBackend
     from moot.config.connect_settings import ConnectSettings
     from moot.mcp.downstream.mcp_server import McpServer
     from moot.participant.connection.envelope_sender import CloseReason
@@ -247,7 +247,7 @@ def _operator_settings_of(options: argparse.Namespace) -> ConnectSettings:
 
 def _check_operator(options: argparse.Namespace) -> None:
     """Raises UsageError for options that do not go with --operator."""
-    from moot.bridge.operator_server.operator_settings import parse_unconfirmed
+    from moot.bridges.operator.operator_settings import parse_unconfirmed
 
     if options.http:
         raise UsageError("--operator is served over stdio only: whoever reaches a port could decide as you")
@@ -258,13 +258,13 @@ def _check_operator(options: argparse.Namespace) -> None:
 
 async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
     from moot import logs
-    from moot.bridge.space_server.late_backend import LateBackend
+    from moot.bridges.space.late_backend import LateBackend
     from moot.mcp.downstream.limits import McpServerLimits
     from moot.mcp.downstream.mcp_server import McpServer
 
     logs.set_up(options.log_level, "text", None)
     if options.operator:
-        from moot.bridge.operator_server.operator_tools import list_operator_tools
+        from moot.bridges.operator.operator_tools import list_operator_tools
         from moot.cli.mcp.operator_member import stay_joined
 
         late = LateBackend(where.url, tools=list_operator_tools)

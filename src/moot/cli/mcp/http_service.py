@@ -10,7 +10,7 @@ from moot.cli.tls_options import tls_files_of, warn_without_tls
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.bridge.space_server.late_backend import LateBackend
+    from moot.bridges.space.late_backend import LateBackend
     from moot.mcp.downstream.mcp_server import McpServer
 
 # Anybody who can reach the port could act as this member, so the token must not be guessable.

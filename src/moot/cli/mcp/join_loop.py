@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 
-from moot.bridge.space_server.late_backend import LateBackend
+from moot.bridges.space.late_backend import LateBackend
 from moot.errors import Unreachable
 from moot.participant import CloseReason
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from moot.bridge.operator_server.operator_backend import OperatorBackend
-from moot.bridge.operator_server.operator_settings import OperatorSettings, parse_unconfirmed
-from moot.bridge.space_server.call_text import console_address
-from moot.bridge.space_server.late_backend import LateBackend
-from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
+from moot.bridges.operator.operator_backend import OperatorBackend
+from moot.bridges.operator.operator_settings import OperatorSettings, parse_unconfirmed
+from moot.bridges.space.late_backend import LateBackend
+from moot.bridges.space.pending_calls import FOREVER_SECONDS
 from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
 from moot.cli.mcp.join_loop import join_when_reachable
 from moot.config.connect_settings import ConnectSettings
+from moot.operations.call_text import console_address
 from moot.participant import CloseReason, ParticipantLimits, connect
 
 

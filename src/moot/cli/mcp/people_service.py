@@ -11,21 +11,20 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from moot import logs
-from moot.bridge.people_server.gateway_exchange import GatewayExchange
-from moot.bridge.people_server.people_server import PeopleServer
-from moot.bridge.people_server.people_settings import (
+from moot.bridges.people.gateway_exchange import GatewayExchange
+from moot.bridges.people.people_server import PeopleServer
+from moot.bridges.people.people_settings import (
     MAX_SESSIONS_PER_PERSON,
     PeopleSettings,
     ResourceDescription,
 )
-from moot.bridge.people_server.person_server import PersonSettings
-from moot.bridge.space_server.call_text import console_address
-from moot.bridge.space_server.calls_file import CallsFile, calls_path
-from moot.bridge.space_server.names_file import NamesFile, names_path
-from moot.bridge.space_server.own_tools import RESERVED_NAMES
-from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
-from moot.bridge.space_server.shared_offers import SharedOffers
-from moot.bridge.space_server.space_backend import BackendSettings
+from moot.bridges.people.person_server import PersonSettings
+from moot.bridges.space.calls_file import CallsFile, calls_path
+from moot.bridges.space.names_file import NamesFile, names_path
+from moot.bridges.space.own_tools import RESERVED_NAMES
+from moot.bridges.space.pending_calls import FOREVER_SECONDS
+from moot.bridges.space.shared_offers import SharedOffers
+from moot.bridges.space.space_backend import BackendSettings
 from moot.cli.mcp.http_service import address_of
 from moot.cli.member_options import state_folder
 from moot.cli.tls_options import tls_files_of, warn_without_tls
@@ -40,6 +39,7 @@ from moot.net.http_listener import bind_socket, serve_http
 from moot.net.http_protocol import ConnectionLimits
 from moot.net.server_tls import ServerTls
 from moot.offers.offer_table import OfferTable
+from moot.operations.call_text import console_address
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 
 _RETRY_SECONDS: Final = 1.0

@@ -7,8 +7,8 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from moot.bridge.agent_hook.hook_connection import HookMember
-from moot.bridge.agent_hook.permission_tool import PermissionBackend
+from moot.agents.hook.hook_gate import HookMember
+from moot.agents.hook.permission_tool import PermissionBackend
 from moot.cli.member_options import digest_of, state_folder
 from moot.config.connect_settings import ConnectSettings
 from moot.errors import UsageError

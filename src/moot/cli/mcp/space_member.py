@@ -6,20 +6,20 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from moot.bridge.space_server.call_text import console_address
-from moot.bridge.space_server.calls_file import CallsFile, calls_path
-from moot.bridge.space_server.late_backend import LateBackend
-from moot.bridge.space_server.names_file import NamesFile, names_path
-from moot.bridge.space_server.own_tools import RESERVED_NAMES
-from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
-from moot.bridge.space_server.person_decisions import PersonDecisions
-from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
+from moot.bridges.space.calls_file import CallsFile, calls_path
+from moot.bridges.space.late_backend import LateBackend
+from moot.bridges.space.names_file import NamesFile, names_path
+from moot.bridges.space.own_tools import RESERVED_NAMES
+from moot.bridges.space.pending_calls import FOREVER_SECONDS
+from moot.bridges.space.person_decisions import PersonDecisions
+from moot.bridges.space.space_backend import BackendSettings, SpaceBackend
 from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
 from moot.cli.mcp.join_loop import join_when_reachable
 from moot.cli.member_options import state_folder
 from moot.config.connect_settings import ConnectSettings
 from moot.config.search_settings import SearchSettings
 from moot.offers.offer_table import OfferTable
+from moot.operations.call_text import console_address
 from moot.participant import CloseReason, ParticipantLimits, connect, token_from
 
 

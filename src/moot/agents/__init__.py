@@ -1,0 +1,1 @@
+"""Agents as members of a space: `model` asks a language model, `hook` lets agents of others ask people."""

@@ -1,0 +1,1 @@
+"""An MCP server joins a space as a member: what it offers is screened, and it may need a sign-in."""

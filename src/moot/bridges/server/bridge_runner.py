@@ -1,0 +1,88 @@
+"""Running bridges: one in the foreground, or many in one process, each on its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from moot.bridges.server.bridge_settings import BridgeSettings
+from moot.bridges.server.server_member import ServerControls, ServerMember
+from moot.bridges.server.server_sign_in import ServerSignIn
+from moot.bridges.server.standby import is_absent
+from moot.errors import UsageError
+from moot.mcp.tool_pins import Pins
+from moot.mcp.upstream import HttpServer, StartFailed, Upstream, open_upstream
+from moot.participant import connect
+from moot.resilience.task_set import end_tasks
+
+
+@asynccontextmanager
+async def bridged(
+    settings: BridgeSettings, *, on_opened: Callable[[Upstream], None] | None = None
+) -> AsyncIterator[ServerMember]:
+    """An MCP server as a member of a space while the block runs.
+
+    Whatever the server does raises nothing here: see `member.upstream`. Entering raises StartFailed if the
+    server `must_start` and does not (unless it waits for a sign-in), NotAdmitted or Unreachable if the space
+    cannot be joined, UsageError if the files of pins or sign-ins cannot be used. Any number may run in one
+    process.
+
+    `on_opened` is given the server as soon as it is started, before it has answered anything.
+    """
+    pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
+    server, sign_in = settings.server, None
+    if isinstance(server, HttpServer) and settings.oauth is not None:
+        sign_in = ServerSignIn(
+            server,
+            settings.oauth,
+            space=settings.space,
+            options=settings.upstream,
+            credentials=settings.credentials,
+        )
+        server = replace(server, auth=sign_in.credential)
+    elif settings.credentials != "server":
+        raise UsageError("only a server with a URL is called with accounts of members")
+    member = ServerMember(server, pins, accept_changes=settings.accept_changes, sign_in=sign_in)
+    async with open_upstream(server, settings.upstream, member.callbacks()) as upstream:
+        if on_opened is not None:
+            on_opened(upstream)
+        # It joins while the server starts, so that callers know of it and wait. But whoever serves under this
+        # name goes on until the new server can, and is not thrown out by one that does not start.
+        join_first = await is_absent(settings)
+        if not join_first:
+            await _wait_until_ready(upstream, settings, sign_in)
+        async with connect(
+            settings.gateway,
+            settings.space,
+            settings.token,
+            name=settings.name,
+            dialect=settings.dialect,
+            limits=settings.member,
+            controls=ServerControls(member),
+            # A bridge only answers: echoes of its own messages would wake it once more for every call.
+            echo=False,
+        ) as space:
+            member.attach(upstream, space)
+            work = asyncio.create_task(member.run())
+            try:
+                if join_first:
+                    await _wait_until_ready(upstream, settings, sign_in)
+                yield member
+            finally:
+                await end_tasks([work])
+                if sign_in is not None and sign_in.personal is not None:
+                    await sign_in.personal.close()
+
+
+async def _wait_until_ready(
+    upstream: Upstream, settings: BridgeSettings, sign_in: ServerSignIn | None
+) -> None:
+    """Wait for the first attempt to start; raises StartFailed if the server has to and does not."""
+    try:
+        await upstream.wait_until_ready()
+    except StartFailed:
+        is_waiting = sign_in is not None and sign_in.credential.waits_for is not None
+        if settings.must_start and not is_waiting:
+            raise

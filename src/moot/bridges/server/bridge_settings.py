@@ -1,0 +1,44 @@
+"""The settings of one bridge: which server, which space, and whether tools are pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moot.bridges.server.call_identity import CredentialsOf
+from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
+from moot.oauth.oauth_settings import OAuthSettings
+from moot.participant import ParticipantLimits
+from moot.protocol.envelope import DialectName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSettings:
+    """One MCP server as one member of one space."""
+
+    server: Server
+    gateway: str
+    space: str = ""
+    token: str | Callable[[], str] | None = field(default=None, repr=False)
+    # The member's name, for gateways that do not know whose token it is.
+    name: str | None = None
+    dialect: DialectName = "mew"
+    # D-87: a tool whose definition changed is withheld until somebody accepts it.
+    pin: bool = True
+    # Where pins are kept; None: only while the bridge runs.
+    pins_file: Path | None = None
+    # Accept, once, every tool that changed since the last start.
+    accept_changes: bool = False
+    # Do not join if the first attempt to start the server fails.
+    must_start: bool = False
+    # How to sign in at a server over HTTP that asks for it; None: never.
+    oauth: OAuthSettings | None = None
+    # Whose account calls use: the bridge's own, or that of who wanted the call, or of who sent it.
+    credentials: CredentialsOf = "server"
+    # How to talk to the server.
+    upstream: UpstreamOptions = DEFAULT_OPTIONS
+    # Twice as many requests may wait as run at once.
+    member: ParticipantLimits = field(
+        default_factory=lambda: ParticipantLimits(max_running_requests=256, max_queued_requests=512)
+    )
