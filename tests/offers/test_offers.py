@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from moot.mcp.eras import OfferKind
-from moot.offers.offer_check import fault_of
-from moot.offers.offer_table import MAX_ITEMS, OfferTable
-from moot.offers.uri_table import ResourceLocation, from_long_form, long_form, matches_template
+from moot.offers.name_table import ResourceLocation, from_long_form, long_form, matches_template
+from moot.offers.offer_table import MAX_ITEMS, OfferTable, fault_of
 from tests.rows import for_each_row
 
 

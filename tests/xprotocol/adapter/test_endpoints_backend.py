@@ -22,8 +22,8 @@ from moot.errors import (
 from moot.mcp.downstream.backend import BackendCall, ListChanged, ResourceUpdated
 from moot.protocol.operation import Json
 from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
-from moot.xprotocol.adapter.outbound.call_audit import AuditedCall
-from moot.xprotocol.adapter.outbound.call_proofs import read_call_proofs
+from moot.xprotocol.adapter.outbound.outbound import read_call_proofs
+from moot.xprotocol.adapter.telemetry.audit_log import AuditedCall
 from moot.xprotocol.endpoint.endpoint_caller import CallProofs
 from moot.xprotocol.events.access_rights import grant
 from moot.xprotocol.events.delegation import delegate

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from moot.errors import MootError, UsageError
-from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence
+from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence, walk_chain
 from moot.xprotocol.adapter.trust_chain.chain_lookup import gather_evidence
-from moot.xprotocol.adapter.trust_chain.chain_walk import walk_chain
 from moot.xprotocol.adapter.trust_chain.key_registration import publish_events
 from moot.xprotocol.adapter.trust_chain.own_chain import own_chain, trust_anchors
 from moot.xprotocol.events.delegation import DelegationChain, assemble, delegate

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.xprotocol.contracts.compatibility import invalidated, members, plain_schema, required_members
 from moot.xprotocol.contracts.contracts import ContractRefused
 from moot.xprotocol.contracts.payload_validation import Validator
 from moot.xprotocol.contracts.versions import (
@@ -19,8 +18,12 @@ from moot.xprotocol.contracts.versions import (
     VersionDefinition,
     VersionRegistry,
     change_between,
+    invalidated,
     load_registry,
+    members,
+    plain_schema,
     raised,
+    required_members,
     save_registry,
 )
 from moot.xprotocol.translation.content_check import check_schema

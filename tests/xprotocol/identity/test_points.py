@@ -15,20 +15,18 @@ from nacl.bindings import crypto_sign_seed_keypair
 from moot.errors import InvalidKey
 from moot.protocol import base64url
 from moot.xprotocol.identity.keys import (
+    SMALL_ORDER_U,
+    SMALL_ORDER_Y,
     SealingKey,
     SigningKey,
     VerifyKey,
+    check_sealing_point,
+    check_signing_point,
+    check_signing_point_fully,
     sealing_key,
     sealing_point,
     signing_point,
     verify_key,
-)
-from moot.xprotocol.identity.points import (
-    SMALL_ORDER_U,
-    SMALL_ORDER_Y,
-    check_sealing_point,
-    check_signing_point,
-    check_signing_point_fully,
 )
 from tests.rows import for_each_row
 from tests.xprotocol.identity import curve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moot.xprotocol.search import Document, SearchIndex
-from moot.xprotocol.search.synonyms import plain_request, synonyms_of
+from moot.xprotocol.search.search_query import plain_request, synonyms_of
 
 TOOLS = {
     "create_issue": "Create a new issue in a repository",

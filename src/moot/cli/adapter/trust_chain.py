@@ -22,9 +22,8 @@ from moot.cli.interruption import run_errand
 if TYPE_CHECKING:
     from moot.protocol.operation import Json
     from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
-    from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence
+    from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence, ChainWalk
     from moot.xprotocol.adapter.trust_chain.chain_lookup import EvidenceChannel
-    from moot.xprotocol.adapter.trust_chain.chain_walk import ChainWalk
 
 _EXAMPLES = """\
   xprotocol-adapter trust-chain                             this adapter's own chain
@@ -91,8 +90,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 async def _run(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.adapter.config.value_readers import read_key
-    from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence
-    from moot.xprotocol.adapter.trust_chain.chain_walk import walk_chain
+    from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence, walk_chain
 
     settings = load_sections_if_any(chosen.config, ("identity", "relay", "trust"))
     evidence = ChainEvidence()

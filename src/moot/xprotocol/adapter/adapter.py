@@ -38,14 +38,11 @@ from moot.xprotocol.adapter.inbound.request_handler import RequestHandler
 from moot.xprotocol.adapter.inbound.resource_subscriptions import ResourceSubscriptions
 from moot.xprotocol.adapter.inbound.source_set import SourceSet
 from moot.xprotocol.adapter.operations.adapter_status import AdapterStatus
-from moot.xprotocol.adapter.operations.control_handlers import control_handlers
-from moot.xprotocol.adapter.operations.control_socket import control_socket
-from moot.xprotocol.adapter.outbound.call_audit import record_call
-from moot.xprotocol.adapter.outbound.mcp_listener import McpListener
+from moot.xprotocol.adapter.operations.control_socket import control_handlers, control_socket
+from moot.xprotocol.adapter.outbound.mcp_listener import McpListener, usable_listener_settings
 from moot.xprotocol.adapter.outbound.outbound import Outbound
-from moot.xprotocol.adapter.outbound.stdio_check import usable_listener_settings
 from moot.xprotocol.adapter.telemetry.adapter_metrics import AdapterMetrics
-from moot.xprotocol.adapter.telemetry.audit_log import AuditLog
+from moot.xprotocol.adapter.telemetry.audit_log import AuditLog, record_call
 from moot.xprotocol.adapter.trust_chain.own_chain import (
     AppliedConfig,
     apply_config,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar.admission import fits
 from moot.xprotocol.grammar.arrays import array
-from moot.xprotocol.grammar.gbnf_writer import write
+from moot.xprotocol.grammar.gbnf_writer import level, write
 from moot.xprotocol.grammar.grammar_limits import PLACES
 from moot.xprotocol.grammar.integers import integer
 from moot.xprotocol.grammar.json_rules import free_string, unlexed_whitespace, whitespace
@@ -16,7 +16,6 @@ from moot.xprotocol.grammar.notes import GrammarRefused, Notes
 from moot.xprotocol.grammar.number_bounds import NumberBounds
 from moot.xprotocol.grammar.numbers import fraction, number
 from moot.xprotocol.grammar.objects import object_
-from moot.xprotocol.grammar.paren_depth import level
 from moot.xprotocol.grammar.rule_book import (
     NEVER,
     VOCABULARY,

@@ -24,8 +24,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from moot.errors import FolderInUse, MootError, UsageError
+from moot.errors import FolderInUse, MootError, Unreachable, UsageError
 from moot.protocol.operation import Json
+from moot.xprotocol.adapter.config.config_changes import ConfigChanges
 
 log = logging.getLogger(__name__)
 
@@ -261,3 +262,41 @@ def _encode_line(message: JsonObject) -> bytes:
 
 def _encode_error(message: str) -> bytes:
     return _encode_line({"ok": False, "error": message})
+
+
+def control_handlers(
+    *,
+    is_up: Callable[[], bool],
+    status: Callable[[], dict[str, Json]],
+    reload: Callable[[], Awaitable[ConfigChanges | None]],
+    accept: Callable[[str, list[str] | None], list[str]],
+) -> dict[str, Handler]:
+    """Handlers by name. Each may raise MootError, whose text is the answer; until `is_up` all do."""
+
+    async def handle_status(_params: dict[str, Json]) -> dict[str, Json]:
+        return status()
+
+    async def handle_reload(_params: dict[str, Json]) -> dict[str, Json]:
+        changes = await reload()
+        return {} if changes is None else changes.summary()
+
+    async def handle_accept(params: dict[str, Json]) -> dict[str, Json]:
+        source, names = params.get("source"), params.get("names") or None
+        if not isinstance(source, str) or not (names is None or isinstance(names, list)):
+            raise UsageError("accept takes the name of a source, and a list of names or nothing")
+        return {"accepted": list(accept(source, names))}
+
+    def once_up(handler: Handler) -> Handler:
+        async def handle(params: dict[str, Json]) -> dict[str, Json]:
+            if not is_up():
+                raise Unreachable("the adapter is still starting: try again in a moment")
+            return await handler(params)
+
+        return handle
+
+    handlers: dict[str, Handler] = {
+        "status": handle_status,
+        "reload": handle_reload,
+        "accept": handle_accept,
+    }
+    return {name: once_up(handler) for name, handler in handlers.items()}

@@ -26,7 +26,6 @@ from moot.mcp.downstream.rpc import RESOURCE_NOT_FOUND
 from moot.mcp.eras import JsonObject, OfferKind
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from moot.xprotocol.adapter.outbound.call_audit import AuditedCall
 from moot.xprotocol.adapter.outbound.followed_resources import FollowedResources
 from moot.xprotocol.adapter.outbound.mirrored_offers import accepts_updates_flag
 from moot.xprotocol.adapter.outbound.offer_listing import (
@@ -36,6 +35,7 @@ from moot.xprotocol.adapter.outbound.offer_listing import (
     list_offers,
 )
 from moot.xprotocol.adapter.outbound.outbound_source import OutboundSource
+from moot.xprotocol.adapter.telemetry.audit_log import AuditedCall
 from moot.xprotocol.contracts.contracts import Contract, ContractRefused
 from moot.xprotocol.endpoint.endpoint_caller import fault_of
 from moot.xprotocol.endpoint.remote_endpoint import RemoteEndpoint

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,7 @@ from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.store.worker_thread import WorkerThread
 from moot.xprotocol.adapter.config.adapter_settings import AuditSettings
+from moot.xprotocol.adapter.telemetry.adapter_metrics import AdapterMetrics
 
 log = logging.getLogger(__name__)
 
@@ -239,3 +241,33 @@ def _check_writable(file: Path) -> None:
             f"audit.file {file}: cannot be written: {fault.strerror or fault}. Name another, or set "
             "audit.enabled: false"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedCall:
+    """A finished call, without its content."""
+
+    source: str
+    key: str
+    kind: str
+    # `ok`, CANCELLED, a code of XP 5.3, or OTHER.
+    outcome: str
+    seconds: float
+    # Nothing was sent.
+    is_refused: bool = False
+
+
+def record_call(call: AuditedCall, metrics: AdapterMetrics, audit: AuditLog) -> None:
+    """Record a finished call; its arguments and result are never recorded."""
+    metrics.count_call(call.source, call.outcome, call.seconds)
+    record = audit.record_refusal if call.is_refused else audit.record
+    record(
+        {
+            "direction": "outward",
+            "source": call.source,
+            "key": call.key or None,
+            "kind": call.kind,
+            "outcome": call.outcome,
+            "seconds": round(call.seconds, 4),
+        }
+    )

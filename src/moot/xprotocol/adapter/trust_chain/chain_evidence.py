@@ -1,10 +1,12 @@
 """Statements about keys, verified one by one: delegations, revocations and announces.
 
 Where an event came from proves nothing, so every event is verified here.
+`walk_chain` goes up anybody's chain of trust by them (XP 6.1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,6 +15,7 @@ from moot.errors import EndpointUnavailable, InvalidStatement, MalformedEvent, U
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 from moot.xprotocol.adapter.trust_chain.event_files import parse_events, read_event_file
+from moot.xprotocol.events.delegation import DelegationChain, assemble
 from moot.xprotocol.events.events import (
     ANNOUNCE,
     DELEGATE,
@@ -92,3 +95,62 @@ class ChainEvidence:
                 if link.delegated_key == each and link.signer not in found:
                     found.append(link.signer)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class ChainWalk:
+    """The result of walking a key's chain."""
+
+    key: str
+    # The chain that holds; or the one that came nearest, with `fault`; None: there is none at all.
+    chain: DelegationChain | None
+    # Why it does not hold; None: it does.
+    fault: str | None
+    # Whether the walker trusts a key above this one, or this one itself; None: it named none.
+    trusted: bool | None
+
+    @property
+    def holds(self) -> bool:
+        return self.fault is None
+
+
+def walk_chain(key: str, evidence: ChainEvidence, *, anchors: Collection[str], now: float) -> ChainWalk:
+    """Walk from a key up to its root. Without anchors, any root will do, and the answer says so.
+
+    An anchor may be any key above: whoever trusts a department trusts what it delegates, and the links above
+    it can only take something away. A key that is an anchor itself holds without a chain.
+    """
+    judged = bool(anchors)
+    if evidence.revocations.is_revoked(key, anchors):
+        return ChainWalk(key, None, "the key has been revoked", None)
+    if key in anchors:
+        return ChainWalk(key, None, None, True)
+    best: ChainWalk | None = None
+    for leaf in _leaves(key, evidence):
+        try:
+            chain = assemble(leaf.id, evidence.delegations.get)
+        except InvalidStatement as fault:
+            best = best or ChainWalk(key, None, fault.message, None)
+            continue
+        trusted = not set(anchors).isdisjoint(chain.keys[:-1]) if judged else None
+        try:
+            chain.check_usable(
+                anchors=() if trusted is False else {chain.root},
+                revocations=evidence.revocations,
+                now=now,
+                authorities=anchors,
+            )
+        except InvalidStatement as fault:
+            if best is None or best.chain is None:
+                best = ChainWalk(key, chain, fault.message, trusted)
+            continue
+        return ChainWalk(key, chain, None, trusted)
+    return best or ChainWalk(key, None, "no delegation to this key is known", None)
+
+
+def _leaves(key: str, evidence: ChainEvidence) -> Iterable[KeyDelegation]:
+    """Delegations to a key, the one that it announces first, then the one that lasts longest."""
+    announced = evidence.announces.get(key)
+    named = announced.delegation if announced is not None else None
+    found = [link for link in evidence.delegations.values() if link.delegated_key == key]
+    return sorted(found, key=lambda link: (link.id != named, -link.ends, link.id))
