@@ -79,7 +79,7 @@ FILES: Final = {
     "store/file_journal.py": "of the record that stands for lost ones; replay and restart pass over it",
     "trust/approver.py": "hours and dates of a rule; its limits go by another clock",
     "trust/approver_status.py": "hours and dates of a rule",
-    "tui/grant_term.py": "what is granted for today ends at a person's midnight",
+    "operations/grant_term.py": "what is granted for today ends at a person's midnight",
     "tui/proposal_lines.py": AGO,
 }
 

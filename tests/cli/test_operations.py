@@ -26,14 +26,14 @@ from moot.errors import (
     Unreachable,
     UsageError,
 )
+from moot.operations.decision_operations import argument_lines
+from moot.operations.envelope_view import lines_of
+from moot.operations.operation import SlashParser, error_code, read_capability_text, read_tool_arguments
+from moot.operations.operation_table import OPERATIONS
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
-from moot.tui.envelope_view import lines_of
-from moot.tui.operations import OPERATIONS
-from moot.tui.operations.decision_operations import argument_lines
-from moot.tui.operations.operation import SlashParser, error_code, read_capability_text, read_tool_arguments
 from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 
@@ -88,7 +88,7 @@ def test_every_failure_has_an_exit_code_and_a_word(fault: MootError, code: int, 
 def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
     operation: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from moot.tui.operations.operation import UserOperation
+    from moot.operations.operation import UserOperation
 
     assert isinstance(operation, UserOperation)
     assert f"/{operation.name}" in operation.slash_parser().format_help()

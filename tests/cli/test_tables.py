@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.cli.table_output import TableWriter
+from moot.operations.member_operations import _rights
+from moot.operations.text_table import TextTable, cut, display_width
 from moot.participant import JoinedSpace
 from moot.protocol.operation import Json
-from moot.tui.operations.member_operations import _rights
-from moot.tui.text_table import TextTable, cut, display_width
 from tests.cli.space_with_members import SpaceWithMembers
 
 

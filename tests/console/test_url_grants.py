@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
+from moot.operations.capability_text import in_words
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.url_prefix import url_prefix_of, url_prefix_pattern, url_prefixes
-from moot.tui.capability_text import in_words
 from tests.console.approvals_page import SETTLED, dialog_button, propose, shown
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import gathered

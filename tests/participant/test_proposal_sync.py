@@ -18,13 +18,13 @@ from moot.errors import (
     TargetAbsent,
     UsageError,
 )
+from moot.operations.decision_operations import OPERATIONS
+from moot.operations.operation import ClientContext
 from moot.participant import IncomingRequest, connect
 from moot.participant.decisions import proposal_list
 from moot.protocol.operation import Json
 from moot.protocol.unknown_outcome import unknown_outcome
 from moot.resilience.steady_clock import SteadyClock
-from moot.tui.operations.decision_operations import OPERATIONS
-from moot.tui.operations.operation import ClientContext
 from tests.gateway.running_gateway import CALL, fields
 from tests.participant.gateway_with_members import PROPOSER, away, gateway_with, settled
 from tests.participant.rogue_gateway import rogue_gateway

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
+from moot.operations.terminal_escape import printable, printable_json
 from moot.store.database import Database
 from moot.store.journal import JournalSettings
-from moot.tui.terminal_escape import printable, printable_json
 from tests.store.crash_soak import ROOT
 from tests.store.journals import edit_lines, envelope_record, folder_in, members, segments, write_now
 from tests.waiting import HANG_SECONDS

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from moot.operations.operation_table import OPERATIONS
 from moot.participant import ReasoningSequence
 from moot.participant.connection.link import Link
 from moot.tui.dialogs import DetailDialog, Dialog
-from moot.tui.operations import OPERATIONS
 from moot.tui.panes import PANES
 from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.terminal_session import (

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from moot.errors import Rejected, UsageError
+from moot.operations.grant_scope import grant_scopes
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.protocol.patterns.url_prefix import url_prefix_pattern
 from moot.tui import dialogs
-from moot.tui.bound_decisions import check_unchanged
+from moot.tui.decision_flow import check_unchanged
 from moot.tui.dialogs import ApproveDialog, DetailDialog, GrantDialog, RejectDialog, ShownProposal
-from moot.tui.grant_scope import grant_scopes
 from moot.tui.rows import MAX_ROWS
 from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.terminal_session import (

@@ -13,11 +13,11 @@ from textual.app import App, ComposeResult
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.tui.background_messages import is_background
 from moot.tui.bars import fitting_keys
 from moot.tui.row_layout import PaneRow, line, wrap_row
 from moot.tui.rows import MAX_ROWS, Rows
 from moot.tui.text_diff import MAX_DIFF_LINES, difference, edits_in, pair_in, whole_text_in
+from moot.tui.timeline import is_background
 from moot.tui.timeline_filter import read_filter
 from tests.rows import for_each_row
 from tests.tui.terminal_session import pane_text, plain_text

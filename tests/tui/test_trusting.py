@@ -12,14 +12,14 @@ import pytest
 from textual.pilot import Pilot
 
 from moot.errors import Rejected, UsageError
+from moot.operations.rule_commands import narrow_rule
+from moot.operations.rule_lines import bar
 from moot.participant import JoinedSpace, SeenProposal
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
 from moot.tui.app import MootApp
-from moot.tui.rule_commands import narrow_rule
-from moot.tui.rule_lines import bar
 from tests.trust.test_approver import APPROVER, LEARNING
 from tests.tui.terminal_session import (
     TerminalSpace,
@@ -35,7 +35,7 @@ from tests.waiting import HANG_SECONDS
 @pytest.fixture(autouse=True)
 def patient_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """The approver is there, and answers when the machine lets it."""
-    monkeypatch.setattr("moot.tui.rule_commands.ANSWER_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr("moot.operations.rule_commands.ANSWER_SECONDS", HANG_SECONDS)
 
 
 class RuleSpace:

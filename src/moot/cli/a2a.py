@@ -21,7 +21,7 @@ from moot.cli.member_options import (
 )
 from moot.cli.tls_options import add_tls_options, tls_files_of, warn_without_tls
 from moot.errors import UsageError
-from moot.tui.terminal_escape import printable
+from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.a2a.a2a_member import A2aMember

@@ -24,7 +24,7 @@ from moot.cli.member_options import (
 )
 from moot.cli.own_children import own_children
 from moot.errors import MootError, UsageError
-from moot.tui.terminal_escape import printable
+from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.acp.acp_member import AcpMember

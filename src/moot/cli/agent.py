@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
 async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agents.model.model_agent import serve_agent
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
 
     model, settings = _model(options), _agent(options)
     where = member_settings_of(options)

@@ -14,8 +14,8 @@ from moot.cli.interruption import run_service
 from moot.cli.member_options import MEMBER_HELP, add_log_level, add_member_options, member_settings_of
 from moot.cli.own_children import own_children
 from moot.errors import MootError, UsageError
+from moot.operations.terminal_escape import printable
 from moot.resilience.durations import parse_duration
-from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.bridges.server.bridge_settings import BridgeSettings

@@ -94,7 +94,7 @@ def _add_gateway_options(parser: argparse.ArgumentParser) -> None:
 
 def run_drop(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
 
     name = printable(options.space)
     if not options.yes:
@@ -197,8 +197,8 @@ def _request(url: str, token: str, method: str, path: str, params: dict[str, str
 
 def _print_status(status: dict[str, Json]) -> None:
     from moot.cli.table_output import print_table
-    from moot.tui.terminal_escape import printable
-    from moot.tui.text_table import TextTable
+    from moot.operations.terminal_escape import printable
+    from moot.operations.text_table import TextTable
 
     nats, gateways = status["nats"], status["gateways"]
     print(f"cluster {printable(status['cluster'])}, asked gateway {printable(status['answered_by'])}")

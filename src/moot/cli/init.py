@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     import json
 
     from moot.cli.table_output import print_table
-    from moot.tui.text_table import TextTable
+    from moot.operations.text_table import TextTable
     from moot.up import scaffold
 
     if options.source is not None:

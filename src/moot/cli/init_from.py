@@ -15,8 +15,8 @@ from moot.cli.table_output import print_table
 from moot.config.clients.client_file import ClientFile, read_client_file
 from moot.config.clients.known_files import KnownFile, existing_files
 from moot.errors import UsageError
-from moot.tui.terminal_escape import printable
-from moot.tui.text_table import TextTable
+from moot.operations.terminal_escape import printable
+from moot.operations.text_table import TextTable
 from moot.up import scaffold
 from moot.up.imported_space import AGENT, allow_reads, make_imported_space
 

@@ -21,14 +21,14 @@ from moot.cli.output_file import open_new_file
 from moot.cli.table_output import TableWriter
 from moot.cli.time_argument import TIME_HELP, parse_time
 from moot.errors import UsageError
+from moot.operations.terminal_escape import printable, printable_json
+from moot.operations.text_table import cut
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord, follow_records, last_records, read_records
 from moot.store.journal_search import JournalQuery, find_number, search
-from moot.tui.terminal_escape import printable, printable_json
-from moot.tui.text_table import cut
 
 # How long a command that looks something up works on the index before it answers by reading.
 _INDEX_SECONDS: Final = 2.0

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moot.errors import UsageError
+from moot.operations.terminal_escape import printable
 from moot.protocol.envelope import rfc3339
 from moot.store.database import StoredSnapshot, spaces_with_snapshots, stored_marker, stored_snapshots
 from moot.store.journal_reader import verify
 from moot.store.journal_segments import repair_hint
 from moot.store.position_marker import MARKER_FILE, read_marker
 from moot.store.segment_writer import lock_folder
-from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.gateway.space_repair import RepairPlan

@@ -45,7 +45,7 @@ def add_command(commands: Any, name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
 
     try:
         report = _reload(options)

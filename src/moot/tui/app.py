@@ -21,6 +21,11 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from moot.errors import MootError, UsageError
+from moot.operations.message_operations import note_absent, stop_reasoning
+from moot.operations.operation import ClientContext, find_command, split_words
+from moot.operations.rule_commands import TrustCommands
+from moot.operations.terminal_escape import printable
+from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace, MissedMessages, SeenProposal, StreamInfo
 from moot.protocol.envelope import Envelope
 from moot.tui import manual
@@ -35,20 +40,15 @@ from moot.tui.dialogs import DetailDialog
 from moot.tui.incoming_messages import IncomingMessages
 from moot.tui.input_line import InputLine
 from moot.tui.name_completion import KnownNames, KnownTools
-from moot.tui.operations.message_operations import note_absent, stop_reasoning
-from moot.tui.operations.operation import ClientContext, find_command, split_words
 from moot.tui.pane_set import PaneSet
 from moot.tui.panes import PANES, ApprovalPane, ChatPane, CommandPane, ReasoningPane
 from moot.tui.row_layout import Line, line
 from moot.tui.rows import Rows
-from moot.tui.rule_commands import TrustCommands
 from moot.tui.take_back import TakeBack
-from moot.tui.terminal_escape import printable
 from moot.tui.terminal_options import TerminalOptions
 from moot.tui.theme import DEFAULT_THEME, THEMES
 from moot.tui.timeline import Timeline
 from moot.tui.timeline_filter import read_filter
-from moot.tui.trust_log import TrustLog
 
 # How often queued messages are shown, the connection's state is checked, and ages are updated.
 _SHOW_SECONDS: Final = 0.05

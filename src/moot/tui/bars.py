@@ -8,9 +8,9 @@ from typing import Final
 from textual.content import Content
 from textual.widgets import Static
 
+from moot.operations.terminal_escape import printable
 from moot.participant import JoinedSpace
 from moot.tui.panes import PANES
-from moot.tui.terminal_escape import printable
 
 # Short names, so that sixty columns hold all tabs.
 _SHORT_NAMES: Final[Mapping[str, str]] = {

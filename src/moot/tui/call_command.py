@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 
+from moot.operations.terminal_escape import printable
 from moot.participant import SeenProposal
 from moot.protocol.operation import Json
-from moot.tui.terminal_escape import printable
 
 
 def call_command(seen: SeenProposal) -> str | None:

@@ -1,6 +1,6 @@
 """The slash commands: every operation of a space, and those of the terminal itself, in one table.
 
-Operations are defined in `moot.tui.operations`; here are those that only the full screen has: filters,
+Operations are defined in `moot.operations`; here are those that only the full screen has: filters,
 themes, panes, the reason for a refusal. Approving is one: it shows the proposal in full and asks first.
 """
 
@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from moot.operations.content_operation import CONTENT
+from moot.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
+from moot.operations.operation_table import OPERATIONS
 from moot.tui.decision_flow import DecisionFlow
 from moot.tui.detail_dialogs import DetailDialogs
-from moot.tui.operations import OPERATIONS
-from moot.tui.operations.content_operation import CONTENT
-from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.tui.panes import PANES
 from moot.tui.take_back import CHOICES
 

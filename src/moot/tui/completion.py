@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from moot.operations.operation import SlashParser, UserOperation
+from moot.operations.terminal_escape import printable
 from moot.participant import REJECT_REASONS
 from moot.protocol.kinds import KINDS
-from moot.tui.operations.operation import SlashParser, UserOperation
-from moot.tui.terminal_escape import printable
 
 # More than a screen of candidates does not help.
 MAX_CANDIDATES: Final = 50

@@ -3,20 +3,114 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from moot.errors import UsageError
+from moot.errors import WARNING_CODES, UsageError
+from moot.operations.capability_text import in_words
+from moot.operations.content_operation import CONTENT, find_hash, reference_text
+from moot.operations.operation import ClientContext, OperationResult, short_id
+from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace
-from moot.tui.detail_view import envelope_lines, member_lines
+from moot.protocol.envelope import Envelope
+from moot.protocol.large_content import listed_parts
 from moot.tui.dialogs import DetailDialog
-from moot.tui.operations.content_operation import CONTENT, find_hash
-from moot.tui.operations.operation import ClientContext, OperationResult
 from moot.tui.panes import StreamPane, reasoning_lines
-from moot.tui.refusal_text import explain_refusal, is_refusal
-from moot.tui.row_layout import line
+from moot.tui.row_layout import Line, Part, line
 from moot.tui.rules_pane import rule_details
 from moot.tui.timeline import Timeline
-from moot.tui.trust_log import TrustLog
+
+# What to do, by the error code on the wire (MEW 3.8.2, D-42).
+_ADVICE: Final[Mapping[str, str]] = {
+    "invalid_envelope": "the message is malformed: see the details above, correct it and send it again",
+    "invalid_json": "the message is not valid JSON, or has duplicate keys: correct it and send it again",
+    "protocol_mismatch": "its protocol field does not match this connection: correct it",
+    "rate_limited": "too many messages in a short time: wait a moment, then retry",
+    "auth_violation": "it was sent in somebody else's name: send it under your own",
+    "participant_paused": "its sender is paused: somebody else can end that with /resume NAME",
+    "participant_shutdown": "its sender was shut down: it has to join again first",
+    "duplicate_id": "that id is already used: send it with a new id",
+    "capability_violation": "its sender has no permission for it: /capabilities lists permissions, "
+    "/propose proposes the call instead, and a member who holds the permission can /grant it",
+    "kind_payload_mismatch": "its kind and its payload do not match: correct one of them",
+    "unauthorized": "it belongs to somebody else: only its owner or the gateway can do that",
+    "proposal_settled": "the proposal was already approved or withdrawn, or it has expired",
+    "proposal_mismatch": "it differs from the proposal: approve the proposal unchanged, or make a new one",
+    "approval_required": "this call needs approvals of others: /propose proposes it, /approve adds yours",
+    "invalid_request": "a field of the payload is invalid: the message above names it",
+    "invalid_operation": "this is not possible here: the message above says why",
+    "participant_not_found": "no member with that name is in the space: /members lists them",
+    "target_not_found": "the stream is addressed to somebody who is not here: /members lists the members",
+    "stream_not_found": "no open stream has that id: /streams lists them",
+    "unauthorized_stream_write": "only the owner and permitted writers can write: see /grant-write",
+    "unavailable": "the gateway cannot write its journal, so it accepts no changes: "
+    "its operator has to free disk space",
+    "outcome_unknown": "the gateway's disk failed meanwhile: look for the message before you send it again",
+    "resource_limit": "a limit of the space is reached: the message above names it",
+    "not_on_disk": "it holds now; tell the operator to free the gateway's disk before it is restarted",
+}
+
+
+def is_refusal(envelope: Envelope) -> bool:
+    return envelope.kind == "system/error"
+
+
+def explain_refusal(refusal: Envelope, about: Envelope | None) -> list[str]:
+    """What was refused, why, and what can be done about it."""
+    payload = refusal.payload
+    code = str(payload.get("error"))
+    what = ", ".join(short_id(id) for id in refusal.correlation_id) or "a frame of a stream"
+    if about is not None:
+        what = f"{about.kind} of {about.sender} ({short_id(about.id)})"
+    done = "took effect, with a warning" if code in WARNING_CODES else "was refused"
+    lines = [f"! {what} {done}: {code}", f"  {payload.get('message')}"]
+    for name, value in payload.items():
+        if name not in ("error", "message"):
+            lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
+    advice = _ADVICE.get(code)
+    return [*lines, f"  → {advice}"] if advice else lines
+
+
+def envelope_lines(envelope: Envelope) -> list[Line]:
+    """All of an envelope: its fields first, then the payload as JSON."""
+    fields = (
+        ("kind", envelope.kind),
+        ("from", envelope.sender),
+        ("to", ", ".join(envelope.to) or "all"),
+        ("about", ", ".join(envelope.correlation_id)),
+        ("context", envelope.context or ""),
+        ("time", envelope.ts),
+        ("id", envelope.id),
+    )
+    lines = [line((f"{name:<8}", "dim"), value) for name, value in fields if value]
+    text = envelope.payload.get("text")
+    if envelope.kind == "chat" and isinstance(text, str):
+        return [*lines, (), *(line(each) for each in text.split("\n"))]
+    result = envelope.payload.get("result")
+    for part in listed_parts(result) or listed_parts(envelope.payload.get("params")):
+        where = ".".join(map(str, part.at))
+        lines.append(line((f"{where}: ", "strong"), (reference_text(part, is_interactive=True), "note")))
+    payload = json.dumps(envelope.payload, indent=2, ensure_ascii=False)
+    return [*lines, (), *(line(each) for each in payload.split("\n"))]
+
+
+def member_lines(space: JoinedSpace, id: str) -> list[Line]:
+    """A member and all its capabilities, in words and as JSON."""
+    if id == space.me:
+        name, held = space.name, space.rights.capabilities
+    elif id in space.roster:
+        name, held = space.roster[id].name, space.roster[id].capabilities
+    else:
+        return [line((f"{id} has left", "warn"))]
+    mine: Part = ("  you", "me") if id == space.me else ("", "dim")
+    lines = [line((id, "name"), mine), line(("name    ", "dim"), name), ()]
+    for each in held:
+        lines += [
+            line(("may ", "dim"), in_words(each.original)),
+            line(("    ", "dim"), (json.dumps(each.original, ensure_ascii=False), "dim")),
+        ]
+    return lines if held else [*lines, line(("no permissions visible to you", "dim"))]
 
 
 class DetailDialogs:

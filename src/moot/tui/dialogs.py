@@ -20,17 +20,17 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from moot.errors import MootError
+from moot.operations.capability_text import in_words
+from moot.operations.content_operation import MAX_SHOWN_BYTES
+from moot.operations.grant_scope import GrantScope, grant_scopes, read_scope
+from moot.operations.grant_term import DEFAULT_TERM, GRANT_TERMS, GrantTerm, local_time
+from moot.operations.terminal_escape import printable
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
 from moot.protocol.large_content import listed_parts
 from moot.protocol.operation import Json
-from moot.tui.capability_text import in_words
-from moot.tui.grant_scope import GrantScope, grant_scopes, read_scope
-from moot.tui.grant_term import DEFAULT_TERM, GRANT_TERMS, GrantTerm, local_time
-from moot.tui.operations.content_operation import MAX_SHOWN_BYTES
 from moot.tui.proposal_lines import full_lines, host_of, raw_lines, state_of, title_of
 from moot.tui.row_layout import Line, PaneRow, Part, line
 from moot.tui.rows import Rows
-from moot.tui.terminal_escape import printable
 from moot.tui.text_diff import KnownTexts
 
 # How long a new dialog ignores decisions: longer than a key repeats, shorter than anyone reads.

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from moot.operations.trust_log import TrustLog
 from moot.participant import MissedMessages
 from moot.protocol.envelope import Envelope
 from moot.tui.name_completion import KnownTools
 from moot.tui.panes import MemberPane
 from moot.tui.text_diff import KnownTexts
-from moot.tui.trust_log import TrustLog
 
 # The oldest beyond this are dropped and shown as a gap.
 MAX_QUEUED_MESSAGES: Final = 20_000

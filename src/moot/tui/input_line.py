@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
+from moot.operations.terminal_escape import printable
 from moot.tui.completion import Completion
 from moot.tui.row_layout import PaneRow, line
 from moot.tui.rows import Rows
-from moot.tui.terminal_escape import printable
 
 # Lines in the history, and the longest one; an envelope has at most 1 MiB.
 MAX_HISTORY_LINES: Final = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moot.tui.operations.operation import UserOperation, find_command
+from moot.operations.operation import UserOperation, find_command
 from moot.tui.row_layout import Line, line
 
 KEYS: Final = (

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from moot.errors import MootError
 from moot.mcp.eras import LIST_CHANGED
+from moot.operations.operation import ClientContext, short_id
+from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.tui.completion import Candidate
-from moot.tui.operations.operation import ClientContext, short_id
 from moot.tui.proposal_lines import title_of
 from moot.tui.timeline import Timeline
-from moot.tui.trust_log import TrustLog
 
 # How long a member has to list its tools, and how many members and open requests are kept.
 _LIST_SECONDS: Final = 10.0

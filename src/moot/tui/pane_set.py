@@ -8,13 +8,13 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
+from moot.operations.operation import ClientContext
+from moot.operations.trust_log import TrustLog
 from moot.tui.bars import PaneTab
-from moot.tui.operations.operation import ClientContext
 from moot.tui.panes import PANES, ApprovalPane, ChatPane, MemberPane, ReasoningPane, StreamPane
 from moot.tui.rows import Rows
 from moot.tui.rules_pane import RulesPane
 from moot.tui.timeline import Timeline
-from moot.tui.trust_log import TrustLog
 
 
 class PaneSet:

@@ -13,15 +13,15 @@ from typing import ClassVar, Final
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from moot.operations.capability_text import in_words
+from moot.operations.decision_operations import others_note, split_by_decider
+from moot.operations.envelope_view import clock
+from moot.operations.operation import ClientContext, short_id
+from moot.operations.terminal_escape import printable
 from moot.participant import Chunk, JoinedSpace, MissedMessages, ReasoningSequence, StreamInfo
-from moot.tui.capability_text import in_words
-from moot.tui.envelope_view import clock
-from moot.tui.operations.operation import ClientContext, short_id
 from moot.tui.proposal_lines import summary_lines
-from moot.tui.proposal_queue import others_note, split_by_decider
 from moot.tui.row_layout import Line, PaneRow, Part, Tone, line
 from moot.tui.rows import Rows
-from moot.tui.terminal_escape import printable
 
 PANES: Final = ("timeline", "approvals", "members", "reasoning", "streams", "chats", "rules")
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
+from moot.operations.content_operation import reference_text
+from moot.operations.input_text import input_lines
 from moot.participant import SeenProposal
 from moot.participant.decisions.call_risks import Severity
 from moot.protocol.large_content import CONTENT_KEY, reference_in, shows_all_parts
 from moot.protocol.operation import Json
 from moot.protocol.proposal_life import proposed_bytes
-from moot.tui.input_text import input_lines
-from moot.tui.operations.content_operation import reference_text
 from moot.tui.row_layout import Line, Part, Tone, line
 from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_text_in
 

@@ -6,10 +6,7 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
-from moot.protocol.operation import Json
-from moot.tui.panes import CommandPane
-from moot.tui.row_layout import Line, PaneRow, Tone, line
-from moot.tui.rule_lines import (
+from moot.operations.rule_lines import (
     outcome_lines,
     rule_head,
     rule_lines,
@@ -19,7 +16,10 @@ from moot.tui.rule_lines import (
     suggestion_head,
     suggestion_lines,
 )
-from moot.tui.trust_log import RuleEntry, SuggestionEntry, TrustLog
+from moot.operations.trust_log import RuleEntry, SuggestionEntry, TrustLog
+from moot.protocol.operation import Json
+from moot.tui.panes import CommandPane
+from moot.tui.row_layout import Line, PaneRow, Tone, line
 
 _SHARE_KEY: Final = "share"
 _STATUS_KEY: Final = "status"

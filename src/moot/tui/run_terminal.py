@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Final
 
+from moot.operations.operation import ClientContext
 from moot.participant import JoinedSpace, MissedMessages
 from moot.protocol.envelope import Envelope
 from moot.tui.app import MootApp
-from moot.tui.operations.operation import ClientContext
 from moot.tui.terminal_options import TerminalOptions
 
 # A closed window or a lost ssh connection ends it like Ctrl-C.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moot.tui.operations.operation import UserOperation
+from moot.operations.operation import UserOperation
 from moot.tui.theme import DEFAULT_THEME
 
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from moot.operations.envelope_view import clock
+from moot.operations.grant_scope import PATHS, TEXTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.tui.envelope_view import clock
 from moot.tui.row_layout import Line
 
 # The names that common tools use for the old and the new passage.
@@ -28,8 +29,6 @@ PAIRS: Final = (
     ("before", "after"),
 )
 EDITS: Final = ("edits", "changes")
-PATHS: Final = ("path", "file_path", "file", "filename", "uri")
-TEXTS: Final = ("text", "content", "contents", "file_text", "new_content")
 
 # The time to compare grows with the square: with more lines both sides are shown as they are.
 MAX_DIFF_LINES: Final = 2_000

@@ -22,10 +22,10 @@ from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StartFailed, StdioServer
 from moot.net.http_protocol import ConnectionLimits
+from moot.operations.call_operations import _tools
+from moot.operations.operation import ClientContext
 from moot.participant import IncomingRequest
 from moot.participant.discovery import offer_discovery
-from moot.tui.operations.call_operations import _tools
-from moot.tui.operations.operation import ClientContext
 from tests.agents.model.test_unanswered import tools_request
 from tests.bridges.bridged_space import bridged_space, call
 from tests.bridges.served_space import HASTY, offer_files, serve_member, served_space, text_of

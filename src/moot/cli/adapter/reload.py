@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     control = chosen.control or control_of(chosen.config)

@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.operations.source_inspection import inspect_sources
     from moot.xprotocol.contracts.contracts import contract_json
 

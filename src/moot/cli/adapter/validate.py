@@ -51,7 +51,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.operations.config_validation import validate_config
 
     path = config_file(chosen.config)

@@ -26,16 +26,16 @@ from moot.cli.client.screen import Screen, lines_from_stdin
 from moot.cli.exit_codes import EXIT_NOT_CONNECTED
 from moot.cli.interruption import run_service
 from moot.errors import MootError
-from moot.resilience.durations import parse_duration
-from moot.tui.background_tasks import BackgroundTasks
-from moot.tui.operations.operation import (
+from moot.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
     find_command,
     split_words,
 )
-from moot.tui.terminal_escape import printable
+from moot.operations.terminal_escape import printable
+from moot.resilience.durations import parse_duration
+from moot.tui.background_tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     from moot.config.connect_settings import ConnectSettings
@@ -163,7 +163,7 @@ class Person:
     def __init__(
         self, space: JoinedSpace, where: ConnectSettings, screen: Screen, options: argparse.Namespace
     ) -> None:
-        from moot.tui.operations import OPERATIONS
+        from moot.operations.operation_table import OPERATIONS
 
         self.context = ClientContext(
             space, default_to=where.default_to, timeout_seconds=options.timeout, is_interactive=True
@@ -197,7 +197,7 @@ class Person:
 
     async def _begin(self) -> None:
         """Show earlier messages, who is here, and pending proposals."""
-        from moot.tui.operations.decision_operations import described
+        from moot.operations.decision_operations import described
 
         space, screen = self.context.space, self._screen
         before = await space.recall()
@@ -225,7 +225,7 @@ class Person:
                 self._show(item)
 
     def _show(self, envelope: Envelope) -> None:
-        from moot.tui.operations.decision_operations import described
+        from moot.operations.decision_operations import described
 
         seen = None
         if envelope.kind == "mcp/proposal" and not self._screen.as_json:

@@ -55,7 +55,7 @@ def log_in(options: argparse.Namespace) -> int:
     )
     from moot.cli.interruption import run_errand
     from moot.config.sign_in_store import open_sign_ins
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
 
     gateway = normal_url(options.gateway)
     check_gateways(gateway)

@@ -82,8 +82,8 @@ def _settings_of(options: argparse.Namespace) -> ConnectSettings:
 def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> dict[str, Json]:
     from urllib.parse import quote
 
+    from moot.operations.operation import read_capability_text
     from moot.private_files import token_from
-    from moot.tui.operations.operation import read_capability_text
 
     body: dict[str, Json] = {"seconds": options.seconds}
     if options.only:

@@ -1,4 +1,4 @@
-"""The operations of `moot.tui.operations` as commands: the daily ones by themselves, the others in groups."""
+"""The operations of `moot.operations` as commands: the daily ones by themselves, the others in groups."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.client.member_access import add_access_commands
 from moot.cli.client.member_token import add_token_command
+from moot.operations.operation import UserOperation
+from moot.operations.operation_table import OPERATIONS
 from moot.resilience.durations import parse_duration
-from moot.tui.operations import OPERATIONS
-from moot.tui.operations.operation import UserOperation
 
 if TYPE_CHECKING:
-    from moot.tui.operations.operation import SignInLink
+    from moot.operations.operation import SignInLink
 
 # Group → its operations, in the order of the help. `moot proposal` has commands of other kinds, too.
 GROUPS: Final = {
@@ -109,8 +109,8 @@ def run(options: argparse.Namespace) -> int:
 
 async def _perform(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_proposed, print_result
+    from moot.operations.operation import ClientContext
     from moot.participant import ParticipantLimits, connect
-    from moot.tui.operations.operation import ClientContext
 
     operation: UserOperation = options.operation
     settings = connect_settings_of(options)

@@ -10,8 +10,8 @@ from moot.cli.exit_codes import exit_code_of
 from moot.cli.program import complain
 from moot.cli.table_output import print_table
 from moot.errors import MootError
-from moot.tui.operations.operation import OperationResult, error_code
-from moot.tui.terminal_escape import printable
+from moot.operations.operation import OperationResult, error_code
+from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, Proposal

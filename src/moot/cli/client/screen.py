@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from moot.errors import MootError
+from moot.operations.envelope_view import lines_of
+from moot.operations.operation import OperationResult, error_code
+from moot.operations.terminal_escape import printable, printable_json
 from moot.protocol.operation import Json
-from moot.tui.envelope_view import lines_of
-from moot.tui.operations.operation import OperationResult, error_code
-from moot.tui.terminal_escape import printable, printable_json
 
 if TYPE_CHECKING:
     from moot.participant import MissedMessages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from moot.errors import Refused, UsageError
-from moot.tui.operations.operation import SignInLink
+from moot.operations.operation import SignInLink
 
 
 def ask_for_link(gateway: str, token: str, *, elsewhere: bool) -> SignInLink:

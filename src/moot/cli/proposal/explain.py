@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moot.cli import program
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
 from moot.errors import UsageError
-from moot.tui.terminal_escape import printable
+from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.trust.proposal_history import HistoryProposal, ProposalHistory
@@ -39,7 +39,7 @@ def add_command(commands: Any, name: str) -> None:
 
 def _find(ledger: ProposalHistory, named: str) -> HistoryProposal:
     """By an id, or by the beginning of a proposal's; raises UsageError."""
-    from moot.tui.operations.operation import MIN_PREFIX_CHARS
+    from moot.operations.operation import MIN_PREFIX_CHARS
 
     found = ledger.get(named)
     like = [found] if found is not None else [each for each in ledger if each.id.startswith(named)]

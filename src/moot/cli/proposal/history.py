@@ -12,9 +12,9 @@ from moot.cli import program
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
 from moot.cli.table_output import print_table
 from moot.cli.time_argument import TIME_HELP, parse_time
+from moot.operations.text_table import TextTable
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
-from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.trust.proposal_history import HistoryProposal

@@ -60,7 +60,7 @@ async def tell_approver(
     space: JoinedSpace, options: argparse.Namespace, kind: str, payload: Any, about: str = ""
 ) -> tuple[SentEnvelope, Envelope]:
     """Said to all, and what the approver answered; raises UsageError when it says no, TimedOut if nothing."""
-    from moot.tui.rule_commands import ANSWER_SECONDS, send_and_wait
+    from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
 
     sent, answer = await send_and_wait(space, kind, payload, to="", about=about, approver=options.approver)
     check_agreed(options, answer)

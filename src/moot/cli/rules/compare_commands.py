@@ -17,9 +17,9 @@ from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.cli.table_output import print_table
 from moot.cli.time_argument import TIME_HELP, parse_time
 from moot.errors import UsageError
+from moot.operations.terminal_escape import printable
+from moot.operations.text_table import TextTable
 from moot.protocol.envelope import rfc3339
-from moot.tui.terminal_escape import printable
-from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.trust.rule_diff import CallDifference, RuleChange

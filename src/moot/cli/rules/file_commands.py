@@ -13,7 +13,7 @@ from moot.cli import program
 from moot.cli.output_file import open_new_file
 from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.errors import UsageError
-from moot.tui.terminal_escape import printable
+from moot.operations.terminal_escape import printable
 
 _TEST_ABOUT: Final = """\
 Compares what the rules decide with the `tests` in the same file: calls that a rule must approve or reject,

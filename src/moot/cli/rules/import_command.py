@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli import program
 from moot.cli.output_file import open_new_file
 from moot.errors import UsageError
-from moot.tui.terminal_escape import printable
+from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.trust.imports.permissions import PermissionFile

@@ -16,8 +16,8 @@ from moot.cli.rules.approver_client import (
 )
 from moot.cli.table_output import print_table
 from moot.errors import MootError, TimedOut, UsageError
-from moot.tui.terminal_escape import printable
-from moot.tui.text_table import TextTable
+from moot.operations.terminal_escape import printable
+from moot.operations.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, SentEnvelope
@@ -120,7 +120,7 @@ async def _confirm_review(space: JoinedSpace, options: argparse.Namespace, ids: 
 
 
 async def dismiss(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.tui.rule_commands import send_and_wait
+    from moot.operations.rule_commands import send_and_wait
 
     looked = await find_suggestion(space, options)
     payload = {"suggestion": options.suggestion} | ({"reason": options.reason} if options.reason else {})
@@ -133,7 +133,7 @@ async def dismiss(space: JoinedSpace, options: argparse.Namespace) -> Any:
 
 async def stop(space: JoinedSpace, options: argparse.Namespace) -> Any:
     """Done only when the approver says that it is: it writes a stop to disk, then confirms it."""
-    from moot.tui.rule_commands import ANSWER_SECONDS, send_and_wait
+    from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
 
     payload: dict[str, Any] = {"reason": options.reason} if options.reason else {}
     if options.rule:

@@ -9,16 +9,16 @@ from moot.cli.rules.approver_client import (
     ask_approver,
 )
 from moot.cli.table_output import print_table
-from moot.tui.terminal_escape import printable
-from moot.tui.text_table import TextTable
+from moot.operations.terminal_escape import printable
+from moot.operations.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace
 
 
 async def print_suggestions(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.tui.rule_lines import suggestion_lines
-    from moot.tui.trust_log import SuggestionEntry
+    from moot.operations.rule_lines import suggestion_lines
+    from moot.operations.trust_log import SuggestionEntry
 
     answer = await ask_approver(space, options, "trust_suggestions")
     found = answer["suggestions"]

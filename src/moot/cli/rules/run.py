@@ -158,7 +158,7 @@ def _check_not_a_person(space: JoinedSpace) -> None:
 
 
 def _print_progress(progress: Sequence[SuggestionProgress]) -> None:
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
 
     for each in progress:
         print(f"not suggested: {printable(each.call)}: {each.why}", flush=True)

@@ -167,7 +167,7 @@ def _show(options: argparse.Namespace) -> int:
 
     from moot.cli.table_output import TableWriter
     from moot.errors import UsageError
-    from moot.tui.terminal_escape import printable_json
+    from moot.operations.terminal_escape import printable_json
     from moot.xprotocol.event_store.event_query import EventQuery, read_all
     from moot.xprotocol.event_store.event_store import annotations_of
     from moot.xprotocol.event_store.event_tables import ids_with_prefix
@@ -201,7 +201,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     from moot.cli.output_file import open_new_file
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
     from moot.xprotocol.event_store.event_query import read_all
 
     count = 0
@@ -217,7 +217,7 @@ def _export(options: argparse.Namespace) -> int:
 def _stats(options: argparse.Namespace) -> int:
     import orjson
 
-    from moot.tui.terminal_escape import printable
+    from moot.operations.terminal_escape import printable
 
     with _opened(options.data) as connection:
         (count, oldest, newest, size) = connection.execute(
@@ -317,7 +317,7 @@ def _query(options: argparse.Namespace, limit: int | None) -> EventQuery:
 
 def _print_all(options: argparse.Namespace, query: EventQuery) -> int:
     from moot.cli.table_output import TableWriter
-    from moot.tui.terminal_escape import printable_json
+    from moot.operations.terminal_escape import printable_json
     from moot.xprotocol.event_store.event_query import read_all
 
     with _opened(options.data) as connection:

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Capabilities as plain text where that is possible; the exact JSON is shown on demand. The
- * terminal uses the same texts (moot/tui/capability_text.py).
+ * terminal uses the same texts (moot/operations/capability_text.py).
  */
 import { NumberText, isObject, parseForDisplay } from "../core/json-text.js";
 import { mayAllow } from "./capability-covers.js";

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from moot.errors import UsageError
+from moot.operations.operation import ClientContext, OperationResult, UserOperation
 from moot.private_files import open_private
 from moot.protocol.large_content import ContentPart, ContentReference, listed_parts
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation
 
 if TYPE_CHECKING:
     from moot.protocol.envelope import Envelope

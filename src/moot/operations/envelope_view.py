@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Final
 
 from moot.errors import WARNING_CODES
+from moot.operations.capability_text import in_words
+from moot.operations.operation import short_id
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.unknown_outcome import says_unknown, unknown_reason
-from moot.tui.capability_text import in_words
-from moot.tui.operations.operation import short_id
 
 # Longer texts are cut in the timeline; `proposals` shows proposals in full.
 _MAX_CHARS: Final = 300

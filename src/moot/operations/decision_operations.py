@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from moot.errors import UsageError, VoteCounted
-from moot.protocol.envelope import rfc3339
-from moot.protocol.large_content import reference_in
-from moot.protocol.operation import Json
-from moot.tui.input_text import input_lines, questions_in
-from moot.tui.operations.content_operation import reference_text
-from moot.tui.operations.operation import (
+from moot.operations.content_operation import reference_text
+from moot.operations.input_text import input_lines, questions_in
+from moot.operations.operation import (
     NOT_TOLD,
     ClientContext,
     OperationResult,
@@ -20,11 +18,38 @@ from moot.tui.operations.operation import (
     list_result,
     short_id,
 )
-from moot.tui.proposal_queue import others_note, split_by_decider
-from moot.tui.text_table import TextTable
+from moot.operations.text_table import TextTable
+from moot.protocol.envelope import rfc3339
+from moot.protocol.large_content import reference_in
+from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
-    from moot.participant import SeenProposal
+    from moot.participant import JoinedSpace, SeenProposal
+
+
+def split_by_decider(
+    space: JoinedSpace, proposals: Iterable[SeenProposal]
+) -> tuple[list[SeenProposal], list[SeenProposal]]:
+    """Those that wait for us, and those that only others can still decide: our own, what we rejected or
+    voted for."""
+    mine: list[SeenProposal] = []
+    others: list[SeenProposal] = []
+    for seen in proposals:
+        (others if others_note(space, seen) else mine).append(seen)
+    return mine, others
+
+
+def others_note(space: JoinedSpace, seen: SeenProposal) -> str:
+    """Why a proposal does not wait for us; empty if it does."""
+    us = (space.me, space.name)
+    if seen.proposer in us:
+        return "your own: others decide"
+    if any(each.by in us for each in seen.rejections):
+        return "rejected by you: others can still decide"
+    if seen.approvals_missing and space.me in seen.votes:
+        return "you voted: others vote, too"
+    return ""
+
 
 _ID = "its id, or the start of it"
 

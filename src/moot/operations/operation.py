@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from moot.errors import MootError, Refused, UsageError
+from moot.operations.text_table import TextTable
 from moot.protocol.operation import Json
-from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, Proposal, SeenProposal

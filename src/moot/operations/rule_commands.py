@@ -11,13 +11,8 @@ from dataclasses import asdict
 from typing import Final
 
 from moot.errors import UsageError
-from moot.participant import JoinedSpace, SentEnvelope
-from moot.protocol.envelope import Envelope
-from moot.protocol.operation import Json
-from moot.trust.rule_yaml import LIMIT_KEYS, RULE_KEYS
-from moot.trust.values.kinds import KINDS
-from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
-from moot.tui.rule_lines import (
+from moot.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
+from moot.operations.rule_lines import (
     indent_lines,
     review_line,
     rule_head,
@@ -27,7 +22,12 @@ from moot.tui.rule_lines import (
     suggestion_head,
     suggestion_lines,
 )
-from moot.tui.trust_log import TrustLog, call_approver, objects_in
+from moot.operations.trust_log import TrustLog, call_approver, objects_in
+from moot.participant import JoinedSpace, SentEnvelope
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.trust.rule_yaml import LIMIT_KEYS, RULE_KEYS
+from moot.trust.values.kinds import KINDS
 
 # The approver answers at once unless it is busy learning.
 ANSWER_SECONDS: Final = 5.0

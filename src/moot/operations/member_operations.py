@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moot.errors import MootError, UsageError
-from moot.protocol.operation import Json
-from moot.resilience.durations import parse_positive_duration
-from moot.tui.capability_text import in_words
-from moot.tui.operations.operation import (
+from moot.operations.capability_text import in_words
+from moot.operations.operation import (
     CAPABILITIES,
     ClientContext,
     OperationResult,
@@ -23,8 +21,10 @@ from moot.tui.operations.operation import (
     read_capability_text,
     short_id,
 )
-from moot.tui.operations.place_limits import limit_to_places
-from moot.tui.text_table import TextTable
+from moot.operations.place_limits import limit_to_places
+from moot.operations.text_table import TextTable
+from moot.protocol.operation import Json
+from moot.resilience.durations import parse_positive_duration
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from moot.errors import UsageError
+from moot.operations.operation import ClientContext, OperationResult, UserOperation, read_json, short_id
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, read_json, short_id
 
 
 def _send_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moot.tui.terminal_escape import printable
+from moot.operations.terminal_escape import printable
 
 _GAP: Final = "  "
 # A column that is cut keeps this much, or its heading.

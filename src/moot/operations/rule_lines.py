@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from moot.operations.trust_log import RuleEntry, SuggestionEntry, TrustLog
 from moot.protocol.operation import Json
-from moot.tui.trust_log import RuleEntry, SuggestionEntry, TrustLog
 
 # Bars of the plot, by eighths.
 _BAR: Final = " ▏▎▍▌▋▊▉█"

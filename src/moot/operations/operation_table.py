@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moot.tui.operations import (
+from moot.operations import (
     call_operations,
     content_operation,
     decision_operations,
@@ -15,7 +15,7 @@ from moot.tui.operations import (
     message_operations,
     stream_operations,
 )
-from moot.tui.operations.operation import UserOperation
+from moot.operations.operation import UserOperation
 
 OPERATIONS: Final[tuple[UserOperation, ...]] = (
     *message_operations.OPERATIONS,

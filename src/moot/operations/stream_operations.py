@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from moot.errors import UsageError
+from moot.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 
 _ID = "the stream: its id, the start of it, or - for your latest own one"
 

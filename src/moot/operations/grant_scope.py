@@ -19,6 +19,7 @@ from typing import Final, Literal
 import re2
 
 from moot.errors import MootError, UsageError
+from moot.operations.terminal_escape import printable
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
@@ -26,11 +27,12 @@ from moot.protocol.patterns.compiler import EXACT, MAX_STRING_BYTES
 from moot.protocol.patterns.globs import is_wild
 from moot.protocol.patterns.pattern import is_regex
 from moot.protocol.patterns.url_prefix import is_address, url_prefix_pattern, url_prefixes
-from moot.tui.terminal_escape import printable
-from moot.tui.text_diff import PATHS, TEXTS
 
 ScopeName = Literal["exact", "address", "site", "tool", "pattern"]
 
+# Arguments that name a file, and those that are its text.
+PATHS: Final = ("path", "file_path", "file", "filename", "uri")
+TEXTS: Final = ("text", "content", "contents", "file_text", "new_content")
 # A longer text is content for the tool, not what distinguishes one call from another.
 _MAX_LITERAL_CHARS: Final = 60
 
