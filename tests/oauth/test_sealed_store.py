@@ -10,8 +10,14 @@ import pytest
 
 from moot.config.sign_in_key import SignInKey, find_sign_in_key
 from moot.errors import UsageError
-from moot.oauth.credential_store import CredentialStore, StoredClient, StoredCredential
-from moot.oauth.sealed_file import CannotOpen, open_file, seal_file
+from moot.oauth.credential_store import (
+    CannotOpen,
+    CredentialStore,
+    StoredClient,
+    StoredCredential,
+    open_file,
+    seal_file,
+)
 
 KEY, OTHER = SignInKey(b"k" * 32, "a file"), SignInKey(b"o" * 32, "a file")
 GIVEN = StoredCredential(server="s", owner="ana", access_token="secret-a", refresh_token="secret-r")

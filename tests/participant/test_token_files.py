@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from moot.config import hash_token
-from moot.config.connect_settings import CliOverrides, connect_settings
-from moot.config.token_file import TokenFile
+from moot.config.connect_settings import CliOverrides, TokenFile, connect_settings
 from moot.participant import ParticipantLimits, connect
 from moot.resilience.atomic_file import write_atomically
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway

@@ -13,6 +13,7 @@ nothing.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,38 @@ from typing import Any, Final
 from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wildcard
 from moot.config.loader import load
-from moot.config.token_file import TokenFile
 from moot.errors import UsageError
 from moot.private_files import FileToken, name_from, token_from
+
+log = logging.getLogger(__name__)
+
+
+class TokenFile:
+    """Called, it gives the token that is in the file now; while that cannot be read, the last one."""
+
+    def __init__(self, path: Path, token: str) -> None:
+        """`token` is what was in it a moment ago."""
+        self._path = path
+        self._token = token
+        self._seen = self._look()
+
+    def __call__(self) -> str:
+        seen = self._look()
+        if seen is not None and seen != self._seen:
+            self._seen = seen
+            try:
+                self._token = token_from(self._path)
+            except UsageError as fault:
+                log.warning("the token stays as it was", extra={"why": str(fault)})
+        return self._token
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
 
 # In the order in which they are looked for; the last is where the reference implementation keeps its own.
 CONFIG_NAMES: Final = ("moot.yaml", "space.yaml", ".mew/space.yaml")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -16,12 +17,41 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from moot.config.sign_in_key import SignInKey
 from moot.errors import UsageError
-from moot.oauth.sealed_file import CannotOpen, is_sealed, open_file, seal_file
 from moot.private_files import check_folder, read_secret, use_folder
 from moot.resilience.atomic_file import write_atomically
+
+_MARK: Final = b"moot sealed 1\n"
+_NONCE_BYTES: Final = 12
+
+
+class CannotOpen(Exception):
+    """The key is another one, or somebody changed the file."""
+
+
+def is_sealed(data: bytes) -> bool:
+    return data.startswith(_MARK)
+
+
+def seal_file(key: bytes, data: bytes, name: str) -> bytes:
+    """What to write to the file of this name; under another name it cannot be opened."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return _MARK + nonce + ChaCha20Poly1305(key).encrypt(nonce, data, _MARK + name.encode())
+
+
+def open_file(key: bytes, data: bytes, name: str) -> bytes:
+    """What was sealed; raises CannotOpen."""
+    rest = data[len(_MARK) :]
+    try:
+        cipher = ChaCha20Poly1305(key)
+        return cipher.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], _MARK + name.encode())
+    except (InvalidTag, ValueError):
+        raise CannotOpen from None
+
 
 log = logging.getLogger(__name__)
 

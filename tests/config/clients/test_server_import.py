@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from moot.config.clients.client_file import read_client_file
-from moot.config.clients.secret_text import looks_secret, names_secret
 from moot.config.clients.server_import import ImportedServer, import_servers
+from moot.config.clients.server_text import looks_secret, names_secret
 
 # Variables that the environment has.
 SET = {
