@@ -108,14 +108,14 @@ $(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
 
 # Real agents that speak ACP, in DIR/claude, DIR/codex, DIR/gemini, DIR/opencode and DIR/qwen: `npm install --prefix DIR/claude
 # node@22 @agentclientprotocol/claude-agent-acp` and so on, by npm of Node 22. Together over a gigabyte, so not a part of the tests,
-# which play recordings of them; MOOT_ACP_RECORD=tests/acp/recordings makes these anew.
+# which play recordings of them; MOOT_ACP_RECORD=tests/agents/acp/recordings makes these anew.
 acp-agents: $(VENV)/installed
-	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_agents $(AGENTS)
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.agents.acp.real_agents $(AGENTS)
 
 # What docs/topics/what-coding-agents-do.md has.
 acp-ways: $(VENV)/installed
-	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_table $(AGENTS)
-	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_ways $(AGENTS)
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.agents.acp.real_table $(AGENTS)
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.agents.acp.real_ways $(AGENTS)
 
 # The same agents as people start them, with our hooks and the permission prompt tool; DIR/claudecode has
 # @anthropic-ai/claude-code.
@@ -128,13 +128,13 @@ A2A_JS := 1.3.0
 
 a2a-agents: $(VENV)/installed
 	npm install --prefix $(A2A_PACKAGES) --ignore-scripts --no-audit --no-fund --loglevel=error @a2a-js/sdk@$(A2A_JS) express@5
-	MOOT_A2A_PACKAGES=$(A2A_PACKAGES) $(BIN)/python -m tests.a2a.js_agents
+	MOOT_A2A_PACKAGES=$(A2A_PACKAGES) $(BIN)/python -m tests.agents.a2a.js_agents
 
 # SUITES="main", SUITES="1.0": one of its two suites.
 KIT := https://github.com/a2aproject/a2a-tck
 
 a2a-kit: $(VENV)/installed
-	$(BIN)/python -m tests.a2a.compatibility_kit $(KIT) $(SUITES)
+	$(BIN)/python -m tests.agents.a2a.compatibility_kit $(KIT) $(SUITES)
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs

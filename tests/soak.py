@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
-from tests.acp.agent_kills_soak import run_agent_kills
+from tests.agents.acp.agent_kills_soak import run_agent_kills
 from tests.bridges.space.conformance_soak import run_conformance
 from tests.cluster.cluster_soak import run_cluster_faults, run_planted_faults
 from tests.cluster.spread_soak import run_spread_vectors

@@ -14,7 +14,7 @@ SIGNED: Final = "XProtocol: creation, expiry, delegation and revocation are time
 AGO: Final = "how long ago, of a time that somebody wrote"
 HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
-    "a2a/published_card.py": HEADER,
+    "agents/a2a/published_card.py": HEADER,
     "agents/model/model.py": HEADER,
     "agents/model/question_inbox.py": "how far back the gateway is asked for questions that were missed",
     "agents/model/spending_file.py": "how long ago it was spent, if the machine was restarted since",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from moot.acp.acp_member import AcpMember
+from moot.agents.acp.acp_member import AcpMember
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -22,7 +22,7 @@ from moot.trust.approver_settings import ApproverSettings
 from moot.trust.learning_settings import DEFAULTS
 from moot.trust.proposal_history import ProposalHistory
 from moot.trust.rule_store import RuleStore
-from tests.acp.agent_space import RIGHTS, diff, settings_for, tool_update, write_script
+from tests.agents.acp.agent_space import RIGHTS, diff, settings_for, tool_update, write_script
 from tests.console.approvals_page import SETTLED, approve, detail, dialog_button, waiting
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, Loop, Running

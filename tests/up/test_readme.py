@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from moot.cli import main
-from tests.acp.agent_space import AGENT
+from tests.agents.acp.agent_space import AGENT
 from tests.test_docs import Block, blocks_of, text_of
 from tests.up.moot_up import MOOT, environment, moot_up, run_moot
 from tests.waiting import bounded, until_told

@@ -24,9 +24,9 @@ from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
-    from moot.a2a.a2a_member import A2aMember
-    from moot.a2a.join_settings import JoinLimits
-    from moot.a2a.serve_settings import ServeLimits
+    from moot.agents.a2a.a2a_member import A2aMember
+    from moot.agents.a2a.join_settings import JoinLimits
+    from moot.agents.a2a.serve_settings import ServeLimits
     from moot.config.connect_settings import ConnectSettings
 
 _Limits = TypeVar("_Limits", "JoinLimits", "ServeLimits")
@@ -178,8 +178,8 @@ def run_serve(options: argparse.Namespace) -> int:
 
 async def _join(options: argparse.Namespace) -> int:
     from moot import logs
-    from moot.a2a.a2a_member import A2aMember
-    from moot.a2a.join_settings import JoinLimits, JoinSettings
+    from moot.agents.a2a.a2a_member import A2aMember
+    from moot.agents.a2a.join_settings import JoinLimits, JoinSettings
     from moot.participant import token_from
     from moot.participant.member_program import run_member
     from moot.protocol.close_codes import SHUT_DOWN
@@ -217,9 +217,9 @@ def _print_joined(member: A2aMember, me: str) -> None:
 
 async def _serve(options: argparse.Namespace) -> int:
     from moot import logs
-    from moot.a2a.a2a_server import published
-    from moot.a2a.card_signer import KEYS_PATH
-    from moot.a2a.serve_settings import ServeLimits, ServeSettings
+    from moot.agents.a2a.a2a_server import published
+    from moot.agents.a2a.card_signer import KEYS_PATH
+    from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
     from moot.config.notification_reader import read_public_url
     from moot.net.http_listener import bind_socket, serve_http
     from moot.net.server_tls import ServerTls

@@ -27,8 +27,8 @@ from moot.errors import MootError, UsageError
 from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
-    from moot.acp.acp_member import AcpMember
-    from moot.acp.acp_settings import AcpSettings
+    from moot.agents.acp.acp_member import AcpMember
+    from moot.agents.acp.acp_settings import AcpSettings
 
 _ABOUT: Final = """\
 Runs an agent that speaks ACP (Claude Code, Codex, Gemini CLI, OpenCode, Qwen Code, Goose, …) as a member of a
@@ -113,8 +113,8 @@ def run(options: argparse.Namespace) -> int:
 
 async def _stay(settings: AcpSettings, log_level: Any) -> int:
     from moot import logs
-    from moot.acp.acp_runner import serve_acp
-    from moot.acp.agent_process import AgentStartFailed
+    from moot.agents.acp.acp_runner import serve_acp
+    from moot.agents.acp.agent_process import AgentStartFailed
     from moot.protocol.close_codes import SHUT_DOWN
 
     logs.set_up(log_level, "text", None)
@@ -135,8 +135,8 @@ async def _serve_editor(options: argparse.Namespace) -> int:
     import asyncio
 
     from moot import logs
-    from moot.acp.editor_server import EditorServer
-    from moot.acp.editor_stdio import EditorLines
+    from moot.agents.acp.editor_server import EditorServer
+    from moot.agents.acp.editor_stdio import EditorLines
     from moot.participant import connect
 
     where = member_settings_of(options)
@@ -168,7 +168,7 @@ def _print_joined(member: AcpMember, me: str) -> None:
 
 
 def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSettings:
-    from moot.acp.acp_settings import AcpSettings
+    from moot.agents.acp.acp_settings import AcpSettings
 
     argv = tuple(options.command[1:] if options.command[:1] == ["--"] else options.command)
     if not argv:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
-from tests.acp.scripted_model import ScriptedModel, scripted_model
+from tests.agents.acp.scripted_model import ScriptedModel, scripted_model
 from tests.bridges.served_space import PROPOSER, served_space
 from tests.bridges.space.test_mcp_command import token_file
 from tests.waiting import until

@@ -1,0 +1,154 @@
+"""The card of a foreign agent: fetched within bounds, checked, and held to its own server.
+
+The card is written by the agent's owner. It may not lead us elsewhere: the interface that is used has the
+card's own origin, or one that the operator has named, so that neither our token nor our requests go to a
+server that only the card knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from a2a.client.card_resolver import parse_agent_card
+from a2a.types import AgentCard, AgentInterface
+from google.protobuf.json_format import ParseError
+
+from moot.agents.a2a.card_signature import check_signature
+from moot.agents.a2a.join_settings import JoinSettings
+from moot.errors import InvalidJson, Unreachable, UsageError
+from moot.net.address_check import is_loopback
+from moot.net.http_client import ResponseTooLarge, fetch
+from moot.protocol import strict_json
+
+WELL_KNOWN: Final = "/.well-known/agent-card.json"
+# Where it was before 0.3.
+_OLD_WELL_KNOWN: Final = "/.well-known/agent.json"
+_BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
+_MAX_DEPTH: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCard:
+    """A card that was accepted."""
+
+    card: AgentCard
+    # Where it was found, and what is known of its signature.
+    url: str
+    signature: str
+
+
+async def find_card(settings: JoinSettings) -> FoundCard:
+    """Fetch and check the card; raises UsageError or Unreachable with what to do."""
+    origin_of(settings.url, settings)
+    faults: list[Unreachable | UsageError] = []
+    for url in _places(settings.url):
+        fields = await _fetch_json(url, settings, faults)
+        if fields is not None:
+            break
+    else:
+        why = f"no agent card: {'; '.join(map(str, faults))}. Give the URL of the card itself"
+        # A server that starts, or a proxy before it, may have a card later; whoever asks for it tries again.
+        raise Unreachable(why) if any(isinstance(each, Unreachable) for each in faults) else UsageError(why)
+    try:
+        card = parse_agent_card(fields)
+    except (ParseError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as fault:
+        raise UsageError(f"{url} is no agent card: {str(fault)[:300]}") from None
+    allowed = {origin_of(url, settings), *(origin_of(each, settings) for each in settings.allowed_origins)}
+    signature = await check_signature(card, url, settings)
+    _keep_usable_interfaces(card, allowed, settings)
+    return FoundCard(card, url, signature)
+
+
+def origin_of(url: str, settings: JoinSettings) -> str:
+    """Scheme, host and port; raises UsageError for what may not be called."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError(f"{url[:200]!r} is no URL") from None
+    host = parts.hostname
+    if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or not url.isprintable():
+        raise UsageError(f"{url[:200]!r}: give a URL such as https://agent.example.com, without a user")
+    is_local = host == "localhost" or is_loopback(host)
+    if parts.scheme == "http" and not is_local and not settings.allow_plain_http:
+        raise UsageError(
+            f"{url[:200]!r} is not encrypted. Use https://, or --allow-plain-http in a network of your own"
+        )
+    return f"{parts.scheme}://{host.lower()}:{port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def _places(url: str) -> list[str]:
+    parts = urlsplit(url)
+    if parts.path.endswith(".json"):
+        return [url]
+    base, root = url.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
+    return list(dict.fromkeys((base + WELL_KNOWN, root + WELL_KNOWN, base + _OLD_WELL_KNOWN)))
+
+
+async def _fetch_json(
+    url: str, settings: JoinSettings, faults: list[Unreachable | UsageError]
+) -> dict[str, Any] | None:
+    limits = settings.limits
+    headers = {"Authorization": f"Bearer {settings.agent_token}"} if settings.agent_token else {}
+    try:
+        response = await fetch(
+            url, headers=headers, timeout_seconds=limits.card_seconds, max_bytes=limits.max_card_bytes
+        )
+    except ResponseTooLarge:
+        raise UsageError(f"{url} is larger than {limits.max_card_bytes} bytes (max_card_bytes)") from None
+    except Unreachable as fault:
+        raise Unreachable(f"{fault}. Check the URL, and that the agent runs there") from fault
+    if 300 <= response.status < 400:
+        raise UsageError(f"{url} redirects, and redirects are not followed: give the final URL")
+    if response.status != 200:
+        is_passing = response.status == 429 or response.status >= 500
+        fault_type = Unreachable if is_passing else UsageError
+        faults.append(fault_type(f"{url} answers with HTTP {response.status}"))
+        return None
+    try:
+        fields = strict_json.parse(response.body)
+    except InvalidJson as fault:
+        faults.append(Unreachable(f"{url} is not JSON: {fault.message}"))
+        return None
+    if not isinstance(fields, dict) or depth_of(fields) > _MAX_DEPTH:
+        raise UsageError(f"{url} is no agent card: it has to be an object, at most {_MAX_DEPTH} levels deep")
+    return fields
+
+
+def depth_of(value: Any) -> int:
+    level, deepest = [value], 0
+    while level:
+        deepest += 1
+        level = [
+            each
+            for container in level
+            if isinstance(container, dict | list)
+            for each in (container.values() if isinstance(container, dict) else container)
+        ]
+    return deepest
+
+
+def _keep_usable_interfaces(card: AgentCard, allowed: set[str], settings: JoinSettings) -> None:
+    """Leave only interfaces that we may and can use; raises UsageError if none is left."""
+    usable: list[AgentInterface] = []
+    elsewhere: list[str] = []
+    for each in card.supported_interfaces:
+        if each.protocol_binding not in _BINDINGS:
+            continue
+        try:
+            origin = origin_of(each.url, settings)
+        except UsageError as fault:
+            elsewhere.append(str(fault))
+            continue
+        if origin in allowed:
+            usable.append(each)
+        else:
+            elsewhere.append(f"{each.url[:200]} is on another server than the card: --allow-origin {origin}")
+    if not usable:
+        why = "; ".join(elsewhere[:3]) or f"it offers none of {', '.join(_BINDINGS)}"
+        raise UsageError(f"the agent cannot be reached as its card says: {why}")
+    copies = [AgentInterface.FromString(each.SerializeToString()) for each in usable]
+    del card.supported_interfaces[:]
+    card.supported_interfaces.extend(copies)

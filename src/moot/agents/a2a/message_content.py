@@ -1,0 +1,60 @@
+"""What a message of an A2A caller holds: text for a member, or one call of a tool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a.types import Message
+from a2a.utils.errors import ContentTypeNotSupportedError, InvalidParamsError
+from google.protobuf.json_format import MessageToDict
+
+from moot.agents.a2a.serve_settings import ServeLimits
+
+
+def read_content(message: Message, limits: ServeLimits) -> tuple[str, dict[str, Any] | None]:
+    """The text of a message, or the call that it is; raises an error of A2A that says what is wrong."""
+    if message.ByteSize() > limits.max_message_bytes:
+        raise InvalidParamsError(
+            f"a message has at most {limits.max_message_bytes} bytes (max_message_bytes)"
+        )
+    if max(len(message.message_id), len(message.context_id)) > limits.max_id_chars:
+        raise InvalidParamsError(f"an id has at most {limits.max_id_chars} characters (max_id_chars)")
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part.WhichOneof("content"):
+            case "text":
+                texts.append(part.text)
+            case "data":
+                calls.append(_call_of(MessageToDict(part.data)))
+            case _:
+                raise ContentTypeNotSupportedError("text, or one data part with a tool; no files")
+    text = "\n".join(texts)
+    if len(text) > (most := limits.max_message_chars):
+        raise InvalidParamsError(f"a message has at most {most} characters (max_message_chars)")
+    if not message.message_id:
+        raise InvalidParamsError("a message needs an id")
+    if len(calls) > 1 or (calls and text.strip()) or not (calls or text.strip()):
+        raise InvalidParamsError("a message is text, or one data part with a tool")
+    return text, calls[0] if calls else None
+
+
+def _call_of(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict) or not isinstance(data.get("tool"), str) or not data["tool"]:
+        raise InvalidParamsError('a data part is a call: {"tool": NAME, "arguments": {…}}')
+    arguments = data.get("arguments", {})
+    if not isinstance(arguments, dict) or set(data) - {"tool", "arguments"}:
+        raise InvalidParamsError('a data part is a call: {"tool": NAME, "arguments": {…}}, and nothing else')
+    return {"name": data["tool"], "arguments": _whole_numbers(arguments)}
+
+
+def _whole_numbers(value: Any) -> Any:
+    """Protobuf makes every number a float: whole ones are integers again, as tools expect them."""
+    match value:
+        case float() if value.is_integer() and abs(value) < 2**53:
+            return int(value)
+        case dict():
+            return {key: _whole_numbers(each) for key, each in value.items()}
+        case list():
+            return [_whole_numbers(each) for each in value]
+    return value

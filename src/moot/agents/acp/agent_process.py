@@ -1,0 +1,269 @@
+"""An ACP agent as a child process: started, initialised, signed in, with sessions in the mode that asks.
+
+Client file access and terminals are not offered: agents fall back to their own, so they are no gate. The
+permission request is the only one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from moot import __version__
+from moot.agents.acp.acp_settings import AcpSettings
+from moot.agents.acp.agent_home import home_environment, link_sign_in, prepare_home, secrets_in
+from moot.agents.acp.agent_profiles import AgentProfile
+from moot.agents.acp.json_rpc import AUTH_REQUIRED, IncomingCall, JsonRpcPeer, PeerError, PeerGone
+from moot.errors import MootError
+from moot.mcp import stdio_child
+from moot.mcp.stderr_tail import StderrTail
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION: Final = 1
+_STDERR_LINES: Final = 5
+# A pipe breaks a moment before it is known how its process ended.
+_END_SECONDS: Final = 10.0
+
+
+class AgentUnusable(MootError):
+    """The agent starts and cannot be used: another version, no sign-in, no mode that asks."""
+
+
+class AgentStartFailed(MootError):
+    """The agent ended before it could be used; `stderr_lines` is the end of its stderr, as it was written."""
+
+    def __init__(self, message: str, stderr_lines: list[str]) -> None:
+        super().__init__(message)
+        self.stderr_lines = stderr_lines
+
+
+class AgentProcess:
+    """A running agent. `child.ended` tells its end."""
+
+    def __init__(
+        self,
+        settings: AcpSettings,
+        profile: AgentProfile,
+        on_request: Callable[[IncomingCall], None],
+        on_notification: Callable[[str, Mapping[str, Any]], None],
+    ) -> None:
+        self.settings = settings
+        self.profile = profile
+        self.peer = JsonRpcPeer(self._write, on_request, on_notification)
+        self.stderr = StderrTail(settings.state_folder / "stderr.log")
+        self.capabilities: Mapping[str, Any] = {}
+        # What it calls itself, with its version.
+        self.title = profile.name
+        self.child: stdio_child.StdioChild | None = None
+        # Set when it has ended or shall be stopped, and why.
+        self.gone = asyncio.Event()
+        self.end_reason = ""
+        self._environment: dict[str, str] = {}
+        # Files with the sign-in of whoever starts it.
+        self._sign_in_files: list[Path] = []
+
+    def _write(self, line: bytes) -> None:
+        if self.child is None:
+            raise PeerGone("it is not started")
+        if self.child.is_closed and not self.gone.is_set():
+            # Whoever waits for an answer is told how it ended, which says more.
+            why = "the agent reads nothing any more"
+            asyncio.get_running_loop().call_later(_END_SECONDS, self.abandon, why)
+            return
+        try:
+            self.child.send(line)
+        except stdio_child.ChildGone as fault:
+            raise PeerGone(str(fault)) from None
+
+    async def start(self) -> None:
+        settings, profile = self.settings, self.profile
+        inherited = {
+            name: settings.inherited[name] for name in profile.variables if name in settings.inherited
+        }
+        own: dict[str, str] = {}
+        if not settings.keep_home:
+            home = settings.state_folder / "home"
+            prepare_home(home, profile, trust_folder=settings.trust_folder)
+            own = home_environment(home, profile, settings.argv, settings.inherited)
+            if settings.use_sign_in:
+                self._sign_in_files = link_sign_in(home, profile, settings.inherited)
+        else:
+            own = {name: text for name, text in profile.environment.items() if "{home}" not in text}
+        if not settings.trust_folder:
+            own |= profile.untrusting_environment
+        self._environment = {**inherited, **own, **settings.env}
+        command = stdio_child.Command(argv=settings.argv, env=self._environment, cwd=str(settings.folder))
+        self.child = await stdio_child.start(
+            command,
+            on_line=self.peer.feed,
+            on_oversize=self._on_oversize,
+            stderr=self.stderr,
+            inherited=settings.inherited,
+            limits=settings.limits.child,
+        )
+        self.child.ended.add_done_callback(lambda ended: self.abandon(f"the agent {ended.result()}"))
+
+    def _on_oversize(self, _head: bytes, _tail: bytes, size: int) -> None:
+        """What was in it is not known, so nothing that follows is understood either."""
+        log.warning("a line of the agent is too long", extra={"bytes": size})
+        self.abandon(f"the agent wrote a line of {size} bytes")
+
+    def abandon(self, why: str) -> None:
+        """Use it no longer: it has ended, or shall be."""
+        self.end_reason = self.end_reason or why
+        self.peer.end(why)
+        self.gone.set()
+
+    async def initialize(self) -> None:
+        """Shake hands and sign in; raises AgentUnusable, PeerGone."""
+        limits = self.settings.limits
+        try:
+            answer = await self.peer.request(
+                "initialize",
+                {
+                    "protocolVersion": PROTOCOL_VERSION,
+                    "clientCapabilities": {
+                        "fs": {"readTextFile": False, "writeTextFile": False},
+                        "terminal": False,
+                    },
+                    "clientInfo": {"name": "moot", "title": "Moot", "version": __version__},
+                },
+                limits.start_seconds,
+            )
+        except PeerError as fault:
+            raise AgentUnusable(
+                f"the program answered `initialize` with an error: {fault.message}; is it an ACP agent?"
+            ) from None
+        version = answer.get("protocolVersion")
+        if version != PROTOCOL_VERSION:
+            raise AgentUnusable(
+                f"the agent speaks version {version} of ACP, and this is version {PROTOCOL_VERSION}"
+            )
+        given = answer.get("agentCapabilities")
+        self.capabilities = given if isinstance(given, dict) else {}
+        about = answer.get("agentInfo")
+        if isinstance(about, dict):
+            words = (about.get("title") or about.get("name"), about.get("version"))
+            self.title = " ".join(word for word in words if isinstance(word, str)) or self.title
+        for variable, method in self.profile.sign_in.items():
+            if self._environment.get(variable):
+                await self._sign_in(method)
+        if self._sign_in_files and self.profile.sign_in_by_file is not None:
+            await self._sign_in(self.profile.sign_in_by_file)
+
+    async def _sign_in(self, method: str) -> None:
+        try:
+            await self.peer.request("authenticate", {"methodId": method}, self.settings.limits.answer_seconds)
+        except PeerError as fault:
+            raise AgentUnusable(f"the agent did not sign in ({method}): {fault.message}") from None
+
+    # Sessions
+
+    @property
+    def can_load(self) -> bool:
+        return self.capabilities.get("loadSession") is True
+
+    @property
+    def can_resume(self) -> bool:
+        given = self.capabilities.get("sessionCapabilities")
+        return isinstance(given, dict) and isinstance(given.get("resume"), dict)
+
+    async def new_session(self, folder: Path) -> str:
+        """A new session in the mode that asks; raises AgentUnusable, PeerGone."""
+        answer = await self._open("session/new", self._session_params(folder))
+        session = answer.get("sessionId")
+        if not isinstance(session, str) or not session:
+            raise AgentUnusable("the agent opened a session without an id")
+        await self._set_mode(session, answer)
+        return session
+
+    async def restore_session(self, session: str, folder: Path) -> bool:
+        """Open an earlier session; False if the agent cannot, or does not know it."""
+        method = "session/resume" if self.can_resume else "session/load"
+        if not (self.can_resume or self.can_load):
+            return False
+        try:
+            answer = await self._open(method, {"sessionId": session, **self._session_params(folder)})
+        except AgentUnusable as fault:
+            log.info("the session cannot be restored", extra={"why": str(fault)})
+            return False
+        await self._set_mode(session, answer)
+        return True
+
+    def _session_params(self, folder: Path) -> dict[str, Json]:
+        params: dict[str, Json] = {"cwd": str(folder), "mcpServers": []}
+        if self.profile.untrusting_session and not self.settings.trust_folder:
+            params["_meta"] = dict(self.profile.untrusting_session)
+        return params
+
+    async def _open(self, method: str, params: Mapping[str, Json]) -> dict[str, Any]:
+        try:
+            return await self.peer.request(method, params, self.settings.limits.start_seconds)
+        except PeerError as fault:
+            self.check_signed_in(fault)
+            raise AgentUnusable(f"the agent refused {method}: {fault.message}") from None
+
+    def check_signed_in(self, fault: PeerError) -> None:
+        """Raises AgentUnusable, with what to do, if the agent refused something because it has no key."""
+        if fault.code == AUTH_REQUIRED:
+            names = ", ".join(self.profile.variables) or "the variable with its key"
+            raise AgentUnusable(
+                f"the agent wants to sign in ({fault.message}). It has a home of its own: give it a key "
+                f"({names}) in your environment or with --env, or use the sign-in of your home with --sign-in"
+            ) from None
+
+    async def _set_mode(self, session: str, answer: Mapping[str, Any]) -> None:
+        """Set the mode that asks, and see that it is set: the one place where that is decided."""
+        wanted = self.profile.mode
+        if wanted is None:
+            return
+        current = mode_in(answer)
+        if current == wanted:
+            return
+        try:
+            await self.set_mode(session)
+        except (PeerError, PeerGone) as fault:
+            raise AgentUnusable(
+                f"the agent is in the mode {current!r} and refuses {wanted!r}, in which it asks: {fault}"
+            ) from None
+
+    async def set_mode(self, session: str) -> None:
+        await self.peer.request(
+            "session/set_mode",
+            {"sessionId": session, "modeId": self.profile.mode},
+            self.settings.limits.answer_seconds,
+        )
+
+    def secrets(self) -> list[str]:
+        """Values of variables that the agent has and nobody else shall read."""
+        listed = {*self.profile.variables, *self.settings.env}
+        of_environment = [
+            value
+            for name, value in self._environment.items()
+            if name in listed and any(word in name.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSW"))
+        ]
+        return [*of_environment, *(text for file in self._sign_in_files for text in secrets_in(file))]
+
+    def last_words(self) -> str:
+        """The end of its stderr, for the log and the terminal of whoever runs it."""
+        return "".join(f"\n  | {line}" for line in self.stderr.last_lines(_STDERR_LINES))
+
+    async def stop(self) -> None:
+        """End it and everything that it started."""
+        self.abandon("the agent was stopped")
+        if self.child is not None:
+            with suppress(stdio_child.ChildGone):
+                await self.child.stop()
+
+
+def mode_in(answer: Mapping[str, Any]) -> str | None:
+    """The current mode in an answer to session/new; None if it tells none."""
+    modes = answer.get("modes")
+    current = modes.get("currentModeId") if isinstance(modes, dict) else None
+    return current if isinstance(current, str) else None
