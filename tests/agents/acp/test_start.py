@@ -143,7 +143,7 @@ def test_every_tried_agent_is_known_by_its_command() -> None:
 
 def test_each_agent_says_at_its_start_what_it_was_seen_to_run_unasked() -> None:
     """The page has what each program did; the first chat of an agent says the same."""
-    page = (Path(__file__).parents[2] / "docs/topics/what-coding-agents-do.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/topics/what-coding-agents-do.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if "|" in line]
     names = next(row for row in rows if row[0] == "Way")[1:]
     assert set(names) == {profile.name for profile in PROFILES}
