@@ -4,7 +4,7 @@
 #   docker run --rm --init --read-only --tmpfs /tmp --cap-drop ALL -p 127.0.0.1:8080:8080 \
 #     -v ./moot.yaml:/etc/moot/moot.yaml:ro -v moot-data:/var/lib/moot moot
 #
-# `compose.yaml` says the same; docs/how-to/deploy-a-gateway.md explains it.
+# `compose.yaml` says the same; docs/how-to/run-a-gateway.md explains it.
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim-bookworm AS build

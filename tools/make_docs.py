@@ -340,7 +340,7 @@ def metrics_page() -> str:
     parts = [
         "# Metrics",
         f"{_NOTE} `/metrics` gives them in Prometheus' text format; times are in seconds, sizes in bytes. "
-        "How to scrape them: [deploy a gateway](../how-to/deploy-a-gateway.md#metrics).",
+        "How to scrape them: [run a gateway](../how-to/run-a-gateway.md#metrics).",
         _metrics_table("Gateway", GATEWAY_METRICS),
         _metrics_table("Gateway of a cluster, in addition", CLUSTER_METRICS),
         _metrics_table("XProtocol adapter", ADAPTER_METRICS),
