@@ -138,7 +138,8 @@ class HistoryProposal(ProposalLife):
             "method": case.method,
             "tool": case.tool,
             "arguments": case.arguments,
-            "status": self.verdict,
+            # As 0.1 exported it; `state` has the word that everybody uses.
+            "status": "open" if self.verdict == "pending" else self.verdict,
             "state": self.state,
             "decided_by": decided.by,
             "decided_at": None if decided.at is None else rfc3339(decided.at),
