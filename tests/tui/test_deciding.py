@@ -128,8 +128,9 @@ async def test_a_large_value_shows_its_size_and_hash_and_is_fetched_by_a_key(tmp
             await until(pilot, lambda: any(hashed.encode() in e.raw for e in app.panes.timeline.envelopes()))
             await enter_line(pilot, f"/content {hashed[:12]}")
             await until(pilot, lambda: isinstance(app.screen, DetailDialog))
-            assert isinstance(app.screen, DetailDialog)
-            assert pane_text(app.screen.rows) == "é" * 600_000
+            detail = app.screen
+            assert isinstance(detail, DetailDialog)
+            await until(pilot, lambda: pane_text(detail.rows) == "é" * 600_000)
             await pilot.press("escape")
             await enter_line(pilot, f"/content {hashed[:12]} {tmp_path / 'saved'}")
             await until(pilot, lambda: "saved 1,200,000 bytes" in pane_text(app.panes.timeline))

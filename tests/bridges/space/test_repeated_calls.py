@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import httpx
-import msgspec
 import pytest
 
 from moot.mcp.downstream import client_timeout
@@ -25,7 +24,8 @@ KEY = "moot/idempotency_key"
 # Cancelling outright withdraws at once, so that a test need not wait for it.
 # Nothing depends on how fast the machine is.
 PATIENT = McpServerLimits(silent_seconds=math.inf)
-NO_GRACE = msgspec.structs.replace(HASTY, cancel_seconds=0)
+# The call is still being answered when it is cancelled, however late that is.
+NO_GRACE = McpServerLimits(decision_seconds=HANG_SECONDS, answer_seconds=HANG_SECONDS, cancel_seconds=0)
 
 
 class SilentClient:
