@@ -30,16 +30,16 @@ from bench.trust_run import SimulationRun
 from bench.trust_worlds import READABLE, UNKNOWABLE
 from moot.protocol.operation import Json
 from moot.protocol.proposal_life import RejectionRecord
-from moot.trust.accepted_calls import RejectedCalls
-from moot.trust.budgets import UseTally
-from moot.trust.learner import add_rule, suggest
-from moot.trust.learning_settings import DEFAULTS
-from moot.trust.proposal_case import Case
-from moot.trust.proposal_history import OBJECTION, HistoryProposal
-from moot.trust.rule_reviews import RuleReviews
-from moot.trust.rules import Rule, RuleOrigin, evaluate
-from moot.trust.suggestion import Suggestion
-from moot.trust.tripwires import PersonDecided, check_tripwires
+from moot.trust.approver.rule_reviews import RuleReviews
+from moot.trust.history.proposal_case import Case
+from moot.trust.history.proposal_history import OBJECTION, HistoryProposal
+from moot.trust.learning.learner import add_rule, suggest
+from moot.trust.learning.learning_settings import DEFAULTS
+from moot.trust.learning.suggestion import Suggestion
+from moot.trust.rules.accepted_calls import RejectedCalls
+from moot.trust.rules.budgets import UseTally
+from moot.trust.rules.rule import Rule, RuleOrigin, evaluate
+from moot.trust.rules.tripwires import PersonDecided, check_tripwires
 
 FIXED: Final = tuple(range(20))
 FRESH: Final = 20

@@ -13,9 +13,9 @@ from statistics import mean
 from typing import Final
 
 from bench.trust_people import World
-from moot.trust.conditions import canonical
-from moot.trust.learning_settings import DEFAULTS
-from moot.trust.proposal_case import Case
+from moot.trust.history.proposal_case import Case
+from moot.trust.learning.learning_settings import DEFAULTS
+from moot.trust.rules.conditions import canonical
 
 # After so many approvals without a rejection a person would have clicked "always allow".
 CLICKS: Final = 3

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moot.protocol.operation import Json
-from moot.trust.proposal_case import Case, case_of
+from moot.trust.history.proposal_case import Case, case_of
 
 # 2026-01-05, a Monday, 00:00 UTC; every world starts at some moment of that week.
 _MONDAY: Final = 1_767_571_200.0

@@ -17,8 +17,8 @@ from typing import Final
 
 from bench.trust_people import Policy, World
 from moot.protocol.operation import Json
-from moot.trust.conditions import canonical
-from moot.trust.proposal_case import Case
+from moot.trust.history.proposal_case import Case
+from moot.trust.rules.conditions import canonical
 
 # When danger begins, in worlds where it begins late, and when drift changes the policy.
 LATE: Final = 300

@@ -39,7 +39,7 @@ _UNMEASURED = (
     "/tests/protocol/test_scan_envelope",
     "/tests/space/test_attacks_load",
     "/tests/space/test_machine",
-    "/tests/trust/test_bench",
+    "/tests/trust/learning/test_bench",
     "/tests/xprotocol/grammar/test_grammar_refusals",
     "/tests/xprotocol/grammar/test_grammar_tools",
     "/tests/xprotocol/search/test_search_quality",

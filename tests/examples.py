@@ -16,8 +16,8 @@ FILES: Final = (
     "tests/protocol/test_dialects_properties.py",
     "tests/protocol/test_fingerprint.py",
     "tests/space/test_machine.py",
-    "tests/trust/test_adversary.py",
-    "tests/trust/test_values.py",
+    "tests/trust/learning/test_adversary.py",
+    "tests/trust/values/test_values.py",
     "tests/xprotocol/contracts/test_versions.py",
 )
 

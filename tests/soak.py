@@ -23,7 +23,7 @@ from tests.protocol.pattern_soak import run_pattern_soak
 from tests.protocol.scan_envelope_soak import run_scan_envelope_soak
 from tests.space.random_walk import run_space_walk
 from tests.store.crash_soak import run_journal_crashes
-from tests.trust.value_probes import run_probes
+from tests.trust.learning.value_probes import run_probes
 from tests.xprotocol.events.event_soak import run_event_soak
 from tests.xprotocol.grammar.grammar_soak import run_grammar_soak
 from tests.xprotocol.grammar.schema_suite import run_schema_suite

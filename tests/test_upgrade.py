@@ -19,7 +19,7 @@ import yaml
 
 from moot.participant import JoinedSpace, SeenProposal, connect
 from moot.protocol.operation import Json
-from moot.trust.tool_watcher import digests_of
+from moot.trust.approver.tool_watcher import digests_of
 from moot.up.servers import commands
 from moot.up.servers import files as file_server
 from moot.up.servers.folder import Folder

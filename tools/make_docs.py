@@ -45,7 +45,7 @@ from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
 from moot.space.config import SpaceLimits
-from moot.trust.approver_metrics import APPROVER_METRICS
+from moot.trust.approver.approver_metrics import APPROVER_METRICS
 from moot.xprotocol.adapter.config.adapter_settings import (
     AdapterLimits,
     AuditSettings,

@@ -22,9 +22,9 @@ from moot.errors import MootError
 from moot.gateway.app import Gateway
 from moot.participant import Control, Controls, JoinedSpace, MissedMessages, StreamHandle, connect
 from moot.protocol.operation import Json
-from moot.trust.approver import Approver
-from moot.trust.proposal_history import ProposalHistory
-from moot.trust.rule_store import RuleStore
+from moot.trust.approver.approver import Approver
+from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.rules.rule_store import RuleStore
 
 SPACE: Final = "workshop"
 # Pause between two messages, so that their times differ.

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from moot.participant import JoinedSpace, SeenProposal, connect
-from moot.trust.approver import Approver
-from moot.trust.approver_settings import ApproverSettings
-from moot.trust.proposal_history import ProposalHistory
-from moot.trust.rule_store import RuleStore
+from moot.trust.approver.approver import Approver
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.rules.rule_store import RuleStore
 from tests.cli.space_with_members import SETTINGS, SpaceWithMembers, space_with_members
-from tests.trust.test_approver import APPROVER, LEARNING
+from tests.trust.approver.test_approver import APPROVER, LEARNING
 from tests.waiting import HANG_SECONDS
 
 SPACE = SETTINGS | {

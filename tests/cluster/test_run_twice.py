@@ -22,16 +22,16 @@ from moot.participant import JoinedSpace, connect
 from moot.protocol.close_codes import REPLACED
 from moot.resilience.restart_loop import RestartPolicy
 from moot.resilience.task_set import end_tasks
-from moot.trust.approver import Approver
-from moot.trust.approver_settings import ApproverSettings
-from moot.trust.proposal_history import ProposalHistory
-from moot.trust.rule_store import RuleStore
+from moot.trust.approver.approver import Approver
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.rules.rule_store import RuleStore
 from moot.up.bridged_server import BridgedServer
 from moot.up.template_vars import TemplateVars
 from tests.cluster.conftest import StartGateway
 from tests.gateway.running_gateway import LocalGateway, participants
 from tests.ports import held_port
-from tests.trust.test_approver import AGENT, APPROVER, FILES, LEARNING
+from tests.trust.approver.test_approver import AGENT, APPROVER, FILES, LEARNING
 from tests.waiting import HANG_SECONDS, bounded, until
 
 RULE = """

@@ -11,11 +11,11 @@ from playwright.sync_api import Locator, Page
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
-from moot.trust.approver import Approver
-from moot.trust.approver_settings import ApproverSettings
-from moot.trust.learning_settings import DEFAULTS
-from moot.trust.proposal_history import ProposalHistory
-from moot.trust.rule_store import RuleStore
+from moot.trust.approver.approver import Approver
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.learning.learning_settings import DEFAULTS
+from moot.trust.rules.rule_store import RuleStore
 from tests.console.conftest import MemberAs
 from tests.console.gateway_and_members import PEOPLE
 from tests.gateway.running_gateway import participants, space_settings

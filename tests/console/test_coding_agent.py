@@ -17,11 +17,11 @@ from moot.agents.acp.acp_member import AcpMember
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.approver import Approver
-from moot.trust.approver_settings import ApproverSettings
-from moot.trust.learning_settings import DEFAULTS
-from moot.trust.proposal_history import ProposalHistory
-from moot.trust.rule_store import RuleStore
+from moot.trust.approver.approver import Approver
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.learning.learning_settings import DEFAULTS
+from moot.trust.rules.rule_store import RuleStore
 from tests.agents.acp.agent_space import RIGHTS, diff, settings_for, tool_update, write_script
 from tests.console.approvals_page import SETTLED, approve, detail, dialog_button, waiting
 from tests.console.conftest import MemberAs, PageAs

@@ -11,7 +11,7 @@ import pytest
 
 from moot.errors import McpError, Rejected
 from moot.participant import JoinedSpace
-from moot.trust.ledger_reader import read_ledger
+from moot.trust.history.ledger_reader import read_ledger
 from tests.participant.gateway_with_members import (
     GatewayWithMembers,
     ReceivedEnvelopes,

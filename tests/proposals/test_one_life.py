@@ -18,7 +18,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.proposal_life import GatewayProposal, ProposalLife
 from moot.protocol.proposal_tracker import ProposalTracker
-from moot.trust.proposal_history import ProposalHistory
+from moot.trust.history.proposal_history import ProposalHistory
 from tests.console.in_node import in_node
 from tests.proposals.told_stories import STORIES, Heard, ToldStory, tell
 

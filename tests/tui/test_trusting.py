@@ -15,12 +15,12 @@ from moot.errors import Rejected, UsageError
 from moot.operations.rule_commands import narrow_rule
 from moot.operations.rule_lines import bar
 from moot.participant import JoinedSpace, SeenProposal
-from moot.trust.approver import Approver
-from moot.trust.approver_settings import ApproverSettings
-from moot.trust.proposal_history import ProposalHistory
-from moot.trust.rule_store import RuleStore
+from moot.trust.approver.approver import Approver
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.rules.rule_store import RuleStore
 from moot.tui.app import MootApp
-from tests.trust.test_approver import APPROVER, LEARNING
+from tests.trust.approver.test_approver import APPROVER, LEARNING
 from tests.tui.terminal_session import (
     TerminalSpace,
     enter_line,

@@ -26,7 +26,7 @@ from moot.operations.trust_log import TrustLog, call_approver, objects_in
 from moot.participant import JoinedSpace, SentEnvelope
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.rule_yaml import LIMIT_KEYS, RULE_KEYS
+from moot.trust.rules.rule_yaml import LIMIT_KEYS, RULE_KEYS
 from moot.trust.values.kinds import KINDS
 
 # The approver answers at once unless it is busy learning.

@@ -4,5 +4,10 @@
                   ▲                     │ back-test, bound, near misses           │
                   └──── shadow, trip-wires, budgets ◀─────────────────────────────┘
 
-`ledger_reader` and `rule_store` read and write files, `approver` talks to a space; the rest is pure.
+    approver                          talks to a space
+    learning   checks   imports       suggestions; what can be said of rules without a space; rules of others
+    rules
+    history    values                 proposals and what became of them; what texts in arguments mean
+
+`history/ledger_reader` and `rules/rule_store` read and write files; the rest below `approver` is pure.
 """

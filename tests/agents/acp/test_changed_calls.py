@@ -11,10 +11,10 @@ from moot.agents.acp.acp_settings import AcpLimits
 from moot.agents.acp.shown_call import show
 from moot.agents.acp.tool_calls import AgentToolCall
 from moot.errors import MootError
-from moot.trust.learner import suggest
+from moot.trust.learning.learner import suggest
 from tests.agents.acp.agent_space import agent_space, diff, tool_update
-from tests.trust.history import START, history
-from tests.trust.history import call as decided_call
+from tests.trust.histories import START, history
+from tests.trust.histories import call as decided_call
 from tests.waiting import until
 
 WORK = Path("/srv/work")

@@ -14,7 +14,7 @@ from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
-    from moot.trust.proposal_history import HistoryProposal, ProposalHistory
+    from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -60,10 +60,10 @@ def run(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from moot.cli.proposal.sign_in_notes import sign_in_notes
-    from moot.trust.explain import explain
-    from moot.trust.ledger_reader import read_ledger
-    from moot.trust.offline_verdict import judge_offline
-    from moot.trust.rule_store import RuleStore
+    from moot.trust.checks.explain import explain
+    from moot.trust.checks.offline_verdict import judge_offline
+    from moot.trust.history.ledger_reader import read_ledger
+    from moot.trust.rules.rule_store import RuleStore
 
     journal = journal_folder_of(options)
     now = time.time()

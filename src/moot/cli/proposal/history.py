@@ -17,7 +17,7 @@ from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 
 if TYPE_CHECKING:
-    from moot.trust.proposal_history import HistoryProposal
+    from moot.trust.history.proposal_history import HistoryProposal
 
 _EXAMPLES: Final = """\
   moot proposal history                                     all of them, the latest last
@@ -61,9 +61,9 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from moot.trust.approver_status import daily_shares
-    from moot.trust.ledger_reader import read_ledger
-    from moot.trust.proposal_history import filter_proposals
+    from moot.trust.approver.approver_status import daily_shares
+    from moot.trust.history.ledger_reader import read_ledger
+    from moot.trust.history.proposal_history import filter_proposals
 
     automated = True if options.automatic else False if options.people else None
     found = list(

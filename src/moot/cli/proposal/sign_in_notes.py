@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moot.store.journal_reader import read_records
 
 if TYPE_CHECKING:
-    from moot.trust.proposal_history import HistoryProposal
+    from moot.trust.history.proposal_history import HistoryProposal
 
 # Most records are of other kinds, and are not parsed.
 _MARK = b'"in":"sign_in"'

@@ -22,8 +22,8 @@ from moot.operations.text_table import TextTable
 from moot.protocol.envelope import rfc3339
 
 if TYPE_CHECKING:
-    from moot.trust.rule_diff import CallDifference, RuleChange
-    from moot.trust.rule_replay import ReplayedDecision
+    from moot.trust.checks.rule_diff import CallDifference, RuleChange
+    from moot.trust.checks.rule_replay import ReplayedDecision
 
 _DIFF_ABOUT: Final = """\
 Tells which rules were added, removed, changed or moved, where a changed rule may match more than before, and
@@ -77,8 +77,8 @@ def add_actions(group: Any) -> None:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from moot.trust.rule_diff import compare_rules
-    from moot.trust.rule_tests import read_tests
+    from moot.trust.checks.rule_diff import compare_rules
+    from moot.trust.checks.rule_tests import read_tests
 
     files = [read_rules_file(file) for file in (options.old, options.new)]
     tests = [test for each in files for test in read_tests(each.text)]
@@ -125,8 +125,8 @@ def _call_as_json(each: CallDifference) -> dict[str, Any]:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from moot.trust.ledger_reader import read_ledger
-    from moot.trust.rule_replay import differing, replay
+    from moot.trust.checks.rule_replay import differing, replay
+    from moot.trust.history.ledger_reader import read_ledger
 
     folder = journal_folder_of(options)
     file = options.file or Path(".moot", "trust", folder.parent.name, "rules.yaml")
@@ -173,7 +173,7 @@ def _print_replay(
     *,
     compared: bool,
 ) -> None:
-    from moot.trust.rule_replay import EFFECTS
+    from moot.trust.checks.rule_replay import EFFECTS
 
     decided = sum(each.verdict.decision != "ask" for each in found)
     print(f"{len(found)} proposals; rules decide {decided}, people {len(found) - decided}")

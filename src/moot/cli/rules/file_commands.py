@@ -84,7 +84,7 @@ def add_actions(group: Any) -> None:
 
 
 def _test(options: argparse.Namespace) -> int:
-    from moot.trust.rule_tests import read_tests, run_tests, untested_rules
+    from moot.trust.checks.rule_tests import read_tests, run_tests, untested_rules
 
     rules_file = read_rules_file(options.file)
     file, rules = rules_file.path, rules_file.rules
@@ -119,7 +119,7 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from moot.trust.rule_check import check_rules
+    from moot.trust.checks.rule_check import check_rules
 
     rules_file = read_rules_file(options.file)
     file, rules = rules_file.path, rules_file.rules
@@ -145,7 +145,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from moot.trust.cedar_export import export_rules
+    from moot.trust.checks.cedar_export import export_rules
 
     found = export_rules(read_rules_file(options.file).rules)
     with open_new_file(options.output) as file:

@@ -71,7 +71,7 @@ def _print_half_accepted(options: argparse.Namespace, sent: SentEnvelope, sugges
 
 
 def _read_narrowed_rule(file: Path) -> Any:
-    from moot.trust.rule_yaml import read_rules, rule_as_json
+    from moot.trust.rules.rule_yaml import read_rules, rule_as_json
 
     try:
         rules = read_rules(file.read_text("utf-8"))

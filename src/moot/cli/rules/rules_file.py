@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.trust.rules import Rule
+    from moot.trust.rules.rule import Rule
 
 FILE_HELP: Final = "the rules (default: .moot/trust/SPACE/rules.yaml, if there is one such file)"
 
@@ -25,8 +25,8 @@ class RulesFile:
 
 def read_rules_file(path: Path | None) -> RulesFile:
     """Read a rules file, or the only one of the spaces in this folder; raises UsageError."""
-    from moot.trust.rule_store import RULES_NAME
-    from moot.trust.rule_yaml import read_rules
+    from moot.trust.rules.rule_store import RULES_NAME
+    from moot.trust.rules.rule_yaml import read_rules
 
     if path is None:
         found = sorted(Path(".moot", "trust").glob(f"*/{RULES_NAME}"))

@@ -18,11 +18,11 @@ from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace
-    from moot.trust.approver import Approver
-    from moot.trust.approver_settings import ApproverSettings
-    from moot.trust.budgets import Budget
-    from moot.trust.proposal_history import ProposalHistory
-    from moot.trust.suggestion_progress import SuggestionProgress
+    from moot.trust.approver.approver import Approver
+    from moot.trust.approver.approver_settings import ApproverSettings
+    from moot.trust.history.proposal_history import ProposalHistory
+    from moot.trust.learning.suggestion_progress import SuggestionProgress
+    from moot.trust.rules.budgets import Budget
 
 _ABOUT: Final = """\
 Joins a space, watches proposals, and decides those that a rule covers; the rest stays with people. Every such
@@ -118,8 +118,8 @@ def run(options: argparse.Namespace) -> int:
 async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.participant import connect
-    from moot.trust.approver import Approver
-    from moot.trust.rule_store import RuleStore
+    from moot.trust.approver.approver import Approver
+    from moot.trust.rules.rule_store import RuleStore
 
     settings = _settings(options)
     connection = connect_settings_of(options)
@@ -166,7 +166,7 @@ def _print_progress(progress: Sequence[SuggestionProgress]) -> None:
 
 @asynccontextmanager
 async def _metrics(options: argparse.Namespace, approver: Approver) -> AsyncIterator[None]:
-    from moot.trust.approver_metrics import expose_metrics, serve_metrics
+    from moot.trust.approver.approver_metrics import expose_metrics, serve_metrics
 
     if options.metrics_port is None:
         yield
@@ -180,8 +180,8 @@ async def _metrics(options: argparse.Namespace, approver: Approver) -> AsyncIter
 def _settings(options: argparse.Namespace) -> ApproverSettings:
     from dataclasses import replace
 
-    from moot.trust.approver_settings import ApproverSettings
-    from moot.trust.learning_settings import DEFAULTS
+    from moot.trust.approver.approver_settings import ApproverSettings
+    from moot.trust.learning.learning_settings import DEFAULTS
 
     learning = DEFAULTS
     if options.approvals is not None:
@@ -209,8 +209,8 @@ def _history(options: argparse.Namespace, space: str) -> ProposalHistory:
     """What was decided before, where the journal can be read."""
     import time
 
-    from moot.trust.ledger_reader import read_ledger
-    from moot.trust.proposal_history import ProposalHistory
+    from moot.trust.history.ledger_reader import read_ledger
+    from moot.trust.history.proposal_history import ProposalHistory
 
     folder = options.journal or Path(".moot") / "spaces" / space / "journal"
     if folder.is_dir():
@@ -221,7 +221,7 @@ def _history(options: argparse.Namespace, space: str) -> ProposalHistory:
 
 
 def _budget(text: str) -> Budget:
-    from moot.trust.budgets import Budget
+    from moot.trust.rules.budgets import Budget
 
     found = re.fullmatch(r"(\d{1,6})/(\d{0,4})([smhd])", text)
     if found is None or int(found[1]) < 1:

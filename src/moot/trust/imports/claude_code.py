@@ -24,7 +24,7 @@ from moot.trust.imports.permissions import (
     Subject,
     command_pattern,
 )
-from moot.trust.rules import RuleDecision
+from moot.trust.rules.rule import RuleDecision
 
 CLIENT: Final = "claude-code"
 _DECISIONS: Final[dict[str, RuleDecision]] = {"deny": "reject", "ask": "ask", "allow": "approve"}

@@ -13,7 +13,7 @@ from typing import Final
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.trust.imports.permissions import ANY_WORDS, CommandPattern, Permission, PermissionFile
-from moot.trust.rules import RuleDecision
+from moot.trust.rules.rule import RuleDecision
 
 CLIENT: Final = "codex"
 _DECISIONS: Final[dict[str, RuleDecision]] = {"allow": "approve", "prompt": "ask", "forbidden": "reject"}

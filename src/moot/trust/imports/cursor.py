@@ -25,7 +25,7 @@ from moot.trust.imports.permissions import (
     Subject,
     command_pattern,
 )
-from moot.trust.rules import RuleDecision
+from moot.trust.rules.rule import RuleDecision
 
 CLIENT: Final = "cursor"
 LISTS: Final = ("terminalAllowlist", "mcpAllowlist")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from moot.trust.rules import RuleDecision
+from moot.trust.rules.rule import RuleDecision
 
 # Within one command: any text at this place; any further words behind it; one further word at least.
 ANY_TEXT: Final = "\0text"

@@ -1,0 +1,133 @@
+"""A person accepts, narrows or dismisses a suggestion. Only then does it become a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from moot.errors import InvalidPattern, UsageError
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.trust.checks.narrowing_proof import find_counter_example, find_wider_part
+from moot.trust.learning.learner import add_rule
+from moot.trust.rules.rule import Rule, RuleOrigin
+from moot.trust.rules.rule_store import GrantedRule, PendingAcceptance, RuleStore
+from moot.trust.rules.rule_yaml import rule_of_json
+
+Send = Callable[..., None]
+
+
+class Acceptance:
+    """Applies `trust/accept` and `trust/dismiss` to the rule store."""
+
+    def __init__(self, store: RuleStore, send: Send) -> None:
+        self._store = store
+        self._send = send
+
+    def accept(self, envelope: Envelope, now: float) -> Rule | PendingAcceptance | None:
+        """Make a suggestion a rule and return it; None if it was granted instead. Raises UsageError.
+
+        Where several people have to accept it, all but the last get a PendingAcceptance.
+        """
+        store, payload = self._store, envelope.payload
+        id, suggestion = self._find_suggestion(envelope)
+        suggested = rule_of_json(suggestion["rule"], "the suggested rule")
+        pending = store.pending.get(id)
+        # What is accepted without a word about the rule is what the first person accepted.
+        rule = suggested if pending is None else pending.rule
+        if payload.get("rule") is not None:
+            try:
+                rule = rule_of_json(payload["rule"])
+            except InvalidPattern as fault:
+                raise UsageError(f"the rule cannot be read: {fault}") from None
+            wider = find_wider_part(rule, suggested)
+            if wider is not None:
+                example = find_counter_example(rule, suggested)
+                raise UsageError(
+                    f"it may allow more than the suggestion, in: {wider}"
+                    f"{f', for example {example}' if example else ''}. Accept the suggestion unchanged, "
+                    f"narrow it, or write your own rule in {store.rules_file.name}"
+                )
+        if self.is_about(rule, envelope.sender):
+            raise UsageError("nobody can accept a rule for their own proposals")
+        if payload.get("granted") is True:
+            # The agent got the capability itself; a rule would only duplicate it.
+            del store.suggestions[id]
+            grant = payload.get("grant")
+            store.granted[id] = GrantedRule(
+                suggested, envelope.sender, grant if isinstance(grant, str) else None
+            )
+            store.save()
+            return None
+        narrowed = payload.get("rule") is not None or (pending is not None and pending.narrowed)
+        by = self._accepted_by(pending, rule, envelope.sender)
+        if len(by) < store.accepting_people:
+            store.pending[id] = PendingAcceptance(rule, by, narrowed)
+            store.save()
+            return store.pending[id]
+        origin = RuleOrigin(id, by[0], now, by[1:])
+        replaced: Any = suggestion.get("replaces") or ()
+        taken = _with_origin(rule, origin, {each.name for each in store.rules if each.name not in replaced})
+        store.set_rules(add_rule(store.rules, taken, replaces=replaced))
+        store.suggestions.pop(id, None)
+        store.pending.pop(id, None)
+        if narrowed:
+            # The rest is not wanted: it would be suggested again at once.
+            store.dismissed = (*store.dismissed, suggested)
+        store.mark_reviewed([taken.name], now)
+        store.save()
+        return taken
+
+    def _accepted_by(self, pending: PendingAcceptance | None, rule: Rule, sender: str) -> tuple[str, ...]:
+        """Who has accepted this very rule, the sender last; raises UsageError if the sender already had.
+
+        Who may no longer accept rules does not count any more.
+        """
+        store = self._store
+        if store.accepting_people < 2 or pending is None or pending.rule != rule:
+            return (sender,)
+        if sender in pending.by:
+            raise UsageError("you have accepted it already; another person has to accept it, too")
+        return (*(name for name in pending.by if name in store.people), sender)
+
+    def dismiss(self, envelope: Envelope) -> None:
+        """Dismiss a suggestion: nothing like it is suggested again."""
+        try:
+            id, suggestion = self._find_suggestion(envelope)
+            rule = rule_of_json(suggestion["rule"], "the suggested rule")
+        except UsageError as fault:
+            words: dict[str, Json] = {"text": f"not dismissed: {fault}", "format": "plain"}
+            self._send("chat", words, to=envelope.sender, about=envelope.id)
+            return
+        del self._store.suggestions[id]
+        self._store.pending.pop(id, None)
+        self._store.dismissed = (*self._store.dismissed, rule)
+        self._store.save()
+
+    def forget_grant(self, grant: str) -> None:
+        """A grant was revoked: its suggestion may come again."""
+        gone = [id for id, each in self._store.granted.items() if each.grant == grant]
+        for id in gone:
+            del self._store.granted[id]
+        if gone:
+            self._store.save()
+
+    def is_about(self, rule: Rule, member: str) -> bool:
+        """Separation of duties: whether a rule names this member as proposer."""
+        return rule.proposer not in (None, "*") and rule.covers_proposer(member)
+
+    def _find_suggestion(self, envelope: Envelope) -> tuple[str, dict[str, Any]]:
+        id = envelope.payload.get("suggestion")
+        found = self._store.suggestions.get(id) if isinstance(id, str) else None
+        if not isinstance(id, str) or found is None:
+            raise UsageError("this suggestion no longer exists; list the current ones")
+        return id, found
+
+
+def _with_origin(rule: Rule, origin: RuleOrigin, taken: set[str]) -> Rule:
+    """The rule with its origin, under a name that is not used yet."""
+    name, number = rule.name, 2
+    while name in taken:
+        name, number = f"{rule.name}-{number}", number + 1
+    return replace(rule, name=name, origin=origin)

@@ -1,0 +1,388 @@
+"""The approver: a member that applies rules to proposals and leaves the rest to people (MEW 9.4; D-92).
+
+async with connect(url, "lab", token) as space:
+    await Approver(space, RuleStore.open(folder), ProposalHistory()).run()
+
+Everything it does is visible: approvals and rejections name their rule (context `trust/rule/NAME`, or the
+payload), suggestions, rules and suspensions are envelopes of their own, and its tools report its state. It
+acts within its own capabilities, never grants, and no rule becomes active before a person accepts it:
+
+    trust/suggestion  approver → all    a rule that past decisions support
+    trust/accept      person → all      {suggestion, rule?}: it, or a narrower one; {lift}; {resume};
+                                        {reviewed: [proposals]}: these decisions of rules were right;
+                                        {suggestion, granted: true, grant?}: the agent was given it itself
+    trust/dismiss     person → all      {suggestion}; nothing like it is suggested again
+    trust/rule        approver → all    {rule, why, state}: active, suspended, lifted, removed; and of all
+                                        rules together stopped and resumed
+    trust/stop        person → all      {} all rules; {rule}, or about something that a rule did: that rule
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from moot.errors import MootError
+from moot.participant import MissedMessages
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.resilience.steady_clock import SteadyClock
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.approver_status import ApproverStatus, is_decided
+from moot.trust.approver.rule_commands import RuleCommands
+from moot.trust.approver.rule_decider import RuleDecider
+from moot.trust.approver.rule_history import RuleHistory
+from moot.trust.approver.rule_reviews import RuleReviews
+from moot.trust.approver.rule_suggester import RuleSuggester
+from moot.trust.approver.shadow import Shadow
+from moot.trust.approver.tool_watcher import ToolWatcher
+from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
+from moot.trust.rules.accepted_calls import AcceptedCalls, RejectedCalls
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_store import RuleStore
+from moot.trust.rules.tripwires import (
+    Complaint,
+    Event,
+    MemberKicked,
+    PersonDecided,
+    ProposalSeen,
+    Suspension,
+    ToolChanged,
+    check_tripwires,
+    names_tool,
+)
+
+log = logging.getLogger(__name__)
+
+# How often the rules file is checked.
+RELOAD_SECONDS: Final = 1.0
+# How often is written down up to where we have seen everything, where nothing else is written.
+SAVE_SECONDS: Final = 10.0
+
+
+class Approver:
+    """The approver of one space. `ledger` has past decisions; from `run` on it observes all new ones."""
+
+    def __init__(
+        self,
+        space: JoinedSpace,
+        store: RuleStore,
+        ledger: ProposalHistory,
+        settings: ApproverSettings | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.space = space
+        self.store = store
+        self.ledger = ledger
+        self.settings = settings or ApproverSettings()
+        self.history = RuleHistory.open(store.folder)
+        self.reviews = RuleReviews.open(store.folder)
+        self.shadow = Shadow(self.history)
+        ledger.on_change = self._observe_decision
+        self.wall_clock = clock
+        # Limits and budgets: a wall clock that is set must not give a rule more decisions than it has.
+        self.uses_clock: Callable[[], float] = SteadyClock() if clock is time.time else clock
+        # Decisions of people that rules were compared with, and what each said.
+        self._considered: dict[str, str] = {}
+        # Whether what the ledger observes comes from the gateway's history.
+        self._recalling = False
+        # Messages from the gateway's history, which may be delivered to us once more.
+        self._recalled: frozenset[str] = frozenset()
+        self.tool_watcher = ToolWatcher(
+            space,
+            store,
+            on_change=self._observe_tool_change,
+            on_late=self._announce_late_tool,
+            on_compared=self._apply_deferred_rules,
+        )
+        self.decider = RuleDecider(
+            space,
+            store,
+            self.settings,
+            reviews=self.reviews,
+            shadow=self.shadow,
+            wall_clock=lambda: self.wall_clock(),
+            uses_clock=self.uses_clock,
+            draw=draw,
+            is_compared=self.tool_watcher.is_compared,
+            on_review_due=self._announce_review,
+            send=self.send,
+        )
+        self._load_past_decisions()
+        self.suggester = RuleSuggester(
+            space,
+            store,
+            ledger,
+            self.settings,
+            self.tool_watcher,
+            wall_clock=lambda: self.wall_clock(),
+            send=self.send,
+        )
+        self.status = ApproverStatus(self)
+        self.commands = RuleCommands(self, clock)
+        store.mark_reviewed(store.unreviewed(), clock())
+        # Before `run`, so that the tools are there as soon as anyone sees us.
+        self.status.offer(space)
+
+    async def run(self) -> None:
+        """Run until the connection ends or it is cancelled."""
+        space = self.space
+        reader = space.envelopes(own=True)
+        await self._catch_up()
+        try:
+            async with asyncio.TaskGroup() as group:
+                helpers = [group.create_task(self.suggester.run()), group.create_task(self._reload_rules())]
+                helpers.append(group.create_task(self.tool_watcher.run()))
+                async for envelope in reader:
+                    if isinstance(envelope, MissedMessages):
+                        log.warning("some envelopes were missed")
+                        await self._catch_up()
+                    else:
+                        self._process(self._with_names(envelope))
+                for helper in helpers:
+                    helper.cancel()
+        finally:
+            self.store.save()
+            self.history.close()
+
+    # Observing
+
+    async def _catch_up(self) -> None:
+        """Process what was sent before we joined, or missed, as far as the gateway's history goes."""
+        await self.space.recall()
+        past = [self._with_names(envelope) for envelope in await self.space.history()]
+        is_new, missed = not self.store.last_seen, self._find_missed(past)
+        self._recalling = True
+        for envelope in past:
+            if self.ledger.get(envelope.id) is None:
+                self.ledger.observe(envelope, _sent_at(envelope, self.wall_clock()))
+        self._recalling = False
+        self._recalled = frozenset(envelope.id for envelope in past)
+        self._load_past_decisions()
+        for decision in list(self.ledger):
+            self._count(decision)
+            # Predicted before a restart, and decided while we were away.
+            self.shadow.compare(decision)
+            envelopes = (decision.decided.envelope, *(each.id for each in decision.rejections))
+            # By their order: of what happened while we were away no clock says whether it was reviewed.
+            was_missed = not is_new and any(each in missed for each in envelopes)
+            self._compare_with_rules(decision, at=None if was_missed else decision.at)
+        for envelope in past:
+            # A stop is obeyed even if it was sent while we were away, or to another approver.
+            if envelope.kind == "trust/stop" and envelope.id in missed and envelope.sender != self.space.name:
+                named = envelope.payload.get("rule")
+                if not is_new or not isinstance(named, str) or named in {r.name for r in self.store.rules}:
+                    self.commands.stop(envelope)
+        self._note_seen(past)
+        self.store.save()
+        for decision in list(self.ledger):
+            if decision.verdict == "pending" and self.decider.is_open(decision.id):
+                self.trip(ProposalSeen(decision.case, self._accepted))
+                self.decider.apply(decision.case)
+        self.suggester.wake()
+
+    def _find_missed(self, past: Sequence[Envelope]) -> frozenset[str]:
+        """What was sent since we saw something last, told by the order of the history.
+
+        A history that does not reach back so far may lack a stop: then all rules are stopped.
+        """
+        seen = set(self.store.last_seen)
+        last = max((at for at, envelope in enumerate(past) if envelope.id in seen), default=-1)
+        if seen and last < 0 and self.store.rules:
+            why = "messages were missed that the gateway's history no longer has; one may have been a stop"
+            self.commands.stop_all(self.space.name, why)
+        return frozenset(envelope.id for envelope in past[last + 1 :])
+
+    def _note_seen(self, envelopes: Iterable[Envelope]) -> None:
+        """Note up to where we have seen everything, by messages that the gateway's history keeps."""
+        me = self.space.name
+        self.store.note_seen(
+            each.id
+            for each in envelopes
+            if each.sender != me and each.kind.startswith(("mcp/", "chat", "trust/"))
+        )
+
+    def _load_past_decisions(self) -> None:
+        for decision in self.ledger:
+            self._note_approval(decision)
+        self.decider.count_past(self.ledger)
+        self.decider.rejected = RejectedCalls(self.ledger)
+        # An agent that fulfils what another proposes does not make it usual.
+        self._accepted = AcceptedCalls(each for each in self.ledger if each.by in self.store.people)
+
+    def _with_names(self, envelope: Envelope) -> Envelope:
+        """With logical names: rules are about people, not about connections (D-19)."""
+        sender, *to = self.space.roster.names_of([envelope.sender, *envelope.to])
+        return msgspec.structs.replace(envelope, sender=sender, to=to)
+
+    def _process(self, envelope: Envelope) -> None:
+        if envelope.kind.startswith("mcp/") and envelope.id in self._recalled:
+            return
+        self._note_seen([envelope])
+        if envelope.kind == "trust/stop" and envelope.sender != self.space.name:
+            # First the rule that decided is suspended, with the words of who objects.
+            self.commands.process(envelope)
+            self.ledger.observe(envelope, self.wall_clock())
+            return
+        decision = self.ledger.observe(envelope, self.wall_clock())
+        if envelope.sender == self.space.name:
+            return
+        match envelope.kind:
+            case "mcp/proposal" if decision is not None:
+                self.trip(ProposalSeen(decision.case, self._accepted))
+                self.decider.apply(decision.case)
+            case "space/kick":
+                member = envelope.payload.get("participant_id")
+                self.trip(MemberKicked(str(member), envelope.sender, envelope.id))
+            case "mcp/request":
+                self.tool_watcher.observe(envelope)
+            case _:
+                self.commands.process(envelope)
+
+    def _observe_decision(self, decision: HistoryProposal) -> None:
+        """Somebody decided, or a result arrived."""
+        self._count(decision)
+        if decision.verdict != "pending":
+            self.decider.forget_deferred(decision.id)
+        if decision.verdict == "pending" or (decision.automated and decision.lesson is None):
+            return
+        if decision.automated:
+            self.reviews.object_to(decision.id)
+        self._note_approval(decision)
+        if decision.by in self.store.people:
+            self._accepted.add(decision)
+        self.decider.rejected.note(decision)
+        if not self._recalling:
+            self._compare_with_rules(decision, at=None)
+        self.shadow.compare(decision)
+        self.suggester.wake()
+
+    def _count(self, decision: HistoryProposal) -> None:
+        """Count who decided, for the report; what nobody decided is not counted."""
+        if is_decided(decision) and decision.at is not None:
+            self.history.count_decision(decision.id, decision.at, rule=decision.rule)
+
+    def _compare_with_rules(self, decision: HistoryProposal, *, at: float | None) -> None:
+        """Suspend the rules that a decision contradicts, once: its result is not another decision."""
+        lesson = decision.lesson
+        if lesson is not None and (at is not None or self._considered.get(decision.id) != lesson):
+            self.trip(PersonDecided(decision), at=at)
+        if lesson is not None:
+            self._considered[decision.id] = lesson
+
+    def _apply_deferred_rules(self, host: str) -> None:
+        self.decider.apply_deferred(host)
+
+    def _note_approval(self, decision: HistoryProposal) -> None:
+        """An approval counts for its tool as it is, unless the tool has changed since."""
+        case, changes = decision.case, self.store.tool_changes
+        changed_at = max((changes.get(f"{host}/{case.tool}", 0.0) for host in case.to), default=0.0)
+        if decision.lesson == "approve" and decision.at is not None:
+            decision.outdated = decision.at <= changed_at
+        if decision.lesson == "approve":
+            self.tool_watcher.note_approved(case)
+
+    def _observe_tool_change(self, event: ToolChanged) -> None:
+        """Suspend the rules about a tool, and learn from none of the approvals before its change."""
+        about = [
+            each
+            for each in self.ledger
+            if each.lesson == "approve" and each.case.tool == event.tool and event.host in each.case.to
+        ]
+        if about:
+            self.store.tool_changes[f"{event.host}/{event.tool}"] = self.wall_clock()
+            log.info("approvals before a change of their tool no longer count", extra={"count": len(about)})
+        for decision in about:
+            decision.outdated = True
+        self.trip(event)
+        self.suggester.wake()
+
+    def _announce_late_tool(self, host: str, tool: str) -> None:
+        """Tell people of a definition that could not be compared with the one that they decided by."""
+        why = f"the definition of tool {tool} on {host} was not known before; it is taken as it is now"
+        for rule in self.store.rules:
+            is_about = rule.covers_host(host) and rule.tool is not None and names_tool(rule.tool, tool)
+            if is_about and rule.decision == "approve" and rule.name not in self.store.suspensions:
+                self.commands.announce_rule(rule.name, "active", why)
+
+    def _announce_review(self, rule: Rule) -> None:
+        self.commands.announce_review(rule)
+
+    # Tripwires
+
+    def trip(self, event: Event, *, at: float | None = None) -> int:
+        """Suspend the rules that an event affects; returns how many.
+
+        With `at`, when the event happened, rules that a person has reviewed since are left alone.
+        """
+        store, now = self.store, self.wall_clock()
+        count = 0
+        for rule in store.rules:
+            if rule.name in store.suspensions or (at is not None and at <= store.reviewed_at(rule.name)):
+                continue
+            suspension = check_tripwires(rule, event, now, deciding_rules=self.decider.deciding_rules)
+            if suspension is not None:
+                self._suspend(suspension)
+                self.history.count("tripped", now, rule=rule.name)
+                if isinstance(event, PersonDecided | Complaint):
+                    self.history.count("wrong", now, rule=rule.name)
+                count += 1
+        return count
+
+    def _suspend(self, suspension: Suspension) -> None:
+        self.store.suspensions[suspension.rule] = suspension
+        self.store.save()
+        log.warning("rule suspended", extra={"rule": suspension.rule, "why": suspension.why})
+        self.commands.announce_rule(suspension.rule, "suspended", suspension.why, about=suspension.about)
+
+    def rule_behind(self, id: str) -> str | None:
+        """The rule that decided a proposal, by the id of the proposal, the request or the response."""
+        decision = self.ledger.get(id)
+        return None if decision is None else decision.rule or self.decider.deciding_rules.get(decision.id)
+
+    def pin(self, rules: Iterable[Rule]) -> None:
+        """List the tools of these rules, which a person has just reviewed, before they decide anything."""
+        self.tool_watcher.pin(rules)
+
+    async def _reload_rules(self) -> None:
+        saved, saved_at = self.store.last_seen, self.uses_clock()
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            self.store.note_expired(max(self.wall_clock(), self.uses_clock()))
+            if self.store.last_seen != saved and abs(self.uses_clock() - saved_at) >= SAVE_SECONDS:
+                saved, saved_at = self.store.last_seen, self.uses_clock()
+                self.store.save()
+            before, was_broken = self.store.rules, self.store.fault is not None
+            if self.store.reload():
+                self.commands.announce_changes(before, was_broken=was_broken)
+                self.suggester.wake()
+
+    # Sending
+
+    def send(self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None) -> None:
+        """Send in the background, as far as our capabilities allow; our tools report the same."""
+        self.space.spawn(self._send(kind, payload, to, about))
+
+    async def _send(self, kind: str, payload: dict[str, Json], to: str, about: str | None) -> None:
+        try:
+            await self.space.send(kind, payload, to=to or (), about=about or ())
+        except MootError as fault:
+            log.warning("not sent", extra={"kind": kind, "why": str(fault)})
+
+
+def _sent_at(envelope: Envelope, now: float) -> float:
+    """When an envelope was sent, by its own timestamp but not in the future."""
+    try:
+        return min(now, datetime.fromisoformat(envelope.ts.replace("Z", "+00:00")).timestamp())
+    except ValueError:
+        return now

@@ -1,0 +1,234 @@
+"""The state of an approver, as tools that members with the permission can call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from moot.participant import ToolError
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.rule_decider import RuleDecider
+from moot.trust.approver.rule_history import RuleHistory
+from moot.trust.approver.rule_reviews import RuleReviews
+from moot.trust.approver.rule_suggester import RuleSuggester
+from moot.trust.approver.shadow import Shadow, rule_version
+from moot.trust.checks.explain import explain
+from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
+from moot.trust.rules.rule_store import ALL_RULES, RuleStore
+from moot.trust.rules.rule_words import describe_rule
+from moot.trust.rules.rule_yaml import rule_as_json
+
+_DAY = 86_400.0
+# More than are decided while an answer is under way.
+_MAX_LATEST = 50
+# As many as people look at; the history has more.
+MAX_REPORTED_DAYS = 60
+# Decisions of one rule in one review.
+MAX_REVIEWED = 200
+
+
+class StatusSource(Protocol):
+    """What the tools report of an approver."""
+
+    @property
+    def store(self) -> RuleStore: ...
+    @property
+    def ledger(self) -> ProposalHistory: ...
+    @property
+    def settings(self) -> ApproverSettings: ...
+    @property
+    def shadow(self) -> Shadow: ...
+    @property
+    def history(self) -> RuleHistory: ...
+    @property
+    def reviews(self) -> RuleReviews: ...
+    @property
+    def decider(self) -> RuleDecider: ...
+    @property
+    def suggester(self) -> RuleSuggester: ...
+
+    uses_clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+
+
+class ApproverStatus:
+    """The tools of one approver."""
+
+    def __init__(self, approver: StatusSource) -> None:
+        self._approver = approver
+
+    def offer(self, space: JoinedSpace) -> None:
+        """Offer five read-only tools."""
+
+        @space.tool
+        def trust_rules() -> dict[str, Json]:
+            """Lists the rules of this space, how often each decided, and which are suspended."""
+            return self.rules()
+
+        @space.tool
+        def trust_suggestions() -> dict[str, Json]:
+            """Lists the suggested rules that a person can accept, and why others are not suggested yet."""
+            return {
+                "suggestions": self._approver.store.open_suggestions(),
+                "progress": [each.as_json() for each in self._approver.suggester.progress],
+            }
+
+        @space.tool
+        def trust_reviews() -> dict[str, Json]:
+            """Lists what rules decided and nobody has reviewed yet, oldest first."""
+            return self.unreviewed()
+
+        @space.tool
+        def trust_report() -> dict[str, Json]:
+            """Reports the share of automatic decisions by day, whose approvals count, and shadow results."""
+            return self.report()
+
+        @space.tool
+        def trust_explain(id: str) -> dict[str, Json]:
+            """Explains why a proposal was or was not decided by a rule.
+
+            Args:
+                id: The id of the proposal, or of the resulting request or response.
+            """
+            return self.explain_decision(id)
+
+    def rules(self) -> dict[str, Json]:
+        approver = self._approver
+        store = approver.store
+        store.note_expired(max(approver.wall_clock(), approver.uses_clock()))
+        expired_names = store.expired_names()
+        listed: list[Json] = []
+        for rule in store.rules:
+            suspension = store.suspensions.get(rule.name)
+            expired = rule.name in expired_names or rule.has_ended(approver.wall_clock())
+            state = "suspended" if suspension is not None else "expired" if expired else "active"
+            listed.append(
+                {
+                    "rule": rule_as_json(rule),
+                    "words": rule.words or describe_rule(rule),
+                    "state": state,
+                    "why": suspension.why if suspension is not None else None,
+                    "resumed_by": list(store.resuming.get(rule.name, ())),
+                    "hits": approver.decider.tally.count(rule.name),
+                    "left": approver.decider.tally.remaining(rule, approver.uses_clock()),
+                    "unreviewed": len(approver.reviews.unreviewed(rule.name)),
+                    "review_due": approver.reviews.is_due(rule),
+                    "review_left": approver.reviews.left(rule),
+                }
+            )
+        return {
+            "rules": listed,
+            "stopped": None if store.stopped is None else store.stopped.as_json(),
+            "resumed_by": list(store.resuming.get(ALL_RULES, ())),
+            "fault": store.fault,
+            "shadow": approver.settings.shadow,
+            "accepting_people": store.accepting_people,
+            "budget": None
+            if (budget := approver.settings.budget) is None
+            else {
+                "count": budget.max_decisions,
+                "seconds": budget.per_seconds,
+                "left": approver.decider.tally.remaining_of(budget, approver.uses_clock()),
+            },
+            # Included in `hits`, though perhaps received after this: decisions are counted before they are
+            # sent.
+            "counted": approver.decider.latest_decisions(_MAX_LATEST),
+        }
+
+    def unreviewed(self) -> dict[str, Json]:
+        approver = self._approver
+        listed: list[Json] = []
+        for rule in approver.store.rules:
+            ids = approver.reviews.unreviewed(rule.name)
+            if not ids:
+                continue
+            listed.append(
+                {
+                    "rule": rule.name,
+                    "words": rule.words or describe_rule(rule),
+                    "due": approver.reviews.is_due(rule),
+                    "left": approver.reviews.left(rule),
+                    "reviewed": approver.reviews.reviewed(rule.name),
+                    "decisions": [self._describe_decision(id) for id in ids[:MAX_REVIEWED]],
+                }
+            )
+        return {"reviews": listed}
+
+    def _describe_decision(self, id: str) -> dict[str, Json]:
+        decision = self._approver.ledger.get(id)
+        if decision is None:
+            # The gateway's history no longer has it.
+            return {"id": id}
+        case = decision.case
+        return {
+            "id": id,
+            "proposed_at": rfc3339(case.at),
+            "proposer": case.proposer,
+            "to": list(case.to),
+            "tool": case.tool,
+            "arguments": dict(case.arguments),
+            "decision": "approve" if decision.verdict == "fulfilled" else decision.verdict,
+        }
+
+    def report(self) -> dict[str, Json]:
+        approver = self._approver
+        history = approver.history
+        versions = {rule.name: rule_version(rule) for rule in approver.store.rules}
+        shadow: dict[str, Json] = {}
+        for name in history.rules():
+            record = approver.shadow.record(name, version=versions.get(name))
+            if not record.agreements + record.conflicts:
+                continue
+            shadow[name] = {
+                "agreements": record.agreements,
+                "conflicts": record.conflicts,
+                "error_bound": round(record.bound, 4),
+            }
+        return {
+            "days": daily_shares(approver.ledger),
+            # Included in `days`, though whoever asks may receive these decisions later than the report.
+            "counted": [each.id for each in approver.ledger if is_decided(each)][-_MAX_LATEST:],
+            "shadow": shadow,
+            "history": history.days(MAX_REPORTED_DAYS),
+            "rule_history": history.rule_days(MAX_REPORTED_DAYS),
+            "approvals": approver.settings.learning.min_approvals,
+            "people": sorted(approver.suggester.learning_settings().people or ()),
+        }
+
+    def explain_decision(self, id: str) -> dict[str, Json]:
+        approver = self._approver
+        decision = approver.ledger.get(id)
+        if decision is None:
+            raise ToolError(f"unknown proposal, request or response {id!r}")
+        # The approver's own verdict: it considers stops, the budget and who is present.
+        verdict = approver.decider.verdict(decision.case)
+        asked = approver.decider.asked_because(decision.id) if decision.rule is None else None
+        found = explain(
+            decision, approver.store.rules, approver.wall_clock(), verdict=verdict, asked_because=asked
+        )
+        return {**found.as_json(), "lines": list(found.lines())}
+
+
+def is_decided(decision: HistoryProposal) -> bool:
+    return decision.verdict in ("fulfilled", "rejected")
+
+
+def daily_shares(decisions: Iterable[HistoryProposal]) -> list[Json]:
+    """Decisions per day, by people and by rules, and the automatic share."""
+    days: dict[float, list[int]] = {}
+    for decision in decisions:
+        if is_decided(decision) and decision.at is not None:
+            counts = days.setdefault(decision.at // _DAY * _DAY, [0, 0])
+            counts[decision.automated] += 1
+    return [
+        {
+            "day": rfc3339(day)[:10],
+            "people": by_people,
+            "rules": by_rules,
+            "share": round(by_rules / (by_people + by_rules), 4),
+        }
+        for day, (by_people, by_rules) in sorted(days.items())
+    ]

@@ -1,0 +1,267 @@
+"""What the rules say about a proposal, and the decision that the approver sends for them.
+
+Before a decision is sent it is noted for review and counted, so that neither a burst nor a restart exceeds a
+limit. Where a host has just joined, rules wait until its tools have been compared.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled, TargetAbsent
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol.operation import Json
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.rule_reviews import RuleReviews
+from moot.trust.approver.shadow import Shadow
+from moot.trust.history.proposal_case import Case
+from moot.trust.history.proposal_history import RULE_CONTEXT, HistoryProposal
+from moot.trust.rules.accepted_calls import RejectedCalls
+from moot.trust.rules.budgets import UseTally
+from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule_store import RuleStore
+from moot.trust.rules.tripwires import suspension_reasons
+
+log = logging.getLogger(__name__)
+
+# Proposals that wait until the tools of their host have been compared; any more are left to people.
+MAX_DEFERRED: Final = 1_000
+# Proposals of which is remembered why people were asked.
+MAX_ASKED: Final = 10_000
+# The wall clock may differ from the clock that nobody sets by so much without having jumped.
+CLOCK_JUMP_SECONDS: Final = 5.0
+REJECT_REASON: Final = "policy"
+
+
+class Send(Protocol):
+    """Sends in the background, as far as the approver's capabilities allow."""
+
+    def __call__(self, kind: str, payload: dict[str, Json]) -> None: ...
+
+
+class RuleDecider:
+    """Decides proposals of one space by its rules, within limits, budget and capabilities."""
+
+    def __init__(
+        self,
+        space: JoinedSpace,
+        store: RuleStore,
+        settings: ApproverSettings,
+        *,
+        reviews: RuleReviews,
+        shadow: Shadow,
+        wall_clock: Callable[[], float],
+        uses_clock: Callable[[], float],
+        draw: Callable[[], float],
+        is_compared: Callable[[str, str | None], bool],
+        on_review_due: Callable[[Rule], None],
+        send: Send,
+    ) -> None:
+        self.tally = UseTally()
+        # The rule that decided each proposal, for our decisions alone.
+        self.deciding_rules: dict[str, str] = {}
+        self.rejected = RejectedCalls()
+        self._space = space
+        self._store = store
+        self._settings = settings
+        self._reviews = reviews
+        self._shadow = shadow
+        self._wall_clock = wall_clock
+        self._uses_clock = uses_clock
+        self._draw = draw
+        self._is_compared = is_compared
+        self._on_review_due = on_review_due
+        self._send = send
+        self._reported_rules: set[str] = set()
+        # Why people were asked, by proposal.
+        self._asked: dict[str, str] = {}
+        # Proposals that wait for the comparison of their hosts' tools, each with its draw.
+        self.deferred: dict[str, tuple[Case, float]] = {}
+
+    def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
+        """What the rules say now; `draw` below 1 leaves the share of checks to people."""
+        store, now = self._store, self._wall_clock()
+        if store.fault is not None:
+            return RuleVerdict("ask", None, f"the rules cannot be read: {store.fault}")
+        if store.stopped is not None:
+            return RuleVerdict("ask", None, f"{store.stopped.by} stopped all rules: {store.stopped.why}")
+        budget = self._settings.budget
+        if budget is not None and self.tally.is_used_up(budget, self._uses_clock()):
+            return RuleVerdict("ask", None, "the budget for all rules is used up")
+        steady = self._uses_clock()
+        store.note_expired(max(now, steady))
+        found = self._evaluate(case, now, draw)
+        if abs(now - steady) > CLOCK_JUMP_SECONDS and found.decision != "ask":
+            # Hours and ends are by the wall clock, which somebody has set.
+            other = self._evaluate(case, steady, draw)
+            if other.decision != found.decision:
+                why = f"the clock was set by {now - steady:+.0f} s, and before that the rules said otherwise"
+                return RuleVerdict("ask", found.rule, why)
+        if found.rule is not None and found.decision != "ask" and (hosts := self._uncompared_hosts(case)):
+            why = f"the tools of {', '.join(hosts)} have not been compared with what people decided by"
+            return RuleVerdict("ask", None, why)
+        return found
+
+    def _evaluate(
+        self, case: Case, now: float, draw: float, *, suspended: Mapping[str, str] | None = None
+    ) -> RuleVerdict:
+        store = self._store
+        return evaluate(
+            store.rules,
+            case,
+            now,
+            [self._space.name, *(member.name for member in self._space.roster.values())],
+            self.tally.times(),
+            suspended=suspension_reasons(store.suspensions) if suspended is None else suspended,
+            me=self._space.name,
+            draw=draw,
+            times_now=self._uses_clock(),
+            rejected=self.rejected,
+            expired=store.expired_names(),
+            paused=self._reviews.pause_reasons(store.rules),
+        )
+
+    def _uncompared_hosts(self, case: Case) -> list[str]:
+        """D-87: a host that has just joined may offer something else under a known name.
+
+        What an agent wants to do itself (decision 0104) is in no list of tools, nor is a resource or prompt.
+        """
+        listed = case.tool if case.method == "tools/call" else None
+        tools = {host: None if host == case.proposer else listed for host in case.to}
+        return [host for host, tool in tools.items() if not self._is_compared(host, tool)]
+
+    def apply_deferred(self, host: str) -> None:
+        """The tools of a host have been compared: rules decide what waited for that."""
+        waiting = [id for id, (case, _) in self.deferred.items() if host in case.to]
+        for case, draw in [self.deferred.pop(id) for id in waiting]:
+            if self.is_open(case.id):
+                self.apply(case, draw)
+
+    def forget_deferred(self, id: str) -> None:
+        """A proposal was decided: it waits for no comparison."""
+        self.deferred.pop(id, None)
+
+    def apply(self, case: Case, draw: float | None = None) -> None:
+        draw = self._draw() if draw is None else draw
+        verdict = self.verdict(case, draw=draw)
+        if self._uncompared_hosts(case) and len(self.deferred) < MAX_DEFERRED:
+            self.deferred[case.id] = (case, draw)
+            return
+        if self._settings.shadow:
+            self._note_asked(case.id, "the approver runs in shadow mode and decides nothing")
+            if self._store.fault is None and self._store.stopped is None:
+                # As if no disagreement had suspended a rule: people want to know how often there is one.
+                self._shadow.predict(case.id, self._evaluate(case, self._wall_clock(), 1.0, suspended={}))
+            return
+        if verdict.decision == "ask":
+            self._note_asked(case.id, verdict.why)
+        if verdict.rule is None or verdict.decision == "ask" or case.id in self.deciding_rules:
+            return
+        # Noted and counted before it is sent, so that a burst cannot exceed a limit.
+        if not self._reviews.note(verdict.rule, case.id, self._wall_clock()):
+            self._note_asked(case.id, f"rule {verdict.rule.name} matched, but could not note it for review")
+            return
+        self.deciding_rules[case.id] = verdict.rule.name
+        self.tally.record(verdict.rule.name, self._uses_clock())
+        if verdict.decision == "approve":
+            self._space.spawn(self._fulfil(case, verdict.rule, draw))
+        else:
+            self._space.spawn(self._reject(case, verdict.rule))
+        if self._reviews.is_due(verdict.rule):
+            self._on_review_due(verdict.rule)
+
+    def _note_asked(self, id: str, why: str) -> None:
+        """Note why people are asked, for those who want to know later; the first reason stays."""
+        self._asked.setdefault(id, why)
+        if len(self._asked) > MAX_ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    def asked_because(self, id: str) -> str | None:
+        """Why no rule decided a proposal when it came; None if we did not see it come."""
+        return self._asked.get(id)
+
+    def _may_still_decide(self, case: Case, rule: Rule) -> bool:
+        """Whether nobody stopped the rule after it matched and before its decision is sent."""
+        store = self._store
+        if store.stopped is None and store.fault is None and rule.name not in store.suspensions:
+            return True
+        self.deciding_rules.pop(case.id, None)
+        self._reviews.forget(case.id)
+        self._note_asked(case.id, f"rule {rule.name} matched, but was stopped before it decided")
+        return False
+
+    async def _fulfil(self, case: Case, rule: Rule, draw: float) -> None:
+        if not self._may_still_decide(case, rule):
+            return
+        try:
+            seen = self._space.proposals.get(case.id)
+            if seen is not None and seen.approvals_needed:
+                # Votes are for people, and so is what they decide together (D-103).
+                raise ApprovalRequired(seen.vote_text)
+            await self._space.approve(
+                case.id,
+                timeout_seconds=self._settings.call_seconds,
+                context=RULE_CONTEXT + rule.name,
+                vote=False,
+            )
+        except TargetAbsent:
+            # It stays open (D-100): rules decide again when its host is back and its tools were compared.
+            self.deciding_rules.pop(case.id, None)
+            self._reviews.forget(case.id)
+            self._note_asked(case.id, f"rule {rule.name} would approve this, but its host is not connected")
+            if len(self.deferred) < MAX_DEFERRED:
+                self.deferred[case.id] = (case, draw)
+        except (ProposalSettled, ApprovalRequired) as fault:
+            # Somebody else decided first, or several votes are required (D-28).
+            self._reviews.forget(case.id)
+            if isinstance(fault, ApprovalRequired):
+                self._note_asked(
+                    case.id, f"rule {rule.name} matched, but this space asks for several approvals"
+                )
+            log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
+        except NotAllowed as fault:
+            self._reviews.forget(case.id)
+            self._report_once(
+                rule, f"rule {rule.name} would approve this, but I have no permission to: {fault}"
+            )
+        except MootError as fault:
+            log.info("approved, but failed", extra={"proposal": case.id, "why": str(fault)})
+
+    async def _reject(self, case: Case, rule: Rule) -> None:
+        if not self._may_still_decide(case, rule):
+            return
+        try:
+            payload: dict[str, Json] = {"reason": REJECT_REASON, "rule": rule.name}
+            await self._space.send("mcp/reject", payload, to=case.proposer, about=case.id, confirm=True)
+        except MootError as fault:
+            self._report_once(rule, f"rule {rule.name} would reject this, but I could not: {fault}")
+
+    def is_open(self, id: str) -> bool:
+        seen = self._space.proposals.get(id)
+        return seen is not None and seen.status == "pending" and not seen.rejections
+
+    def _report_once(self, rule: Rule, text: str) -> None:
+        if rule.name not in self._reported_rules:
+            self._reported_rules.add(rule.name)
+            self._send("chat", {"text": text, "format": "plain"})
+
+    def count_past(self, ledger: Iterable[HistoryProposal]) -> None:
+        """Count decisions of rules that were not counted yet, so that a restart resets no budget."""
+        found = [each for each in ledger if each.rule is not None and each.id not in self.deciding_rules]
+        self.deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
+        self.tally.record_past(found)
+        rules = {rule.name: rule for rule in self._store.rules}
+        # Where the notes about reviews were lost, what was decided since counts as not reviewed.
+        noted_at = self._reviews.last_at
+        for each in found:
+            rule = rules.get(each.rule or "")
+            if rule is None or each.at is None:
+                continue
+            if each.at > max(noted_at, self._store.reviewed_at(rule.name)):
+                self._reviews.note(rule, each.id, each.at)
+
+    def latest_decisions(self, count: int) -> list[Json]:
+        """The proposals that rules decided last, oldest first."""
+        return list(self.deciding_rules)[-count:]

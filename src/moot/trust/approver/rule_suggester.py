@@ -1,0 +1,131 @@
+"""Suggests rules from what people decided, some time after each decision.
+
+Nothing becomes active here: `trust/suggestion` shows a rule to everybody, and a person accepts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from moot.participant.connection.roster import PresenceEvent
+from moot.participant.joined_space import JoinedSpace
+from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.people import people_among
+from moot.trust.approver.rule_decider import Send
+from moot.trust.approver.tool_watcher import ToolWatcher
+from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
+from moot.trust.learning.backtest import back_test
+from moot.trust.learning.learner import suggest
+from moot.trust.learning.learning_settings import LearningSettings
+from moot.trust.learning.suggestion_progress import SuggestionProgress, suggestion_progress
+from moot.trust.rules.rule_store import RuleStore
+
+# How long learning waits after a decision: people decide several in a row.
+LEARN_SECONDS: Final = 0.5
+# Of what rules decided, the suggestions tell of this many of the latest decisions; takes some 100 ms.
+MAX_LATEST_DECISIONS: Final = 5_000
+
+
+class RuleSuggester:
+    """Keeps the suggestions of one space up to date with its ledger."""
+
+    def __init__(
+        self,
+        space: JoinedSpace,
+        store: RuleStore,
+        ledger: ProposalHistory,
+        settings: ApproverSettings,
+        tool_watcher: ToolWatcher,
+        *,
+        wall_clock: Callable[[], float],
+        send: Send,
+    ) -> None:
+        self._space = space
+        self._store = store
+        self._ledger = ledger
+        self._settings = settings
+        self._tool_watcher = tool_watcher
+        self._wall_clock = wall_clock
+        self._send = send
+        self._evidence_changed = asyncio.Event()
+        # What was approved and is not suggested yet, and why; `on_progress` is called when it changes.
+        self.progress: list[SuggestionProgress] = []
+        self.on_progress: Callable[[list[SuggestionProgress]], None] = lambda _: None
+        space.roster.on_change(self.update_people)
+
+    def wake(self) -> None:
+        """There is something new to learn from."""
+        self._evidence_changed.set()
+
+    def learning_settings(self) -> LearningSettings:
+        """The settings for learning; people are the members who can accept rules, unless the settings name
+        them.
+        """
+        settings = self._settings.learning
+        if settings.people is not None:
+            return settings
+        self.update_people()
+        return replace(settings, people=self._store.people)
+
+    def update_people(self, _: PresenceEvent | None = None) -> None:
+        """Note who is a person; at every change, since a shell command joins for a moment only."""
+        members = self._space.roster.values()
+        self._store.people = people_among(members, self._store.people, me=self._space.name)
+
+    async def run(self) -> None:
+        while self._settings.makes_suggestions:
+            await self._evidence_changed.wait()
+            await asyncio.sleep(LEARN_SECONDS)
+            self._evidence_changed.clear()
+            if self._store.fault is None:
+                await self.suggest_now()
+
+    async def suggest_now(self) -> None:
+        store, now = self._store, self._wall_clock()
+        history = _learned_from(list(self._ledger))
+        rules, unwanted = store.rules, store.unwanted
+        await self._tool_watcher.load_schemas(
+            dict.fromkeys(host for each in history for host in each.case.to)
+        )
+        settings, schemas = self.learning_settings(), dict(self._tool_watcher.schemas)
+        found = await asyncio.to_thread(
+            suggest,
+            history,
+            rules,
+            dismissed=unwanted,
+            suspended=frozenset(store.suspensions),
+            now=now,
+            settings=settings,
+            schemas=schemas,
+        )
+        known = (*rules, *unwanted, *(each.rule for each in found))
+        progress = await asyncio.to_thread(suggestion_progress, history, known, settings, schemas)
+        if (store.rules, store.unwanted) != (rules, unwanted):
+            # Somebody accepted or dismissed one meanwhile: it would be suggested again at once.
+            self._evidence_changed.set()
+            return
+        fresh = {each.id: each.as_json() for each in found}
+        for id in [id for id in store.suggestions if id not in fresh]:
+            if id in store.pending and not back_test(store.pending[id].rule, history).conflicts:
+                # Somebody accepted it, and nothing speaks against it: another person may still do so.
+                continue
+            # Its evidence has grown into another suggestion, or no longer supports it.
+            del store.suggestions[id]
+            self._send("trust/dismiss", {"suggestion": id, "reason": "overtaken"})
+        for id, payload in fresh.items():
+            if id not in store.suggestions:
+                store.suggestions[id] = payload
+                self._send("trust/suggestion", payload)
+        store.save()
+        if progress != self.progress:
+            self.progress = progress
+            self.on_progress(progress)
+
+
+def _learned_from(decisions: Sequence[HistoryProposal]) -> list[HistoryProposal]:
+    """All that people decided, however much rules decided since, and the latest of the rest."""
+    older, latest = decisions[:-MAX_LATEST_DECISIONS], decisions[-MAX_LATEST_DECISIONS:]
+    return [*(decision for decision in older if decision.lesson is not None), *latest]

@@ -1,0 +1,244 @@
+"""Watches the definitions of tools that rules are about, and reports each change once (D-87).
+
+A host is *compared* when its tools have been listed and compared with the stored definitions since it last
+joined or said that its list changed. Until then no rule decides about it: what has joined under a known name
+may be something else. A host that cannot be listed stays uncompared, and people are asked. So it is with a
+tool that a rule approves and that was never listed; its first definition is stored as the known one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from moot.errors import MootError
+from moot.participant.connection.roster import PresenceEvent
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol import strict_json
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.trust.history.proposal_case import Case
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_store import RuleStore
+from moot.trust.rules.tripwires import ToolChanged, names_tool
+
+log = logging.getLogger(__name__)
+
+LIST_CHANGED: Final = "notifications/tools/list_changed"
+# How long a host has to list its tools; without an answer it is asked another time.
+LIST_SECONDS: Final = 15.0
+# Hosts that are listed at once to learn from their schemas.
+MAX_SCHEMA_HOSTS: Final = 20
+
+
+class ToolWatcher:
+    """Lists the tools of hosts when these may have changed; needs a capability for `tools/list`.
+
+    `on_change` is called for each tool that changed, and then `on_compared` for its host. `on_late` is called
+    for each tool that a rule approved for some time before anybody knew its definition.
+    """
+
+    def __init__(
+        self,
+        space: JoinedSpace,
+        store: RuleStore,
+        *,
+        on_change: Callable[[ToolChanged], object],
+        on_late: Callable[[str, str], None],
+        on_compared: Callable[[str], None],
+    ) -> None:
+        self._space = space
+        self._store = store
+        self._on_change = on_change
+        self._on_late = on_late
+        self._on_compared = on_compared
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        # In the queue, or being compared.
+        self._pending: set[str] = set()
+        self._compared: set[str] = set()
+        # How often each host may have changed: a comparison counts only if it is the same before and after.
+        self._versions: Counter[str] = Counter()
+        # Hosts that rules named for some time before their tools could be listed.
+        self._unlisted: set[str] = set()
+        # `host/tool` of the calls that people approved: a rule may come of them.
+        self._learned: set[str] = set()
+        # The schemas of arguments by host and tool, as they were last listed, and the hosts that were listed.
+        self.schemas: dict[tuple[str, str], Json] = {}
+        self._listed: set[str] = set()
+        space.roster.on_change(self._observe_presence)
+        space.on_reconnected(self._expire_all)
+
+    def is_compared(self, host: str, tool: str | None) -> bool:
+        """Whether rules may decide about this tool of a host; the host is listed again if not."""
+        is_current = host in self._compared or host not in self._known_hosts()
+        is_pinned = tool is None or f"{host}/{tool}" in self._store.definitions
+        if is_current and (is_pinned or not self._is_approved(host, tool)):
+            return True
+        self._enqueue(host)
+        return False
+
+    async def run(self) -> None:
+        """Compare the hosts that are known or that rules name, and whatever may have changed, until
+        cancelled.
+        """
+        known, named = self._known_hosts(), self._named_hosts()
+        self._unlisted |= named - known
+        for host in known | named:
+            self._enqueue(host)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                # Each on its own: one that does not answer holds nobody up.
+                group.create_task(self._compare(await self._queue.get()))
+
+    def pin(self, rules: Iterable[Rule]) -> None:
+        """List the tools of these new rules before they decide anything.
+
+        What changed unnoticed suspends the new rules, too: people looked at a rule, not at its tool.
+        """
+        for host in sorted({host for rule in rules if rule.tool is not None for host in rule.to or ()}):
+            self._expire(host)
+
+    async def load_schemas(self, hosts: Iterable[str]) -> None:
+        """List the tools of hosts whose schemas are not known; one that does not answer is asked once."""
+        roster = self._space.roster
+        missing = [host for host in hosts if host in roster and host not in self._listed]
+        await asyncio.gather(*(self._load(host) for host in missing[:MAX_SCHEMA_HOSTS]))
+
+    def note_approved(self, case: Case) -> None:
+        """People approved a call: the definitions of its tool are stored from the next listing on, so that a
+        change before anybody accepts a rule is noticed.
+        """
+        for host in case.to if case.tool is not None and case.method == "tools/call" else ():
+            key = f"{host}/{case.tool}"
+            if key not in self._learned:
+                self._learned.add(key)
+                self._listed.discard(host)
+
+    def observe(self, envelope: Envelope) -> None:
+        if envelope.payload.get("method") == LIST_CHANGED:
+            self._expire(envelope.sender)
+
+    # Inside
+
+    async def _compare(self, host: str) -> None:
+        try:
+            version = None
+            while version != self._versions[host]:
+                version = self._versions[host]
+                if host in self._known_hosts() or self._is_approved(host):
+                    self._apply(host, await self._tools(host), version)
+        finally:
+            self._pending.discard(host)
+
+    async def _load(self, host: str) -> None:
+        version = self._versions[host]
+        tools = await self._tools(host)
+        if self._versions[host] == version:
+            self._apply(host, tools, version)
+
+    def _apply(self, host: str, now: dict[str, Digests], version: int) -> None:
+        """Report what differs from the stored definitions, and store those of tools that are new.
+
+        A host without tools has not been compared.
+        """
+        if not now:
+            if host in self._named_hosts():
+                self._unlisted.add(host)
+            return
+        for key, digest in list(self._store.definitions.items()):
+            owner, _, name = key.partition("/")
+            if owner != host:
+                continue
+            found = now.get(name)
+            # Reported once: from now on the new definition is the known one.
+            if found is None:
+                del self._store.definitions[key]
+                self._on_change(ToolChanged(host, name, "it no longer exists"))
+            else:
+                self._store.definitions[key] = found.sorted
+                if digest not in found:
+                    self._on_change(ToolChanged(host, name, "its definition changed"))
+        for name in now:
+            key, is_approved = f"{host}/{name}", self._is_approved(host, name)
+            if key not in self._store.definitions and (is_approved or key in self._learned):
+                self._store.definitions[key] = now[name].sorted
+                log.info("tool pinned as it is", extra={"host": host, "tool": name})
+                if is_approved and host in self._unlisted:
+                    self._on_late(host, name)
+        self._unlisted.discard(host)
+        self._store.save()
+        if self._versions[host] == version:
+            self._compared.add(host)
+            self._on_compared(host)
+
+    def _known_hosts(self) -> set[str]:
+        return {key.partition("/")[0] for key in self._store.definitions}
+
+    def _named_hosts(self) -> set[str]:
+        """The hosts in rules that approve calls of tools; some may be patterns, and then nobody's name."""
+        return {host for rule in self._approving_rules() for host in rule.to or ()}
+
+    def _is_approved(self, host: str, tool: str | None = None) -> bool:
+        """Whether a rule approves calls of this tool, or of any tool, of the host."""
+        return any(
+            rule.covers_host(host) and (tool is None or names_tool(rule.tool, tool))
+            for rule in self._approving_rules()
+        )
+
+    def _approving_rules(self) -> list[Rule]:
+        return [rule for rule in self._store.rules if rule.decision == "approve" and rule.tool is not None]
+
+    def _observe_presence(self, event: PresenceEvent) -> None:
+        if event.event == "join" and event.member is not None:
+            self._expire(event.member.name)
+
+    def _expire_all(self) -> None:
+        """We were away: any host may be another one now."""
+        for host in self._known_hosts() | self._named_hosts():
+            self._expire(host)
+
+    def _expire(self, host: str) -> None:
+        self._listed.discard(host)
+        self._versions[host] += 1
+        self._compared.discard(host)
+        self._enqueue(host)
+
+    def _enqueue(self, host: str) -> None:
+        if host not in self._pending:
+            self._pending.add(host)
+            self._queue.put_nowait(host)
+
+    async def _tools(self, host: str) -> dict[str, Digests]:
+        """Hashes of each definition by name; empty if they cannot be listed."""
+        if host not in self._space.roster:
+            return {}
+        if not self._space.may_request(host, "tools/list"):
+            log.info("tools not listed", extra={"host": host, "why": "no right to request tools/list"})
+            return {}
+        self._listed.add(host)
+        try:
+            listed = await self._space.list_all(host, "tools", timeout_seconds=LIST_SECONDS)
+        except MootError as fault:
+            log.info("tools not listed", extra={"host": host, "why": str(fault)})
+            return {}
+        self.schemas = {key: schema for key, schema in self.schemas.items() if key[0] != host}
+        self.schemas |= {(host, str(tool.get("name"))): tool.get("inputSchema") for tool in listed}
+        return {str(tool.get("name")): digests_of(tool) for tool in listed}
+
+
+class Digests(NamedTuple):
+    """Hashes of one definition: with its members in order, and as it was listed, which 0.1 stored."""
+
+    sorted: str
+    listed: str
+
+
+def digests_of(tool: Json) -> Digests:
+    in_order = json.dumps(tool, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    texts = in_order.encode("utf-8", "surrogatepass"), strict_json.encode(tool)
+    return Digests(*(hashlib.sha256(text).hexdigest() for text in texts))

@@ -1,0 +1,1 @@
+"""What can be said about rules without a space: tests, differences, replays, proofs, explanations, Cedar."""

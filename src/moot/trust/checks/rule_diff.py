@@ -1,0 +1,161 @@
+"""What differs between two lists of rules: in their text, and in what they decide.
+
+The text is compared rule by rule. What they decide is compared by calls made up from both lists: at the edges
+of every rule, what an attacker would try, and the tests of the files, at the times at which some rule starts
+or ends to apply. Each difference that is found is real and has a call for it; none found is not a proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from moot.protocol.operation import Json
+from moot.trust.checks.narrowing_proof import find_wider_part
+from moot.trust.checks.rule_check import attempted_calls
+from moot.trust.checks.rule_samples import call_as_json, sample_call, sample_calls
+from moot.trust.history.proposal_case import Case
+from moot.trust.rules.conditions import DAY_MINUTES, Hours, minute_of_day
+from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule_yaml import rule_as_json
+
+Change = Literal["added", "removed", "changed", "moved"]
+# Times at which calls are compared; every rule with hours or an end has some of its own.
+MAX_MOMENTS: Final = 24
+# Calls that are shown, each by other rules or with other decisions.
+MAX_CALLS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """How one rule differs. `wider` is a part in which it may match more; None if it provably does not."""
+
+    rule: str
+    change: Change
+    decision: str
+    fields: tuple[str, ...] = ()
+    wider: str | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "rule": self.rule,
+            "change": self.change,
+            "decision": self.decision,
+            "fields": list(self.fields),
+            "wider": self.wider,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CallDifference:
+    """A call that the two lists decide differently, and when."""
+
+    call: dict[str, Json]
+    at: float
+    old: RuleVerdict
+    new: RuleVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class RuleDiff:
+    """What changed, and calls that show it."""
+
+    changes: tuple[RuleChange, ...]
+    calls: tuple[CallDifference, ...]
+
+
+def compare_rules(
+    old: Sequence[Rule], new: Sequence[Rule], now: float, tests: Iterable[tuple[Case, float | None]] = ()
+) -> RuleDiff:
+    """Compare two lists of rules; `tests` are further calls to compare, with their time."""
+    return RuleDiff(tuple(_changes(old, new)), tuple(_call_differences(old, new, now, tests)))
+
+
+def _changes(old: Sequence[Rule], new: Sequence[Rule]) -> Iterator[RuleChange]:
+    before, after = ({rule.name: rule for rule in rules} for rules in (old, new))
+    for name, rule in before.items():
+        if name not in after:
+            yield RuleChange(name, "removed", rule.decision)
+    moved = _moved([name for name in before if name in after], [name for name in after if name in before])
+    for name, rule in after.items():
+        if name not in before:
+            yield RuleChange(name, "added", rule.decision)
+            continue
+        fields = _changed_fields(before[name], rule)
+        if fields:
+            yield RuleChange(name, "changed", rule.decision, fields, find_wider_part(rule, before[name]))
+        if name in moved:
+            yield RuleChange(name, "moved", rule.decision)
+
+
+def _changed_fields(old: Rule, new: Rule) -> tuple[str, ...]:
+    one, other = rule_as_json(old), rule_as_json(new)
+    names = [*one, *(key for key in other if key not in one)]
+    return tuple(key for key in names if one.get(key) != other.get(key))
+
+
+def _moved(old: Sequence[str], new: Sequence[str]) -> set[str]:
+    """Rules that now stand before another one that stood before them."""
+    place = {name: at for at, name in enumerate(old)}
+    least, found = len(old), set()
+    for name in reversed(new):
+        if place[name] > least:
+            found.add(name)
+        least = min(least, place[name])
+    return found
+
+
+def _call_differences(
+    old: Sequence[Rule], new: Sequence[Rule], now: float, tests: Iterable[tuple[Case, float | None]]
+) -> Iterator[CallDifference]:
+    rules = [*old, *(rule for rule in new if rule not in old)]
+    moments = _moments(rules, now)
+    present = {name for rule in rules for name in rule.limits.while_present}
+    found: set[tuple[str, str | None, str, str | None]] = set()
+    for case, at in _calls(rules, tests):
+        for moment in moments if at is None else [at]:
+            verdicts = [evaluate(each, case, moment, present) for each in (old, new)]
+            one, other = verdicts
+            key = (one.decision, _name(one), other.decision, _name(other))
+            if one.decision == other.decision or key in found:
+                continue
+            found.add(key)
+            yield CallDifference(call_as_json(case), moment, one, other)
+            if len(found) == MAX_CALLS:
+                return
+
+
+def _calls(
+    rules: Sequence[Rule], tests: Iterable[tuple[Case, float | None]]
+) -> Iterator[tuple[Case, float | None]]:
+    yield from tests
+    # What an attacker would try first: of several calls the worst is shown.
+    for rule in rules:
+        yield from ((case, None) for _, _, case in attempted_calls(rule, sample_call(rule)))
+    for rule in rules:
+        yield from ((case, None) for case in sample_calls(rule))
+
+
+def _name(verdict: RuleVerdict) -> str | None:
+    return None if verdict.rule is None else verdict.rule.name
+
+
+def _moments(rules: Sequence[Rule], now: float) -> list[float]:
+    """Now, and just before and after a rule starts or ends to apply, within the next day or at its ends."""
+    found = [now]
+    for rule in rules:
+        for hours in (rule.hours, rule.seen_hours):
+            found += _edges_of_day(hours, now) if hours is not None else ()
+        for moment in (rule.after, rule.before, rule.limits.expires_at):
+            found += [moment - 1, moment] if moment is not None else []
+    return list(dict.fromkeys(found))[:MAX_MOMENTS]
+
+
+def _edges_of_day(hours: Hours, now: float) -> Iterator[float]:
+    edges = {(minute + step) % DAY_MINUTES for minute in (hours.start, hours.end) for step in (-1, 0, 1)}
+    start = now // 60 * 60
+    for minute in range(DAY_MINUTES):
+        moment = start + 60 * minute
+        if minute_of_day(moment, hours.zone) in edges:
+            yield moment

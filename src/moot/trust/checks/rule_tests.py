@@ -1,0 +1,141 @@
+"""Tests in a rules file: calls with the decision that the rules must come to.
+
+    tests:
+      - expect: approve
+        rule: reports
+        proposer: agent
+        to: files
+        tool: write_file
+        arguments: {path: reports/day-11.md}
+      - {expect: ask, proposer: agent, to: files, tool: write_file, arguments: {path: reports/../x.md}}
+
+They look at the rules alone: nothing is stopped, suspended or used up, and everybody is present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moot.config.strict_yaml import read_yaml
+from moot.errors import UsageError
+from moot.protocol.operation import CONTEXT_PATHS, Json
+from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, case_of
+from moot.trust.rules.conditions import read_time
+from moot.trust.rules.rule import DECISIONS, Rule, RuleVerdict, evaluate
+
+_KEYS: Final = ("name", "expect", "rule", "at", "proposer", "to", "method", "tool", "arguments")
+_TIME_PARTS: Final = frozenset({"hours", "seen_hours", "after", "before"})
+# For one file.
+MAX_TESTS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTest:
+    """One call, what must become of it, and by which rule if that matters; `at` None is now."""
+
+    name: str
+    case: Case
+    expect: str
+    rule: str | None
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTestOutcome:
+    """What the rules said; `problem` is None if that is what the test expects."""
+
+    test: RuleTest
+    verdict: RuleVerdict
+    problem: str | None
+
+
+def read_tests(text: str) -> tuple[RuleTest, ...]:
+    """Read the tests of a rules file; raises UsageError with the place of the mistake."""
+    top = read_yaml(text)
+    listed = top.get("tests") if isinstance(top, dict) else None
+    if listed is None:
+        return ()
+    if not isinstance(listed, list):
+        raise UsageError("tests must be a list: `tests:` followed by lines of `- expect: …`")
+    if len(listed) > MAX_TESTS:
+        raise UsageError(f"tests has {len(listed)} entries, more than the limit of {MAX_TESTS}; remove some")
+    return tuple(_read_test(value, at) for at, value in enumerate(listed))
+
+
+def _read_test(value: Json, at: int) -> RuleTest:
+    where = f"tests[{at}]"
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} must be a mapping of keys and values")
+    for key in value:
+        if key not in _KEYS:
+            raise UsageError(f"{where}.{key} is not a known key; known keys: {', '.join(_KEYS)}")
+    for key in ("name", "rule", "proposer", "method", "tool"):
+        if value.get(key) is not None and not isinstance(value[key], str):
+            raise UsageError(f"{where}.{key} must be text")
+    expect = value.get("expect")
+    if expect not in DECISIONS:
+        raise UsageError(f"{where}.expect must be approve, reject or ask")
+    if not value.get("proposer"):
+        raise UsageError(f"{where}.proposer is missing: the member who proposes")
+    to = value.get("to", [])
+    hosts = [to] if isinstance(to, str) else to
+    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
+        raise UsageError(f"{where}.to must be a member name, or a list of names")
+    arguments = value.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise UsageError(f"{where}.arguments must be a mapping of names and values")
+    method, tool = value.get("method") or "tools/call", value.get("tool")
+    payload = {"method": method, "params": _params(method, tool, arguments, where)}
+    try:
+        moment = None if value.get("at") is None else read_time(value["at"])
+    except UsageError as fault:
+        raise UsageError(f"{where}.at {fault}") from None
+    case = case_of(where, value["proposer"], hosts, payload, at=moment or 0.0)
+    return RuleTest(value.get("name") or where, case, expect, value.get("rule"), moment)
+
+
+def _params(method: str, tool: str | None, arguments: dict[str, Json], where: str) -> dict[str, Json]:
+    named = [path[1] for path in CONTEXT_PATHS.get(method, ()) if len(path) == 2]
+    if named and tool is None:
+        raise UsageError(f"{where}.tool is missing: what {method} is about")
+    params: dict[str, Json] = {named[0]: tool} if named else {}
+    return {**params, "arguments": arguments} if method in WITH_ARGUMENTS else {**arguments, **params}
+
+
+def run_tests(rules: Sequence[Rule], tests: Sequence[RuleTest], now: float) -> list[RuleTestOutcome]:
+    """What the rules say to each test."""
+    return [_run_test(rules, test, now) for test in tests]
+
+
+def _run_test(rules: Sequence[Rule], test: RuleTest, now: float) -> RuleTestOutcome:
+    present = {name for rule in rules for name in rule.limits.while_present}
+    verdict = evaluate(rules, test.case, now if test.at is None else test.at, present)
+    return RuleTestOutcome(test, verdict, _problem_of(rules, test, verdict, now))
+
+
+def _problem_of(rules: Sequence[Rule], test: RuleTest, verdict: RuleVerdict, now: float) -> str | None:
+    if test.rule is not None and all(rule.name != test.rule for rule in rules):
+        return f"there is no rule {test.rule}"
+    timed = test.at is None and next((r.name for r in rules if _depends_on_time(r, test.case, now)), None)
+    if timed:
+        return f"rule {timed} depends on the time; give the test one, as in at: 2026-11-16T10:00:00Z"
+    if verdict.decision != test.expect:
+        return f"expected {test.expect}, but it is {verdict.decision}: {verdict.why}"
+    if test.rule is not None and (verdict.rule is None or verdict.rule.name != test.rule):
+        decided = "no rule" if verdict.rule is None else f"rule {verdict.rule.name}"
+        return f"expected rule {test.rule} to {test.expect}, but {decided} decides: {verdict.why}"
+    return None
+
+
+def _depends_on_time(rule: Rule, case: Case, now: float) -> bool:
+    """Whether the time alone decides if the rule matches; a test must not pass by day and fail by night."""
+    timed = any(each is not None for each in (rule.hours, rule.seen_hours, rule.after, rule.before))
+    return timed and _TIME_PARTS.issuperset(rule.mismatches(case, now))
+
+
+def untested_rules(rules: Sequence[Rule], outcomes: Sequence[RuleTestOutcome]) -> list[str]:
+    """Rules that no test comes to."""
+    used = {each.verdict.rule.name for each in outcomes if each.verdict.rule is not None}
+    return [rule.name for rule in rules if rule.name not in used]

@@ -1,0 +1,1 @@
+"""Proposals as rules see them, and what became of them, live or out of a journal."""

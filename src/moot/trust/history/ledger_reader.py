@@ -1,0 +1,92 @@
+"""Reads the decisions of a journal into a ledger.
+
+Refused envelopes decided nothing and are skipped. Records that no dialect can read are skipped and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moot.errors import MalformedEnvelope
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import ANY_SIZE
+from moot.store.journal_reader import JournalRecord, read_records
+from moot.trust.history.proposal_history import (
+    MAX_PROPOSALS,
+    PROPOSAL_SECONDS,
+    RULE_KINDS,
+    HistoryProposal,
+    ProposalHistory,
+)
+
+_MESSAGE_INPUTS: Final = frozenset({"receive", "post"})
+# Prefixes that cover the spellings of all dialects.
+_KIND_PREFIXES: Final = ("mcp", "moot/approve", "moot/settle", "space/kick", *sorted(RULE_KINDS))
+
+
+class JournalReader:
+    """Feeds records to a ledger; `skipped` counts those that could not be read."""
+
+    def __init__(self, ledger: ProposalHistory) -> None:
+        self.ledger = ledger
+        self.position = 0
+        self.skipped = 0
+
+    def read(self, record: JournalRecord) -> None:
+        """Read one record, in the order of their numbers."""
+        self.position = record.number
+        if record.text("out") not in ("", "accepted"):
+            return
+        if record.text("in") not in _MESSAGE_INPUTS:
+            if record.text("in") == "expire":
+                self.ledger.advance(record.time)
+            return
+        if not record.kind.startswith(_KIND_PREFIXES):
+            return
+        raw = record.envelope
+        dialect_name = record.text("dialect") or "mew"
+        dialect = next((dialect for name, dialect in DIALECTS.items() if name == dialect_name), None)
+        if raw is None or dialect is None:
+            self.skipped += 1
+            return
+        try:
+            # Whatever version it names, it was accepted.
+            protocols = frozenset(p for p in (record.envelope_fields.get("protocol"),) if isinstance(p, str))
+            envelope = dialect.decode(raw, ANY_SIZE, accept_protocols=protocols)
+        except MalformedEnvelope:
+            self.skipped += 1
+            return
+        if not envelope.id:
+            # The gateway gave it one; the journal has it beside the sender's own bytes.
+            envelope = msgspec.structs.replace(envelope, id=record.id)
+        self.ledger.observe(envelope, record.time, sender=record.text("who"))
+
+    def read_all(self, records: Iterable[JournalRecord]) -> None:
+        for record in records:
+            self.read(record)
+
+    def catch_up(self, folder: Path) -> None:
+        """Read what the journal has since the last call."""
+        self.read_all(read_records(folder, self.position))
+
+
+def read_ledger(
+    folder: Path,
+    *,
+    now: float | None = None,
+    proposal_seconds: float = PROPOSAL_SECONDS,
+    max_proposals: int = MAX_PROPOSALS,
+    on_change: Callable[[HistoryProposal], None] | None = None,
+) -> ProposalHistory:
+    """Read all decisions of a journal folder (`DATA/spaces/NAME/journal`); `now` expires open ones."""
+    ledger = ProposalHistory(
+        proposal_seconds=proposal_seconds, max_proposals=max_proposals, on_change=on_change
+    )
+    JournalReader(ledger).read_all(read_records(folder))
+    if now is not None:
+        ledger.advance(now)
+    return ledger

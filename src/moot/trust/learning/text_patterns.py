@@ -1,0 +1,119 @@
+"""The narrowest patterns that cover the texts seen: the very same texts, or templates of their kind.
+
+What a text means decides how it is generalised (`values`): a shell command by its words, a path by its
+folders, an address by its domain. Text of no known kind is approved only as it was: one value, or a short
+list of values that keep coming back. These are capability patterns, so a rule with nothing else can become a
+grant.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moot.errors import UsageError
+from moot.trust.rules.rule_words import template_text
+from moot.trust.values.covers import (
+    MAX_SINGLE_SHARE,
+    MAX_VALUES,
+    MIN_NEW_VALUES,
+    MIN_REPEATS,
+    TemplateCover,
+    cover_values,
+)
+from moot.trust.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern, recognise, stores_texts
+from moot.trust.values.quoting import literal
+from moot.trust.values.templates import read_template
+
+__all__ = [
+    "MAX_VALUES",
+    "MIN_NEW_VALUES",
+    "MIN_REPEATS",
+    "TextCover",
+    "cover_texts",
+    "literal",
+    "values_recur",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TextCover:
+    """Exact texts, or templates of a kind. `first_times`: the fewest different values behind a slot."""
+
+    texts: tuple[str, ...]
+    values: ValuePattern | None
+    first_times: int | None
+    description: str
+
+    @property
+    def alternatives(self) -> int:
+        return len(self.texts) if self.values is None else len(self.values.templates)
+
+    def index_of(self, text: str) -> int | None:
+        """Which of the alternatives a text is; None if it is none of them."""
+        if self.values is None:
+            return self.texts.index(text) if text in self.texts else None
+        return self.values.index_of(text)
+
+
+def cover_texts(
+    values: Sequence[str],
+    *,
+    name: str,
+    tool: str | None = None,
+    schema: object = None,
+    exact: bool = False,
+    pool: Sequence[str] | None = None,
+) -> TextCover | None:
+    """The narrowest patterns for the texts of one argument, as far as they support any; None if they do not.
+
+    Some texts may stay outside: those seen once, or unlike all others. `exact`: no templates. `pool` are the
+    texts of this argument in all calls of the tool.
+    """
+    counts = Counter(values)
+    if len(counts) == 1:
+        return _one_of(list(counts))
+    listed = _one_of([text for text, count in counts.most_common() if count >= MIN_REPEATS])
+    kind = None if exact else recognise(name, values, tool=tool, schema=schema)
+    if kind is None or (kind != "sql" and values_recur(counts)):
+        return listed
+    found = [
+        cover
+        for cover in cover_values(kind, values, pool, stored=stores_texts(name, tool))
+        if _can_be_written(cover)
+    ]
+    found = found[:MAX_TEMPLATES]
+    if not any(cover.template.slots or kind == "sql" for cover in found):
+        return listed
+    return _templates(kind, found)
+
+
+def _can_be_written(cover: TemplateCover) -> bool:
+    """Whether the template can stand in a rule: it is not too long, and its slots can be told apart."""
+    try:
+        return read_template(str(cover.template)) == cover.template
+    except UsageError:
+        return False
+
+
+def _templates(kind: ValueKind, found: Sequence[TemplateCover]) -> TextCover:
+    pattern = ValuePattern(kind, [str(cover.template) for cover in found])
+    first = [cover.first_times for cover in found if cover.first_times is not None]
+    return TextCover((), pattern, min(first, default=None), template_text(pattern))
+
+
+def values_recur(counts: Counter[str]) -> bool:
+    """Whether the same values recur, so that a list of them is enough."""
+    total = counts.total()
+    single = sum(1 for n in counts.values() if n == 1)
+    return (
+        len(counts) <= MAX_VALUES
+        and single <= MAX_SINGLE_SHARE * total
+        and len(counts) * MIN_REPEATS <= total
+    )
+
+
+def _one_of(texts: Sequence[str]) -> TextCover | None:
+    kept = [text for text in texts if literal(text) is not None][:MAX_VALUES]
+    return TextCover(tuple(kept), None, None, " or ".join(f"“{text}”" for text in kept)) if kept else None

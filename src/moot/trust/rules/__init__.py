@@ -1,0 +1,1 @@
+"""Rules: what they match, their limits, what suspends them, and the files that they are kept in."""

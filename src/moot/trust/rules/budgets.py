@@ -1,0 +1,71 @@
+"""How often rules decided, for their limits and for the budget of all rules together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.rules.rule import Rule, count_recent
+
+# Decisions kept for one rule; no budget is larger.
+MAX_DECISIONS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """At most `max_decisions` automatic decisions in `per_seconds`, by all rules together."""
+
+    max_decisions: int
+    per_seconds: float
+
+
+class UseTally:
+    """The times of automatic decisions, oldest first, by rule."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, deque[float]] = {}
+        # All of them, also those whose times are not kept any more.
+        self._counts: dict[str, int] = {}
+        self._all: deque[float] = deque(maxlen=MAX_DECISIONS)
+
+    def record(self, rule: str, at: float) -> None:
+        self._times.setdefault(rule, deque(maxlen=MAX_DECISIONS)).append(at)
+        self._counts[rule] = self._counts.get(rule, 0) + 1
+        self._all.append(at)
+
+    def record_past(self, decisions: Sequence[HistoryProposal]) -> None:
+        """Record the automatic decisions of a ledger, so that a restart does not reset a budget."""
+        past = [(d.at, d.rule) for d in decisions if d.rule is not None and d.at is not None]
+        for at, rule in sorted(past):
+            self.record(rule, at)
+
+    def times(self) -> Mapping[str, Sequence[float]]:
+        """The times by rule, as `evaluate` takes them; not a copy."""
+        return self._times
+
+    def count(self, rule: str) -> int:
+        return self._counts.get(rule, 0)
+
+    def is_used_up(self, budget: Budget, now: float) -> bool:
+        """Whether all rules together have used up the budget."""
+        return self.remaining_of(budget, now) == 0
+
+    def remaining_of(self, budget: Budget, now: float) -> int:
+        """How many decisions all rules together have left."""
+        used = 0
+        for at in reversed(self._all):
+            if at <= now - budget.per_seconds:
+                break
+            used += 1
+        return max(0, budget.max_decisions - used)
+
+    def remaining(self, rule: Rule, now: float) -> int | None:
+        """How many decisions the rule has left before its limit; None without one."""
+        limits = rule.limits
+        if limits.max_decisions is None:
+            return None
+        used = count_recent(self._times.get(rule.name, ()), limits.per_seconds, now)
+        return max(0, limits.max_decisions - used)

@@ -1,0 +1,397 @@
+"""Rules: an ordered list, each with patterns, a decision, limits and its origin.
+
+A rule looks at five parts of a proposal: proposer, to, method, tool and arguments. Their patterns are those
+of capabilities (`moot.protocol.patterns`). `evaluate` goes through the rules in order:
+
+    does not match, expired          next rule
+    matches, suspended               ask, with the reason
+    matches, a limit is used up      ask, with the limit (a wider rule below must not undo a limit)
+    matches                          its decision, but rejecting beats approving at the same breadth
+    none                             ask
+
+An approving rule is *closed*: it does not match if there are arguments that it does not name
+(`extra_arguments: true` allows them) or other fields in the params, and its wildcards match plain texts only
+(`is_plain`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capability
+from moot.protocol.patterns.globs import glob
+from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
+from moot.trust.history.proposal_case import Case, Path, path_text, without_nulls
+from moot.trust.rules.conditions import Hours, Range, canonical, is_plain, is_same_json
+from moot.trust.values.kinds import ValuePattern
+
+RuleDecision = Literal["approve", "reject", "ask"]
+DECISIONS: Final = ("approve", "reject", "ask")
+_PARTS: Final = ("proposer", "method", "tool", "arguments")
+_NO_TIMES: Final[Mapping[str, Sequence[float]]] = {}
+_NO_REASONS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLimits:
+    """At most `max_decisions` in `per_seconds`; people still decide `check_share` of the matches.
+
+    `review_share` is the share of its decisions that may be unreviewed before people are asked to look at
+    them (`rule_reviews`); 0 if nobody has to.
+    """
+
+    max_decisions: int | None = None
+    per_seconds: float = 3600.0
+    expires_at: float | None = None
+    while_present: tuple[str, ...] = ()
+    check_share: float = 0.0
+    review_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOrigin:
+    """Where a rule came from: a suggestion, who accepted it, who else had to and did, when."""
+
+    suggestion: str | None = None
+    accepted_by: str | None = None
+    accepted: float | None = None
+    seconded_by: tuple[str, ...] = ()
+
+
+NO_LIMITS: Final = RuleLimits()
+NO_ORIGIN: Final = RuleOrigin()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. Raises InvalidPattern if a pattern cannot be read.
+
+    `to` is None for any host and () for proposals without a host. `range` and `values` have paths of
+    arguments, `equals` whole arguments that must be exactly this JSON. `seen_hours` is the time of day in
+    which such proposals were seen: the rule decides only then, but a contradiction at any time counts.
+    """
+
+    name: str
+    decision: RuleDecision
+    proposer: Json = None
+    to: tuple[str, ...] | None = None
+    method: Json = None
+    tool: Json = None
+    arguments: Mapping[str, Json] = field(default_factory=dict)
+    range: Mapping[Path, Range] = field(default_factory=dict)
+    values: Mapping[Path, ValuePattern] = field(default_factory=dict)
+    equals: Mapping[str, Json] = field(default_factory=dict)
+    hours: Hours | None = None
+    seen_hours: Hours | None = None
+    after: float | None = None
+    before: float | None = None
+    extra_arguments: bool = False
+    limits: RuleLimits = NO_LIMITS
+    origin: RuleOrigin = NO_ORIGIN
+    words: str = ""
+    _pattern: Pattern = field(init=False, repr=False, compare=False)
+    _nodes: Mapping[str, Node] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = {"proposer": self.proposer, "method": self.method, "tool": self.tool}
+        view: dict[str, Json] = {key: value for key, value in parts.items() if value is not None}
+        if self.arguments:
+            view["arguments"] = dict(self.arguments)
+        source: dict[str, Json] = {"kind": "mcp/request", "payload": view}
+        if self.to:
+            source["to"] = list(self.to)
+        pattern = read_capability(source).patterns[0]
+        object.__setattr__(self, "_pattern", pattern)
+        object.__setattr__(self, "_nodes", dict(pattern.payload.literal) if pattern.payload else {})
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether wildcards match plain texts only: for approving; rejecting and asking may match more."""
+        return self.decision == "approve"
+
+    @property
+    def ends_at(self) -> float | None:
+        """From when on it decides nothing any more; None if it has no end."""
+        return min((each for each in (self.limits.expires_at, self.before) if each is not None), default=None)
+
+    def has_ended(self, now: float) -> bool:
+        return self.ends_at is not None and now >= self.ends_at
+
+    def matches(self, case: Case, now: float) -> bool:
+        return next(self._iter_mismatches(case, now), None) is None
+
+    def covers_call(self, case: Case, now: float) -> bool:
+        """Whether it would match this proposal at another time of day, or without what is null in it.
+
+        `hours` are a condition that people decided by; `seen_hours` only say when there was one to decide.
+        """
+        if all(part == "seen_hours" for part in self._iter_mismatches(case, now)):
+            return True
+        bare = without_nulls(case)
+        return bare is not case and self.covers_call(bare, now)
+
+    def mismatches(self, case: Case, now: float) -> tuple[str, ...]:
+        """The parts of the proposal that do not match; empty if the rule matches."""
+        return tuple(self._iter_mismatches(case, now))
+
+    def _iter_mismatches(self, case: Case, now: float) -> Iterator[str]:
+        nodes, careful = self._nodes, self.is_careful
+        for part, value in (("tool", case.tool), ("proposer", case.proposer), ("method", case.method)):
+            if part in nodes and not admits(nodes[part], value, careful=careful):
+                yield part
+        if not self._matches_hosts(case.to):
+            yield "to"
+        yield from self._argument_mismatches(case)
+        if careful and case.unexpected_fields:
+            yield from case.unexpected_fields
+        if self.hours is not None and not self.hours.admits(now):
+            yield "hours"
+        if self.seen_hours is not None and not self.seen_hours.admits(now):
+            yield "seen_hours"
+        if self.after is not None and now < self.after:
+            yield "after"
+        if self.before is not None and now >= self.before:
+            yield "before"
+
+    def covers_proposer(self, proposer: str) -> bool:
+        """Whether it can match proposals of this member."""
+        node = self._nodes.get("proposer")
+        return node is None or node.matches(proposer)
+
+    def covers_host(self, host: str) -> bool:
+        """Whether it can match proposals for this host; a rule without hosts matches any."""
+        return not self.to or any(glob(name).matches(host) for name in self.to)
+
+    def _matches_hosts(self, to: tuple[str, ...]) -> bool:
+        if self.to is None:
+            return True
+        if not self.to or not to:
+            return not self.to and not to
+        globs, careful = self._pattern.to or (), self.is_careful
+        return all(
+            any(g.matches(name) and (not careful or g.literal is not None or is_plain(name)) for g in globs)
+            for name in to
+        )
+
+    def _argument_mismatches(self, case: Case) -> Iterator[str]:
+        node, careful = self._nodes.get("arguments"), self.is_careful
+        if isinstance(node, Fields):
+            for name, inner in node.literal:
+                if name not in case.arguments or not admits(inner, case.arguments[name], careful=careful):
+                    yield f"arguments.{name}"
+            if node.searches and not Fields((), node.searches).matches(dict(case.arguments)):
+                yield "arguments"
+        for path, span in self.range.items():
+            if not span.admits(_at(case.arguments, path)):
+                yield f"range.{path_text(path)}"
+        for path, pattern in self.values.items():
+            if not pattern.admits(_at(case.arguments, path)):
+                yield f"arguments.{path_text(path)}"
+        for name, value in self.equals.items():
+            if name not in case.arguments or not is_same_json(case.arguments[name], value):
+                yield f"equals.{name}"
+        if careful and not self.extra_arguments:
+            yield from (
+                f"extra argument {path_text(path)}" for path in self.unnamed_arguments(case.arguments)
+            )
+
+    def node(self, part: str) -> Node | None:
+        """The pattern of a part: proposer, method, tool or arguments; None if any will do."""
+        return self._nodes.get(part)
+
+    def argument(self, name: str) -> Node | None:
+        """The pattern of one argument; None if it has none."""
+        node = self._nodes.get("arguments")
+        return dict(node.literal).get(name) if isinstance(node, Fields) else None
+
+    def unnamed_arguments(self, arguments: Mapping[str, Json]) -> Iterator[Path]:
+        """The arguments that the rule does not name."""
+        node = self._nodes.get("arguments")
+        named = dict(node.literal) if isinstance(node, Fields) else {}
+        spans = {path[0] for path in (*self.range, *self.values)}
+        for name, value in arguments.items():
+            if name in self.equals:
+                continue
+            if name not in named and name not in spans:
+                yield (name,)
+            elif isinstance(value, dict):
+                yield from self._unnamed_within(value, named.get(name), (name,))
+
+    def _unnamed_within(self, value: Mapping[str, Json], node: Node | None, path: Path) -> Iterator[Path]:
+        options = node.alternatives if isinstance(node, OneOf) else (node,)
+        named = {n: i for option in options if isinstance(option, Fields) for n, i in option.literal}
+        for name, inner in value.items():
+            place = (*path, name)
+            ranged = any(span[: len(place)] == place for span in (*self.range, *self.values))
+            if name not in named and not ranged:
+                yield place
+            elif isinstance(inner, dict):
+                yield from self._unnamed_within(inner, named.get(name), place)
+
+    def breadth(self) -> tuple[tuple[str, int], ...]:
+        """How broad each part is: 0 one value, 1 several, 2 a pattern or range, 3 anything."""
+        ranks = {part: _rank(self._nodes.get(part)) for part in _PARTS[:3]}
+        addressed = 3 if self.to is None else int(len(self.to) > 1)
+        ranks["to"] = 2 if any(glob(name).literal is None for name in self.to or ()) else addressed
+        node = self._nodes.get("arguments")
+        if isinstance(node, Fields):
+            ranks |= {f"arguments.{name}": _rank(inner) for name, inner in node.literal}
+            ranks |= {f"arguments.{search.key}": 3 for search in node.searches}
+        ranks |= {f"arguments.{path_text(path)}": 2 for path in self.range}
+        ranks |= {f"arguments.{path_text(path)}": 2 for path in self.values}
+        ranks |= {f"arguments.{name}": 0 for name in self.equals}
+        if self.hours is not None or self.seen_hours is not None:
+            ranks["hours"] = 2
+        return tuple(sorted(ranks.items()))
+
+
+def _at(arguments: Mapping[str, Json], path: Path) -> Json:
+    value: Json = arguments
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return None
+        value = value[key]
+    return value
+
+
+def admits(node: Node, value: Json, *, careful: bool = True) -> bool:
+    """Match as capabilities do; with `careful`, a wildcard matches plain texts only."""
+    # The most frequent first: a text that is written out.
+    if not careful or (type(node) is Text and node.glob.literal is not None):
+        return node.matches(value)
+    match node:
+        case OneOf():
+            return any(admits(inner, value) for inner in node.alternatives)
+        case Fields():
+            return node.matches(value) and all(admits(inner, value[name]) for name, inner in node.literal)
+        case Text():
+            if not node.glob.lone and isinstance(value, str):
+                return node.matches(value) and is_plain(value)
+        case NotText():
+            return node.matches(value) and isinstance(value, str) and is_plain(value)
+    return node.matches(value)
+
+
+def _rank(node: Node | None) -> int:
+    match node:
+        case None:
+            return 3
+        case Text():
+            return 0 if node.glob.literal is not None else 3 if node.glob.lone else 2
+        case OneOf():
+            return max(1, *(_rank(inner) for inner in node.alternatives))
+        case Regex() | NotText():
+            return 2
+        case Fields():
+            ranks = [_rank(inner) for _, inner in node.literal]
+            return 3 if node.searches else max(ranks, default=3)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVerdict:
+    """What to do with a proposal, by which rule, and why."""
+
+    decision: RuleDecision
+    rule: Rule | None
+    why: str
+
+
+def evaluate(
+    rules: Sequence[Rule],
+    case: Case,
+    now: float,
+    present: Collection[str] = (),
+    times: Mapping[str, Sequence[float]] = _NO_TIMES,
+    *,
+    suspended: Mapping[str, str] | None = None,
+    me: str | None = None,
+    draw: float = 1.0,
+    times_now: float | None = None,
+    rejected: Container[Case] = (),
+    expired: Container[str] = frozenset(),
+    paused: Mapping[str, str] = _NO_REASONS,
+) -> RuleVerdict:
+    """The first rule that matches decides; `ask` if none does or its limits are used up.
+
+    `present` are the members who are present, `times` when each rule decided, `suspended` the reasons by
+    rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
+    checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one,
+    `rejected` the calls that people rejected word for word and did not approve since, `expired`
+    the rules that expired before, whatever the clock says now, `paused` why rules wait for a review.
+    """
+    for position, rule in enumerate(rules):
+        expires = rule.limits.expires_at
+        over = rule.name in expired or (expires is not None and now >= expires)
+        if over or not rule.matches(case, now):
+            continue
+        if suspended and rule.name in suspended:
+            return RuleVerdict("ask", rule, f"rule {rule.name} is suspended: {suspended[rule.name]}")
+        if rule.decision == "approve":
+            stricter = _equally_broad_rejection(rules[position + 1 :], rule, case, now)
+            if stricter is not None:
+                why = f"rule {stricter.name} rejects and is as broad as rule {rule.name}, which would approve"
+                return RuleVerdict("reject", stricter, why)
+            if case in rejected:
+                return RuleVerdict(
+                    "ask", rule, f"rule {rule.name} matches, but people rejected this very call"
+                )
+            if case.proposer == me:
+                return RuleVerdict("ask", rule, "nobody can approve their own proposal")
+        if rule.decision == "ask":
+            return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
+        used_up = _used_up_limit(rule, now if times_now is None else times_now, present, times)
+        if rule.name in paused:
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {paused[rule.name]}")
+        if used_up:
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
+        if draw < rule.limits.check_share:
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches; this one is a spot check by people")
+        return RuleVerdict(rule.decision, rule, f"rule {rule.name} matches")
+    return RuleVerdict("ask", None, "no rule matches")
+
+
+def call_key(case: Case) -> bytes:
+    """What makes two proposals the same call, whoever makes them and whenever."""
+    call = canonical([list(case.to), case.method, case.tool, dict(case.arguments)])
+    return hashlib.sha256(call).digest()
+
+
+def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:
+    for rule in rules:
+        alive = rule.limits.expires_at is None or now < rule.limits.expires_at
+        if (
+            rule.decision == "reject"
+            and alive
+            and rule.breadth() == approving.breadth()
+            and rule.matches(case, now)
+        ):
+            return rule
+    return None
+
+
+def count_recent(times: Iterable[float], seconds: float, now: float) -> int:
+    """How many of these are no longer ago than so many seconds.
+
+    One that is yet to come counts: a clock was set back, and that gives nobody more decisions.
+    """
+    return sum(1 for at in times if at > now - seconds)
+
+
+def _used_up_limit(
+    rule: Rule, now: float, present: Collection[str], times: Mapping[str, Sequence[float]]
+) -> str | None:
+    limits = rule.limits
+    missing = [name for name in limits.while_present if name not in present]
+    if missing:
+        return f"{missing[0]} is not present"
+    if limits.max_decisions is not None:
+        used = count_recent(times.get(rule.name, ()), limits.per_seconds, now)
+        if used >= limits.max_decisions:
+            per = f"{limits.max_decisions} decisions in {limits.per_seconds:g} seconds"
+            return f"it has reached its limit of {per}"
+    return None

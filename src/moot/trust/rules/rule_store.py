@@ -1,0 +1,311 @@
+"""What an approver keeps between its runs: rules that people can read and edit, and their state.
+
+    rules.yaml    the rules in their order; whoever can write this file can change them, and it is read again
+    state.json    suspensions, suggestions (open, half accepted, dismissed, granted), pinned tool definitions,
+                  when tools changed, whether all rules are stopped, who wants to resume what, who is known
+                  as a person, when a person last reviewed each rule, which rules have expired, and the last
+                  messages that the approver saw
+
+Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
+all rules: half of somebody's rules may be the wrong half.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from moot.config.strict_yaml import read_yaml
+from moot.errors import UsageError
+from moot.private_files import use_folder
+from moot.protocol.operation import Json
+from moot.resilience.atomic_file import write_atomically
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_yaml import (
+    read_accepting_people,
+    read_rules,
+    rule_as_json,
+    rule_of_json,
+    write_rules,
+)
+from moot.trust.rules.tripwires import Suspension
+
+RULES_NAME: Final = "rules.yaml"
+STATE_NAME: Final = "state.json"
+# Among those who want to resume something: all rules together. No rule has this name.
+ALL_RULES: Final = ""
+# The oldest are dropped first.
+MAX_SUGGESTIONS: Final = 100
+MAX_DISMISSED: Final = 500
+# Several, since a gateway that restarts may not bring back the very last one.
+MAX_LAST_SEEN: Final = 20
+
+
+@dataclass(slots=True)
+class RuleStop:
+    """Somebody stopped all rules."""
+
+    by: str
+    why: str
+    at: float
+
+    def as_json(self) -> dict[str, Json]:
+        return {"by": self.by, "why": self.why, "at": self.at}
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedRule:
+    """A suggestion that became a capability of the agent, and the grant that gave it, if it was named."""
+
+    rule: Rule
+    by: str
+    grant: str | None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"rule": rule_as_json(self.rule), "by": self.by, "grant": self.grant}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAcceptance:
+    """A suggestion that some people have accepted, and not yet as many as have to."""
+
+    rule: Rule
+    by: tuple[str, ...]
+    # Whether it covers less than what was suggested.
+    narrowed: bool
+
+    def as_json(self) -> dict[str, Json]:
+        return {"rule": rule_as_json(self.rule), "by": list(self.by), "narrowed": self.narrowed}
+
+
+@dataclass(slots=True)
+class RuleStore:
+    """The rules of one space and their state. `save` after every change."""
+
+    folder: Path
+    rules: tuple[Rule, ...] = ()
+    suspensions: dict[str, Suspension] = field(default_factory=dict)
+    dismissed: tuple[Rule, ...] = ()
+    # Open suggestions as they were sent, by id.
+    suggestions: dict[str, dict[str, Json]] = field(default_factory=dict)
+    # Of open suggestions that somebody accepted, and others have to accept, too.
+    pending: dict[str, PendingAcceptance] = field(default_factory=dict)
+    # How many people have to accept a suggestion, or resume a rule. Only a rules file that can be read lowers
+    # it.
+    accepting_people: int = 1
+    # Who wants to resume a suspended rule, or all rules (`ALL_RULES`), where others have to want it, too.
+    resuming: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Suggestions that were granted instead, by id; nothing like them is suggested while the grant stands.
+    granted: dict[str, GrantedRule] = field(default_factory=dict)
+    # Who can accept rules, as the roster last showed it (`people`).
+    people: frozenset[str] = frozenset()
+    # When a person last reviewed a rule: wrote, accepted or resumed it. Earlier events suspend nothing.
+    reviewed: dict[str, float] = field(default_factory=dict)
+    # Ids of the latest messages that the approver saw: what comes after them in the history was missed.
+    last_seen: tuple[str, ...] = ()
+    # Approving rules that have expired, with the moment: they stay so when a clock is set back.
+    expired: dict[str, float] = field(default_factory=dict)
+    # `host/tool` → hash of the definition that people decided by.
+    definitions: dict[str, str] = field(default_factory=dict)
+    # When a tool that people had approved calls of changed last: earlier approvals no longer count.
+    tool_changes: dict[str, float] = field(default_factory=dict)
+    stopped: RuleStop | None = None
+    # Why the rules file cannot be used; None if it can.
+    fault: str | None = None
+    _stamp: tuple[int, int] | None = None
+
+    @property
+    def unwanted(self) -> tuple[Rule, ...]:
+        """What nobody wants to be suggested: it was dismissed, or granted instead."""
+        return (*self.dismissed, *(each.rule for each in self.granted.values()))
+
+    @classmethod
+    def open(cls, folder: Path) -> RuleStore:
+        """Open the store in a folder, which is created if needed; raises UsageError.
+
+        The caller marks rules that nobody accepted as reviewed (`unreviewed`, `mark_reviewed`).
+        """
+        use_folder(folder, what="the folder of rules", option="--state DIR")
+        store = cls(folder)
+        known = store._read_state()
+        store.reload()
+        if not known and any(rule.origin.accepted_by is not None for rule in store.rules):
+            # Rules were accepted here, so there was a state, and nobody knows what it said.
+            why = f"{STATE_NAME} is missing, so it is unknown which rules were stopped or suspended"
+            store.stopped = RuleStop("approver", why, time.time())
+        return store
+
+    @property
+    def rules_file(self) -> Path:
+        return self.folder / RULES_NAME
+
+    def reload(self) -> bool:
+        """Read the rules file if it changed; returns whether it did."""
+        stamp = _stamp_of(self.rules_file)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        if stamp is None:
+            self.rules, self.fault = (), None
+            return True
+        try:
+            text = self.rules_file.read_text("utf-8")
+            self.rules, self.fault = read_rules(text), None
+            self.accepting_people = read_accepting_people(text)
+        except (UsageError, OSError, UnicodeDecodeError) as fault:
+            self.rules, self.fault = (), f"{self.rules_file.name}: {fault}"
+        names = {rule.name for rule in self.rules}
+        if self.fault is None:
+            self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
+        return True
+
+    def mark_reviewed(self, names: Iterable[str], now: float) -> None:
+        """A person has reviewed these rules."""
+        self.reviewed |= dict.fromkeys(names, now)
+
+    def unreviewed(self) -> list[str]:
+        """Rules that nobody is known to have reviewed: a person wrote them into the file."""
+        return [rule.name for rule in self.rules if rule.name not in self.reviewed]
+
+    def reviewed_at(self, rule: str) -> float:
+        """When a person last reviewed the rule: earlier events do not suspend it."""
+        return self.reviewed.get(rule, 0.0)
+
+    def note_seen(self, ids: Iterable[str]) -> None:
+        """The approver saw these messages; written with the next `save`."""
+        self.last_seen = (*self.last_seen, *ids)[-MAX_LAST_SEEN:]
+
+    def note_expired(self, now: float) -> None:
+        """Remember which approving rules have expired by now.
+
+        Not those that reject or ask: a clock that was ahead for a moment must not remove them for good.
+        """
+        found = {
+            rule.name: moment
+            for rule in self.rules
+            if rule.decision == "approve" and rule.has_ended(now) and (moment := rule.ends_at) is not None
+        }
+        if not found.items() <= self.expired.items():
+            self.expired |= found
+            self.save()
+
+    def expired_names(self) -> frozenset[str]:
+        """Rules that have expired once; one that a person gave another end is not among them."""
+        ends = ((rule.name, rule.ends_at) for rule in self.rules)
+        return frozenset(name for name, moment in ends if moment and self.expired.get(name) == moment)
+
+    def open_suggestions(self) -> list[dict[str, Json]]:
+        """The open suggestions as people should see them, with who has accepted each."""
+        return [self.open_suggestion(id) for id in self.suggestions]
+
+    def open_suggestion(self, id: str) -> dict[str, Json]:
+        pending = self.pending.get(id)
+        if pending is None:
+            return self.suggestions[id]
+        found = {**self.suggestions[id], "accepted_by": list(pending.by)}
+        found["accepting_people"] = self.accepting_people
+        return {**found, "accepted_rule": rule_as_json(pending.rule)} if pending.narrowed else found
+
+    def set_rules(self, rules: Iterable[Rule]) -> None:
+        """Write a new list of rules; raises UsageError while the file cannot be read, since it would be
+        lost.
+        """
+        if self.fault is not None:
+            raise UsageError(f"correct {self.rules_file} first: {self.fault}")
+        self.rules = tuple(rules)
+        write_atomically(self.rules_file, self._written().encode())
+        self._stamp = _stamp_of(self.rules_file)
+        names = {rule.name for rule in self.rules}
+        self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
+        self.save()
+
+    def _written(self) -> str:
+        return write_rules(self.rules, self._read_tests(), accepting_people=self.accepting_people)
+
+    def _read_tests(self) -> Json:
+        """The tests in the rules file, which people write and nobody else changes."""
+        try:
+            top = read_yaml(self.rules_file.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        return top.get("tests") if isinstance(top, dict) else None
+
+    def save(self) -> None:
+        while len(self.suggestions) > MAX_SUGGESTIONS:
+            del self.suggestions[next(iter(self.suggestions))]
+        self.pending = {id: each for id, each in self.pending.items() if id in self.suggestions}
+        while len(self.granted) > MAX_DISMISSED:
+            del self.granted[next(iter(self.granted))]
+        self.dismissed = self.dismissed[-MAX_DISMISSED:]
+        self.resuming = {
+            name: by
+            for name, by in self.resuming.items()
+            if (self.stopped is not None if name == ALL_RULES else name in self.suspensions)
+        }
+        if self.fault is None:
+            names = {rule.name for rule in self.rules}
+            self.reviewed = {name: at for name, at in self.reviewed.items() if name in names}
+            self.expired = {name: at for name, at in self.expired.items() if name in names}
+        state: dict[str, Json] = {
+            "suspensions": [each.as_json() for each in self.suspensions.values()],
+            "dismissed": [rule_as_json(rule) for rule in self.dismissed],
+            "suggested": self.suggestions,
+            "pending": {id: each.as_json() for id, each in self.pending.items()},
+            "accepting_people": self.accepting_people,
+            "resuming": self.resuming,
+            "granted": {id: each.as_json() for id, each in self.granted.items()},
+            "people": sorted(self.people),
+            "looked": self.reviewed,
+            "last_seen": list(self.last_seen),
+            "expired": self.expired,
+            "definitions": self.definitions,
+            "tool_changes": self.tool_changes,
+            "stopped": None if self.stopped is None else self.stopped.as_json(),
+        }
+        write_atomically(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1).encode())
+
+    def _read_state(self) -> bool:
+        """Read the state file; returns whether there is one."""
+        file = self.folder / STATE_NAME
+        try:
+            state: Any = json.loads(file.read_text("utf-8"))
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError) as fault:
+            raise UsageError(f"{file} cannot be read: {fault}. Move it away to start without it") from None
+        try:
+            self.suspensions = {each["rule"]: Suspension(**each) for each in state["suspensions"]}
+            self.dismissed = tuple(rule_of_json(each) for each in state["dismissed"])
+            self.suggestions = dict(state["suggested"])
+            self.pending = {
+                id: PendingAcceptance(rule_of_json(each["rule"]), tuple(each["by"]), bool(each["narrowed"]))
+                for id, each in state.get("pending", {}).items()
+            }
+            self.accepting_people = int(state.get("accepting_people", 1))
+            self.resuming = {name: tuple(by) for name, by in state.get("resuming", {}).items()}
+            self.granted = {
+                id: GrantedRule(rule_of_json(each["rule"]), each["by"], each["grant"])
+                for id, each in state.get("granted", {}).items()
+            }
+            self.people = frozenset(state.get("people", ()))
+            self.reviewed = dict(state.get("looked", {}))
+            self.last_seen = tuple(str(each) for each in state.get("last_seen", ()))
+            self.expired = dict(state.get("expired", {}))
+            self.definitions = dict(state["definitions"])
+            self.tool_changes = dict(state.get("tool_changes", {}))
+            self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
+        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
+            raise UsageError(f"{file} is damaged: {fault}. Move it away to start without it") from None
+        return True
+
+
+def _stamp_of(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,99 @@
+"""Rules described in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from moot.protocol.operation import Json
+from moot.trust.history.proposal_case import path_text
+from moot.trust.rules.conditions import canonical
+from moot.trust.rules.rule import Rule
+from moot.trust.values.kinds import ValuePattern
+
+_VERBS = {"approve": "Approve", "reject": "Reject", "ask": "Ask people"}
+
+
+def join_names(names: Iterable[str], *, joint: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    listed = list(names)
+    if len(listed) < 2:
+        return "".join(listed)
+    return f"{', '.join(listed[:-1])} {joint} {listed[-1]}"
+
+
+def count_text(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
+    """What a rule does, in one sentence; `parts` describes some arguments better."""
+    who = "anyone" if rule.proposer is None else _pattern_text(rule.proposer)
+    what = rule.method if rule.tool is None else _pattern_text(rule.tool)
+    text = f"{_VERBS[rule.decision]} when {who} proposes {'anything' if what is None else what}"
+    if rule.to is not None:
+        text += f" on {join_names(rule.to, joint='or')}" if rule.to else " without a host"
+    arguments = list(_argument_texts(rule, parts or {}))
+    if arguments:
+        text += f" with {join_names(arguments)}"
+    if rule.decision == "approve":
+        if rule.extra_arguments:
+            text += " and any other arguments" if arguments else " with any arguments"
+        else:
+            text += " and no other arguments" if arguments else " without arguments"
+    for hours in filter(None, (rule.hours, rule.seen_hours)):
+        clock, _, zone = str(hours).partition(" ")
+        start, _, end = clock.partition("-")
+        text += f", between {start} and {end} {zone or 'UTC'}"
+    return text + _limits_text(rule)
+
+
+def _argument_texts(rule: Rule, parts: Mapping[str, str]) -> Iterable[str]:
+    for path, values in rule.values.items():
+        name = path_text(path)
+        yield (
+            f"{name} {parts[name]}"
+            if name in parts and path[0] not in rule.arguments
+            else f"{name} {template_text(values)}"
+        )
+    for name, pattern in rule.arguments.items():
+        inner = [(key, words) for key, words in parts.items() if key == name or key.startswith(f"{name}.")]
+        if inner:
+            yield from (f"{key} {words}" for key, words in inner if (tuple(key.split("."))) not in rule.range)
+        else:
+            yield f"{name} {_pattern_text(pattern)}"
+    for path, span in rule.range.items():
+        yield f"{path_text(path)} {'a whole' if span.whole else 'a'} number from {span.low} to {span.high}"
+    for name in rule.equals:
+        yield f"{name} exactly {canonical(rule.equals[name]).decode(errors='replace')[:80]}"
+
+
+_SLOT_WORDS = {
+    "<prose>": "any words of a language",
+    "<lines>": "any words of a language, on several lines",
+    "<text>": "any text (not checked)",
+}
+
+
+def template_text(values: ValuePattern) -> str:
+    """What an argument of one kind may be, in words."""
+    shown = [_SLOT_WORDS.get(text, f"“{text}”") for text in values.texts()]
+    return f"{'SQL of the form ' if values.kind == 'sql' else ''}{join_names(shown, joint='or')}"
+
+
+def _limits_text(rule: Rule) -> str:
+    limits = rule.limits
+    text = ""
+    if limits.max_decisions is not None:
+        text += f"; at most {limits.max_decisions} times in {limits.per_seconds / 60:g} minutes"
+    if limits.while_present:
+        verb = "is" if len(limits.while_present) == 1 else "are"
+        text += f"; only while {join_names(limits.while_present)} {verb} present"
+    return text
+
+
+def _pattern_text(pattern: Json) -> str:
+    if isinstance(pattern, str):
+        return pattern
+    if isinstance(pattern, list):
+        return join_names((_pattern_text(one) for one in pattern), joint="or")
+    return canonical(pattern).decode(errors="replace")[:200]

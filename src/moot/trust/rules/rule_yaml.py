@@ -1,0 +1,423 @@
+"""Reads and writes rules as YAML.
+
+    rules:
+      - name: reports
+        decision: approve
+        proposer: agent
+        to: files
+        tool: write_file
+        arguments:
+          path: "/^/srv/reports/[a-z0-9-]{1,24}[.]txt$/"
+        range: {size: [1, 4096]}
+        shell: {command: [git status, "git log -n <1..50>"]}
+        hours: 09:00-17:00
+        limits: {count: 20, per: 1h, expires_at: 2027-01-01T00:00:00Z, while_present: alice}
+        origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
+
+`tests` beside `rules` is read by `rule_tests`, and decides nothing. `accepting_people: 2` is how many people
+have to accept a suggestion.
+
+An error names the place, as in `rules[2].limits.per`. Unknown keys are errors: a misspelled limit would be no
+limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import yaml
+
+from moot.config.strict_yaml import read_yaml
+from moot.errors import InvalidPattern, UsageError
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.trust.history.proposal_case import Path
+from moot.trust.rules.conditions import Range, read_hours, read_time
+from moot.trust.rules.rule import DECISIONS, Rule, RuleLimits, RuleOrigin
+from moot.trust.values.kinds import KINDS, ValuePattern
+
+# For one space.
+MAX_RULES: Final = 500
+MAX_ACCEPTING_PEOPLE: Final = 10
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_DURATION: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+RULE_KEYS: Final = (
+    "name",
+    "decision",
+    "words",
+    "proposer",
+    "to",
+    "method",
+    "tool",
+    "arguments",
+    "range",
+    *KINDS,
+    "equals",
+    "extra_arguments",
+    "hours",
+    "seen_hours",
+    "after",
+    "before",
+    "limits",
+    "origin",
+)
+LIMIT_KEYS: Final = ("count", "per", "expires_at", "while_present", "check_share", "review_share")
+# As 0.1 wrote them, in rule files and in journals.
+_LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
+_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by")
+
+T = TypeVar("T")
+
+
+def read_rules(text: str) -> tuple[Rule, ...]:
+    """Read the rules of a YAML text; raises UsageError with the place of the mistake."""
+    value = read_yaml(text)
+    if value is None:
+        return ()
+    top = _mapping(value, "the file", ("rules", "tests", "accepting_people"))
+    _accepting_people(top)
+    listed = top.get("rules") or []
+    if not isinstance(listed, list):
+        raise _error("rules", "must be a list: `rules:` followed by lines of `- name: …`")
+    if len(listed) > MAX_RULES:
+        raise _error(
+            "rules", f"has {len(listed)} rules, more than the limit of {MAX_RULES}; merge or remove some"
+        )
+    rules = tuple(rule_of_json(value, f"rules[{at}]") for at, value in enumerate(listed))
+    seen: set[str] = set()
+    for at, rule in enumerate(rules):
+        if rule.name in seen:
+            raise _error(f"rules[{at}].name", f"{rule.name!r} is used twice; names must be unique")
+        seen.add(rule.name)
+    return rules
+
+
+def read_accepting_people(text: str) -> int:
+    """How many people have to accept a suggestion; raises UsageError."""
+    value = read_yaml(text)
+    return _accepting_people(value) if isinstance(value, dict) else 1
+
+
+def _accepting_people(top: Mapping[str, Json]) -> int:
+    count = top.get("accepting_people", 1)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_ACCEPTING_PEOPLE:
+        raise _error("accepting_people", f"must be a whole number from 1 to {MAX_ACCEPTING_PEOPLE}")
+    return count
+
+
+def rule_of_json(value: Json, where: str = "rule") -> Rule:
+    """Read one rule from YAML or from an envelope; raises UsageError with the place of the mistake."""
+    fields = _mapping(value, where, RULE_KEYS)
+    name = fields.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _error(f"{where}.name", "must be 1 to 64 letters, digits, dots, dashes or underscores")
+    decision = fields.get("decision")
+    if decision not in DECISIONS:
+        raise _error(f"{where}.decision", "must be approve, reject or ask")
+    tool = fields.get("tool")
+    method = fields.get("method")
+    arguments = _mapping(fields.get("arguments", {}), f"{where}.arguments")
+    equals = _mapping(fields.get("equals", {}), f"{where}.equals")
+    for name_ in equals:
+        if name_ in arguments:
+            raise _error(f"{where}.equals.{name_}", "is also in arguments; write it once")
+    spans = dict(_ranges(_mapping(fields.get("range", {}), f"{where}.range"), (), f"{where}.range"))
+    try:
+        return Rule(
+            name=name,
+            decision=decision,
+            proposer=_pattern(fields.get("proposer"), f"{where}.proposer"),
+            to=_hosts(fields.get("to"), f"{where}.to"),
+            method="tools/call"
+            if method is None and tool is not None
+            else _pattern(method, f"{where}.method"),
+            tool=_pattern(tool, f"{where}.tool"),
+            arguments=arguments,
+            range=spans,
+            values=_value_patterns(fields, where),
+            equals=equals,
+            hours=_optional(fields.get("hours"), read_hours, f"{where}.hours"),
+            seen_hours=_optional(fields.get("seen_hours"), read_hours, f"{where}.seen_hours"),
+            after=_optional(fields.get("after"), read_time, f"{where}.after"),
+            before=_optional(fields.get("before"), read_time, f"{where}.before"),
+            extra_arguments=_boolean(fields.get("extra_arguments", False), f"{where}.extra_arguments"),
+            limits=_limits(fields.get("limits"), f"{where}.limits"),
+            origin=_origin(fields.get("origin"), f"{where}.origin"),
+            words=_text(fields.get("words", ""), f"{where}.words"),
+        )
+    except InvalidPattern as fault:
+        message = fault.message.removeprefix("capability: ").removeprefix("payload.")
+        raise _error(f"{where}.{message.split(' ', 1)[0]}", message.split(" ", 1)[-1]) from None
+
+
+def _limits(value: Json, where: str) -> RuleLimits:
+    if value is None:
+        return RuleLimits()
+    fields = _mapping(value, where, (*LIMIT_KEYS, *_LIMIT_KEYS_OF_0_1))
+    for old, new in _LIMIT_KEYS_OF_0_1.items():
+        if old in fields and new in fields:
+            raise _error(f"{where}.{old}", f"is the former name of {new}; write it once")
+    fields = {_LIMIT_KEYS_OF_0_1.get(key, key): each for key, each in fields.items()}
+    count = fields.get("count")
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        raise _error(f"{where}.count", "must be a whole number of at least 1")
+    if ("per" in fields) != (count is not None):
+        raise _error(where, "needs count and per together, as in {count: 20, per: 1h}")
+    check = _share(fields, "check_share", where, "the share of matches left to people as a spot check")
+    review = _share(fields, "review_share", where, "the share of its decisions that may be unreviewed")
+    present = fields.get("while_present", [])
+    present = [present] if isinstance(present, str) else present
+    if not isinstance(present, list) or not all(isinstance(name, str) and name for name in present):
+        raise _error(f"{where}.while_present", "must be the name of a member, or a list of names")
+    return RuleLimits(
+        max_decisions=count,
+        per_seconds=read_duration(fields["per"], f"{where}.per")
+        if "per" in fields
+        else RuleLimits().per_seconds,
+        expires_at=_optional(fields.get("expires_at"), read_time, f"{where}.expires_at"),
+        while_present=tuple(present),
+        check_share=check,
+        review_share=review,
+    )
+
+
+def _share(fields: Mapping[str, Json], name: str, where: str, meaning: str) -> float:
+    value = fields.get(name, 0.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _error(f"{where}.{name}", f"must be a number from 0 to 1: {meaning}")
+    return float(value)
+
+
+def read_duration(value: Json, where: str) -> float:
+    """Read `90s`, `15m`, `1h`, `7d` or `2w` as seconds."""
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not int(found[1]):
+        raise _error(where, "must be a duration such as 90s, 15m, 1h or 7d")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _duration_text(seconds: float) -> str:
+    for unit in ("w", "d", "h", "m"):
+        if seconds % _UNITS[unit] == 0:
+            return f"{seconds / _UNITS[unit]:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _origin(value: Json, where: str) -> RuleOrigin:
+    if value is None:
+        return RuleOrigin()
+    fields = _mapping(value, where, _ORIGIN_KEYS)
+    texts = {key: _optional(fields.get(key), lambda v: v, where) for key in ("suggestion", "accepted_by")}
+    for key, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise _error(f"{where}.{key}", "must be text")
+    others = fields.get("seconded_by", [])
+    if not isinstance(others, list) or not all(isinstance(name, str) for name in others):
+        raise _error(f"{where}.seconded_by", "must be a list of names")
+    return RuleOrigin(
+        texts["suggestion"],
+        texts["accepted_by"],
+        _optional(fields.get("accepted"), read_time, f"{where}.accepted"),
+        tuple(others),
+    )
+
+
+def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, Range]]:
+    found: list[tuple[Path, Range]] = []
+    for key, inner in value.items():
+        place = f"{where}.{key}"
+        if isinstance(inner, dict):
+            found += _ranges(_mapping(inner, place), (*path, key), place)
+            continue
+        numbers = isinstance(inner, list) and [n for n in inner if isinstance(n, int | float)]
+        if not isinstance(inner, list) or len(inner) != 2 or numbers != inner or True in map(_is_bool, inner):
+            raise _error(place, "must be two numbers, the lowest and the highest, as in [1, 100]")
+        low, high = inner
+        if not low <= high:
+            raise _error(place, f"runs from {low} down to {high}; the lowest comes first")
+        found.append(((*path, key), Range(low, high)))
+    return found
+
+
+def _value_patterns(fields: Mapping[str, Json], where: str) -> dict[Path, ValuePattern]:
+    """The templates of all kinds, by the path of the argument."""
+    found: dict[Path, ValuePattern] = {}
+    for kind in KINDS:
+        if kind not in fields:
+            continue
+        for path, templates in _templates(_mapping(fields[kind], f"{where}.{kind}"), (), f"{where}.{kind}"):
+            place = f"{where}.{kind}.{'.'.join(path)}"
+            if path in found:
+                raise _error(place, f"is also under {found[path].kind}; an argument has one kind")
+            try:
+                found[path] = ValuePattern(kind, templates)
+            except UsageError as fault:
+                raise _error(place, str(fault)) from None
+    return found
+
+
+def _templates(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, list[str]]]:
+    found: list[tuple[Path, list[str]]] = []
+    for key, inner in value.items():
+        place = f"{where}.{key}"
+        if isinstance(inner, dict):
+            found += _templates(_mapping(inner, place), (*path, key), place)
+            continue
+        listed = [inner] if isinstance(inner, str) else inner
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise _error(place, 'must be a template such as "git log -n <1..50>", or a list of templates')
+        found.append(((*path, key), listed))
+    return found
+
+
+def _is_bool(value: Json) -> bool:
+    return isinstance(value, bool)
+
+
+def _pattern(value: Json, where: str) -> Json:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return value
+    raise _error(where, "must be a text pattern or a list of text patterns")
+
+
+def _hosts(value: Json, where: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise _error(where, "must be member names, or [] for proposals without a host")
+    return tuple(names)
+
+
+def _mapping(value: Json, where: str, keys: Sequence[str] | None = None) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise _error(where, "must be a mapping of keys and values")
+    for key in value:
+        if not isinstance(key, str):
+            raise _error(where, f"has the key {key!r}, which is not text; put it in quotes")
+        if keys is not None and key not in keys:
+            raise _error(f"{where}.{key}", f"is not a known key; known keys: {', '.join(keys)}")
+    return value
+
+
+def _optional(value: Json, read: Callable[[Any], T], where: str) -> T | None:
+    if value is None:
+        return None
+    try:
+        return read(value)
+    except UsageError as fault:
+        raise _error(where, str(fault)) from None
+
+
+def _boolean(value: Json, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _error(where, "must be true or false")
+    return value
+
+
+def _text(value: Json, where: str) -> str:
+    if not isinstance(value, str):
+        raise _error(where, "must be text")
+    return value
+
+
+def _error(where: str, what: str) -> UsageError:
+    return UsageError(f"{where} {what}")
+
+
+# Writing
+
+
+def rule_as_json(rule: Rule) -> dict[str, Json]:
+    """The rule as `rule_of_json` reads it, without default values."""
+    written: dict[str, Json] = {"name": rule.name, "decision": rule.decision}
+    if rule.words:
+        written["words"] = rule.words
+    for key in ("proposer", "to", "method", "tool"):
+        value = getattr(rule, key)
+        if value is not None:
+            written[key] = list(value) if isinstance(value, tuple) else value
+    if rule.arguments:
+        written["arguments"] = dict(rule.arguments)
+    if rule.range:
+        written["range"] = _nested({path: [span.low, span.high] for path, span in rule.range.items()})
+    for kind in KINDS:
+        templates = {path: each.texts() for path, each in rule.values.items() if each.kind == kind}
+        if templates:
+            written[kind] = _nested({p: t[0] if len(t) == 1 else t for p, t in templates.items()})
+    if rule.equals:
+        written["equals"] = dict(rule.equals)
+    if rule.extra_arguments:
+        written["extra_arguments"] = True
+    for key in ("hours", "seen_hours"):
+        hours = getattr(rule, key)
+        if hours is not None:
+            written[key] = str(hours)
+    for key in ("after", "before"):
+        moment = getattr(rule, key)
+        if moment is not None:
+            written[key] = rfc3339(moment)
+    limits = _limits_as_json(rule.limits)
+    if limits:
+        written["limits"] = limits
+    origin = {key: getattr(rule.origin, key) for key in ("suggestion", "accepted_by")}
+    if rule.origin.accepted is not None:
+        origin["accepted"] = rfc3339(rule.origin.accepted)
+    if rule.origin.seconded_by:
+        origin["seconded_by"] = list(rule.origin.seconded_by)
+    origin = {key: value for key, value in origin.items() if value is not None}
+    if origin:
+        written["origin"] = origin
+    return written
+
+
+def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
+    written: dict[str, Json] = {}
+    if limits.max_decisions is not None:
+        written |= {"count": limits.max_decisions, "per": _duration_text(limits.per_seconds)}
+    if limits.expires_at is not None:
+        written["expires_at"] = rfc3339(limits.expires_at)
+    if limits.while_present:
+        written["while_present"] = list(limits.while_present)
+    if limits.check_share:
+        written["check_share"] = limits.check_share
+    if limits.review_share:
+        written["review_share"] = limits.review_share
+    return written
+
+
+def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
+    nested: dict[str, Json] = {}
+    for path, leaf in leaves.items():
+        inner = nested
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = leaf
+    return nested
+
+
+def write_rules(rules: Sequence[Rule], tests: Json = None, *, accepting_people: int = 1) -> str:
+    """The YAML of rules, in their order, and of their tests as `read_yaml` gave them."""
+    top: dict[str, Json] = {"accepting_people": accepting_people} if accepting_people > 1 else {}
+    top["rules"] = [rule_as_json(rule) for rule in rules]
+    if tests is not None:
+        top["tests"] = tests
+    return yaml.dump(top, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Escapes texts with invisible characters: to YAML, U+0085 is ordinary white space."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    seen = text.isprintable() or all(char.isprintable() or char == "\n" for char in text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if seen else '"')
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]

@@ -1,0 +1,258 @@
+"""Tripwires: events that suspend a rule, with the reason in words.
+
+Each is a pure function of a rule and an event. A suspended rule still matches but decides nothing: people are
+asked until a person resumes or removes the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from moot.protocol.operation import Json
+from moot.protocol.patterns.pattern import Fields, Node, OneOf, Text
+from moot.trust.history.proposal_case import Case, leaves, path_text, type_of
+from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.rules.accepted_calls import AcceptedCalls
+from moot.trust.rules.conditions import Range, is_plain
+from moot.trust.rules.rule import Rule, admits
+from moot.trust.rules.rule_words import count_text
+from moot.trust.values.kinds import ValuePattern
+from moot.trust.values.templates import is_visible
+
+# A number this many times beyond a range, or a text of more characters, is not an accident.
+_FAR_FACTOR: float = 10.0
+_MAX_TEXT_CHARS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PersonDecided:
+    """A person decided; decisions by rules suspend nothing."""
+
+    decision: HistoryProposal
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKicked:
+    """A member was removed from the space."""
+
+    member: str
+    by: str
+    envelope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Somebody objects to a rule, or to something that it did."""
+
+    by: str
+    text: str
+    envelope: str
+    rule: str | None = None
+    proposal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChanged:
+    """A tool's definition is no longer the one that people decided by (D-87)."""
+
+    host: str
+    tool: str
+    what: str = "its definition changed"
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalSeen:
+    """A proposal arrived; it may probe the limits of a rule. What an accepted call had is not unusual."""
+
+    case: Case
+    accepted: AcceptedCalls | None = None
+
+
+Event: TypeAlias = PersonDecided | MemberKicked | Complaint | ToolChanged | ProposalSeen
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """Why a rule is suspended, since when, and by which envelope."""
+
+    rule: str
+    at: float
+    why: str
+    about: str | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"rule": self.rule, "at": self.at, "why": self.why, "about": self.about}
+
+
+def check_tripwires(
+    rule: Rule, event: Event, now: float, *, deciding_rules: Mapping[str, str] | None = None
+) -> Suspension | None:
+    """The suspension that an event causes, or None; `deciding_rules` has the rule of a proposal."""
+    match event:
+        case PersonDecided():
+            return _check_contradiction(rule, event.decision, now)
+        case MemberKicked():
+            # A rule about anyone is not affected.
+            named = rule.proposer not in (None, "*") and rule.covers_proposer(event.member)
+            if named or (rule.to and rule.covers_host(event.member)):
+                why = f"{event.by} removed {event.member}, whom this rule is about, from the space"
+                return Suspension(rule.name, now, why, event.envelope)
+        case Complaint():
+            if rule.name == (event.rule or (deciding_rules or {}).get(event.proposal or "")):
+                text = event.text.strip()[:200]
+                why = f"{event.by} complained{f': {text}' if text else ''}"
+                return Suspension(rule.name, now, why, event.envelope)
+        case ToolChanged():
+            if rule.covers_host(event.host) and (rule.tool is None or names_tool(rule.tool, event.tool)):
+                why = f"tool {event.tool} on {event.host}: {event.what}"
+                return Suspension(rule.name, now, why)
+        case ProposalSeen():
+            odd = find_anomaly(rule, event.case, event.accepted)
+            if odd is not None:
+                why = f"{event.case.proposer} made an unusual proposal: {odd}"
+                return Suspension(rule.name, now, why, event.case.id)
+        case _:
+            assert_never(event)
+    return None
+
+
+def suspension_reasons(suspensions: Mapping[str, Suspension]) -> dict[str, str]:
+    """The reasons by rule, as `evaluate` takes them."""
+    return {name: suspension.why for name, suspension in suspensions.items()}
+
+
+def _check_contradiction(rule: Rule, decision: HistoryProposal, now: float) -> Suspension | None:
+    lesson = decision.lesson
+    if lesson is None or rule.decision == "ask" or lesson == rule.decision:
+        return None
+    # A rejection at night says nothing about a rule that people made for the day, but everything about one
+    # that was only ever seen at work by day.
+    if not rule.covers_call(decision.case, decision.case.at):
+        return None
+    if lesson == "reject":
+        first = next(r for r in decision.rejections if r.id not in decision.rules)
+        why = f"{first.by} rejected a proposal that this rule would have approved ({first.reason})"
+    else:
+        why = f"{decision.by} approved a proposal that this rule would have rejected"
+    return Suspension(rule.name, now, why, decision.id)
+
+
+def names_tool(pattern: Json, tool: str) -> bool:
+    """Whether the `tool` of a rule may mean this one."""
+    if isinstance(pattern, list):
+        return any(names_tool(one, tool) for one in pattern)
+    # A pattern may mean this tool: rather suspend the rule.
+    return pattern == tool or any(char in pattern for char in "*?!") or pattern[:1] == "/"
+
+
+# Anomalies
+
+
+def find_anomaly(rule: Rule, case: Case, accepted: AcceptedCalls | None = None) -> str | None:
+    """What is unusual about a proposal for the tool of an approving rule; None if nothing.
+
+    Another folder or amount is an ordinary mismatch. Escapes, `..`, invisible characters, other types,
+    unknown arguments and extreme sizes are what somebody tries who probes for the limits of a rule, unless a
+    call that people approved had them, too.
+    """
+    if rule.decision != "approve" or not _is_same_call(rule, case):
+        return None
+    if case.unexpected_fields:
+        return f"unexpected field {case.unexpected_fields[0]}"
+    unknown = (
+        [
+            path_text(path)
+            for path in rule.unnamed_arguments(case.arguments)
+            if accepted is None or not accepted.knows(case, path)
+        ]
+        if not rule.extra_arguments
+        else []
+    )
+    if unknown:
+        return f"{count_text(len(unknown), 'unknown argument')}: {_shown(unknown[0])}"
+    for name, value in case.arguments.items():
+        odd = _argument_anomaly(rule, name, value)
+        if odd is not None and not _is_known(case, name, value, accepted):
+            return f"{_shown(name)} {odd}"
+    return None
+
+
+def _is_known(case: Case, name: str, value: Json, accepted: AcceptedCalls | None) -> bool:
+    return accepted is not None and all(
+        accepted.knows_value(case, path, inner, factor=_FAR_FACTOR) for path, inner in leaves({name: value})
+    )
+
+
+def _is_same_call(rule: Rule, case: Case) -> bool:
+    fits = set(rule.mismatches(case, case.at))
+    return fits.isdisjoint({"proposer", "to", "method", "tool"})
+
+
+def _argument_anomaly(rule: Rule, name: str, value: Json) -> str | None:
+    for path, text in leaves({name: value}):
+        if path in rule.values:
+            odd = _text_anomaly(rule.values[path], text)
+            if odd is not None:
+                return odd
+    inner = rule.argument(name)
+    spans = {path: span for path, span in rule.range.items() if path[0] == name}
+    if (name,) in spans:
+        return _number_anomaly(spans[name,], value)
+    if inner is None or _matches_anything(inner):
+        return None
+    wanted = _types(inner)
+    if wanted and type_of(value) not in wanted:
+        return f"is a {type_of(value)}, which is a new type"
+    for path, text in leaves({name: value}):
+        if isinstance(text, str):
+            if len(text) > _MAX_TEXT_CHARS:
+                return f"is {len(text)} characters long"
+            if not is_plain(text) and not admits(inner, value):
+                return "contains escapes, '..' or invisible characters"
+        if path in spans:
+            odd = _number_anomaly(spans[path], text)
+            if odd is not None:
+                return odd
+    return None
+
+
+def _text_anomaly(pattern: ValuePattern, value: Json) -> str | None:
+    if not isinstance(value, str):
+        return f"is a {type_of(value)}, which is a new type"
+    if len(value) > _MAX_TEXT_CHARS and pattern.kind != "text":
+        return f"is {len(value)} characters long"
+    # A shell, a database and people have uses for escapes; what hides from people has none.
+    plain = is_plain if pattern.kind not in ("shell", "sql", "text") else is_visible
+    if not plain(value) and not pattern.admits(value):
+        return "contains escapes, '..' or invisible characters"
+    return None
+
+
+def _number_anomaly(span: Range, value: Json) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"is a {type_of(value)}, which is a new type"
+    reach = max(abs(span.low), abs(span.high), 1)
+    if abs(value) > _FAR_FACTOR * reach:
+        return f"is {value}, far outside {span.low} to {span.high}"
+    return None
+
+
+def _matches_anything(node: Node) -> bool:
+    return isinstance(node, Text) and node.glob.lone
+
+
+def _types(node: Node) -> set[str]:
+    match node:
+        case OneOf():
+            return set().union(*(_types(inner) for inner in node.alternatives))
+        case Fields():
+            return {"object"}
+    value = getattr(node, "value", "")
+    found = type_of(value)
+    return {"number", "whole number"} if found in ("number", "whole number") else {found}
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() and len(name) <= 60 else repr(name)[:60]
