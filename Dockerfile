@@ -21,7 +21,7 @@ ARG EXTRAS=""
 # No pip in the image: it is the build stage's own that installs.
 RUN python -m venv --without-pip /opt/moot \
     && python -m pip --python /opt/moot/bin/python install --no-cache-dir ".${EXTRAS}" \
-    && /opt/moot/bin/python -c "from moot.gateway.fast_path import COMPILED; assert COMPILED"
+    && /opt/moot/bin/python -c "from moot.gateway.hosting.fast_path import COMPILED; assert COMPILED"
 
 FROM python:${PYTHON}-slim-bookworm
 COPY --from=build /opt/moot /opt/moot

@@ -29,7 +29,7 @@ JOBS ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 # The compiled parts: what is changed there is built anew.
-COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*.pxd)
+COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*/*.pyx src/moot/*/*.pxd)
 BUILT_FROM := pyproject.toml setup.py $(COMPILED)
 
 # Programs that tests start, and npm.
@@ -92,7 +92,7 @@ soak: $(VENV)/installed $(NODE)/installed
 
 # Tests of faults that clusters had, as often as TIMES says, the check on broken builds, and a quarter of the rounds of `make soak`.
 TIMES ?= 20
-CLUSTER_FAULTS := $(addprefix tests/cluster/test_,start_together.py operators.py fault_rounds.py several_addresses.py \
+CLUSTER_FAULTS := $(addprefix tests/gateway/cluster/test_,start_together.py operators.py fault_rounds.py several_addresses.py \
 	large_inputs.py told_addresses.py current_reads.py shared_links.py dropped_spaces.py full_disk.py bad_nats.py replaced_server.py)
 
 cluster-faults: $(VENV)/installed

@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.cluster.nats_servers import NatsServers
+from tests.gateway.cluster.nats_servers import NatsServers
 
 from bench.load import Client, Tally, chats, connected, masked, token_of
 from bench.processes import Process, gateway

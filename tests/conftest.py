@@ -30,7 +30,7 @@ _IN_A_BROWSER = ("/tests/console/", "/tests/deploy/")
 # times as slow and finds nothing that their neighbours do not.
 _UNMEASURED = (
     *_IN_A_BROWSER,
-    "/tests/gateway/test_fast_path_equivalence",
+    "/tests/gateway/hosting/test_fast_path_equivalence",
     "/tests/gateway/test_load",
     "/tests/participant/test_checking",
     "/tests/protocol/test_dialects_properties",

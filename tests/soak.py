@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from tests.agents.acp.agent_kills_soak import run_agent_kills
 from tests.bridges.space.conformance_soak import run_conformance
-from tests.cluster.cluster_soak import run_cluster_faults, run_planted_faults
-from tests.cluster.spread_soak import run_spread_vectors
 from tests.console.firefox_soak import run_firefox
 from tests.console.pending_soak import run_pending
 from tests.examples import run_properties
+from tests.gateway.cluster.cluster_soak import run_cluster_faults, run_planted_faults
+from tests.gateway.cluster.spread_soak import run_spread_vectors
 from tests.gateway.conformance_command_soak import run_conformance_command
-from tests.gateway.crash_soak import run_gateway_crashes
-from tests.gateway.execution_soak import run_execution_kills
 from tests.gateway.fault_soak import run_clock_jumps, run_disk_faults, run_floods
-from tests.gateway.lost_files_soak import run_lost_files
+from tests.gateway.hosting.crash_soak import run_gateway_crashes
+from tests.gateway.hosting.execution_soak import run_execution_kills
+from tests.gateway.hosting.lost_files_soak import run_lost_files
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
 from tests.protocol.scan_envelope_soak import run_scan_envelope_soak

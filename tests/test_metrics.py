@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from moot.errors import UsageError
-from moot.gateway.cluster_metrics import CLUSTER_METRICS
+from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.metrics import CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
 from moot.metrics.process import measure_process

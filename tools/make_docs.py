@@ -34,9 +34,9 @@ from moot.config.notification_config import NotificationsConfig, PushConfig, Qui
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.config.search_settings import SearchSettings
 from moot.conformance import report
-from moot.gateway.cluster_metrics import CLUSTER_METRICS
+from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
-from moot.gateway.openapi import openapi
+from moot.gateway.http.openapi import openapi
 from moot.metrics import Description
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from tests.console.firefox import Firefox, PushService, firefox, push_service
+from tests.gateway.notifications.test_notifications import PEOPLE, propose
+from tests.gateway.notifications.test_web_push import quick
 from tests.gateway.running_gateway import LocalGateway, running_gateway
-from tests.gateway.test_notifications import PEOPLE, propose
-from tests.gateway.test_web_push import quick
 from tests.waiting import until
 
 LIVE = "document.querySelector('.top .pill')?.textContent === 'Live'"

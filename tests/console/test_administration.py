@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 
 from tests.console.conftest import NewPage, stay_signed_in
 from tests.console.gateway_and_members import Driven, Loop, Running, spaces
-from tests.gateway.oidc_provider import Provider, person, running_provider
 from tests.gateway.running_gateway import ROOT
+from tests.gateway.sign_in.oidc_provider import Provider, person, running_provider
 from tests.waiting import HANG_SECONDS, until_seen
 
 _HOUR = 3_600

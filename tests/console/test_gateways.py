@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import expect
 
 from moot.protocol.operation import Json
-from tests.cluster.nats_servers import NatsServers
 from tests.console.conftest import NewPage, sign_in
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.console.in_node import in_node
 from tests.console.test_reconnect import rows, say
+from tests.gateway.cluster.nats_servers import NatsServers
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS
 

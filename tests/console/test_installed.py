@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
-from moot.gateway import http_routes
-from moot.gateway.console import Console
+from moot.gateway.http import http_routes
+from moot.gateway.http.console import Console
 from tests.console.conftest import MemberAs, Watched, sign_in
 from tests.console.gateway_and_members import Loop, Running
 from tests.console.prefix_proxy import PrefixProxy
 from tests.console.test_accessibility import issues
-from tests.gateway.test_notifications import CALL
+from tests.gateway.notifications.test_notifications import CALL
 from tests.waiting import until_seen
 
 KEPT = """async () => {

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from moot.gateway.joined_modules import in_order, join_rest, join_start
+from moot.gateway.http.joined_modules import in_order, join_rest, join_start
 from tests.console.gateway_and_members import Running
 from tests.console.in_node import in_node
 from tests.waiting import HANG_SECONDS

@@ -20,7 +20,7 @@ from playwright.sync_api import Page, Request, Route, WebSocket, expect
 from moot.protocol.operation import Json
 from tests.console.conftest import NewPage, sign_in
 from tests.console.gateway_and_members import Loop, Running, spaces
-from tests.gateway.foreign_provider import AUDIENCE, foreign_provider
+from tests.gateway.sign_in.foreign_provider import AUDIENCE, foreign_provider
 from tests.waiting import HANG_SECONDS, until_seen
 
 # So short that a renewal is seen; the gateway's skew keeps it valid for longer.

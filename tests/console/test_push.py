@@ -20,10 +20,10 @@ from tests.console.conftest import Watched, sign_in
 from tests.console.gateway_and_members import Driven, Loop, Running, spaces
 from tests.console.test_accessibility import issues
 from tests.console.test_installed import controlled
-from tests.gateway.push_browser import PushBrowser
-from tests.gateway.receivers import Receiver, receiver
-from tests.gateway.test_notifications import CALL
-from tests.gateway.test_web_push import quick
+from tests.gateway.notifications.push_browser import PushBrowser
+from tests.gateway.notifications.receivers import Receiver, receiver
+from tests.gateway.notifications.test_notifications import CALL
+from tests.gateway.notifications.test_web_push import quick
 from tests.waiting import HANG_SECONDS, until_seen
 
 # Subscribes at the server of the test; everything else is the browser's own.

@@ -17,7 +17,7 @@ from moot.protocol.operation import Json
 from tests.console.conftest import NewPage
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.console.test_provider_sign_in import Seen, kept_by, status_of
-from tests.gateway.canaille_provider import AUDIENCE, SECRET, canaille_provider, oidc_settings
+from tests.gateway.sign_in.canaille_provider import AUDIENCE, SECRET, canaille_provider, oidc_settings
 from tests.waiting import HANG_SECONDS, until_seen
 
 # So short that a renewal is seen; the gateway's skew keeps it valid for longer.

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from moot.gateway.console import Console
+from moot.gateway.http.console import Console
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.waiting import HANG_SECONDS
 

@@ -16,12 +16,12 @@ from bench.floods import flood_gateway
 
 from moot.store.journal_reader import read_records, verify
 from tests.gateway.fault_shim import HANGS, FaultShim, cut_power
+from tests.gateway.hosting.test_clock_jumps import HOUR, LONG_SECONDS, pause, retry_after, set_clock
+from tests.gateway.hosting.test_clock_jumps import config as clock_config
+from tests.gateway.hosting.test_failing_disk import accepted_ids, error_of, ids_of, journal_of
+from tests.gateway.hosting.test_failing_disk import config as disk_config
 from tests.gateway.running_gateway import CALL, fields, healthy
 from tests.gateway.served import Served, served, started
-from tests.gateway.test_clock_jumps import HOUR, LONG_SECONDS, pause, retry_after, set_clock
-from tests.gateway.test_clock_jumps import config as clock_config
-from tests.gateway.test_failing_disk import accepted_ids, error_of, ids_of, journal_of
-from tests.gateway.test_failing_disk import config as disk_config
 
 # So many faults or jumps meet one process; then the power goes, or it is stopped.
 _FAULTS_PER_RUN = 10

@@ -28,12 +28,12 @@ import yaml
 
 from moot.config import load
 from moot.errors import Refused, UsageError
-from moot.gateway import fast_path
 from moot.gateway.app import Gateway
-from moot.gateway.delivery import encode_entry
-from moot.gateway.error_reply_limiter import ErrorReplyLimiter
-from moot.gateway.space_host import SpaceHost
-from moot.gateway.space_records import replay
+from moot.gateway.hosting import fast_path
+from moot.gateway.hosting.delivery import encode_entry
+from moot.gateway.hosting.error_reply_limiter import ErrorReplyLimiter
+from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.hosting.space_records import replay
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import CLOSE
 from moot.net.websocket_server import Handler, ServerSocket, SocketLimits, WebSocketServer

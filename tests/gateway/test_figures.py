@@ -11,8 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from moot import __version__
-from moot.gateway.fast_path import COMPILED
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
+from moot.gateway.hosting.fast_path import COMPILED
 from moot.store.file_journal import TIMED_WRITES
 from tests.gateway.running_gateway import (
     CALL,

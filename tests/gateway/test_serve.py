@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from moot.gateway import app, cluster_space_factory, journaled_space
+from moot.gateway import app
+from moot.gateway.cluster import cluster_space_factory
+from moot.gateway.hosting import journaled_space
 from moot.net import http_listener
 from moot.protocol.operation import Json
 from moot.store.journal import JournalSettings

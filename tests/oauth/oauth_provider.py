@@ -1,6 +1,6 @@
 """A provider of OAuth in this process, which does as a test says, wrong things included.
 
-The certified one of others is in `tests/gateway/foreign_provider.py`.
+The certified one of others is in `tests/gateway/sign_in/foreign_provider.py`.
 """
 
 from __future__ import annotations

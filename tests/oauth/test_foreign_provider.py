@@ -19,7 +19,7 @@ from moot.mcp.upstream import HttpServer
 from moot.net.http_listener import bind_socket
 from moot.oauth.oauth_settings import OAuthSettings
 from tests.bridges.bridged_space import BridgedSpace, bridged_space, call
-from tests.gateway.foreign_provider import foreign_provider, sign_in_for_code
+from tests.gateway.sign_in.foreign_provider import foreign_provider, sign_in_for_code
 from tests.oauth.oauth_provider import text_of
 from tests.oauth.protected_server import ProtectedServer, Verify, protected_server
 from tests.oauth.protected_space import PATIENT_LIMITS, PATIENT_UPSTREAM

@@ -11,7 +11,7 @@ from moot.config.connect_settings import CliOverrides, TokenFile, connect_settin
 from moot.participant import ParticipantLimits, connect
 from moot.resilience.atomic_file import write_atomically
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
-from tests.gateway.test_service_identities import svid, trust_domain
+from tests.gateway.sign_in.test_service_identities import svid, trust_domain
 from tests.waiting import bounded, until
 
 LIMITS = ParticipantLimits(token_reload_seconds=0.02)

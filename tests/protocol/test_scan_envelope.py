@@ -223,7 +223,7 @@ for _name, _value in json.loads(TIGHT).items():
     NOT_ORDINARY[f"{_name} twice, spaced"] = b"{\t" + _again.replace(b":", b" : ", 1) + b" ," + TIGHT[1:]
 
 
-@pytest.mark.parametrize("name", ["moot.protocol._scan_envelope", "moot.gateway._fast_path"])
+@pytest.mark.parametrize("name", ["moot.protocol._scan_envelope", "moot.gateway.hosting._fast_path"])
 def test_the_compiled_part_is_there(name: str) -> None:
     """It is optional for users, so a build that fails says nothing; here it has to be noticed."""
     found = find_spec(name)

@@ -400,7 +400,7 @@ def test_who_is_given_a_stream_has_room_for_it() -> None:
     assert refusal["limit"] == "max_stream_bytes_per_member"
 
 
-# `max_containers` is checked before there is an envelope: tests/gateway/test_costly_messages.py.
+# `max_containers` is checked before there is an envelope: tests/gateway/hosting/test_costly_messages.py.
 # `max_welcome_bytes` and `max_listed_member_bytes` refuse nothing: tests/space/test_listing.py.
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moot.errors import ResourceLimit, Unauthorized
-from moot.gateway.mint import FreshMint
+from moot.gateway.hosting.mint import FreshMint
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig, SpaceLimits
 from moot.space.effects import Disconnect, Token

@@ -24,7 +24,6 @@ from moot.up.mcp_endpoint import serve_mcp
 from tests.authority import Authority
 from tests.bridges.people.people_space import LISTS, META, RULES
 from tests.bridges.served_space import HOST, PROPOSER, offer_files
-from tests.gateway.oidc_provider import AUDIENCE, Provider, running_provider
 from tests.gateway.running_gateway import (
     LocalGateway,
     gateway_settings,
@@ -33,6 +32,7 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
+from tests.gateway.sign_in.oidc_provider import AUDIENCE, Provider, running_provider
 from tests.waiting import HANG_SECONDS, until, until_told
 
 # As clients know it: a proxy in front takes /moot away.

@@ -18,7 +18,7 @@ from moot.store.position_marker import MARKER_FILE, read_marker
 from moot.store.segment_writer import lock_folder
 
 if TYPE_CHECKING:
-    from moot.gateway.space_repair import RepairPlan
+    from moot.gateway.hosting.space_repair import RepairPlan
 
 # How many acts are shown one by one.
 _SHOWN_ACTS = 20
@@ -121,7 +121,7 @@ def _snapshots(data: Path, space: str) -> list[StoredSnapshot]:
 
 def run_repair(options: argparse.Namespace) -> int:
     # The rest of the journal's commands need no gateway.
-    from moot.gateway.space_repair import carry_out_repair, plan_repair
+    from moot.gateway.hosting.space_repair import carry_out_repair, plan_repair
 
     spaces = known_spaces(options)
     if len(spaces) > 1:

@@ -105,7 +105,7 @@ async def serve(options: argparse.Namespace) -> int:
 
 async def _try_providers(options: argparse.Namespace) -> None:
     from moot.config import load
-    from moot.gateway.oidc.provider_check import check_providers
+    from moot.gateway.sign_in.provider_check import check_providers
     from moot.private_files import token_from
 
     token = None if options.token_file is None else token_from(options.token_file)

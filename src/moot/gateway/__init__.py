@@ -1,1 +1,1 @@
-"""The gateway: `app` puts it together, `space_host` runs one space, WebSockets and HTTP lead to it."""
+"""The gateway: `app` puts it together, `hosting` runs one space, WebSockets and HTTP lead to it."""

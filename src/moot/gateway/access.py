@@ -13,7 +13,7 @@ import msgspec
 
 from moot.config import hash_token
 from moot.errors import Unavailable
-from moot.gateway.space_host import SpaceHost
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.space.config import Name
 from moot.space.lookalikes import find_taken
 from moot.space.temporary_tokens import SignIn

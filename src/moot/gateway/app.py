@@ -21,16 +21,15 @@ from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, is_wildcard, local_hosts
 from moot.config.oidc_reader import without_people
 from moot.errors import MootError, NotOnDisk, Unreachable, UsageError
-from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
-from moot.gateway.cluster_metrics import watch_cluster
+from moot.gateway.cluster.cluster_metrics import watch_cluster
 from moot.gateway.gateway_metrics import GatewayMeasures
-from moot.gateway.http_routes import Endpoints
+from moot.gateway.hosting import fast_path
+from moot.gateway.http.http_routes import Endpoints
+from moot.gateway.http.mounted_apps import MountedApps
 from moot.gateway.mailer import Mailer
-from moot.gateway.mounted_apps import MountedApps
 from moot.gateway.notifications.notifier import Notifier
-from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.part_settings import (
     access_limits,
     connection_limits,
@@ -42,9 +41,10 @@ from moot.gateway.part_settings import (
     tls_files,
 )
 from moot.gateway.readiness import Readiness
-from moot.gateway.sign_in_links import LinkStore, MemoryLinks, SignInLinks
+from moot.gateway.sign_in.sign_in_links import LinkStore, MemoryLinks, SignInLinks
+from moot.gateway.sign_in.sign_in_service import SignInService
+from moot.gateway.sign_in.token_rotation import TokenRotation
 from moot.gateway.space_factory import SpaceFactory
-from moot.gateway.token_rotation import TokenRotation
 from moot.gateway.websocket_handler import UpgradeHandler
 from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
@@ -59,8 +59,8 @@ from moot.resilience.task_set import TaskSet
 from moot.store.database import Database
 
 if TYPE_CHECKING:
-    from moot.cluster.shared_content import SharedContent
-    from moot.gateway.cluster_node import ClusterNode
+    from moot.gateway.cluster.cluster_node import ClusterNode
+    from moot.gateway.cluster.nats.shared_content import SharedContent
 
 log = logging.getLogger(__name__)
 
@@ -266,10 +266,10 @@ class Gateway:
                 "gateway.cluster needs the extra 'cluster': pip install '.[cluster]' in the clone of Moot"
             )
         # Only here: a gateway that is alone needs no NATS client.
-        from moot.cluster.shared_content import SharedContent
-        from moot.cluster.shared_links import SharedLinks
-        from moot.cluster.shared_values import SharedValues
-        from moot.gateway.cluster_space_factory import ClusterSpaceFactory
+        from moot.gateway.cluster.cluster_space_factory import ClusterSpaceFactory
+        from moot.gateway.cluster.nats.shared_content import SharedContent
+        from moot.gateway.cluster.nats.shared_links import SharedLinks
+        from moot.gateway.cluster.nats.shared_values import SharedValues
 
         factory = ClusterSpaceFactory(
             configuration,

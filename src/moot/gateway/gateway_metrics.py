@@ -14,10 +14,10 @@ from typing import Final
 
 from moot import __version__
 from moot.gateway.access_limiter import AccessLimiter
-from moot.gateway.fast_path import COMPILED
+from moot.gateway.hosting.fast_path import COMPILED
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import OUTCOMES
 from moot.gateway.notifications.notifier import Notifier
-from moot.gateway.space_host import SpaceHost
 from moot.metrics import BUILD_INFO, Description, Histogram, Registry, measure_build
 from moot.metrics.process import PROCESS_METRICS, measure_process
 from moot.net.http_protocol import ConnectionLimiter

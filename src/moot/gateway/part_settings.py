@@ -5,8 +5,8 @@ from __future__ import annotations
 from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig
 from moot.gateway.access_limiter import AccessLimits
-from moot.gateway.http_settings import HttpSettings
-from moot.gateway.journal_history import HistoryLimits
+from moot.gateway.hosting.journal_history import HistoryLimits
+from moot.gateway.http.http_settings import HttpSettings
 from moot.gateway.mailer import MailSettings, Password
 from moot.gateway.websocket_handler import SocketSettings
 from moot.net.http_protocol import ConnectionLimits

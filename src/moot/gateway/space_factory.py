@@ -24,13 +24,13 @@ from moot.config.gateway_config import GatewayConfig
 from moot.config.loader import is_space_name
 from moot.errors import UsageError
 from moot.gateway.access import AccessDenied, SpaceDirectory
-from moot.gateway.delivery import Delivery, MessageHistory
-from moot.gateway.history_restore import restore_history
-from moot.gateway.journaled_space import HostOptions, JournaledSpace
-from moot.gateway.output_log import OutputLog
-from moot.gateway.refusal_log import RefusalLimits
-from moot.gateway.space_host import SpaceHost
-from moot.gateway.space_restore import restore_space
+from moot.gateway.hosting.delivery import Delivery, MessageHistory
+from moot.gateway.hosting.history_restore import restore_history
+from moot.gateway.hosting.journaled_space import HostOptions, JournaledSpace
+from moot.gateway.hosting.output_log import OutputLog
+from moot.gateway.hosting.refusal_log import RefusalLimits
+from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.hosting.space_restore import restore_space
 from moot.net.outbox import Outgoing
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.steady_clock import SteadyClock

@@ -24,9 +24,9 @@ import orjson
 from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized, Unavailable
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
-from moot.gateway.delivery import SessionOutbox
+from moot.gateway.hosting.delivery import SessionOutbox
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.readiness import Readiness
-from moot.gateway.space_host import SpaceHost
 from moot.net.outbox import Outbox, OutboxLimits
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import encode_frame

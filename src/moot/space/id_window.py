@@ -50,7 +50,7 @@ class IdWindow:
     """The most recent envelopes by id, and those whose object is still open.
 
     The fast path reads and fills `recent`, `order` and `superseded` itself: what `remember` does, it does too
-    (`gateway/_fast_path.pyx`). The containers stay the same objects for the life of a space.
+    (`gateway/hosting/_fast_path.pyx`). The containers stay the same objects for the life of a space.
     """
 
     def __init__(self, size: int) -> None:

@@ -32,7 +32,7 @@ class SendRateLimiter:
 
     A refused message takes nothing from them. One message larger than a second's worth of bytes passes
     when nothing is owed: how large a message may be is another limit. The fast path counts the messages that
-    it takes as `check_rate` does (`gateway/_fast_path.pyx`).
+    it takes as `check_rate` does (`gateway/hosting/_fast_path.pyx`).
     """
 
     __slots__ = ("bytes_drained", "messages_drained")

@@ -43,8 +43,8 @@ from moot.config.search_settings import SearchSettings
 from moot.errors import MootError, Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.app import Gateway
-from moot.gateway.oidc.mcp_exchange import McpExchange, McpServerIdentity
-from moot.gateway.oidc.token_verifier import looks_like_jwt
+from moot.gateway.sign_in.mcp_exchange import McpExchange, McpServerIdentity
+from moot.gateway.sign_in.token_verifier import looks_like_jwt
 from moot.mcp.downstream.cross_origin import with_cross_origin
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.limits import McpServerLimits

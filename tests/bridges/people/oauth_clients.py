@@ -17,7 +17,7 @@ from pydantic import AnyUrl
 
 from mcp import Client
 from tests.bridges.people.people_space import CALL, READ
-from tests.gateway.foreign_provider import BACK, NODE, Browser
+from tests.gateway.sign_in.foreign_provider import BACK, NODE, Browser
 from tests.waiting import HANG_SECONDS, bounded
 
 WRITE: dict[str, Any] = {"path": "b", "text": "new"}

@@ -25,7 +25,6 @@ from moot.net.http_listener import bind_socket, serve_http
 from moot.participant import JoinedSpace, connect
 from moot.protocol.operation import Json
 from tests.bridges.served_space import HOST, PROPOSER
-from tests.gateway.oidc_provider import Provider, person, running_provider
 from tests.gateway.running_gateway import (
     LocalGateway,
     gateway_settings,
@@ -33,6 +32,7 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
+from tests.gateway.sign_in.oidc_provider import Provider, person, running_provider
 from tests.waiting import HANG_SECONDS, until
 
 READ, CALL = "moot:read", "moot:call"

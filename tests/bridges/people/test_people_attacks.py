@@ -14,7 +14,7 @@ from moot.mcp.upstream import HttpServer
 from tests.bridges.people.people_space import LISTS, READ, people_space
 from tests.bridges.people.test_people_server import call, tools_of
 from tests.bridges.served_space import PROPOSER, offer_files
-from tests.gateway.oidc_provider import person
+from tests.gateway.sign_in.oidc_provider import person
 from tests.oauth.protected_server import protected_server
 from tests.waiting import until, until_told
 

@@ -18,10 +18,10 @@ from moot.protocol.operation import Json
 from tests.bridges.people.oauth_clients import WRITE, Storage, python_client, typescript_client
 from tests.bridges.people.people_space import CALL, LISTS, READ
 from tests.bridges.served_space import HOST, offer_files, text_of
-from tests.gateway.foreign_provider import AUDIENCE, foreign_provider, new_browser
-from tests.gateway.oidc_provider import person
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
-from tests.gateway.test_sign_in import has_keys
+from tests.gateway.sign_in.foreign_provider import AUDIENCE, foreign_provider, new_browser
+from tests.gateway.sign_in.oidc_provider import person
+from tests.gateway.sign_in.test_sign_in import has_keys
 from tests.ports import held_port
 from tests.rows import for_each_row
 from tests.waiting import bounded, until

@@ -15,7 +15,7 @@ from moot.bridges.people.person_server import PersonServer
 from moot.config import hash_token, load
 from tests.bridges.people.people_space import CALL, READ, RULES, PeopleSpace, people_space
 from tests.bridges.served_space import offer_files
-from tests.gateway.oidc_provider import AUDIENCE, Key, person
+from tests.gateway.sign_in.oidc_provider import AUDIENCE, Key, person
 from tests.waiting import until, until_told
 
 WRITE: dict[str, Any] = {"name": "write_file", "arguments": {"path": "b", "text": "new"}}

@@ -22,13 +22,13 @@ from moot.up.mcp_endpoint import serve_mcp
 from tests.bridges.people.oauth_clients import WRITE, Storage, python_client, typescript_client
 from tests.bridges.people.people_space import LISTS
 from tests.bridges.served_space import HOST, offer_files, text_of
-from tests.gateway.canaille_provider import AUDIENCE as GATEWAY
-from tests.gateway.canaille_provider import PersonAtCanaille, canaille_provider, oidc_settings
-from tests.gateway.foreign_provider import AUDIENCE, Browser, PersonAtProvider, foreign_provider
-from tests.gateway.oidc_provider import person
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
-from tests.gateway.test_pairwise_subjects import claims_of
-from tests.gateway.test_sign_in import enter, has_keys
+from tests.gateway.sign_in.canaille_provider import AUDIENCE as GATEWAY
+from tests.gateway.sign_in.canaille_provider import PersonAtCanaille, canaille_provider, oidc_settings
+from tests.gateway.sign_in.foreign_provider import AUDIENCE, Browser, PersonAtProvider, foreign_provider
+from tests.gateway.sign_in.oidc_provider import person
+from tests.gateway.sign_in.test_pairwise_subjects import claims_of
+from tests.gateway.sign_in.test_sign_in import enter, has_keys
 from tests.ports import held_port
 from tests.waiting import until
 

@@ -22,6 +22,7 @@ import msgspec
 
 from moot.config.notification_config import NotificationsConfig
 from moot.errors import Unavailable
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.message import compose, describe
 from moot.gateway.notifications.notified_file import (
@@ -33,7 +34,6 @@ from moot.gateway.notifications.notified_file import (
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
 from moot.gateway.notifications.shared_values import SharedValues
-from moot.gateway.space_host import SpaceHost
 from moot.protocol.patterns import Rights
 from moot.resilience.backoff import Backoff
 from moot.space.config import Name

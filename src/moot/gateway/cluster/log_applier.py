@@ -1,0 +1,207 @@
+"""What the log of a cluster brings, carried out on the spaces of this gateway.
+
+Whatever a gateway does by itself (who is gone, which deadlines have come, when a snapshot is due) follows
+from the log alone, so that all of them do it at the same place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from moot.config.cluster_config import ClusterConfig
+from moot.errors import InvalidOperation, Unavailable, UsageError
+from moot.gateway.cluster.cluster_shard import Shard
+from moot.gateway.cluster.clustered_host import ClusteredHost, SharedInput, read_shared_input
+from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
+from moot.gateway.cluster.nats.log_writer import PendingInput
+from moot.gateway.cluster.shard_snapshots import ShardSnapshots
+from moot.space.config import SpaceConfig
+from moot.space.config_json import load_config
+from moot.space.effects import Token
+from moot.space.space import Space
+
+log = logging.getLogger(__name__)
+
+# Name, space, shard, and whether this gateway has brought the state with it.
+MakeHost = Callable[[str, Space, Shard, bool], ClusteredHost]
+
+
+# So far the clock of NATS may be ahead of that of the gateway that wrote. With NTP they differ by less.
+CLOCK_TOLERANCE_SECONDS: Final = 2.0
+
+
+class LogApplier:
+    """Applies one batch after another. `fail` ends a gateway that cannot open a space of the log."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        configs: Mapping[str, SpaceConfig],
+        make_host: MakeHost,
+        snapshots: ShardSnapshots,
+        fail: Callable[[UsageError], None],
+    ) -> None:
+        self._config = config
+        self._configs = configs
+        self._make_host = make_host
+        self._snapshots = snapshots
+        self._fail = fail
+
+    def apply(
+        self, shard: Shard, sequence: int, at: float, batch: LogBatch, own: Sequence[PendingInput]
+    ) -> None:
+        """Carry out one message of the log; `own` are the inputs in it that this process has appended."""
+        head = batch.head
+        if head.made_at:
+            # One clock that is ahead, of NATS or of a gateway, must not end what was granted for a time.
+            at = min(at, head.made_at + CLOCK_TOLERANCE_SECONDS)
+        if head.beat:
+            seconds = self._config.heartbeat_seconds
+            at = max(at, shard.table.earliest_time(head.gateway, head.epoch, seconds))
+        now = shard.clock.advance(at)
+        known = shard.table.known.get(head.gateway)
+        is_restart = known is not None and known.epoch < head.epoch
+        if not shard.table.note_batch(head.gateway, head.epoch):
+            return
+        if is_restart:
+            self._drop_sessions(shard, head.gateway, head.epoch, head.seed)
+        if head.beat:
+            for gone in shard.table.note_beat(head.gateway, now):
+                log.warning("gateway gone", extra={"gateway": gone, "shard": shard.index})
+                self._drop_sessions(shard, gone, None, head.seed)
+            for host in shard.hosts.values():
+                host.perform_expiry(_seed(head.seed, f"expire {host.name}"))
+        inputs = shard.parts.add(head, batch.part) if head.parts else batch.inputs
+        for index, input in enumerate(inputs):
+            pending = own[index] if index < len(own) else None
+            self._apply_input(shard, head.gateway, input, _seed(head.seed, str(index)), pending)
+        for pending in own[len(inputs) :]:
+            # The others took this gateway for gone, and have forgotten its first parts.
+            if pending.on_done is not None:
+                pending.on_done(Unavailable("this gateway was silent for too long: not done"))
+        shard.counted += 1 + len(inputs)
+        if shard.counted >= self._config.snapshot_inputs and not shard.parts:
+            # Whoever begins there would not have the first parts.
+            self._snapshots.take(shard, sequence)
+
+    def open_space(self, shard: Shard, name: str, state: dict[str, Any], *, is_ours: bool = False) -> None:
+        """Serve a space from this state, if it is configured here."""
+        if name not in self._configs:
+            # Its inputs are passed over; a gateway whose configuration has it serves it.
+            if name not in shard.unknown:
+                log.warning("the cluster has a space that is not configured here", extra={"space": name})
+            shard.unknown.add(name)
+            return
+        state = dict(state)
+        config = load_config(state.pop("config"))
+        try:
+            shard.hosts[name] = self._make_host(name, Space(config, saved=state), shard, is_ours)
+        except UsageError as fault:
+            self._fail(fault)
+
+    def _apply_input(
+        self, shard: Shard, gateway: str, input: LoggedInput, seed: bytes, pending: PendingInput | None
+    ) -> None:
+        outcome: object = None
+        try:
+            stored = read_shared_input(input.head)
+            host = shard.hosts.get(stored.space)
+            if not stored.space:
+                self._apply_own_input(shard, gateway, stored.input, stored.who, input)
+            elif stored.input == "create":
+                if host is None:
+                    state = _decode_object(bytes(stored.state))
+                    self.open_space(shard, stored.space, state, is_ours=pending is not None)
+            elif stored.input == "drop":
+                outcome = self._drop_space(shard, stored)
+            elif host is not None:
+                host.perform_expiry(seed + b"expire")
+                secret = None
+                if pending is not None and pending.secrets:
+                    secret = Token(stored.tokens[0], pending.secrets[0])
+                outcome = host.perform(stored, input, seed, secret)
+        except Exception as fault:
+            # All gateways meet it; should it be one alone, then its state differs and it finds out.
+            log.exception("an input of the log could not be applied", extra={"gateway": gateway})
+            outcome = fault
+        if pending is not None and pending.on_done is not None:
+            pending.on_done(outcome)
+
+    def _drop_space(self, shard: Shard, stored: SharedInput) -> InvalidOperation | None:
+        """Forget a space, if each gateway that lives by the log has said that its file does not have it.
+
+        So no gateway loses a space that it serves: one that started meanwhile was not asked. One that was
+        away all the time finds out here, keeps its files and ends.
+        """
+        name, living = stored.space, shard.table.living()
+        unasked = [each for each in living if f"{each}.{shard.table.known[each].epoch}" not in stored.keys]
+        if unasked:
+            return InvalidOperation(f"gateway {', '.join(unasked)} has come meanwhile: try again")
+        if name in shard.hosts:
+            self._fail(UsageError(explain_dropped(name)))
+            return None
+        log.warning("space dropped", extra={"space": name, "by": stored.by})
+        shard.unknown.discard(name)
+        shard.dropped.add(name)
+        # At once: whoever begins behind it meets no space that was dropped, and the log can be trimmed.
+        shard.counted = self._config.snapshot_inputs
+        return None
+
+    def _apply_own_input(self, shard: Shard, gateway: str, input: str, who: str, logged: LoggedInput) -> None:
+        """What a gateway says of itself."""
+        if input == "started":
+            shard.table.known[gateway].version = who
+            shard.versions.add(who)
+        elif input == "stopped":
+            self._drop_sessions(shard, gateway, None, hashlib.sha256(logged.head).hexdigest())
+            shard.table.note_stop(gateway)
+        elif input == "snapshot":
+            self._snapshots.compare(shard, gateway, _decode_object(logged.raw))
+        elif input == "compare" and shard.log.writer.epoch:
+            # Nobody waits for those that were asked for before our start.
+            shard.compare()
+
+    def _drop_sessions(self, shard: Shard, gateway: str, before: int | None, seed: str) -> None:
+        """Let the sessions leave that a gateway held, those of processes before this epoch or all."""
+        shard.parts.drop(gateway)
+        for host in shard.hosts.values():
+            lost = [
+                session
+                for session in host.space.state.roster.sessions
+                if (found := _gateway_of(session)) is not None
+                and found[0] == gateway
+                and (before is None or found[1] < before)
+            ]
+            if lost:
+                host.perform_gone(lost, _seed(seed, f"gone {gateway} {host.name}"))
+
+
+def explain_dropped(name: str) -> str:
+    """For a gateway whose file has a space that the cluster does not have any more."""
+    return (
+        f"the log of this cluster does not have space {name!r} any more, of which this gateway has a copy: "
+        "an operator has dropped it. Take it out of this gateway's file; or, to begin a new space of that "
+        f"name, move the folder spaces/{name} of this gateway's data away"
+    )
+
+
+def _decode_object(data: bytes) -> dict[str, Any]:
+    decoded = json.loads(data)  # integers of any size
+    if not isinstance(decoded, dict):
+        raise UsageError("an input of the log that no gateway wrote")
+    return decoded
+
+
+def _gateway_of(session: str) -> tuple[str, int] | None:
+    """The gateway that held a session, and the epoch of its process."""
+    gateway, dot, rest = session.partition(".")
+    epoch = rest.partition("-")[0]
+    return (gateway, int(epoch)) if dot and epoch.isdigit() else None
+
+
+def _seed(seed: str, part: str) -> bytes:
+    return f"{seed}/{part}".encode()

@@ -1,0 +1,96 @@
+"""Small values that all gateways of a cluster have in common and that belong to no space: a bucket of NATS.
+
+Not in the log, which is read, copied into journals and kept: one of them is a private key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import nats.js.errors
+from nats.js.api import KeyValueConfig, StorageType
+from nats.js.kv import KeyValue
+
+from moot.config.cluster_config import ClusterConfig
+from moot.errors import Unavailable, UsageError
+from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnection, retry
+
+
+class SharedValues:
+    """Read and written by key. All raise Unavailable when NATS does not answer, or not in time."""
+
+    def __init__(self, config: ClusterConfig, connection: Callable[[], ClusterConnection | None]) -> None:
+        self._bucket = SharedBucket(config, connection, "shared")
+
+    async def read(self, key: str) -> bytes | None:
+        try:
+            return (await (await self._bucket.open()).get(key)).value
+        except nats.js.errors.KeyNotFoundError:
+            return None
+        except NATS_FAULTS as fault:
+            raise unavailable(fault) from None
+
+    async def write(self, key: str, value: bytes) -> None:
+        try:
+            await (await self._bucket.open()).put(key, value)
+        except NATS_FAULTS as fault:
+            raise unavailable(fault) from None
+
+    async def create(self, key: str, value: bytes) -> bytes:
+        """Write it if there is none yet; returns what is there, which whoever was first has written."""
+
+        async def try_once() -> None:
+            await (await self._bucket.open()).create(key, value)
+
+        try:
+            # Asked for at a start, when NATS may elect a leader.
+            await retry(try_once)
+            return value
+        except nats.js.errors.KeyWrongLastSequenceError:
+            found = await self.read(key)
+            if found is None:
+                # The server that was asked does not have it yet.
+                raise Unavailable("a value of the cluster cannot be read yet: try again") from None
+            return found
+        except (*NATS_FAULTS, UsageError) as fault:
+            raise unavailable(fault) from None
+
+
+class SharedBucket:
+    """A bucket of this cluster, made at the first use: most clusters need none."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        connection: Callable[[], ClusterConnection | None],
+        name: str,
+        *,
+        keep_seconds: float | None = None,
+    ) -> None:
+        """With `keep_seconds`, NATS forgets each value after so long."""
+        self._connection = connection
+        self._wanted = KeyValueConfig(
+            bucket=f"{config.name}-{name}",
+            replicas=config.replicas,
+            storage=StorageType.FILE,
+            ttl=keep_seconds,
+        )
+        self._opened: KeyValue | None = None
+
+    async def open(self) -> KeyValue:
+        """Raises Unavailable, or one of NATS_FAULTS."""
+        connection = self._connection()
+        if connection is None:
+            raise Unavailable("this gateway is not connected to its cluster")
+        if self._opened is None:
+            context = connection.context
+            try:
+                self._opened = await context.key_value(self._wanted.bucket)
+            except nats.js.errors.NotFoundError:
+                # Done twice it is the same one.
+                self._opened = await context.create_key_value(self._wanted)
+        return self._opened
+
+
+def unavailable(fault: Exception) -> Unavailable:
+    return Unavailable(f"the cluster's shared values cannot be reached: {type(fault).__name__}")

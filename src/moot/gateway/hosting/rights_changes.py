@@ -1,0 +1,185 @@
+"""What changes who may do what in a space, and comes neither by a message nor by a connection.
+
+Each is an input of the space: journaled, and answered when it is on disk where somebody waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from moot.errors import Refused
+from moot.gateway.hosting.journaled_space import CarriedOut, JournaledSpace
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability
+from moot.space.config import SessionId, SpaceConfig
+from moot.space.config_json import save_config
+from moot.space.effects import Token
+from moot.space.temporary_tokens import SignIn, TemporaryToken
+
+log = logging.getLogger(__name__)
+
+
+class RightsChanges:
+    """Signing in and out, tokens, and what operators do."""
+
+    def __init__(self, journaled: JournaledSpace, check_journal: Callable[[], None]) -> None:
+        """`check_journal` raises Unavailable while nothing can be kept."""
+        self._journaled = journaled
+        self._space = journaled.space
+        self._check_journal = check_journal
+
+    def sign_in(self, who: SignIn, *, again: bool = False) -> None:
+        """Admit somebody whom a provider of identities knows; raises Refused.
+
+        Who is in already stays in, unless `again` is said: then with the rights that they have now.
+        """
+        if not again and self._knows(who):
+            return
+        self._check_journal()
+        self._journaled.step(
+            "sign_in",
+            lambda now, mint: self._space.sign_in(who, now, mint),
+            who=who.token.member,
+            sign_in=msgspec.to_builtins(who),
+        )
+        if not again:
+            self._log_sign_in(who)
+
+    async def sign_in_applied(self, who: SignIn) -> None:
+        """`sign_in`, done when the space knows them, which in a cluster takes a turn of the log."""
+        if self._knows(who):
+            return
+        self._check_journal()
+        await self._journaled.step_applied(
+            "sign_in",
+            lambda now, mint: self._space.sign_in(who, now, mint),
+            who=who.token.member,
+            sign_in=msgspec.to_builtins(who),
+        )
+        self._log_sign_in(who)
+
+    def _knows(self, who: SignIn) -> bool:
+        return self._space.state.temporary_tokens.get(who.token.hash) is not None
+
+    def _log_sign_in(self, who: SignIn) -> None:
+        facts = {
+            "space": self._journaled.name,
+            "participant": who.token.member,
+            "issuer": who.details.get("issuer"),
+        }
+        log.info("signed in", extra=facts)
+
+    async def sign_out(
+        self,
+        keys: Sequence[str],
+        by: str,
+        *,
+        issued_before: float,
+        keep_seconds: float,
+        tokens: Sequence[str] = (),
+    ) -> None:
+        """End what was signed in under these keys, and these tokens, also while no journal can be written."""
+        forget_at = self._journaled.clock() + keep_seconds
+        named: dict[str, Json] = {"tokens": list(tokens)} if tokens else {}
+        who = self._holders(set(keys), tokens)
+        if who:
+            # For the audit: keys are hashes.
+            named["who"] = ", ".join(who)
+        await self._journaled.step_durably(
+            "sign_out",
+            lambda now, mint: self._space.sign_out(
+                keys, issued_before=issued_before, forget_at=forget_at, now=now, mint=mint, tokens=tokens
+            ),
+            shrinks_rights=True,
+            by=by,
+            keys=list(keys),
+            issued_before=issued_before,
+            forget_at=forget_at,
+            **named,
+        )
+
+    def _holders(self, keys: set[str], tokens: Sequence[str]) -> list[str]:
+        """The members who come in with these tokens, or under these keys."""
+        state = self._space.state
+        owners = {state.roster.find_token_owner(each) for each in tokens}
+        owners |= {
+            token.member
+            for token in state.temporary_tokens.by_hash.values()
+            if token.hash in tokens or keys.intersection(token.keys)
+        }
+        return sorted(owner for owner in owners if owner is not None)
+
+    def renew(self, session: SessionId, token: str, refuse: Callable[[Refused], None]) -> None:
+        """Let a connection go on under a newer token of the same person, or tell why not."""
+        self._journaled.step_told(
+            "renew",
+            lambda now, mint: self._space.renew(session, token, now, mint),
+            refuse,
+            session=session,
+            tokens=[token],
+        )
+
+    async def add_token(self, token: TemporaryToken, by: str) -> None:
+        """Give a member a short-lived token; raises Refused."""
+        self._check_journal()
+        await self._journaled.step_durably(
+            "temporary_token",
+            lambda _now, _mint: self._space.add_token(token),
+            who=token.member,
+            by=by,
+            temporary_token=msgspec.to_builtins(token),
+        )
+
+    async def change_capabilities(
+        self, who: str, add: Sequence[Capability], remove: Sequence[Capability], by: str
+    ) -> CarriedOut:
+        if add:
+            self._check_journal()
+        facts: dict[str, Json] = {
+            "add": [capability.original for capability in add],
+            "remove": [capability.original for capability in remove],
+        }
+        return await self._journaled.step_durably(
+            "capabilities",
+            lambda now, mint: self._space.change_capabilities(who, add, remove, by, now, mint),
+            shrinks_rights=not add,
+            widens=who if add else "",
+            who=who,
+            by=by,
+            **facts,
+        )
+
+    async def restore_member(self, who: str, by: str) -> CarriedOut:
+        self._check_journal()
+        return await self._journaled.step_durably(
+            "restore",
+            lambda _now, mint: self._space.restore_member(who, mint),
+            widens=who,
+            who=who,
+            by=by,
+            drops_added=True,
+        )
+
+    async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:
+        self._check_journal()
+        await self._journaled.step_durably(
+            "rotate",
+            lambda now, mint: self._space.rotate_credential(who, token, now, mint, keep=keep),
+            who=who,
+            by=by,
+            keep=keep,
+            tokens=[token.hash],
+        )
+
+    def reload(self, config: SpaceConfig) -> None:
+        """Take a configuration over; its record contains it, for replays."""
+        self._journaled.step(
+            "reload",
+            lambda now, mint: self._space.reload(config, now, mint),
+            waits=True,
+            config=save_config(config),
+        )
+        self._journaled.save_snapshot()

@@ -1,0 +1,1 @@
+"""HTTP beside the sockets: all routes of a gateway, and the console."""

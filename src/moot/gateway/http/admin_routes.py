@@ -1,0 +1,230 @@
+"""What administrators do over HTTP: rights, tokens, connections, the state of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.errors import InvalidOperation, InvalidRequest
+from moot.gateway.access import AccessDenied
+from moot.gateway.hosting.journal_history import HistoryLimits
+from moot.gateway.http.history_routes import before_of, limit_of, settle
+from moot.gateway.http.http_replies import (
+    RequestRefused,
+    check_json,
+    denied,
+    in_effect,
+    json_response,
+    object_of,
+)
+from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.sign_in.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
+from moot.gateway.sign_in.sign_in_audit import EVENTS, read_sign_ins
+from moot.gateway.sign_in.sign_in_service import SignInService
+from moot.gateway.sign_in.token_list import find_token, list_absent, list_tokens
+from moot.gateway.sign_in.token_rotation import TokenRotation
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.temporary_tokens import MAX_LIFE_SECONDS
+
+
+class ClusterOperations(Protocol):
+    """What operators ask of the cluster that a gateway is one of."""
+
+    async def report(self, *, compare: bool) -> dict[str, Json]:
+        """Its state."""
+        ...
+
+    async def drop_space(self, name: str, by: str) -> list[str]:
+        """Let it forget a space that no gateway has in its file; who could not be asked. Raises Refused."""
+        ...
+
+
+class AdminRoutes:
+    """The endpoints under `/admin`."""
+
+    def __init__(
+        self,
+        identity: RequestIdentity,
+        rotation: TokenRotation,
+        *,
+        connections: Callable[[], list[dict[str, Json]]],
+        cluster: ClusterOperations | None,
+        max_body_bytes: int,
+        max_minted_token_seconds: float,
+        sign_in: SignInService | None,
+        audit_limits: HistoryLimits,
+    ) -> None:
+        self._identity = identity
+        self._rotation = rotation
+        self._connections = connections
+        self._cluster = cluster
+        self._max_body_bytes = max_body_bytes
+        self._max_minted_token_seconds = max_minted_token_seconds
+        self._sign_in = sign_in
+        self._audit_limits = audit_limits
+        self._audit_turn = asyncio.Lock()
+
+    async def capabilities(self, request: Request) -> Response:
+        self._identity.administered(request)
+        check_json(request)
+        body = await object_of(request, self._max_body_bytes)
+        host, admin = self._identity.administered(request)
+        unknown = set(body) - {"add", "remove"}
+        if unknown:
+            raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
+        if not all(isinstance(items, list) for items in body.values()):
+            raise InvalidRequest("add and remove are lists of capabilities")
+        place: DialectName = "mcpx" if _all_strings(body) else "mew"
+        add = read_capabilities(body.get("add", []), place=place)
+        remove = read_capabilities(body.get("remove", []), place=place)
+        done = await host.rights.change_capabilities(request.path_params["id"], add, remove, admin)
+        return json_response(*in_effect(done, done.results[0].fields))
+
+    async def restore(self, request: Request) -> Response:
+        host, admin = self._identity.administered(request)
+        return json_response(200, await self._rotation.restore(host, request.path_params["id"], admin))
+
+    async def rotate(self, request: Request) -> Response:
+        """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
+        self._identity.administered(request)
+        check_json(request)
+        body = await object_of(request, self._max_body_bytes)
+        # Again: an administrator's token may be gone by the time that the whole body is here.
+        host, admin = self._identity.administered(request)
+        if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
+            raise InvalidRequest('the body is {} or {"keep": true}')
+        who, keep = request.path_params["id"], body.get("keep", False)
+        return json_response(200, await self._rotation.rotate(host, who, admin, keep=keep))
+
+    async def mint(self, request: Request) -> Response:
+        """Give a participant a short-lived token, shown once."""
+        host, admin = self._identity.administered(request)
+        self._identity.check_mint(host, request.path_params["id"], ("admin", admin))
+        check_json(request)
+        seconds, only = read_token_request(await object_of(request, MAX_TOKEN_REQUEST_BYTES))
+        host, admin = self._identity.administered(request)
+        most, who = self._max_minted_token_seconds, request.path_params["id"]
+        maker = self._identity.account_of(request)
+        made = await mint_token(host, who, admin, seconds=seconds, only=only, max_seconds=most, maker=maker)
+        return json_response(201, made)
+
+    async def tokens(self, request: Request) -> Response:
+        """What lets members of a space in; never a token itself."""
+        host, _ = self._identity.administered(request)
+        who = request.query_params.get("participant")
+        return json_response(200, {"tokens": list_tokens(host, who), "absent": list_absent(host, who)})
+
+    async def revoke_token(self, request: Request) -> Response:
+        """End one token of a space, with its connections."""
+        host, admin = self._identity.administered(request)
+        token_hash = find_token(host, request.path_params["id"])
+        temporary = host.space.state.temporary_tokens.get(token_hash)
+        is_signed_in = temporary is not None and temporary.source == "sign_in"
+        # A token of a provider would come in again: by the narrowest name that it has, it is void.
+        keys = temporary.keys[-1:] if temporary is not None and is_signed_in else ()
+        before = temporary.issued_at if temporary is not None else 0.0
+        await host.rights.sign_out(
+            keys, admin, issued_before=before, keep_seconds=MAX_LIFE_SECONDS, tokens=[token_hash]
+        )
+        return json_response(200, {"status": "revoked"})
+
+    async def sign_out(self, request: Request) -> Response:
+        """End all that a member has signed in for, and every token made for it: who leaves is out.
+
+        Of a participant of the configuration, the tokens that it names stay.
+        """
+        host, admin = self._identity.administered(request)
+        member = host.space.state.roster.find(request.path_params["id"])
+        temporary = host.space.state.temporary_tokens.of(member.name)
+        keys = {token.keys[0] for token in temporary if token.source == "sign_in"}
+        keys |= {member.subject} if member.subject else set()
+        tokens = [token.hash for token in temporary]
+        if member.subject is not None:
+            # An administrator made these for somebody who signs in.
+            tokens += member.credentials
+        if not keys and not tokens:
+            raise InvalidOperation(f"{member.name} has not signed in: replace its token instead")
+        await host.rights.sign_out(
+            sorted(keys),
+            admin,
+            issued_before=time.time(),
+            keep_seconds=MAX_LIFE_SECONDS,
+            tokens=tokens,
+        )
+        return json_response(200, {"participant_id": member.name, "status": "signed out"})
+
+    async def sign_in_rules(self, request: Request) -> Response:
+        """Which rules give whom what in a space: groups, clients and other claims, and their capabilities."""
+        host, _ = self._identity.administered(request)
+        providers = [] if self._sign_in is None else self._sign_in.describe_rules(host.name)
+        return json_response(200, {"providers": providers})
+
+    async def sign_ins(self, request: Request) -> Response:
+        """A page of who signed in, who was refused and whose access ended, newest first."""
+        host, _ = self._identity.administered(request)
+        before, most = before_of(request), self._audit_limits.max_messages
+        limits = self._audit_limits._replace(max_messages=limit_of(request, most))
+        wanted = request.query_params.get("event")
+        if wanted is not None and wanted not in EVENTS:
+            raise InvalidRequest(f"event is one of {', '.join(sorted(EVENTS))}")
+        if not host.journal.is_written:
+            return json_response(200, {"sign_ins": [], "before": None, "is_kept": False})
+        if before is None:
+            await settle(host)
+        # One at a time: whoever is connected has priority.
+        async with self._audit_turn:
+            by_time, folder = host.journaled.has_shared_times, host.journaled.folder
+            page = await asyncio.to_thread(
+                read_sign_ins, folder, before, limits, by_time=by_time, wanted=wanted
+            )
+        # It may have taken a while.
+        self._identity.administered(request)
+        return json_response(200, {"sign_ins": page.events, "before": page.before, "is_kept": True})
+
+    async def connections(self, request: Request) -> Response:
+        """MEW 10.1: what the gateway keeps of each connection."""
+        if self._identity.administrator(request) is None:
+            return denied(AccessDenied(403, "an administrator's token is needed"))
+        self._identity.check_current()
+        return json_response(200, {"connections": self._connections()})
+
+    async def cluster(self, request: Request) -> Response:
+        """The gateways of the cluster, the log, and what is wrong; with `compare=true` their states, too."""
+        cluster, _ = self._operated(request)
+        compare = request.query_params.get("compare", "false")
+        if compare not in ("true", "false"):
+            raise InvalidRequest("compare is true or false")
+        found = await cluster.report(compare=compare == "true")
+        # It may have taken a while.
+        self._operated(request)
+        return json_response(200, found)
+
+    async def drop_space(self, request: Request) -> Response:
+        """Let the cluster forget a space that no gateway has in its file."""
+        cluster, admin = self._operated(request)
+        name = request.path_params["space"]
+        unasked = await cluster.drop_space(name, admin)
+        return json_response(200, {"space": name, "status": "dropped", "not_asked": unasked})
+
+    def _operated(self, request: Request) -> tuple[ClusterOperations, str]:
+        """The cluster, for an administrator of the whole gateway; raises RequestRefused."""
+        admin = self._identity.administrator(request)
+        if admin is None:
+            raise RequestRefused(AccessDenied(403, "an administrator's token is needed"))
+        if self._cluster is None:
+            raise RequestRefused(
+                AccessDenied(404, "this gateway is alone: gateway.cluster is not configured")
+            )
+        return self._cluster, admin
+
+
+def _all_strings(body: Mapping[str, Json]) -> bool:
+    items = [*body.get("add", []), *body.get("remove", [])]
+    return bool(items) and all(isinstance(item, str) for item in items)

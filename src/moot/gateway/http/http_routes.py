@@ -1,0 +1,264 @@
+"""HTTP beside the sockets: all routes of a gateway, and those that need no token (D-40, D-55).
+
+Every answer is JSON with a code and words.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from moot.config.notification_config import PushConfig
+from moot.errors import Refused
+from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
+from moot.gateway.access_limiter import AccessLimiter
+from moot.gateway.hosting.journal_history import HistoryLimits
+from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
+from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
+from moot.gateway.http.content_routes import ContentRoutes
+from moot.gateway.http.cross_origin import cross_origin
+from moot.gateway.http.history_routes import HistoryRoutes
+from moot.gateway.http.http_replies import (
+    HEADERS,
+    RequestRefused,
+    denied,
+    json_response,
+    kind_of,
+    not_allowed,
+    not_found,
+    refused,
+)
+from moot.gateway.http.http_settings import HttpSettings
+from moot.gateway.http.mcp_routes import McpRoutes
+from moot.gateway.http.member_routes import MemberRoutes
+from moot.gateway.http.oidc_routes import OidcRoutes
+from moot.gateway.http.openapi import openapi
+from moot.gateway.http.push_routes import PushRoutes
+from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.http.sign_in_routes import SignInRoutes
+from moot.gateway.http.status_page import STATUS_PAGE
+from moot.gateway.notifications.push.devices import PushDevices
+from moot.gateway.readiness import Readiness
+from moot.gateway.sign_in.mcp_exchange import McpExchange
+from moot.gateway.sign_in.sign_in_links import SignInLinks
+from moot.gateway.sign_in.sign_in_service import SignInService
+from moot.gateway.sign_in.token_rotation import TokenRotation
+from moot.metrics import CONTENT_TYPE
+from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.operation import Json
+
+if TYPE_CHECKING:
+    from moot.gateway.cluster.nats.shared_content import SharedContent
+
+log = logging.getLogger(__name__)
+
+
+class Endpoints:
+    """The HTTP side of a gateway."""
+
+    def __init__(
+        self,
+        directory: SpaceDirectory,
+        origin_policy: HostOriginPolicy,
+        settings: HttpSettings,
+        *,
+        access_limiter: AccessLimiter,
+        readiness: Readiness,
+        rotation: TokenRotation,
+        sign_in_links: SignInLinks,
+        history_limits: HistoryLimits,
+        push: PushConfig,
+        devices: PushDevices,
+        sign_in: SignInService | None,
+        metrics: Callable[[], str],
+        connections: Callable[[], list[dict[str, Json]]],
+        cluster: ClusterOperations | None,
+        shared_content: SharedContent | None,
+        version: str,
+    ) -> None:
+        self.directory = directory
+        self.origin_policy = origin_policy
+        self.settings = settings
+        self.readiness = readiness
+        self._metrics = metrics
+        self._version = version
+        # Pages and sockets of the other gateways: browsers do not take one for the other.
+        sockets = (each.replace("http", "ws", 1) for each in settings.page_origins)
+        self._gateway_origins = sorted({*settings.page_origins, *sockets})
+        self._console = installed_console().with_gateways(settings.gateways) if settings.console else None
+        identity = RequestIdentity(directory, access_limiter, has_administrators=settings.admin)
+        self._members = MemberRoutes(identity, settings)
+        self._admin = AdminRoutes(
+            identity,
+            rotation,
+            connections=connections,
+            cluster=cluster,
+            max_body_bytes=settings.max_body_bytes,
+            max_minted_token_seconds=settings.max_minted_token_seconds,
+            sign_in=sign_in,
+            audit_limits=history_limits,
+        )
+        self._sign_in = SignInRoutes(
+            directory,
+            sign_in_links,
+            identity.refuse_token,
+            links_per_minute=settings.sign_in_links_per_minute,
+            public_url=settings.public_url,
+            origins=origin_policy.origins,
+        )
+        self._history = HistoryRoutes(
+            identity,
+            limits=history_limits,
+            pages_per_second=settings.history_pages_per_second,
+        )
+        self._content = ContentRoutes(
+            identity,
+            max_bytes=settings.max_content_bytes,
+            max_space_bytes=settings.max_space_content_bytes,
+            shared=shared_content,
+        )
+        self._push = PushRoutes(directory, push, devices, identity.refuse_token)
+        self._oidc = OidcRoutes(sign_in, identity.refuse_token)
+        exchange = None if sign_in is None else McpExchange(sign_in, directory)
+        self._mcp = McpRoutes(exchange, identity.refuse_token)
+
+    def application(self) -> Starlette:
+        routes = [
+            self._route("/", self.page, "GET"),
+            self._route("/console/{path:path}", self.console, "GET"),
+            *(self._route(f"/{name}", self.console, "GET") for name in (WORKER, MANIFEST)),
+            self._route("/status", self.status_page, "GET"),
+            Route(LIVE_PATH, self.livez, methods=["GET"]),
+            Route(READY_PATH, self.readyz, methods=["GET"]),
+            self._route("/health", self.health, "GET", by_address=True),
+            self._route("/openapi.json", self.openapi, "GET"),
+            self._route("/spaces", self._members.spaces, "GET"),
+            self._route("/spaces/{space}/proposals", self._members.proposals, "GET"),
+            self._route("/spaces/{space}/proposals/{id:path}", self._members.proposal, "GET"),
+            self._route("/spaces/{space}/content", self._content.add, "POST"),
+            self._route("/spaces/{space}/content/{sha256}", self._content.get, "GET"),
+            self._route("/sign-in-links", self._sign_in.create, "POST"),
+            self._route("/sign-in-links/redeem", self._sign_in.redeem, "POST"),
+            self._route("/push-subscriptions", self._push.list, "GET"),
+            self._route("/push-subscriptions", self._push.add, "POST"),
+            self._route("/push-subscriptions/{id}", self._push.remove, "DELETE"),
+            self._route("/oidc", self._oidc.providers, "GET"),
+            self._route("/oidc/mcp", self._mcp.describe, "GET"),
+            self._route("/oidc/token", self._mcp.token, "POST"),
+            self._route("/oidc/sign-out", self._oidc.sign_out, "POST"),
+            self._route("/oidc/backchannel-logout", self._oidc.backchannel_logout, "POST"),
+            self._route("/participants/{id}/messages", self._members.messages, "GET", "POST"),
+            self._route("/participants/{id}/roster", self._members.roster, "GET"),
+            self._route("/admin/participants/{id}/capabilities", self._admin.capabilities, "POST"),
+            self._route("/admin/participants/{id}/restore", self._admin.restore, "POST"),
+            self._route("/admin/participants/{id}/token", self._admin.rotate, "POST"),
+            self._route("/participants/{id}/tokens", self._members.mint_own, "POST"),
+            self._route("/admin/participants/{id}/tokens", self._admin.mint, "POST"),
+            self._route("/admin/participants/{id}/sign-out", self._admin.sign_out, "POST"),
+            self._route("/admin/tokens", self._admin.tokens, "GET"),
+            self._route("/admin/tokens/{id}", self._admin.revoke_token, "DELETE"),
+            self._route("/admin/sign-in-rules", self._admin.sign_in_rules, "GET"),
+            self._route("/admin/sign-ins", self._admin.sign_ins, "GET"),
+            self._route("/admin/connections", self._admin.connections, "GET"),
+            self._route("/admin/cluster", self._admin.cluster, "GET"),
+            self._route("/admin/cluster/spaces/{space}", self._admin.drop_space, "DELETE"),
+        ]
+        if self.settings.poll:
+            routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
+        if self.settings.metrics:
+            routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
+        return Starlette(
+            routes=routes,
+            exception_handlers={404: not_found, 405: not_allowed},
+            middleware=cross_origin(self.origin_policy.origins) if self.settings.gateways else [],
+        )
+
+    def _route(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        *methods: str,
+        by_address: bool = False,
+    ) -> Route:
+        async def guarded(request: Request) -> Response:
+            host, origin = request.headers.get("host"), request.headers.get("origin")
+            stranger = self.origin_policy.check(host, origin, by_address=by_address)
+            if stranger is not None:
+                return denied(stranger)
+            if self.readiness.phase == "starting":
+                return denied(
+                    AccessDenied(503, "the gateway is starting: try again in a moment", retry_after=1)
+                )
+            try:
+                return await endpoint(request)
+            except RequestRefused as refusal:
+                return denied(refusal.denied)
+            except Refused as refusal:
+                return refused(refusal.code, refusal.message, refusal.details, kind_of(refusal))
+            except ClientDisconnect:
+                # It hung up in the middle of its body: nobody is there to be answered.
+                return Response(status_code=400)
+            except Exception:
+                # A request's task: the peer gets no detail.
+                log.exception("a request could not be handled")
+                return json_response(
+                    500, {"error": "internal", "message": "the gateway failed; its log says why"}
+                )
+
+        return Route(path, guarded, methods=list(methods))
+
+    # For everybody
+
+    async def page(self, request: Request) -> Response:
+        """The console; the status page where it is turned off."""
+        if self._console is None:
+            return await self.status_page(request)
+        answer = self._console.answer(request, PAGE, [*self._oidc.origins(), *self._gateway_origins])
+        return answer if answer is not None else await self.status_page(request)
+
+    async def console(self, request: Request) -> Response:
+        # The two files beside the page have a route each.
+        path = request.path_params.get("path", request.url.path[1:])
+        answer = self._console.answer(request, path) if self._console is not None else None
+        return answer if answer is not None else denied(AccessDenied(404, "the console has no such file"))
+
+    async def status_page(self, _: Request) -> Response:
+        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=HEADERS)
+
+    async def livez(self, _: Request) -> Response:
+        return _probed(*liveness())
+
+    async def readyz(self, _: Request) -> Response:
+        return _probed(*readiness(self.readiness.reason))
+
+    async def health(self, _: Request) -> Response:
+        """D-85: `degraded` while a journal cannot be written; `ok` only while every space is open (D-98)."""
+        return json_response(
+            200 if self.readiness.phase == "running" else 503,
+            {
+                "status": self.readiness.reason or "ok",
+                "version": self._version,
+                "protocols": sorted({dialect.protocol for dialect in DIALECTS.values()}),
+                "spaces": len(self.directory.hosts),
+                "participants": sum(
+                    len(h.space.state.roster.present()) for h in self.directory.hosts.values()
+                ),
+            },
+        )
+
+    async def openapi(self, _: Request) -> Response:
+        return json_response(200, openapi(self._version, self.settings))
+
+    async def metrics(self, _: Request) -> Response:
+        return PlainTextResponse(self._metrics(), media_type=CONTENT_TYPE, headers=HEADERS)
+
+
+def _probed(status: int, body: bytes) -> Response:
+    return Response(body, status, media_type="application/json", headers=HEADERS)

@@ -1,0 +1,196 @@
+"""What members do over HTTP: post, poll, read the roster and proposals, make short-lived tokens (D-40, D-96).
+
+The ladder is the space's own; here its words become statuses.
+"""
+
+from __future__ import annotations
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.errors import InvalidEnvelope, InvalidRequest
+from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.gateway.hosting.delivery import encode_entry, id_of
+from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.http.http_read_limiter import HttpReadLimiter
+from moot.gateway.http.http_replies import (
+    accepted,
+    body_of,
+    check_json,
+    denied,
+    json_response,
+    moment,
+    object_of,
+    refused,
+)
+from moot.gateway.http.http_settings import HttpSettings
+from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.sign_in.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
+from moot.protocol import strict_json
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+from moot.space.config import Name
+from moot.space.effects import Reply
+from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
+from moot.space.roster import Options
+
+
+class MemberRoutes:
+    """The endpoints of members."""
+
+    def __init__(self, identity: RequestIdentity, settings: HttpSettings) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._reads = HttpReadLimiter()
+
+    async def spaces(self, request: Request) -> Response:
+        """The spaces that the caller's token opens."""
+        found: list[Json] = []
+        for each in await self._identity.everywhere(request):
+            dialects: list[Json] = [*sorted(each.host.space.state.config.dialects)]
+            member = each.host.space.state.roster.members.get(Name(each.name))
+            # Whether it has a connection now, at any gateway: who stands by for an exclusive member asks.
+            connected = member is not None and any(
+                not session.options.injected for session in member.sessions.values()
+            )
+            facts: dict[str, Json] = {"name": each.host.name, "participant": each.name}
+            facts |= {"dialects": dialects, "connected": connected}
+            if self._identity.also_administers(request, each.host):
+                facts["administrator"] = True
+            found.append(facts)
+        return json_response(200, {"spaces": found})
+
+    async def messages(self, request: Request) -> Response:
+        identity = await self._identity.member(request)
+        if request.method == "POST":
+            return await self._post(request, identity)
+        # HEAD as well: what asks only for headers changes nothing.
+        return self._poll(request, identity)
+
+    async def proposals(self, request: Request) -> Response:
+        """D-96: what is open, and what came of approved calls is not known of; a page at a time."""
+        host, reader = await self._proposal_reader(request)
+        try:
+            after = int(request.query_params.get("after", "0"))
+        except ValueError:
+            after = -1
+        if after < 0:
+            raise InvalidRequest("after is the number that `next` said before")
+        page = list_proposals(host.space.state, reader, after=after, now=host.journaled.clock())
+        return self._reads.charge(host, reader.member.name, json_response(200, page.payload))
+
+    async def proposal(self, request: Request) -> Response:
+        """D-96: one proposal by its id, open or settled, and what came of it."""
+        host, reader = await self._proposal_reader(request)
+        id = request.path_params["id"]
+        page = find_proposals(host.space.state, reader, [id], now=host.journaled.clock())
+        if page.payload["not_known"]:
+            return json_response(
+                404,
+                {"error": "proposal_not_found", "message": f"no proposal {id!r} is known here (any more)"},
+            )
+        return self._reads.charge(host, reader.member.name, json_response(200, page.payload["proposals"][0]))
+
+    async def roster(self, request: Request) -> Response:
+        """Who is here and which streams are open, page by page, for whoever may join as this participant."""
+        identity = await self._identity.member(request)
+        dialect = dialect_of(request, b"")
+        self._reads.check(identity.host, identity.name)
+        options = Options(injected=True, token=identity.token)
+        page = identity.host.describe_roster(
+            identity.name, dialect, options, request.query_params.get("after")
+        )
+        return self._reads.charge(identity.host, identity.name, json_response(200, page))
+
+    async def _post(self, request: Request, identity: TokenIdentity) -> Response:
+        if not self._settings.inject:
+            return denied(AccessDenied(404, "posting is turned off here: connect a WebSocket"))
+        check_json(request)
+        body = await body_of(request, self._settings.max_body_bytes)
+        if body is None:
+            return denied(AccessDenied(413, f"a body has at most {self._settings.max_body_bytes} bytes"))
+        options = Options(injected=True, token=identity.token)
+        host = identity.host
+        host.check_rate_ahead(identity.name, body)
+        strict_json.check_containers(body, host.space.state.limits.envelope.max_containers)
+        outcome = await host.post(identity.name, dialect_of(request, body), body, options)
+        if isinstance(outcome, Reply):
+            payload = dict(outcome.notice.payload)
+            shown = orjson.loads(DIALECTS["mew"].encode_notice(outcome.notice) or b"{}").get(
+                "payload", payload
+            )
+            code = str(payload.get("error"))
+            return refused(code, "", shown, str(payload.get("attempted_kind", "")), payload.get("detail"))
+        return json_response(*accepted(outcome))
+
+    def _poll(self, request: Request, identity: TokenIdentity) -> Response:
+        if not self._settings.poll:
+            return denied(AccessDenied(404, "polling is turned off here: connect a WebSocket"))
+        since = moment(request.query_params.get("since"))
+        if since > identity.host.journaled.clock():
+            # No cursor of ours, but a time by a wall clock that was set since the start.
+            since -= max(0.0, identity.host.journaled.wall_ahead_seconds)
+        dialect = dialect_of(request, b"")
+        self._reads.check(identity.host, identity.name)
+        history = identity.host.delivery.history
+        since = max(since, history.visible_since(identity.name))
+        wanted = request.query_params.get("id")
+        messages = []
+        latest = since
+        for entry in history.since(since, identity.name):
+            if wanted is not None and id_of(entry) != wanted:
+                continue
+            raw = encode_entry(entry, dialect)
+            if raw is not None:
+                messages.append(orjson.Fragment(raw))
+            latest = entry.at
+        if wanted is None:
+            identity.host.note_poll(identity.name)
+        answer = json_response(200, {"messages": messages, "next": repr(latest)})
+        return self._reads.charge(identity.host, identity.name, answer)
+
+    async def mint_own(self, request: Request) -> Response:
+        """A short-lived token with no more than the caller's own, shown once."""
+        identity = await self._identity.member(request)
+        # Before the body is read: whoever asks in a loop is told cheaply.
+        self._identity.check_mint(identity.host, identity.name, ("member", identity.name))
+        check_json(request)
+        seconds, only = read_token_request(await object_of(request, MAX_TOKEN_REQUEST_BYTES))
+        # Again: it may be void by the time that the whole body is here.
+        identity = await self._identity.member(request)
+        made = await mint_token(
+            identity.host,
+            identity.name,
+            identity.name,
+            seconds=seconds,
+            only=only,
+            max_seconds=self._settings.max_minted_token_seconds,
+            own_token=identity.token,
+        )
+        return json_response(201, made)
+
+    async def _proposal_reader(self, request: Request) -> tuple[SpaceHost, ProposalReader]:
+        identity = await self._identity.in_space(request)
+        member = identity.host.space.state.roster.find(identity.name)
+        self._reads.check(identity.host, identity.name)
+        return identity.host, ProposalReader(member, dialect_of(request, b""), whole=True)
+
+
+def dialect_of(request: Request, body: bytes) -> DialectName:
+    """dialects.md section 1: MEW, unless the query or the body's `protocol` says otherwise."""
+    asked = request.query_params.get("dialect")
+    if asked is not None:
+        if asked not in DIALECTS:
+            raise InvalidEnvelope(f"unknown dialect: use one of {', '.join(DIALECTS)}")
+        return DIALECTS[asked].name  # type: ignore[index]  # looked up just now
+    return "mcpx" if _protocol(body) == "mcpx/v0.1" else "mew"
+
+
+def _protocol(body: bytes) -> Json:
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return fields.get("protocol") if isinstance(fields, dict) else None

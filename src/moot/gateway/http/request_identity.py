@@ -1,0 +1,111 @@
+"""Who sends an HTTP request, by its token. Wrong tokens are counted by address, and soon answered late."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from moot.errors import Unauthorized
+from moot.gateway.access import AccessDenied, SignedInAccount, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access_limiter import AccessLimiter
+from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.http.http_replies import (
+    RequestRefused,
+)
+
+
+class RequestIdentity:
+    """Finds members and administrators behind requests."""
+
+    def __init__(
+        self, directory: SpaceDirectory, access_limiter: AccessLimiter, *, has_administrators: bool
+    ) -> None:
+        self._directory = directory
+        self._access_limiter = access_limiter
+        self._has_administrators = has_administrators
+
+    async def member(self, request: Request) -> TokenIdentity:
+        """The member that the path names, for whoever may join as it; raises RequestRefused."""
+        space = request.query_params.get("space")
+        identity = await self._directory.identify_current(space, token_of(request))
+        if isinstance(identity, AccessDenied):
+            # D-40: a token that is given but wrong is 403 here, as existing clients expect.
+            wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
+            raise RequestRefused(self.refuse_token(wrong, request, request.path_params["id"]))
+        await identity.wait_admitted()
+        member = identity.host.space.state.roster.resolve(request.path_params["id"])
+        if member is None or member.name != identity.name:
+            raise RequestRefused(AccessDenied(403, "this token is another participant's"))
+        return identity
+
+    async def in_space(self, request: Request) -> TokenIdentity:
+        """Who calls, in the space that the path names; raises RequestRefused."""
+        identity = await self._directory.identify_current(request.path_params["space"], token_of(request))
+        if isinstance(identity, AccessDenied):
+            wrong = identity.status in (401, 403)
+            raise RequestRefused(self.refuse_token(identity, request) if wrong else identity)
+        await identity.wait_admitted()
+        return identity
+
+    async def everywhere(self, request: Request) -> list[TokenIdentity]:
+        """Who calls, in each space that the token opens; raises RequestRefused if there is none."""
+        identities, refusal = await self._directory.identify_everywhere_current(token_of(request))
+        if not identities:
+            raise RequestRefused(self.refuse_token(refusal, request))
+        return identities
+
+    def check_mint(self, host: SpaceHost, member: str, by: tuple[str, str]) -> None:
+        """Raises RequestRefused when so many were asked for that this one has to wait."""
+        wait = self._access_limiter.check_mint(host.name, member, by)
+        if wait is not None:
+            raise RequestRefused(wait)
+
+    def administrator(self, request: Request, space: str | None = None) -> str | None:
+        """Who administers that space with the token of this request, or all of the gateway where it is None.
+
+        Raises RequestRefused after too many wrong ones.
+        """
+        if not self._has_administrators:
+            return None
+        token = bearer(request.headers.get("authorization"))
+        admin = self._directory.administrator(token, space)
+        if admin is None and token:
+            wrong = self.refuse_token(AccessDenied(403, ""), request)
+            if wrong.retry_after is not None:
+                raise RequestRefused(wrong)
+        return admin
+
+    def also_administers(self, request: Request, host: SpaceHost) -> bool:
+        """Whether the token of a member is that of an administrator of this space, too; counts nothing."""
+        token = bearer(request.headers.get("authorization"))
+        return self._has_administrators and self._directory.administrator(token, host.name) is not None
+
+    def check_current(self) -> None:
+        """Raises Unavailable where what is known here of a space may be old."""
+        for host in self._directory.hosts.values():
+            host.check_current()
+
+    def account_of(self, request: Request) -> SignedInAccount | None:
+        """Whose sign-in what this request makes depends on, if it comes with a token of a provider."""
+        return self._directory.account_of(bearer(request.headers.get("authorization")))
+
+    def administered(self, request: Request) -> tuple[SpaceHost, str]:
+        host = self._directory.space(request.query_params.get("space"))
+        admin = self.administrator(request, None if isinstance(host, AccessDenied) else host.name)
+        if admin is None:
+            raise Unauthorized("an administrator's token is needed")
+        if isinstance(host, AccessDenied):
+            raise RequestRefused(host)
+        host.check_current()
+        return host, admin
+
+    def refuse_token(self, wrong: AccessDenied, request: Request, name: str | None = None) -> AccessDenied:
+        address = request.client.host if request.client is not None else ""
+        return self._access_limiter.refuse_token(wrong, address, name)
+
+
+def token_of(request: Request) -> str:
+    """The token of a request; raises RequestRefused without one."""
+    token = bearer(request.headers.get("authorization"))
+    if not token:
+        raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+    return token

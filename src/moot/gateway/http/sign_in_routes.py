@@ -1,0 +1,130 @@
+"""Making and redeeming one-time links over HTTP: `POST /sign-in-links` and `POST /sign-in-links/redeem`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.config.gateway_config import is_local
+from moot.errors import InvalidRequest
+from moot.gateway.access import AccessDenied, SpaceDirectory
+from moot.gateway.http.http_replies import check_json, denied, json_response, object_of
+from moot.gateway.http.request_identity import token_of
+from moot.gateway.sign_in.sign_in_links import SignInLinks, qr_rows
+from moot.protocol.operation import Json
+from moot.resilience.rate_limits import token_buckets
+
+log = logging.getLogger(__name__)
+
+# An address and a code: strangers are read no more of.
+_MAX_BODY_BYTES: Final = 1_024
+_MAX_PAGE_CHARS: Final = 300
+# Participants whose rate is remembered.
+_MAX_KEYS: Final = 10_000
+
+RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
+
+
+class SignInRoutes:
+    """The two requests of one-time links."""
+
+    def __init__(
+        self,
+        directory: SpaceDirectory,
+        links: SignInLinks,
+        refuse_token: RefuseToken,
+        *,
+        links_per_minute: float,
+        public_url: str | None = None,
+        origins: frozenset[str] = frozenset(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._links = links
+        self._refuse_token = refuse_token
+        self._rates = token_buckets(links_per_minute / 60.0, max(1.0, links_per_minute), max_keys=_MAX_KEYS)
+        self._public_url = public_url
+        self._origins = origins
+        self._clock = clock
+
+    async def create(self, request: Request) -> Response:
+        """A code for the holder of the token, and a QR code of the page's address with it."""
+        token = token_of(request)
+        holder = await self._holder_of(token)
+        if holder is None:
+            return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
+        wait = self._rates.take(holder, self._clock())
+        if wait:
+            # Otherwise somebody with many tokens voids the links of others.
+            text = "more links than gateway.sign_in_links_per_minute allows: use the last one, or wait"
+            return denied(AccessDenied(429, text, retry_after=wait))
+        check_json(request)
+        asked = await object_of(request, _MAX_BODY_BYTES)
+        page = _page_of(asked)
+        code = await self._links.create(token)
+        body: dict[str, Json] = {"code": code, "valid_seconds": self._links.valid_seconds}
+        if page is not None:
+            page = self._page_that_works(page, elsewhere=asked.get("elsewhere") is True)
+            address = f"{page}#sign-in={code}"
+            # It takes 30 ms, which nobody else should wait for.
+            body |= {"address": address, "qr": await asyncio.to_thread(qr_rows, address)}
+            body["other_machines"] = not _is_local(page)
+        return json_response(201, body)
+
+    async def redeem(self, request: Request) -> Response:
+        """The token of a code that is valid, once."""
+        check_json(request)
+        code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
+        token = await self._links.redeem(code) if isinstance(code, str) else None
+        if token is None or await self._holder_of(token) is None:
+            wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
+            return denied(self._refuse_token(wrong, request))
+        log.info("signed in with a one-time link")
+        return json_response(200, {"token": token})
+
+    def _page_that_works(self, page: str, *, elsewhere: bool) -> str:
+        """Behind a proxy, `moot open` knows the gateway by an address whose page it would not answer.
+
+        With `elsewhere`, for a browser on another machine, which cannot open addresses of this one.
+        """
+        parts = urlsplit(page)
+        is_answered = f"{parts.scheme}://{parts.netloc}".lower() in self._origins
+        if is_answered and not (elsewhere and _is_local(page)):
+            return page
+        if self._public_url is not None:
+            return f"{self._public_url}/"
+        others = sorted(origin for origin in self._origins if not _is_local(origin))
+        return f"{others[0]}/" if elsewhere and others else page
+
+    async def _holder_of(self, token: str) -> tuple[str, str] | None:
+        """A space that this token opens, and whose it is there."""
+        found, _ = await self._directory.identify_everywhere_current(token)
+        return (found[0].host.name, found[0].name) if found else None
+
+
+def _is_local(page: str) -> bool:
+    """Whether only browsers on this machine can open it."""
+    return is_local(urlsplit(page).hostname or "")
+
+
+def _page_of(body: dict[str, object]) -> str | None:
+    """The address of the page that the link opens, if one was given."""
+    page = body.get("page")
+    if page is None:
+        return None
+    if not isinstance(page, str) or len(page) > _MAX_PAGE_CHARS:
+        raise InvalidRequest(f"page is the address of the console, of {_MAX_PAGE_CHARS} characters at most")
+    try:
+        parts = urlsplit(page)
+    except ValueError:
+        raise InvalidRequest("page is no address: its brackets are not those of an IPv6 address") from None
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise InvalidRequest("page is an http or https address without ? and #")
+    return page

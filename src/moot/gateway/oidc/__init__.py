@@ -1,1 +1,0 @@
-"""People and programs that sign in at a provider of OpenID Connect."""

@@ -1,0 +1,422 @@
+"""Signing in with a JWT: from a bearer token to a member of a space, and out again.
+
+A token is verified once. From then on the space knows its hash, as it knows those of other tokens, until the
+token ends; so a token that is in use costs what any other does. The claims of tokens in use are kept in
+memory alone, for the day that the rules change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moot.config.oidc_config import OidcConfig
+from moot.errors import Refused, Unauthorized
+from moot.gateway.access import AccessDenied, SignedInAccount, TokenIdentity
+from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.sign_in.identity_rules import MappedIdentity, describe_rules, map_identity
+from moot.gateway.sign_in.introspection import Introspection
+from moot.gateway.sign_in.provider_keys import ProviderKeys
+from moot.gateway.sign_in.token_verifier import AudienceOf, TokenVerifier, VerifiedToken, looks_like_jwt
+from moot.protocol.operation import Json
+from moot.resilience.task_set import TaskSet
+from moot.space.config import Name
+from moot.space.roster import SpaceMember, capability_pairs
+from moot.space.sign_in import check_sign_in
+from moot.space.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
+
+log = logging.getLogger(__name__)
+
+# Tokens whose claims are kept; of more, the oldest are asked for again when the rules change.
+_MAX_KNOWN: Final = 50_000
+# Of what a provider says, in the log and the journal.
+_MAX_AUDITED_CHARS: Final = 255
+# Of tokens that do not say of which session at the provider they are.
+_NO_SESSION: Final = "no session"
+_ANOTHER_SPACE: Final = AccessDenied(403, "this account may not enter this space")
+
+
+class SignInService:
+    """Everybody who signs in at the providers of one gateway."""
+
+    def __init__(
+        self,
+        providers: Sequence[OidcConfig],
+        hosts: Mapping[str, SpaceHost],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.keys = [ProviderKeys(config) for config in providers]
+        self.refused = 0
+        self._rules = {config.issuer: config for config in providers}
+        self._verifier = TokenVerifier(self.keys)
+        self._hosts = hosts
+        self._wall = wall
+        # By the hash of the token.
+        self._known: dict[str, VerifiedToken] = {}
+        self._introspections = {
+            keys.config.issuer: Introspection(keys, asked, self._is_over, self._revoke)
+            for keys in self.keys
+            if (asked := keys.config.introspection) is not None
+        }
+        for keys in self.keys:
+            keys.on_withdrawn = self._end_withdrawn
+        self._tasks = TaskSet("keys of providers")
+
+    def start(self) -> None:
+        for keys in self.keys:
+            self._tasks.start(keys.run())
+        for each in self._introspections.values():
+            self._tasks.start(each.run())
+
+    async def stop(self) -> None:
+        await self._tasks.close()
+
+    # In
+
+    def takes(self, token: str) -> bool:
+        return looks_like_jwt(token)
+
+    def identify(
+        self, host: SpaceHost, token: str, token_hash: str, *, is_listing: bool = False
+    ) -> TokenIdentity | AccessDenied:
+        """Whom this token means in that space. Nothing happens there before `SpaceHost.sign_in`.
+
+        `is_listing`: they ask which spaces are theirs, so that it is no refused sign-in if this one is not.
+        """
+        verified = self._verify(token, token_hash)
+        if isinstance(verified, AccessDenied):
+            self.refused += verified.status < 500
+            return verified
+        sign_in = self.map(host, verified, token_hash, is_listing=is_listing)
+        if isinstance(sign_in, AccessDenied):
+            return sign_in
+        return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
+
+    def administrator(self, token: str, token_hash: str, space: str | None) -> str | None:
+        """Who administers that space with this token, or all of the gateway where it is None.
+
+        By a rule that says so; never by another's name.
+        """
+        verified = self._verify(token, token_hash)
+        if isinstance(verified, AccessDenied):
+            self.refused += verified.status < 500
+            return None
+        mapped = map_identity(verified.claims, self._rules[verified.provider.issuer])
+        given = False if mapped is None else mapped.rule.administrator
+        if mapped is None or not (given is True or (given is not False and space in given)):
+            return None
+        for host in self._hosts.values():
+            member = host.space.state.roster.members.get(Name(mapped.name))
+            is_removed = member is not None and member.kicked and host.name in mapped.rule.spaces
+            if is_removed or is_signed_out(host, verified):
+                return None
+        # As it is written down: who it is at which provider, so that it is no name of `admin_tokens`.
+        account = verified.claims[verified.provider.subject_claim]
+        return f"{mapped.name} ({account} at {verified.provider.issuer})"
+
+    def account_of(self, token: str, token_hash: str) -> SignedInAccount | None:
+        verified = self._verify(token, token_hash)
+        if isinstance(verified, AccessDenied):
+            return None
+        return SignedInAccount(tuple(keys_of(verified)), verified.issued)
+
+    def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
+        """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
+        verified = self._verifier.verify(token, self._wall(), audience_of)
+        if isinstance(verified, AccessDenied):
+            self.refused += verified.status < 500
+        return verified
+
+    def seconds_left(self, verified: VerifiedToken) -> float:
+        """For how long a token can be used from now on."""
+        return verified.expires + verified.provider.skew_seconds - self._wall()
+
+    def remember(self, token_hash: str, token: str, verified: VerifiedToken) -> None:
+        """Keep what a provider says of whoever comes with this hash, for the day that the rules change.
+
+        `token` is the provider's own, about which it is asked from now on, if it can be.
+        """
+        introspection = self._introspections.get(verified.provider.issuer)
+        if introspection is not None:
+            introspection.watch(token_hash, token, verified)
+        while len(self._known) >= _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[token_hash] = verified
+
+    def map(
+        self, host: SpaceHost, verified: VerifiedToken, token_hash: str, *, is_listing: bool = False
+    ) -> SignIn | AccessDenied:
+        """Who somebody is in that space, under a token of this hash; checked, and nothing has happened."""
+        found = self._map(host, verified, token_hash)
+        if not isinstance(found, AccessDenied):
+            try:
+                check_sign_in(host.space.state, found)
+            except Refused as refusal:
+                found = AccessDenied(403, refusal.message)
+        if isinstance(found, AccessDenied) and not (is_listing and found is _ANOTHER_SPACE):
+            self.refused += 1
+            host.refusals.record_sign_in(_audited(verified), found.message)
+        return found
+
+    def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
+        known, now = self._known.get(token_hash), self._wall()
+        if known is not None and now < known.expires + known.provider.skew_seconds:
+            return known
+        verified = self._verifier.verify(token, now)
+        if isinstance(verified, VerifiedToken):
+            self.remember(token_hash, token, verified)
+        return verified
+
+    def _map(self, host: SpaceHost, verified: VerifiedToken, token_hash: str) -> SignIn | AccessDenied:
+        config = self._rules[verified.provider.issuer]
+        mapped = map_identity(verified.claims, config)
+        if mapped is None:
+            return AccessDenied(403, "no rule of this gateway lets this account in: ask whoever runs it")
+        if host.name not in mapped.rule.spaces:
+            return _ANOTHER_SPACE
+        claims, grace = verified.claims, config.renew_grace_seconds
+        left, now = self.seconds_left(verified), host.journaled.clock()
+        token = TemporaryToken(
+            hash=token_hash,
+            member=Name(mapped.name),
+            expires_at=now + left + grace,
+            grace_seconds=grace,
+            source="sign_in",
+            keys=tuple(keys_of(verified)),
+            issued_at=verified.issued,
+            client=client_of(claims),
+            since=now,
+            issuer=config.issuer,
+            rule=mapped.number,
+        )
+        rights = mapped.rule.capabilities
+        return SignIn(
+            token=token,
+            capabilities=None if rights is None else capability_pairs(rights),
+            known_as=_subjects(verified)[-1] if config.subject_claim != "sub" else "",
+            details=_details(verified, mapped),
+        )
+
+    def describe_rules(self, space: str) -> list[dict[str, Json]]:
+        """The rules that let people into that space or let them administer it, as administrators see them."""
+        return [
+            {"issuer": config.issuer, "rules": describe_rules(config, space), "all_rules": len(config.people)}
+            for config in self._rules.values()
+        ]
+
+    # Out
+
+    async def sign_out(self, token: str) -> AccessDenied | None:
+        """End all that the person with this token has signed in for, everywhere."""
+        verified = self._verifier.verify(token, self._wall())
+        if isinstance(verified, AccessDenied):
+            return verified
+        # A token of this very second is meant as well.
+        before = max(self._wall(), verified.issued)
+        await self._end(keys_of(verified)[:1], "themselves", verified, before)
+        return None
+
+    async def take_logout(self, logout_token: str) -> AccessDenied | None:
+        """The provider says that somebody's session there has ended."""
+        verified = self._verifier.verify_logout(logout_token, self._wall(), self._is_client)
+        if isinstance(verified, AccessDenied):
+            return verified
+        claims = verified.claims
+        keys = self._persons(_key("sub", claims, "sub")) if isinstance(claims.get("sub"), str) else []
+        has_subject = bool(keys)
+        if isinstance(claims.get("sid"), str):
+            # That session alone; a person may be signed in on several devices. Of tokens that name none,
+            # all of that person's.
+            keys = [_key("sid", claims, "sid"), *map(_without_session, keys)]
+        # Never "signed out" for what nobody knows.
+        is_nobodys = not has_subject and not self._knows_key(keys[0])
+        # Until then, and no later: a logout token that comes again ends no newer session.
+        await self._end(keys, verified.provider.issuer, verified, verified.issued)
+        if is_nobodys and self._has_tokens_without_session(verified.provider.issuer):
+            return AccessDenied(
+                400, "tokens of this provider name no session (sid) here: let its logout tokens have a sub"
+            )
+        return None
+
+    def _tokens(self) -> Iterator[TemporaryToken]:
+        for host in self._hosts.values():
+            yield from host.space.state.temporary_tokens.by_hash.values()
+
+    def _members(self) -> Iterator[SpaceMember]:
+        for host in self._hosts.values():
+            yield from host.space.state.roster
+
+    def _is_client(self, name: str) -> bool:
+        """Whether somebody has signed in here with this client of a provider."""
+        return any(name in member.signed_in for member in self._members()) or any(
+            token.client == name for token in self._tokens()
+        )
+
+    def _persons(self, subject: str) -> list[str]:
+        """A `sub`, and the accounts of whom it names to one of their clients, though not to others."""
+        accounts = {token.keys[0] for token in self._tokens() if subject in token.keys}
+        accounts |= {
+            member.subject
+            for member in self._members()
+            if member.subject and any(each.known_as == subject for each in member.signed_in.values())
+        }
+        return [subject, *sorted(accounts - {subject})]
+
+    def _knows_key(self, key: str) -> bool:
+        """Whether a token of any space goes by this key."""
+        return any(key in token.keys for token in self._tokens())
+
+    def _has_tokens_without_session(self, issuer: str) -> bool:
+        """Whether a session that nobody is known by may be that of somebody whose token does not name it."""
+        return any(
+            each.provider.issuer == issuer and "sid" not in each.claims and self.seconds_left(each) > 0
+            for each in self._known.values()
+        )
+
+    async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
+        keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
+        for host in self._hosts.values():
+            await host.rights.sign_out(keys, by, issued_before=before, keep_seconds=keep)
+        log.info("signed out", extra={"issuer": verified.provider.issuer})
+
+    async def _end_withdrawn(self, issuer: str, keys: frozenset[str | None]) -> None:
+        """The provider has taken keys back: nothing that they signed is believed any longer."""
+        for token_hash, verified in list(self._known.items()):
+            if verified.provider.issuer == issuer and verified.key_id in keys:
+                del self._known[token_hash]
+                await self._revoke(verified)
+
+    async def _revoke(self, verified: VerifiedToken) -> None:
+        """The provider has taken a token back: end it, by the narrowest name that it has."""
+        await self._end(keys_of(verified)[-1:], verified.provider.issuer, verified, verified.issued)
+
+    def _is_over(self, verified: VerifiedToken) -> bool:
+        has_ended = self.seconds_left(verified) <= 0
+        return has_ended or any(is_signed_out(host, verified) for host in self._hosts.values())
+
+    # Other rules
+
+    async def reload(self, providers: Iterable[OidcConfig]) -> None:
+        """Take other rules over: whoever they no longer mean is signed out, others get their new rights."""
+        given = {config.issuer: config for config in providers}
+        rules = {issuer: given.get(issuer, _without_rules(old)) for issuer, old in self._rules.items()}
+        if rules == self._rules:
+            # Whom only another gateway of a cluster has seen would be signed out for nothing.
+            return
+        self._rules = rules
+        # Tokens that were made with one of a provider have its keys, and its rights.
+        makers = {
+            (tuple(keys_of(each)), each.issued, client_of(each.claims)): each for each in self._known.values()
+        }
+        for host in self._hosts.values():
+            for token in list(host.space.state.temporary_tokens.by_hash.values()):
+                if token.source == "sign_in":
+                    await self._remap(host, token, self._known.get(token.hash))
+                elif token.rights is not None:
+                    await self._remap(host, token, makers.get((token.keys, token.issued_at, token.client)))
+
+    async def _remap(self, host: SpaceHost, token: TemporaryToken, verified: VerifiedToken | None) -> None:
+        sign_in = None if verified is None else self._map(host, verified, token.hash)
+        is_same = isinstance(sign_in, SignIn) and sign_in.token.member == token.member
+        if isinstance(sign_in, SignIn) and is_same:
+            # Other rules give a token no more than it was made for.
+            carried = msgspec.structs.replace(
+                sign_in.token, limited_to=token.limited_to, since=token.since or sign_in.token.since
+            )
+            if token.source == "minted":
+                carried = token
+            sign_in = msgspec.structs.replace(sign_in, token=carried)
+            try:
+                host.rights.sign_in(sign_in, again=True)
+            except Refused:
+                is_same = False
+        if not is_same:
+            await host.rights.sign_out(
+                token.keys[:1], "the rules", issued_before=token.issued_at, keep_seconds=MAX_LIFE_SECONDS
+            )
+
+
+def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
+    """Whether all that this person needs is to sign in again."""
+    keys, nobody = tuple(keys_of(verified)), Name("")
+    token = TemporaryToken(hash="", member=nobody, expires_at=0, keys=keys, issued_at=verified.issued)
+    try:
+        host.space.state.temporary_tokens.check_valid(token)
+    except Unauthorized:
+        return True
+    return False
+
+
+def keys_of(verified: VerifiedToken) -> list[str]:
+    """By what a sign-out finds a token: whose it is, of which session at the provider, which one it is."""
+    claims, subjects = verified.claims, _subjects(verified)
+    has_session = isinstance(claims.get("sid"), str)
+    keys = subjects + ([_key("sid", claims, "sid")] if has_session else [*map(_without_session, subjects)])
+    if isinstance(claims.get("jti"), str):
+        keys.append(_key("jti", claims, "jti"))
+    else:
+        # Nothing names it: it is what it says, or all of the person's would end with it.
+        said = json.dumps(claims, sort_keys=True)
+        keys.append(hashlib.sha256(f"claims\0{said}".encode()).hexdigest())
+    return keys
+
+
+def _subjects(verified: VerifiedToken) -> list[str]:
+    """The account, and behind it `sub` where that is something else: a logout token has no other name."""
+    names = dict.fromkeys((verified.provider.subject_claim, "sub"))
+    return [_key(name, verified.claims, name) for name in names]
+
+
+def _without_session(subject: str) -> str:
+    """Those tokens of a person that do not say of which session at the provider they are."""
+    return hashlib.sha256(f"{_NO_SESSION}\0{subject}".encode()).hexdigest()
+
+
+def _key(kind: str, claims: Mapping[str, Any], name: str) -> str:
+    text = "\0".join((kind, str(claims["iss"]), str(claims[name])))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def client_of(claims: Mapping[str, Any]) -> str:
+    """With which program somebody signed in; where the provider does not say, for whom the token is."""
+    audience = claims.get("aud", ())
+    named = _named_client(claims)
+    return (
+        named
+        if named is not None
+        else "for " + " ".join(sorted({audience} if isinstance(audience, str) else audience))
+    )
+
+
+def _named_client(claims: Mapping[str, Any]) -> str | None:
+    """As RFC 9068, OpenID Connect, Entra and Okta call it."""
+    found = (claims.get(name) for name in ("client_id", "azp", "appid", "cid"))
+    return next((client for client in found if isinstance(client, str) and client), None)
+
+
+def _audited(verified: VerifiedToken) -> dict[str, Json]:
+    """Who it is, for the log and the journal."""
+    claims = verified.claims
+    facts: dict[str, Json] = {"issuer": claims["iss"], "subject": claims[verified.provider.subject_claim]}
+    for fact, value in (("client", _named_client(claims)), ("account", claims.get("preferred_username"))):
+        if isinstance(value, str):
+            facts[fact] = value[:_MAX_AUDITED_CHARS]
+    return facts
+
+
+def _details(verified: VerifiedToken, mapped: MappedIdentity) -> dict[str, Json]:
+    details = _audited(verified) | {"rule": mapped.number}
+    details.pop("account", None)
+    if mapped.rule.profile is not None:
+        details["profile"] = mapped.rule.profile
+    return details
+
+
+def _without_rules(config: OidcConfig) -> OidcConfig:
+    return msgspec.structs.replace(config, people=())
