@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moot.participant.discovery.offer_discovery import OfferDiscovery
+from moot.participant.programs.offer_discovery import OfferDiscovery
 from tests.waiting import HANG_SECONDS
 
 

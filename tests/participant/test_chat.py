@@ -10,7 +10,7 @@ import pytest
 
 from moot.errors import NotAllowed, ReasoningCancelled, UsageError
 from moot.participant import Chunk, IncomingRequest, JoinedSpace, format_of, is_within, levels
-from moot.participant.conversation.chat_intake import ChatIntake
+from moot.participant.programs.chat_intake import ChatIntake
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.participant.gateway_with_members import ReceivedEnvelopes, gateway_with, settled

@@ -181,7 +181,7 @@ async def _join(options: argparse.Namespace) -> int:
     from moot.agents.a2a.a2a_member import A2aMember
     from moot.agents.a2a.join_settings import JoinLimits, JoinSettings
     from moot.participant import token_from
-    from moot.participant.member_program import run_member
+    from moot.participant.programs.member_program import run_member
     from moot.protocol.close_codes import SHUT_DOWN
 
     if options.require_signature and options.card_keys is None:

@@ -7,14 +7,18 @@ of the member.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
+from moot.errors import ParticipantPaused, Refused, UnsupportedByRecipient
+from moot.participant.connection.refusals import refusal_of
 from moot.participant.control.control_handler import ControlHandler
 from moot.participant.member_parts import MemberParts
-from moot.participant.refusal_handler import RefusalHandler
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
+
+log = logging.getLogger(__name__)
 
 # What decides on proposals and nothing else.
 _DECISIONS: Final = (
@@ -38,16 +42,7 @@ class InboundRouter:
 
     def __init__(self, parts: MemberParts, control_handler: ControlHandler) -> None:
         self._parts = parts
-        self._refusals = RefusalHandler(
-            parts.sender,
-            parts.requests,
-            parts.acks,
-            parts.streams,
-            control_handler,
-            parts.proposal_sync,
-            parts.roster_fetch,
-            parts.owner_lookup,
-        )
+        self._control_handler = control_handler
         self._routes = self._make_routes(control_handler)
 
     def route(self, envelope: Envelope) -> None:
@@ -254,7 +249,43 @@ class InboundRouter:
 
     def _route_error(self, envelope: Envelope) -> None:
         self._parts.proposals.observe(envelope)
-        self._refusals.handle(envelope)
+        if self._parts.sender.me in envelope.to:  # D-32: others are about somebody else
+            self._raise_where_it_belongs(envelope)
+
+    def _raise_where_it_belongs(self, envelope: Envelope) -> None:
+        """Raise a refusal of the gateway where something waits for an answer; otherwise count and log it."""
+        sender, refusal = self._parts.sender, refusal_of(envelope.payload)
+        if isinstance(refusal, ParticipantPaused):
+            self._control_handler.handle_pause_refusal(refusal.details)
+        handled = False
+        for id in envelope.correlation_id:
+            handled = self._fail(id, refusal) or handled
+        if not envelope.correlation_id:
+            handled = self._parts.streams.handle_frame_refusal(refusal)
+        if not handled:
+            sender.counts.unasked_refusals += 1
+            code = str(envelope.payload["error"])
+            log.info("refused", extra={"participant": sender.me, "code": code, "why": refusal.message})
+
+    def _fail(self, id: str, refusal: Refused) -> bool:
+        parts = self._parts
+        if refusal.details.get("error") == "not_on_disk":
+            # It was done, and who waits for an answer to it will get one.
+            log.warning("in effect, but not on disk", extra={"participant": parts.sender.me, "id": id})
+            return True
+        if refusal.details.get("error") == "unsupported_by_recipient":
+            # D-56: it was delivered, but no answer will come.
+            return parts.acks.fail(id, UnsupportedByRecipient(refusal.message))
+        return (
+            parts.sender.fail_echo(id, refusal)
+            or parts.requests.handle_refusal(id, refusal)
+            or parts.acks.fail(id, refusal)
+            or parts.streams.handle_refusal(id, refusal)
+            or parts.acks.note_remaining(id, refusal.details)
+            or parts.proposal_sync.fail(id, refusal)
+            or parts.roster_fetch.handle_refusal(id, refusal)
+            or parts.owner_lookup.fail(id, refusal)
+        )
 
     def _route_presence(self, envelope: Envelope) -> None:
         parts = self._parts

@@ -19,13 +19,13 @@ from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, CloseReason, OwnPause, SentEnvelope
 from moot.participant.connection.history import fetch_history
 from moot.participant.connection.message_feed import Reader, is_async
+from moot.participant.connection.owner_lookup import OwnerLookup
 from moot.participant.control.administration import Administration
 from moot.participant.conversation.chat import ChatFormat
 from moot.participant.conversation.reasoning import Reasoning, ReasoningParts
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
-from moot.participant.discovery.owner_lookup import OwnerLookup
 from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
 from moot.participant.serving.own_offers import ResourceOptions, prompt_of, resource_of

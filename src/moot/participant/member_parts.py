@@ -11,6 +11,7 @@ from moot.participant.connection.envelope_sender import EnvelopeSender, SendCoun
 from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.connection.member_tasks import MemberTasks
 from moot.participant.connection.message_feed import Feeds, HandlerRunner, KindHandlers
+from moot.participant.connection.owner_lookup import OwnerLookup
 from moot.participant.connection.roster import Roster
 from moot.participant.connection.roster_fetch import RosterFetch
 from moot.participant.connection.violation_log import ViolationLog
@@ -25,7 +26,6 @@ from moot.participant.conversation.stream_client import StreamClient
 from moot.participant.decisions.proposal_client import ProposalClient
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.proposal_sync import ProposalSync
-from moot.participant.discovery.owner_lookup import OwnerLookup
 from moot.participant.serving.own_offers import OwnOffers
 from moot.participant.serving.request_server import RequestServer
 from moot.protocol.envelope import Envelope
@@ -97,7 +97,7 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
         runner=runner,
         sender=sender,
         roster=roster,
-        roster_fetch=RosterFetch(sender, roster, streams, tasks.spawn),
+        roster_fetch=RosterFetch(sender, roster, streams.apply_page, tasks.spawn),
         owner_lookup=OwnerLookup(sender),
         violations=violations,
         correlations=correlations,

@@ -30,8 +30,8 @@ from moot.agents.acp.prompt_text import message_text
 from moot.agents.secret_filter import SecretFilter
 from moot.errors import MootError, UsageError
 from moot.participant import CloseReason, JoinedSpace
-from moot.participant.conversation.chat_intake import ChatIntake, ChatRates
-from moot.participant.repeated_send import deliver
+from moot.participant.programs.chat_intake import ChatIntake, ChatRates
+from moot.participant.programs.repeated_send import deliver
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from moot.participant import ParticipantLimits
-from moot.participant.conversation.chat_intake import Answers
+from moot.participant.programs.chat_intake import Answers
 from moot.protocol.envelope import DialectName
 
 # How chats are written: quoted below who wrote them, in one conversation, or as they are, with a conversation

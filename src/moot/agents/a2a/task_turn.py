@@ -22,7 +22,7 @@ from moot.agents.a2a.foreign_parts import artifact_text, cut, parts_text, texts_
 from moot.agents.a2a.join_settings import JoinLimits
 from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
-from moot.participant.repeated_send import deliver
+from moot.participant.programs.repeated_send import deliver
 
 _NEEDS: Final = {
     TaskState.TASK_STATE_INPUT_REQUIRED: "The agent needs an answer to go on: reply to this message.",

@@ -8,7 +8,7 @@ from moot.agents.acp.acp_member import AcpMember
 from moot.agents.acp.acp_settings import AcpSettings
 from moot.agents.acp.folder_settings import check_folder_settings
 from moot.participant import CloseReason
-from moot.participant.member_program import run_member
+from moot.participant.programs.member_program import run_member
 
 
 async def serve_acp(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from moot.mcp.stdio_child import ChildLimits
 from moot.participant import ParticipantLimits
-from moot.participant.conversation.chat_intake import Answers
+from moot.participant.programs.chat_intake import Answers
 from moot.protocol.envelope import DialectName
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 

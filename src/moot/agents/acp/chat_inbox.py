@@ -15,7 +15,7 @@ from moot.agents.acp.session_file import OpenChat, SessionFile
 from moot.agents.acp.update_relay import Turn, UpdateRelay
 from moot.errors import MootError, UsageError
 from moot.participant import JoinedSpace
-from moot.participant.conversation.chat_intake import ChatIntake, ChatRates, DecisionRemarks
+from moot.participant.programs.chat_intake import ChatIntake, ChatRates, DecisionRemarks
 from moot.protocol.envelope import Envelope
 
 

@@ -53,7 +53,7 @@ from moot.errors import (
 from moot.participant import IncomingRequest, JoinedSpace
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.decisions.own_proposal import Proposal
-from moot.participant.repeated_send import wait_able
+from moot.participant.programs.repeated_send import wait_able
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 

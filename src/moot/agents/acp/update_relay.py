@@ -26,7 +26,7 @@ from moot.agents.acp.acp_settings import AcpLimits
 from moot.agents.acp.tool_calls import AgentToolCall
 from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
-from moot.participant.repeated_send import deliver
+from moot.participant.programs.repeated_send import deliver
 from moot.protocol.operation import Json
 from moot.resilience.token_bucket import TokenBucket
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from moot.config.search_settings import SearchSettings
-from moot.participant.conversation.chat_intake import Answers
+from moot.participant.programs.chat_intake import Answers
 
 # The API that the endpoint speaks.
 Api = Literal["chat", "anthropic", "responses"]

@@ -43,7 +43,7 @@ from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
 from moot.participant.connection.roster import PresenceEvent
-from moot.participant.discovery.offer_discovery import OfferDiscovery
+from moot.participant.programs.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 

@@ -19,8 +19,8 @@ from contextlib import suppress
 from moot.agents.model.agent_settings import AgentSettings
 from moot.errors import MootError
 from moot.participant import JoinedSpace
-from moot.participant.conversation.chat_intake import ChatIntake, ChatRates, DecisionRemarks, is_named
-from moot.participant.repeated_send import deliver
+from moot.participant.programs.chat_intake import ChatIntake, ChatRates, DecisionRemarks, is_named
+from moot.participant.programs.repeated_send import deliver
 from moot.protocol.envelope import Envelope
 
 log = logging.getLogger(__name__)

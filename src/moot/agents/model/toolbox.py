@@ -33,8 +33,8 @@ from moot.mcp.eras import OfferKind
 from moot.offers.offer_search import OfferSearch
 from moot.offers.offer_table import Offer, OfferTable
 from moot.participant import JoinedSpace, Outcome, Reasoning
-from moot.participant.discovery.offer_access import OfferAccess
-from moot.participant.discovery.offer_discovery import OfferDiscovery
+from moot.participant.programs.offer_access import OfferAccess
+from moot.participant.programs.offer_discovery import OfferDiscovery
 from moot.protocol.operation import Json
 
 FIND: Final = "find_tools"

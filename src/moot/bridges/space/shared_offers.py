@@ -15,7 +15,7 @@ from moot.config.search_settings import SearchSettings
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant import JoinedSpace
-from moot.participant.discovery.offer_discovery import OfferDiscovery
+from moot.participant.programs.offer_discovery import OfferDiscovery
 
 if TYPE_CHECKING:
     from moot.offers.offer_search import OfferSearch

@@ -39,8 +39,8 @@ from moot.mcp.downstream.backend import (
 from moot.mcp.eras import OFFER_KEYS, OFFER_KINDS, JsonObject, OfferKind
 from moot.offers.offer_table import Offer, OfferTable
 from moot.participant import JoinedSpace
-from moot.participant.discovery.offer_access import OfferAccess
-from moot.participant.discovery.offer_discovery import OfferDiscovery
+from moot.participant.programs.offer_access import OfferAccess
+from moot.participant.programs.offer_discovery import OfferDiscovery
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json

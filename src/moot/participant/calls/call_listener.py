@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from moot.participant.calls.outcome import Progress
 from moot.participant.connection.message_feed import RunningHandler
@@ -37,6 +37,17 @@ class CallListener:
         for handler in (self.progress, self.log):
             if handler is not None:
                 handler.end()
+
+
+class FollowedProposal(Protocol):
+    """What is needed of a proposal to follow the request that fulfils it."""
+
+    @property
+    def request_id(self) -> str | None: ...
+    @property
+    def asked(self) -> Sequence[str]: ...
+    @property
+    def watchers(self) -> list[Callable[[], None]]: ...
 
 
 def _is_number(value: Json) -> bool:

@@ -27,7 +27,7 @@ from moot.errors import (
     Refused,
     TimedOut,
 )
-from moot.participant.calls.call_listener import LOG_MESSAGE, PROGRESS, CallListener
+from moot.participant.calls.call_listener import LOG_MESSAGE, PROGRESS, CallListener, FollowedProposal
 from moot.participant.calls.call_options import LogHandler, ProgressHandler, RequestOptions
 from moot.participant.calls.outcome import error_of, result_of
 from moot.participant.connection.correlation_index import CorrelationIndex, KnownEnvelope
@@ -35,7 +35,6 @@ from moot.participant.connection.envelope_sender import Addressees, EnvelopeSend
 from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.connection.message_feed import HandlerRunner
 from moot.participant.connection.roster import Roster
-from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json, operation_of
@@ -245,7 +244,7 @@ class RequestClient:
         body, token = _with_token(params, f"p{next(self._rpc_ids)}" if progress is not None else None)
         return body, self._listener(token, progress, log)
 
-    def follow_fulfilment(self, seen: SeenProposal, listener: CallListener) -> Callable[[], None]:
+    def follow_fulfilment(self, seen: FollowedProposal, listener: CallListener) -> Callable[[], None]:
         """Listen to what the host sends to the fulfiller, as everybody gets it; call the result to stop."""
 
         def follow() -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from moot.errors import EnvelopeTooLarge, InvalidRequest, MootError, Unreachable
 from moot.net.http_client import ResponseTooLarge, fetch, post_body
 from moot.participant.connection.connect_options import ConnectOptions
+from moot.participant.connection.whole_proposal import find_space
 from moot.protocol.large_content import parts_of, put_back, take_out
 from moot.protocol.operation import Json
 
@@ -124,9 +125,6 @@ class ContentClient:
     async def _address(self) -> str:
         url = self.url()
         if self._space is None:
-            # Imported here: what decides imports what sends.
-            from moot.participant.decisions.whole_proposal import find_space
-
             self._space = await find_space(self._options, url)
         return self._options.http_url(url, f"/spaces/{quote(self._space, safe='')}/content")
 

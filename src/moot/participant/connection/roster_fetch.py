@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from moot.errors import ConnectionClosed, MootError, RateLimited, Refused
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.connection.roster import Roster
-from moot.participant.conversation.stream_client import StreamClient
 from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Payload
 from moot.protocol.payloads import GATEWAY
 
 log = logging.getLogger(__name__)
 
 # No gateway needs more: a page has room for at least one member.
 _MAX_PAGES: Final = 10_000
+
+
+class ApplyPage(Protocol):
+    """Takes the part of a page that is not about members."""
+
+    def __call__(self, entries: list[Payload], *, is_last: bool) -> None: ...
 
 
 class RosterFetch:
@@ -28,12 +34,12 @@ class RosterFetch:
         self,
         sender: EnvelopeSender,
         roster: Roster,
-        streams: StreamClient,
+        apply_streams: ApplyPage,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._sender = sender
         self._roster = roster
-        self._streams = streams
+        self._apply_streams = apply_streams
         self._spawn = spawn
         self._asked = ""
         self._after: str | None = None
@@ -57,7 +63,7 @@ class RosterFetch:
         self._pages += 1
         is_last = not isinstance(after, str) or self._pages >= _MAX_PAGES
         self._roster.apply_page(payload.get("participants", []), is_last=is_last)
-        self._streams.apply_page(payload.get("active_streams", []), is_last=is_last)
+        self._apply_streams(payload.get("active_streams", []), is_last=is_last)
         if not is_last:
             self._ask(after)
 

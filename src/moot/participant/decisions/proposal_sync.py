@@ -20,8 +20,8 @@ from moot.errors import MalformedEnvelope, MootError, Refused
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.connection.pending_replies import PendingReplies
+from moot.participant.connection.whole_proposal import fetch_proposal
 from moot.participant.decisions.proposal_list import ProposalList
-from moot.participant.decisions.whole_proposal import fetch_proposal
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 from moot.errors import MootError, OutboxFull, RateLimited, Refused, TimedOut
 from moot.mcp.eras import LIST_CHANGED, LISTS, OFFER_KINDS, OfferKind
 from moot.offers.offer_table import OfferTable
+from moot.participant.connection.owner_lookup import TakenNames
 from moot.participant.connection.roster import PresenceEvent
-from moot.participant.discovery.owner_lookup import TakenNames
 from moot.participant.joined_space import LIST_METHODS, JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json

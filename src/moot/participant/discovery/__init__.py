@@ -1,1 +1,0 @@
-"""What other members offer: learned from their lists, and whether we may use it."""
