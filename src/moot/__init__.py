@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moot.protocol.patterns import Capability, covers, read_capability
     from moot.space.config import ParticipantConfig, SpaceConfig, SpaceLimits
     from moot.space.effects import Deliver, Effect, Mint, Reply, Token
-    from moot.space.roster import Options
+    from moot.space.members import Options
     from moot.space.space import Space
 
 __version__: Final = "0.2.0.dev0"
@@ -34,7 +34,7 @@ _HOMES: Final = {
     "Envelope": "moot.protocol.envelope",
     "Mint": "moot.space.effects",
     "MootError": "moot.errors",
-    "Options": "moot.space.roster",
+    "Options": "moot.space.members",
     "ParticipantConfig": "moot.space.config",
     "Refused": "moot.errors",
     "Reply": "moot.space.effects",

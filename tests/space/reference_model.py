@@ -19,7 +19,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.effects import Effect, Reply, Result
-from moot.space.roster import Options, load_capabilities
+from moot.space.members import Options, load_capabilities
 from moot.space.space import Space
 from moot.space.temporary_tokens import SignIn
 

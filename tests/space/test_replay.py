@@ -18,7 +18,7 @@ from moot.protocol.payloads import GatewayNotice
 from moot.space import sign_in, temporary_tokens
 from moot.space.config import SessionId
 from moot.space.effects import Deliver, Disconnect, Effect, Token
-from moot.space.roster import Options
+from moot.space.members import Options
 from moot.space.space import Space
 from moot.space.state_hash import hash_state
 

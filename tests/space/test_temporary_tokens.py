@@ -10,7 +10,7 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig, SpaceLimits
 from moot.space.effects import Disconnect, Token
-from moot.space.roster import MAX_SIGN_IN_CLIENTS, Options, capability_pairs
+from moot.space.members import MAX_SIGN_IN_CLIENTS, Options, capability_pairs
 from moot.space.space import Space
 from moot.space.temporary_tokens import MAX_TOKENS_PER_MEMBER, SignIn, TemporaryToken
 

@@ -39,7 +39,7 @@ from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice
 from moot.space.config import Name, SessionId
 from moot.space.lookalikes import check_id
-from moot.space.roster import Options
+from moot.space.members import Options
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from moot.protocol.operation import Json
 from moot.space.config import Quorum, SpaceConfig, SpaceLimits
-from moot.space.roster import load_capabilities, load_participant, save_capability, save_participant
+from moot.space.members import load_capabilities, load_participant, save_capability, save_participant
 
 # Limits as version 0.1 named them in its journals and snapshots.
 _LIMITS_OF_0_1: Final = {

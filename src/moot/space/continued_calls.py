@@ -10,8 +10,8 @@ from __future__ import annotations
 from moot.protocol.continuation import given_input, is_same_call, wanted_input
 from moot.protocol.envelope import Envelope
 from moot.space.config import Name
+from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
-from moot.space.roster import Session
 from moot.space.state import State
 
 

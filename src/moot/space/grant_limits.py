@@ -25,7 +25,7 @@ from moot.protocol.patterns import Rights
 from moot.space.config import SpaceLimits
 from moot.space.effects import Effect, Mint
 from moot.space.grant_table import GrantRecord
-from moot.space.roster import Session
+from moot.space.members import Session
 from moot.space.state import State
 from moot.space.welcome import welcome_again
 

@@ -64,7 +64,7 @@ from moot.space.grant_limits import count_use, counted_rights, rights_at
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.last_word import ABOUT, is_late, is_left_to_others
-from moot.space.roster import Session
+from moot.space.members import Session
 from moot.space.state import State, receives_own
 
 _ACTS: Final[Mapping[str, Prepare]] = {

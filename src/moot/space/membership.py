@@ -10,7 +10,8 @@ from moot.space.acts import invites, streams
 from moot.space.config import Name, SessionId
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply
 from moot.space.listing import describe_member
-from moot.space.roster import Options, Session, SpaceMember, logical_name
+from moot.space.members import Options, Session, SpaceMember
+from moot.space.roster import logical_name
 from moot.space.state import State
 from moot.space.welcome import welcome
 

@@ -16,7 +16,7 @@ from moot.space.acts.invites import remove_member
 from moot.space.acts.proposals import bind_open
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
-from moot.space.roster import FREE_NAME, Session, SpaceMember
+from moot.space.members import FREE_NAME, Session, SpaceMember
 from moot.space.send_rate import SendRateLimiter
 from moot.space.state import State
 from moot.space.welcome import welcome, welcome_again

@@ -17,8 +17,8 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, DialectName, Envelope, readdress, rfc3339
 from moot.protocol.operation import Json
 from moot.space.acts.proposals import describe_votes
+from moot.space.members import SpaceMember
 from moot.space.proposal_ledger import ProposalRecord
-from moot.space.roster import SpaceMember
 from moot.space.state import State
 
 # What an entry has beside its envelope, generously.

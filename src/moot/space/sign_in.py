@@ -17,7 +17,8 @@ from moot.space import membership
 from moot.space.config import SessionId
 from moot.space.effects import Credential, Disconnect, Effect, Mint
 from moot.space.lookalikes import check_name
-from moot.space.roster import FREE_NAME, SpaceMember, TokenRights, load_capabilities, logical_name
+from moot.space.members import FREE_NAME, SpaceMember, TokenRights, load_capabilities
+from moot.space.roster import logical_name
 from moot.space.state import State
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 from moot.space.welcome import welcome, welcome_again

@@ -30,7 +30,7 @@ from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.ladder import check_may_send, process_envelope
 from moot.space.last_vote import process_vote
-from moot.space.roster import Options, SpaceMember
+from moot.space.members import Options, SpaceMember
 from moot.space.state import State
 from moot.space.state_json import load_state, save_state
 from moot.space.temporary_tokens import SignIn, TemporaryToken

@@ -15,9 +15,10 @@ from moot.space.deadlines import Deadline, Deadlines
 from moot.space.effects import Deliver, Effect, Mint
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
+from moot.space.members import Options, Session, SpaceMember, TokenRights, load_capabilities
 from moot.space.offer_owners import OfferOwners
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
-from moot.space.roster import Options, Session, SpaceMember, SpaceRoster, TokenRights, load_capabilities
+from moot.space.roster import SpaceRoster
 from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.stream_table import StreamRecord, StreamTable
 from moot.space.temporary_tokens import TemporaryTokens

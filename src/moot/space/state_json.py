@@ -10,9 +10,9 @@ from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 from moot.space.grant_table import GrantTable
 from moot.space.id_window import IdWindow
+from moot.space.members import Options, Session, SpaceMember
 from moot.space.offer_owners import OfferOwners
 from moot.space.proposal_ledger import ProposalLedger
-from moot.space.roster import Options, Session, SpaceMember
 from moot.space.state import State
 from moot.space.stream_table import StreamTable
 from moot.space.temporary_tokens import TemporaryTokens

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from moot.space.config import SessionId
 from moot.space.effects import Effect, Mint, Reply
 from moot.space.listing import describe_welcome
-from moot.space.roster import SpaceMember
+from moot.space.members import SpaceMember
 from moot.space.state import State
 
 

@@ -15,8 +15,8 @@ from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.gateway.hosting.journaled_space import CarriedOut
 from moot.protocol.envelope import DialectName
 from moot.space.effects import Reply
+from moot.space.members import Options
 from moot.space.proposal_ledger import ProposalLedger
-from moot.space.roster import Options
 
 VARIABLE = "MOOT_TEST_PLANTED"
 # Often enough for a few rounds.

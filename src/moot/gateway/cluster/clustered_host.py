@@ -43,7 +43,7 @@ from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId
 from moot.space.config_json import load_config
 from moot.space.effects import Deliver, Effect, Reply, Token
-from moot.space.roster import Options
+from moot.space.members import Options
 from moot.space.send_rate import SendRate, SendRateLimiter
 
 log = logging.getLogger(__name__)

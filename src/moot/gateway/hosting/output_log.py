@@ -19,7 +19,7 @@ from moot.gateway.hosting.delivery import SessionOutbox
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.net.outbox import Outbox, OutboxLimits
 from moot.net.websocket_frame import split_frames
-from moot.space.roster import Options
+from moot.space.members import Options
 
 log = logging.getLogger(__name__)
 

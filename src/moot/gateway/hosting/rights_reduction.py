@@ -19,8 +19,8 @@ from moot.space.config_json import load_config
 from moot.space.effects import Token
 from moot.space.id_window import SeenEnvelope
 from moot.space.last_vote import read_made
+from moot.space.members import PauseRecord
 from moot.space.proposal_ledger import ProposalRecord
-from moot.space.roster import PauseRecord
 from moot.space.space import Space
 
 

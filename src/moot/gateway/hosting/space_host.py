@@ -38,7 +38,7 @@ from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply
 from moot.space.last_vote import made_requests
 from moot.space.listing import describe_page, page_bytes
-from moot.space.roster import Options, Session, capability_pairs
+from moot.space.members import Options, Session, capability_pairs
 from moot.space.welcome import welcome
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import msgspec
 from moot.errors import UsageError
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
-from moot.space.roster import Options
+from moot.space.members import Options
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 ACCEPTED: Final = "accepted"

@@ -33,8 +33,8 @@ from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.space.config import Name
 from moot.space.effects import Reply
+from moot.space.members import Options
 from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
-from moot.space.roster import Options
 
 
 class MemberRoutes:

@@ -21,7 +21,7 @@ from moot.gateway.sign_in.sign_in_service import SignInService, is_signed_out
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.config import Name
-from moot.space.roster import capability_pairs, load_capabilities
+from moot.space.members import capability_pairs, load_capabilities
 from moot.space.temporary_tokens import Pairs
 
 ACCESS_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"

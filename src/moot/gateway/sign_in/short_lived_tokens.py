@@ -15,7 +15,7 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
-from moot.space.roster import capability_pairs
+from moot.space.members import capability_pairs
 from moot.space.sign_in import check_lifetime
 from moot.space.temporary_tokens import TemporaryToken
 

@@ -27,7 +27,7 @@ from moot.gateway.sign_in.token_verifier import AudienceOf, TokenVerifier, Verif
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from moot.space.config import Name
-from moot.space.roster import SpaceMember, capability_pairs
+from moot.space.members import SpaceMember, capability_pairs
 from moot.space.sign_in import check_sign_in
 from moot.space.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
 

@@ -11,7 +11,7 @@ from moot.errors import InvalidRequest, ParticipantNotFound
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.space.roster import SpaceMember, load_capabilities
+from moot.space.members import SpaceMember, load_capabilities
 from moot.space.state import State
 from moot.space.temporary_tokens import MAX_LIFE_SECONDS, TemporaryToken
 

@@ -23,7 +23,8 @@ from moot.mcp.eras import LIST_CHANGED, LISTS, OFFER_KINDS, OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant.connection.owner_lookup import TakenNames
 from moot.participant.connection.roster import PresenceEvent
-from moot.participant.joined_space import LIST_METHODS, JoinedSpace
+from moot.participant.joined_space import JoinedSpace
+from moot.participant.space_calls import LIST_METHODS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 

@@ -14,7 +14,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
-from moot.space.roster import Session
+from moot.space.members import Session
 from moot.space.state import State
 
 

@@ -15,7 +15,8 @@ from moot.space.grant_limits import check_grant_limits, read_grant_limits
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.listing import bytes_of
-from moot.space.roster import Session, SpaceMember, is_gateway
+from moot.space.members import Session, SpaceMember
+from moot.space.roster import is_gateway
 from moot.space.state import State
 from moot.space.welcome import welcome_again
 

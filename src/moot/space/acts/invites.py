@@ -22,7 +22,8 @@ from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.listing import bytes_of, describe_member
 from moot.space.lookalikes import check_name
-from moot.space.roster import Session, SpaceMember, is_gateway, logical_name
+from moot.space.members import Session, SpaceMember
+from moot.space.roster import is_gateway, logical_name
 from moot.space.state import State
 from moot.space.welcome import welcome_again
 

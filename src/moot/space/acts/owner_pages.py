@@ -15,7 +15,7 @@ from moot.protocol.operation import Json
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply, Result
 from moot.space.id_window import SeenEnvelope
-from moot.space.roster import Session
+from moot.space.members import Session
 from moot.space.state import State
 
 MAX_PARTICIPANTS: Final = 256

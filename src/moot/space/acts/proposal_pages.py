@@ -14,8 +14,8 @@ from moot.protocol.operation import Payload
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply, Result
 from moot.space.id_window import SeenEnvelope
+from moot.space.members import Session
 from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
-from moot.space.roster import Session
 from moot.space.state import State
 
 MAX_IDS: Final = 256

@@ -23,9 +23,9 @@ from moot.space.acts import Act, requests
 from moot.space.continued_calls import find_continued
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
+from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.quorum import find_needed_approvals
-from moot.space.roster import Session
 from moot.space.state import State
 
 

@@ -11,8 +11,8 @@ from moot.space.acts import Act
 from moot.space.continued_calls import find_continued, note_wanted_input
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
+from moot.space.members import Session
 from moot.space.offer_owners import LIST_METHODS
-from moot.space.roster import Session
 from moot.space.state import State
 
 

@@ -8,7 +8,7 @@ from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply, Result
 from moot.space.id_window import SeenEnvelope
 from moot.space.listing import describe_page, page_bytes
-from moot.space.roster import Session
+from moot.space.members import Session
 from moot.space.state import State
 
 

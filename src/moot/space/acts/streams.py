@@ -19,7 +19,7 @@ from moot.space.config import Name
 from moot.space.effects import Effect, Mint, Result
 from moot.space.id_window import SeenEnvelope
 from moot.space.listing import stream_bytes
-from moot.space.roster import Session, SpaceMember
+from moot.space.members import Session, SpaceMember
 from moot.space.state import State
 from moot.space.stream_table import SERVER_FIELDS, StreamRecord
 
