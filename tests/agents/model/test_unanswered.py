@@ -10,7 +10,7 @@ import pytest
 
 from moot.agents.model.agent_settings import AgentLimits, AgentSettings, ModelSettings
 from moot.agents.model.model import Model
-from moot.participant.discovery import offer_discovery
+from moot.participant.programs import offer_discovery
 from tests.agents.model.endpoint import call, endpoint
 from tests.agents.model.test_agent import CAUTIOUS, TRUSTED, Scene, agent_scene, running_agent
 from tests.gateway.running_gateway import Client

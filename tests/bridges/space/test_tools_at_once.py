@@ -25,7 +25,7 @@ from moot.net.http_protocol import ConnectionLimits
 from moot.operations.call_operations import _tools
 from moot.operations.operation import ClientContext
 from moot.participant import IncomingRequest
-from moot.participant.discovery import offer_discovery
+from moot.participant.programs import offer_discovery
 from tests.agents.model.test_unanswered import tools_request
 from tests.bridges.bridged_space import bridged_space, call
 from tests.bridges.served_space import HASTY, offer_files, serve_member, served_space, text_of
