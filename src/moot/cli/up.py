@@ -228,8 +228,7 @@ async def _reload(runner: SpaceRunner, read: Read, reporter: ReloadReporter) -> 
 
 async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool) -> None:
     """Show what changes until cancelled."""
-    from moot.cli.failure_notes import FailureNotes
-    from moot.cli.status_view import ChangeLines, LiveTable
+    from moot.cli.status_view import ChangeLines, FailureNotes, LiveTable
 
     several = len(runner.configuration.spaces) > 1
     lines = ChangeLines(as_json=options.json, several=several)

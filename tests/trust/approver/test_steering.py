@@ -13,7 +13,7 @@ from moot.participant import SeenProposal
 from moot.protocol.operation import Json
 from moot.trust.approver import rule_suggester
 from moot.trust.approver.acceptance import Acceptance
-from moot.trust.approver.people import people_among
+from moot.trust.approver.rule_suggester import people_among
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
+
+# Most records are of other kinds, and are not parsed.
+_MARK = b'"in":"sign_in"'
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -59,7 +63,6 @@ def _find(ledger: ProposalHistory, named: str) -> HistoryProposal:
 def run(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from moot.cli.proposal.sign_in_notes import sign_in_notes
     from moot.trust.checks.explain import explain
     from moot.trust.checks.offline_verdict import judge_offline
     from moot.trust.history.ledger_reader import read_ledger
@@ -83,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
             asked_because=judged.asked_because,
             notes=judged.notes,
         )
-    found = replace(found, notes=(*found.notes, *sign_in_notes(journal, decision)))
+    found = replace(found, notes=(*found.notes, *_sign_in_notes(journal, decision)))
     if options.json:
         shown = found.as_json()
         fields = {"id": shown.pop("proposal"), "reason": shown.pop("why"), **shown}
@@ -92,3 +95,34 @@ def run(options: argparse.Namespace) -> int:
     for line in found.lines():
         print(printable(line))
     return 0
+
+
+def _sign_in_notes(journal: Path, decision: HistoryProposal) -> list[str]:
+    """How the proposer and whoever decided had signed in when they did; nothing of others."""
+    names = {decision.case.proposer, decision.by, *decision.votes}
+    until = decision.at if decision.at is not None else float("inf")
+    found = _last_sign_ins(journal, {name for name in names if name}, until)
+    return [_in_words(name, details) for name, details in sorted(found.items())]
+
+
+def _last_sign_ins(journal: Path, names: Collection[str], until: float) -> dict[str, Mapping[str, Any]]:
+    """By name, the last sign-in up to a time: issuer, subject, rule, client."""
+    from moot.store.journal_reader import read_records
+
+    found: dict[str, Mapping[str, Any]] = {}
+    for record in read_records(journal):
+        if _MARK not in record.line:
+            continue
+        fields = record.fields
+        if fields.get("in") == "sign_in" and fields.get("who") in names and fields["t"] <= until:
+            found[fields["who"]] = fields["sign_in"].get("details", {})
+    return found
+
+
+def _in_words(name: str, details: Mapping[str, Any]) -> str:
+    client = f" with {details['client']}" if "client" in details else ""
+    profile = f", profile {details['profile']}" if "profile" in details else ""
+    return (
+        f"{name} signed in at {details.get('issuer')} as {details.get('subject')}{client}"
+        f" (rule {details.get('rule')} of gateway.oidc{profile})"
+    )

@@ -1,19 +1,25 @@
 """Suggests rules from what people decided, some time after each decision.
 
 Nothing becomes active here: `trust/suggestion` shows a rule to everybody, and a person accepts it.
+
+Whose approvals count: people, recognised by a capability that only they hold. A person is a member who may
+send `trust/accept`, as the roster shows. Approvals of other members do not count: an agent that may call
+tools itself and fulfils what others propose, a bridge, another approver. Anyone's rejection counts, since it
+only prevents suggestions. Capabilities are only visible of members who are present, so the last known state
+is kept: Alice's approvals of yesterday count while she is away, and no longer once she has come back without
+the capability.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.trust.approver.approver_settings import ApproverSettings
-from moot.trust.approver.people import people_among
 from moot.trust.approver.rule_decider import Send
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
@@ -22,6 +28,28 @@ from moot.trust.learning.learner import suggest
 from moot.trust.learning.learning_settings import LearningSettings
 from moot.trust.learning.suggestion_progress import SuggestionProgress, suggestion_progress
 from moot.trust.rules.rule_store import RuleStore
+
+ACCEPT: Final = "trust/accept"
+# More than a space has members; beyond this nobody is added.
+MAX_PEOPLE: Final = 10_000
+
+
+class SeenMember(Protocol):
+    """A member as the roster shows it."""
+
+    @property
+    def name(self) -> str: ...
+    def may(self, kind: str, /) -> bool: ...
+
+
+def people_among(members: Iterable[SeenMember], before: frozenset[str], *, me: str) -> frozenset[str]:
+    """The people known so far, updated by the capabilities of the present members. `me` is never one."""
+    present = list(members)
+    # A member may be connected several times: every connection must hold the capability.
+    without = {member.name for member in present if not member.may(ACCEPT)} | {me}
+    found = (before | {member.name for member in present}) - without
+    return found if len(found) <= MAX_PEOPLE else before - without
+
 
 # How long learning waits after a decision: people decide several in a row.
 LEARN_SECONDS: Final = 0.5

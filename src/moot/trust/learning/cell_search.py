@@ -7,18 +7,41 @@ Proposals of one kind are generalised together (`generalisation`), split where a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
+from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Case, Path, without_nulls
 from moot.trust.history.proposal_history import HistoryProposal, Lesson
 from moot.trust.learning.bounds import decisions_needed
 from moot.trust.learning.decision_tree import MAX_DEPTH, Axis, Split, best_split
 from moot.trust.learning.generalisation import CaseKind, Example, Generalisation, Pools, generalise, kind_of
 from moot.trust.learning.learning_settings import LearningSettings
-from moot.trust.learning.tool_schemas import ToolSchemas, formats_of
 from moot.trust.learning.value_products import ranges_are_independent, split_touched, split_uneven
+
+# By host and tool.
+ToolSchemas = Mapping[tuple[str, str], Json]
+NO_SCHEMAS: Final[ToolSchemas] = {}
+
+
+def formats_of(kind: CaseKind, schemas: ToolSchemas) -> tuple[tuple[Path, str], ...]:
+    """The formats of the texts in these proposals, where their tool declares any."""
+    if len(kind.to) != 1 or kind.tool is None:
+        return ()
+    schema = schemas.get((kind.to[0], kind.tool))
+    found = ((path, _format_at(schema, path)) for path, type in kind.shape if type == "text")
+    return tuple((path, format) for path, format in found if format is not None)
+
+
+def _format_at(schema: Json, path: Path) -> str | None:
+    """Only what stands plainly in `properties`: references and alternatives are not followed."""
+    for key in path:
+        properties = schema.get("properties") if isinstance(schema, Mapping) else None
+        schema = properties.get(key) if isinstance(properties, Mapping) else None
+    format = schema.get("format") if isinstance(schema, Mapping) else None
+    return format if isinstance(format, str) else None
 
 
 @dataclass(slots=True)

@@ -18,8 +18,10 @@ from collections.abc import Container, Iterable, Sequence
 
 from moot.trust.history.proposal_history import HistoryProposal, Lesson
 from moot.trust.learning.cell_search import (
+    NO_SCHEMAS,
     Cell,
     CellFinder,
+    ToolSchemas,
     group_by_kind,
     min_decisions,
     search_cells,
@@ -27,7 +29,6 @@ from moot.trust.learning.cell_search import (
 from moot.trust.learning.generalisation import Example
 from moot.trust.learning.learning_settings import DEFAULTS, LearningSettings
 from moot.trust.learning.suggestion import Suggestion, build_suggestion
-from moot.trust.learning.tool_schemas import NO_SCHEMAS, ToolSchemas
 from moot.trust.rules.rule import Rule
 
 

@@ -9,10 +9,9 @@ from typing import Final
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.history.proposal_history import HistoryProposal
-from moot.trust.learning.cell_search import Lessons, group_by_kind, min_decisions, search_cells
+from moot.trust.learning.cell_search import Lessons, ToolSchemas, group_by_kind, min_decisions, search_cells
 from moot.trust.learning.generalisation import CaseKind, Example, generalise
 from moot.trust.learning.learning_settings import LearningSettings
-from moot.trust.learning.tool_schemas import ToolSchemas
 from moot.trust.rules.rule import Rule
 
 # As many as people read.

@@ -101,7 +101,7 @@ class RuleStore:
     resuming: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # Suggestions that were granted instead, by id; nothing like them is suggested while the grant stands.
     granted: dict[str, GrantedRule] = field(default_factory=dict)
-    # Who can accept rules, as the roster last showed it (`people`).
+    # Who can accept rules, as the roster last showed it (`rule_suggester`).
     people: frozenset[str] = frozenset()
     # When a person last reviewed a rule: wrote, accepted or resumed it. Earlier events suspend nothing.
     reviewed: dict[str, float] = field(default_factory=dict)

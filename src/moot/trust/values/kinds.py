@@ -9,8 +9,7 @@ from typing import Final, Literal
 
 from moot.errors import UsageError
 from moot.trust.values.atoms import Atom, file_atoms, is_path_like
-from moot.trust.values.emails import email_atoms
-from moot.trust.values.scalars import amount_atoms, id_atoms, text_atoms, time_atoms
+from moot.trust.values.scalars import amount_atoms, email_atoms, id_atoms, text_atoms, time_atoms
 from moot.trust.values.shell import shell_atoms
 from moot.trust.values.sql import sql_atoms
 from moot.trust.values.templates import ValueTemplate, is_prose, is_shell_like, is_sql_like, read_template

@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from moot.trust.values.atoms import Atom, fixed
-from moot.trust.values.guard_words import is_secret
-from moot.trust.values.word_lists import CHANGE_PARTS, COMPARISONS, QUERY_PARTS
+from moot.trust.values.word_lists import CHANGE_PARTS, COMPARISONS, QUERY_PARTS, is_secret
 
 log = logging.getLogger(__name__)
 

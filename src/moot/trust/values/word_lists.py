@@ -1,9 +1,10 @@
-"""Words that the kinds of values know: programs, names of arguments, and what no slot admits."""
+"""Words that the kinds of values know: programs, names of arguments, and what no slot admits in a name."""
 
 # ruff: noqa: SIM905  (lists of words read better as text)
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 # Where one of these stands, people decide, unless they approved it as it is. Nobody can know from ten names
@@ -118,3 +119,20 @@ SHELL_NODES: Final = frozenset(
     redirected_statement file_redirect file_descriptor variable_assignment variable_name
     """.split()
 )
+
+
+_RUNS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", re.ASCII)
+
+
+def is_guarded(text: str) -> bool:
+    """Whether a word that people should look at is in a name, between `-`, `_`, digits or changes of case."""
+    return _has_word(text, GUARDED)
+
+
+def is_secret(text: str) -> bool:
+    """The same for what files and columns should not be called: `main.py` is fine, `keys.py` is not."""
+    return _has_word(text, SECRET)
+
+
+def _has_word(text: str, words: frozenset[str]) -> bool:
+    return text.lower() in words or any(run.lower() in words for run in _RUNS.findall(text))
