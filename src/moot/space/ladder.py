@@ -65,7 +65,7 @@ from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.last_word import ABOUT, is_late, is_left_to_others
 from moot.space.members import Session
-from moot.space.state import State, receives_own
+from moot.space.state import State
 
 _ACTS: Final[Mapping[str, Prepare]] = {
     "mcp/request": requests.prepare_request,
@@ -214,7 +214,7 @@ def _accepted(
             operation = record.operation = operation_of(envelope.payload)
             # What did not agree with its kind stays within its dialect: nobody is waited for.
             record.sessions_joined = state.sessions_joined if agreed else 0
-            if session.member.name in record.to and not receives_own(session.options, envelope):
+            if session.member.name in record.to and not session.receives_own(envelope):
                 record.not_offered = (session.number,)
     state.forget_settled(envelope.id)
     state.window.remember(envelope.id, record)

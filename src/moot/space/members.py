@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from moot.protocol.envelope import DialectName
+from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation, Rights, covered_by, read_capability
 from moot.space.config import Name, ParticipantConfig, SessionId
@@ -323,6 +323,13 @@ class Session:
     @property
     def directed(self) -> bool:
         return self.options.routing == "directed" and self.dialect != "mew"  # D-54
+
+    def receives_own(self, envelope: Envelope) -> bool:
+        """D-02: whether it receives this envelope of its own."""
+        options = self.options
+        if not options.echo or options.echo_requests:
+            return options.echo
+        return envelope.kind != "mcp/request" or bool(envelope.correlation_id or envelope.context)
 
     @property
     def takes_frames(self) -> bool:

@@ -15,7 +15,7 @@ from moot.space.deadlines import Deadline, Deadlines
 from moot.space.effects import Deliver, Effect, Mint
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
-from moot.space.members import Options, Session, SpaceMember, TokenRights, load_capabilities
+from moot.space.members import Session, SpaceMember, TokenRights, load_capabilities
 from moot.space.offer_owners import OfferOwners
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import SpaceRoster
@@ -204,13 +204,13 @@ class State:
         """
         everyone = self.everyone()
         if self.uniform_audience is not None and translated:
-            return everyone if receives_own(origin.options, envelope) else self.all_but(origin)
+            return everyone if origin.receives_own(envelope) else self.all_but(origin)
         withheld = self._is_withheld(envelope.kind)
         addressed = {*envelope.to, proposer} if envelope.to else None
         audience = []
         for id in everyone:
             session = self.roster.sessions[id]
-            if session is origin and not receives_own(session.options, envelope):
+            if session is origin and not session.receives_own(envelope):
                 continue
             if session.directed and addressed is not None and session.member.id not in addressed:
                 continue
@@ -442,10 +442,3 @@ class State:
             return member is not None and member.polling_until == when
         stream = self.streams.open.get(key)
         return stream is not None and stream.closes_at == when
-
-
-def receives_own(options: Options, envelope: Envelope) -> bool:
-    """D-02: whether a connection receives this envelope of its own."""
-    if not options.echo or options.echo_requests:
-        return options.echo
-    return envelope.kind != "mcp/request" or bool(envelope.correlation_id or envelope.context)
