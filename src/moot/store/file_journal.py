@@ -31,9 +31,9 @@ from typing import Final, Literal
 
 from moot.errors import UsageError
 from moot.store.journal import Journal, JournalSettings
+from moot.store.journal_segments import Retention
 from moot.store.journal_sync import JournalSyncer, SyncResult
 from moot.store.record_chain import Lines, line, number_in
-from moot.store.segment_retention import Retention
 from moot.store.segment_writer import SegmentWriter, step_length
 
 log = logging.getLogger(__name__)

@@ -1,13 +1,15 @@
 """A proposal as a request to Cedar, with the facts that exported policies ask about.
 
-    principal, action, resource    Member::"agent", Action::"tools/call", Tool::"write_file" context.to
-    the hosts context.texts, numbers, flags  arguments that are texts, whole numbers (64 bits), true or false,
-    by their path context.json                   every argument of the first level as JSON text
-    context.argument_names         all paths: an approving rule names every argument context.plain
-    parts whose text is plain: proposer, method, tool, to, and paths of arguments context.now
-    a datetime context.present                members who are present context.within_limits          rules
-    whose count, spot check and the like let them decide now context.rejected_before        whether people
-    rejected this very call
+    principal, action, resource     Member::"agent", Action::"tools/call", Tool::"write_file"
+    context.to                      the hosts
+    context.texts, numbers, flags   arguments that are texts, whole numbers (64 bits), true or false, by path
+    context.json                    every argument of the first level as JSON text
+    context.argument_names          all paths: an approving rule names every argument
+    context.plain                   parts whose text is plain: proposer, method, tool, to, paths of arguments
+    context.now                     a datetime
+    context.present                 members who are present
+    context.within_limits           rules whose count, spot check and the like let them decide now
+    context.rejected_before         whether people rejected this very call
 
 A path is a JSON pointer without its first slash: `size`, `options/depth`. Cedar cannot say any of this by
 itself: it has no order of keys, no floats, no counts and no regular expressions.
