@@ -142,15 +142,12 @@ class ChangeLines:
         return f"{printable(name)}: {', '.join(facts)}" + (f" ({printable(message)})" if message else "")
 
 
-_Key = tuple[str, str, str]
-
-
 class FailureNotes:
     """Tells of each failure once, and again when it ends with another line."""
 
     def __init__(self, *, several: bool) -> None:
         self._several = several
-        self._told: dict[_Key, tuple[str, ...]] = {}
+        self._told: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def of(self, statuses: Sequence[PartStatus]) -> Iterator[list[str]]:
         """The lines of each note. They hold what processes wrote: escape them before they are shown."""

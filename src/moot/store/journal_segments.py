@@ -37,7 +37,13 @@ from moot.store.record_chain import ChainCheck, ChainHead, follow, hash_in
 from moot.store.torn_end import is_torn_end
 from moot.store.worker_thread import WorkerThread
 
+log = logging.getLogger(__name__)
+
+_NAME: Final = re.compile(r"(\d{12,18})\.jsonl")
+REMOVED_FILE: Final = "removed.json"
 _NOTE: Final = "verified.json"
+# How much is read at once from the end of a file; an envelope may have 1 MiB.
+_BLOCK: Final = 1 << 16
 
 
 class CheckedSegment(msgspec.Struct, frozen=True):
@@ -105,14 +111,6 @@ def _read_note(folder: Path) -> list[CheckedSegment]:
     except (OSError, msgspec.MsgspecError):
         # Then everything is checked anew.
         return []
-
-
-log = logging.getLogger(__name__)
-
-_NAME: Final = re.compile(r"(\d{12,18})\.jsonl")
-REMOVED_FILE: Final = "removed.json"
-# How much is read at once from the end of a file; an envelope may have 1 MiB.
-_BLOCK: Final = 1 << 16
 
 
 class Segment(NamedTuple):

@@ -32,6 +32,10 @@ from moot.trust.rules.rule_store import RuleStore
 ACCEPT: Final = "trust/accept"
 # More than a space has members; beyond this nobody is added.
 MAX_PEOPLE: Final = 10_000
+# How long learning waits after a decision: people decide several in a row.
+LEARN_SECONDS: Final = 0.5
+# Of what rules decided, the suggestions tell of this many of the latest decisions; takes some 100 ms.
+MAX_LATEST_DECISIONS: Final = 5_000
 
 
 class SeenMember(Protocol):
@@ -49,12 +53,6 @@ def people_among(members: Iterable[SeenMember], before: frozenset[str], *, me: s
     without = {member.name for member in present if not member.may(ACCEPT)} | {me}
     found = (before | {member.name for member in present}) - without
     return found if len(found) <= MAX_PEOPLE else before - without
-
-
-# How long learning waits after a decision: people decide several in a row.
-LEARN_SECONDS: Final = 0.5
-# Of what rules decided, the suggestions tell of this many of the latest decisions; takes some 100 ms.
-MAX_LATEST_DECISIONS: Final = 5_000
 
 
 class RuleSuggester:

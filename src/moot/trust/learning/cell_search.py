@@ -24,6 +24,8 @@ from moot.trust.learning.value_products import ranges_are_independent, split_tou
 # By host and tool.
 ToolSchemas = Mapping[tuple[str, str], Json]
 NO_SCHEMAS: Final[ToolSchemas] = {}
+# What an unexplained rejection can concern: the same call of the same host, whoever proposes it.
+Scope = tuple[tuple[str, ...], str, str | None]
 
 
 def formats_of(kind: CaseKind, schemas: ToolSchemas) -> tuple[tuple[Path, str], ...]:
@@ -60,10 +62,6 @@ class Lessons:
 
     def against(self, lesson: Lesson) -> list[Example]:
         return self.approve if lesson == "reject" else [*self.reject, *self.implied]
-
-
-# What an unexplained rejection can concern: the same call of the same host, whoever proposes it.
-Scope = tuple[tuple[str, ...], str, str | None]
 
 
 @dataclass(slots=True)

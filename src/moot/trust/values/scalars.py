@@ -13,6 +13,18 @@ _ADDRESS: Final = re.compile(
     r"@(?P<domain>[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)+)",
     re.ASCII,
 )
+_ID: Final = re.compile(
+    r"(?:[A-Za-z]{1,12}[-_#:.]?){0,2}[0-9]{1,18}|v?[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}", re.ASCII
+)
+_AMOUNT: Final = re.compile(
+    r"(?P<before>[$€£¥]|[A-Z]{3} )?(?P<number>0|[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]{0,11})"
+    r"(?P<cents>\.[0-9]{2})?(?P<after> ?[$€£¥]| ?[A-Z]{3})?"
+)
+_TIME: Final = re.compile(
+    r"([12][0-9]{3}-[01][0-9]-[0-3][0-9])(?:([T ])([0-2][0-9]):([0-5][0-9])(?::([0-5][0-9])(\.[0-9]{1,6})?)?"
+    r"(Z|[+-][0-2][0-9]:[0-5][0-9])?)?",
+    re.ASCII,
+)
 
 
 def email_atoms(text: str) -> list[Atom] | None:
@@ -31,20 +43,6 @@ def email_atoms(text: str) -> list[Atom] | None:
         atoms.append(Atom(role, found["name"]))
         atoms.append(fixed((found["tag"] or "") + "@" + found["domain"].lower()))
     return atoms
-
-
-_ID: Final = re.compile(
-    r"(?:[A-Za-z]{1,12}[-_#:.]?){0,2}[0-9]{1,18}|v?[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}", re.ASCII
-)
-_AMOUNT: Final = re.compile(
-    r"(?P<before>[$€£¥]|[A-Z]{3} )?(?P<number>0|[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]{0,11})"
-    r"(?P<cents>\.[0-9]{2})?(?P<after> ?[$€£¥]| ?[A-Z]{3})?"
-)
-_TIME: Final = re.compile(
-    r"([12][0-9]{3}-[01][0-9]-[0-3][0-9])(?:([T ])([0-2][0-9]):([0-5][0-9])(?::([0-5][0-9])(\.[0-9]{1,6})?)?"
-    r"(Z|[+-][0-2][0-9]:[0-5][0-9])?)?",
-    re.ASCII,
-)
 
 
 def id_atoms(text: str) -> list[Atom] | None:
