@@ -92,7 +92,8 @@ EVERYTHING = """
                              max_devices_per_participant: 37, max_subscribes_per_minute: 38,
                              max_seconds_since_sign_in: 3600}}
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
-                tls_ca_file: moot.yaml, connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
+                tls_ca_file: moot.yaml, tls_certificate_file: moot.yaml, tls_key_file: moot.yaml,
+                connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
                 max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
       tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
@@ -274,6 +275,8 @@ VALUES: dict[str, Any] = {
     "CLUSTER__REPLICAS": "1",
     "CLUSTER__CREDENTIALS_FILE": "moot.yaml",
     "CLUSTER__TLS_CA_FILE": "moot.yaml",
+    "CLUSTER__TLS_CERTIFICATE_FILE": "moot.yaml",
+    "CLUSTER__TLS_KEY_FILE": "moot.yaml",
     "LOG__LEVEL": "debug",
     "LOG__FORMAT": "json",
     "SMTP__PASSWORD_ENV": "PW",

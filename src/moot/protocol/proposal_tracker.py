@@ -164,14 +164,24 @@ class ProposalTracker(Generic[P]):
     def _answer(self, life: P, envelope: Envelope, who: Sequence[str]) -> bool:
         """One answer is that of every proposal which the request carries out (decision 0014)."""
         error, result = envelope.payload.get("error"), envelope.payload.get("result")
-        if life.requests[-1] not in envelope.correlation_id or not life.expects_answer(who):
+        if life.requests[-1] not in envelope.correlation_id:
             return False
+        if not life.expects_answer(who):
+            return self._note_told(life, envelope, who)
         if error is not None and says_unknown(error):
             life.lose_track("host_does_not_know")
         else:
             is_one = len(life.asked) == 1 and len(self._requests[life.requests[-1]]) == 1
             failed = error is not None or (isinstance(result, dict) and result.get("isError") is True)
             life.answer(who, failed=failed, asks=is_one and wanted_input(result) is not None)
+        self.note_answer(life, envelope)
+        return True
+
+    def _note_told(self, life: P, envelope: Envelope, who: Sequence[str]) -> bool:
+        """The gateway's list told what came of it; what its host said comes with the history, once."""
+        if life.answered or set(life.asked).isdisjoint(who):
+            return False
+        life.answered = True
         self.note_answer(life, envelope)
         return True
 

@@ -112,7 +112,7 @@ async def test_a_confirmed_approval_runs_the_call_once_in_the_persons_name(tmp_p
         assert (again.is_error, "already fulfilled by alice" in text_of(again)) == (True, True)
         assert len(person.asked) == 1
         explained = text_of(await client.call_tool("moot_explain", {"proposal_id": id}))
-        assert "approved by alice, outcome done" in explained
+        assert "approved by alice, done" in explained
         assert "wrote b" in explained
 
 
