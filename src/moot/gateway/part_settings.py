@@ -5,10 +5,10 @@ from __future__ import annotations
 from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig
 from moot.gateway.access_limiter import AccessLimits
+from moot.gateway.connect_request import SocketSettings
 from moot.gateway.hosting.journal_history import HistoryLimits
 from moot.gateway.http.http_settings import HttpSettings
 from moot.gateway.mailer import MailSettings, Password
-from moot.gateway.websocket_handler import SocketSettings
 from moot.net.http_protocol import ConnectionLimits
 from moot.net.outbox import OutboxLimits
 from moot.net.read_schedule import ReadLimits

@@ -26,7 +26,8 @@ from moot.errors import UsageError
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.hosting.delivery import Delivery, MessageHistory
 from moot.gateway.hosting.history_restore import restore_history
-from moot.gateway.hosting.journaled_space import HostOptions, JournaledSpace
+from moot.gateway.hosting.host_options import HostOptions
+from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.output_log import OutputLog
 from moot.gateway.hosting.refusal_log import RefusalLimits
 from moot.gateway.hosting.space_host import SpaceHost
@@ -35,6 +36,7 @@ from moot.net.outbox import Outgoing
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.steady_clock import SteadyClock
 from moot.space.config import SpaceConfig
+from moot.space.config_json import save_config
 from moot.space.effects import Mail
 from moot.space.space import Space
 from moot.store.database import Database, covered_position
@@ -100,8 +102,8 @@ class SpaceFactory:
             host.record_state("a new space" if restored.is_new else "the journal was off")
         if not restored.is_new:
             restore_history(host.delivery.history, options.folder, config)
-            host.resume(config)
-        host.begin()
+            _resume(host, config)
+        _begin(host)
         # A disk that fails is waited for no longer: then the space opens, and says that it is degraded.
         with suppress(TimeoutError):
             async with asyncio.timeout(_SNAPSHOT_SECONDS):
@@ -148,7 +150,7 @@ class SpaceFactory:
         host = self._host(options, Space(self._space_config(name, model)), journal)
         if journal.is_written:
             host.record_state("a new space")
-        host.begin()
+        _begin(host)
         self._add_to_directory(name, host, model)
         log.info("space created", extra={"space": name, "like": self._configuration.model_space})
         self.on_created(host)
@@ -269,3 +271,24 @@ class SpaceFactory:
             member = settings.members.get(name)
             is_joining_late = settings.config.reference_compat and not (member and member.auto_connect)
             output.join(host, name, welcome_at_first_post=is_joining_late)
+
+
+def _resume(host: SpaceHost, config: SpaceConfig) -> None:
+    """Go on after a restart: everybody has left, and the configuration may be another one by now."""
+    journaled, space = host.journaled, host.space
+    known = set(space.state.roster.members)
+    lost = journaled.is_clock_lost
+    journaled.step("restart", lambda now, mint: space.restart(now, mint, clock_lost=lost), clock_lost=lost)
+    journaled.step("reload", lambda now, mint: space.reload(config, now, mint), config=save_config(config))
+    # Who is new in the configuration was no member when all of the history was said.
+    now = journaled.clock()
+    for name in space.state.roster.members:
+        if name not in known:
+            host.delivery.history.hide_before(name, now)
+
+
+def _begin(host: SpaceHost) -> None:
+    """Let members in: the journal was opened, so it can be written."""
+    host.journaled.watch_wall_clock()
+    if not host.space.state.journal_writable:
+        host.journaled.step("health", lambda _now, _mint: host.space.health(journal_writable=True), able=True)

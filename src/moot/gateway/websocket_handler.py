@@ -16,18 +16,25 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 import orjson
 
 from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized, Unavailable
-from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity
 from moot.gateway.access_limiter import AccessLimiter
+from moot.gateway.connect_request import (
+    ConnectRequest,
+    SocketSettings,
+    is_websocket_path,
+    participant_in,
+    read_connect_request,
+)
 from moot.gateway.hosting.delivery import SessionOutbox
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.readiness import Readiness
-from moot.net.outbox import Outbox, OutboxLimits
+from moot.net.outbox import Outbox
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import encode_frame
 from moot.net.websocket_server import Decision, ServerSocket
@@ -43,31 +50,10 @@ from moot.space.members import Options
 
 log = logging.getLogger(__name__)
 
-_SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
 # D-20: what clients call the id that they propose in a join.
 _ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
 _TRY_AGAIN_CODES: Final = frozenset({"resource_limit", "rate_limited", "unavailable"})
 _PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
-
-
-class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sockets of a gateway need to know."""
-
-    join_seconds: float = 10.0
-    max_join_bytes: int = 8_192
-    outbox: OutboxLimits = OutboxLimits()
-    errors_per_second: float = 10.0
-    allow_query_token: bool = False
-
-
-class ConnectRequest(msgspec.Struct, frozen=True):
-    """What a URL and a subprotocol ask for."""
-
-    space: str | None
-    token: str | None
-    dialect: DialectName | None
-    options: Options
-    subprotocol: str | None
 
 
 class UpgradeHandler:
@@ -104,10 +90,10 @@ class UpgradeHandler:
             parts = urlsplit(upgrade.path)
         except ValueError:
             return _refusal(AccessDenied(400, "that is no path"))
-        if not _is_websocket_path(parts.path):
+        if not is_websocket_path(parts.path):
             return _refusal(AccessDenied(404, "WebSockets are at /, /ws and /participants/{id}/ws"))
         try:
-            request = _read_connect_request(parts.query, upgrade.headers, self.settings)
+            request = read_connect_request(parts.query, upgrade.headers, self.settings)
         except Refused as refusal:
             return _refusal(AccessDenied(400, refusal.message))
         if request.token is None and "authorization" not in upgrade.headers:
@@ -118,7 +104,7 @@ class UpgradeHandler:
                 return _refusal(identity)
             return MemberSocket(self, request, identity)
 
-        asked = (request.space, request.token, upgrade.peer, _name_in(parts.path))
+        asked = (request.space, request.token, upgrade.peer, participant_in(parts.path))
         if not self.may_become_known(request.space, request.token):
             return decide(self.identify(*asked))
         decided: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
@@ -431,52 +417,6 @@ def _is_join(data: bytes) -> bool:
         (fields.get("type") == "join" and "kind" not in fields)
         or fields.get("kind") in ("system/join", "system.join")
     )
-
-
-def _is_websocket_path(path: str) -> bool:
-    return path in ("/", "/ws") or _name_in(path) is not None
-
-
-def _name_in(path: str) -> str | None:
-    """The name in /participants/{id}/ws; None for another path."""
-    steps = path.split("/")
-    if len(steps) != 4 or steps[1] != "participants" or steps[3] != "ws":
-        return None
-    return unquote(steps[2]) or None
-
-
-def _read_connect_request(query: str, headers: Mapping[str, str], settings: SocketSettings) -> ConnectRequest:
-    asked = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
-    offered = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",") if name.strip()]
-    subprotocol = next((name for name in offered if name in _SUBPROTOCOLS), None)
-    dialect = asked.get("dialect")
-    if dialect is not None and dialect not in DIALECTS:
-        raise InvalidEnvelope(f"unknown dialect: use one of {', '.join(DIALECTS)}")
-    chosen: DialectName | None = None
-    if dialect is not None:
-        chosen = dialect  # type: ignore[assignment]  # looked up just now
-    elif subprotocol is not None:
-        chosen = _SUBPROTOCOLS[subprotocol]
-    elif "space" in asked:
-        chosen = "mew"
-    elif "topic" in asked:
-        chosen = "mcpx"
-    routing = asked.get("routing", "all")
-    if routing not in ("all", "directed"):
-        raise InvalidEnvelope("routing is all or directed")
-    options = Options(
-        echo=asked.get("echo") != "0",
-        echo_requests=asked.get("echo") != "unanswered",
-        routing=routing,  # type: ignore[arg-type]  # one of the two words
-        streams=asked.get("streams") == "1",
-        answers=asked.get("answers") != "0",
-    )
-    token = bearer(headers.get("authorization"))
-    if token is None and settings.allow_query_token:
-        token = asked.get("token")
-        if token is not None and token.count(".") == 2:
-            raise InvalidEnvelope("a token of a provider never stands in an address: send it in a header")
-    return ConnectRequest(asked.get("space") or asked.get("topic"), token, chosen, options, subprotocol)
 
 
 def _refusal(denied: AccessDenied) -> UpgradeRefusal:

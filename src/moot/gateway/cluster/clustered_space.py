@@ -21,9 +21,9 @@ from typing import Final, Protocol, TypeVar
 
 from moot.errors import Refused, UsageError
 from moot.gateway.hosting.delivery import Delivery
+from moot.gateway.hosting.host_options import HostOptions
 from moot.gateway.hosting.journaled_space import (
     CarriedOut,
-    HostOptions,
     Input,
     JournaledSpace,
     PendingEffects,

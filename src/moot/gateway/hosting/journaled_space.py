@@ -21,7 +21,6 @@ import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from types import UnionType
 from typing import NamedTuple
 
@@ -30,8 +29,8 @@ import msgspec
 from moot.errors import OutcomeUnknown, Refused
 from moot.gateway.hosting.delivery import Delivery
 from moot.gateway.hosting.fast_path import FastPaths
+from moot.gateway.hosting.host_options import HostOptions
 from moot.gateway.hosting.mint import FreshMint
-from moot.gateway.hosting.refusal_log import RefusalLimits
 from moot.gateway.hosting.snapshot_saver import SnapshotSaver
 from moot.gateway.hosting.space_records import encode_record
 from moot.gateway.hosting.unsaved_changes import UnsavedChanges
@@ -42,7 +41,7 @@ from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
 from moot.space.space import Space
 from moot.store.database import Database
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -55,26 +54,6 @@ _WALL_CHECK_SECONDS = 10.0
 _JUMP_SECONDS = 1.0
 # A deadline further away is looked at again then.
 _LONGEST_TIMER_SECONDS = 86_400.0
-
-
-class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration says about running one space."""
-
-    name: str
-    folder: Path  # of its journal
-    journal: JournalSettings
-    # A snapshot is due after this many records.
-    snapshot_records: int
-    history_messages: int
-    history_bytes: int
-    # How many malformed messages of one session are answered.
-    errors_per_second: float
-    # How much of refused messages is journaled.
-    refusals: RefusalLimits = RefusalLimits()
-    # Whether ordinary messages may take the compiled way, where it is built: not in a cluster.
-    fast_path: bool = True
-    # The space's time: it never jumps. Conformance vectors make it stand still.
-    clock: Callable[[], float] = msgspec.field(default_factory=SteadyClock)
 
 
 class CarriedOut(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
-from moot.errors import MalformedEnvelope, OutcomeUnknown, RateLimited, Refused, Unauthorized, Unavailable
+from moot.errors import MalformedEnvelope, OutcomeUnknown, RateLimited, Refused, Unavailable
 from moot.gateway.hosting.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.hosting.journaled_space import CarriedOut, JournaledSpace
 from moot.gateway.hosting.message_refusals import MessageRefusals, space_member
@@ -26,19 +26,18 @@ from moot.gateway.hosting.refusal_log import RefusalLimits
 from moot.gateway.hosting.rights_changes import RightsChanges
 from moot.gateway.hosting.space_records import RecordEncoder, encode_record, filled_id, outcome_of
 from moot.gateway.hosting.stored_input import ACCEPTED, LEFT_TO_OTHERS
+from moot.gateway.hosting.token_check import check_token
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
 from moot.protocol.kinds import KINDS, UNKNOWN, Kind
 from moot.protocol.operation import Json
-from moot.space.config import Name, SessionId, SpaceConfig
+from moot.space.config import Name, SessionId
 from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply
 from moot.space.last_vote import made_requests
-from moot.space.listing import describe_page, page_bytes
-from moot.space.members import Options, Session, capability_pairs
+from moot.space.members import Options, Session
 from moot.space.welcome import welcome
 
 log = logging.getLogger(__name__)
@@ -95,36 +94,11 @@ class SpaceHost:
 
     # Starting and stopping
 
-    def resume(self, config: SpaceConfig) -> None:
-        """Go on after a restart: everybody has left, and the configuration may be another one by now."""
-        journaled, space = self.journaled, self.space
-        known = set(space.state.roster.members)
-        lost = journaled.is_clock_lost
-        journaled.step(
-            "restart", lambda now, mint: space.restart(now, mint, clock_lost=lost), clock_lost=lost
-        )
-        journaled.step(
-            "reload", lambda now, mint: space.reload(config, now, mint), config=save_config(config)
-        )
-        # Who is new in the configuration was no member when all of the history was said.
-        now = journaled.clock()
-        for name in space.state.roster.members:
-            if name not in known:
-                self.delivery.history.hide_before(name, now)
-
     def record_state(self, why: str) -> None:
         """Journal the whole state: what came before is not in the journal, and replay needs it."""
         journaled = self.journaled
         state = self.space.save() | {"config": save_config(self.space.state.config)}
         journaled.step("state", lambda _now, _mint: [], why=why, state=state)
-
-    def begin(self) -> None:
-        """Let members in: the journal was opened, so it can be written."""
-        self.journaled.watch_wall_clock()
-        if not self.space.state.journal_writable:
-            self.journaled.step(
-                "health", lambda _now, _mint: self.space.health(journal_writable=True), able=True
-            )
 
     async def stop(self) -> None:
         """Everything on disk; the last effects are out."""
@@ -176,7 +150,7 @@ class SpaceHost:
         options: Options,
         attach: Callable[[], None],
     ) -> None:
-        options = self._check_token(who, options)
+        options = check_token(self.space.state, who, options, self.journaled.clock())
         now, mint = self.journaled.clock(), self.journaled.next_mint()
         effects = self.space.join(session, who, dialect, options, now, mint)
         self._connected_at[session] = now
@@ -187,25 +161,6 @@ class SpaceHost:
         facts: dict[str, Json] = {"options": msgspec.to_builtins(options)}
         number = self.journaled.record("join", now, mint, session=session, who=who, dialect=dialect, **facts)
         self.journaled.carry_out(effects, number, now)
-
-    def _check_token(self, who: str, options: Options) -> Options:
-        """The options with what the token carries now; raises Unauthorized if it has been void since.
-
-        A token is looked up when a request begins; it may be replaced while the rest of that is on its way.
-        """
-        if options.token is None:
-            return options
-        state = self.space.state
-        member = state.roster.members.get(Name(who))
-        temporary = state.temporary_tokens.get(options.token)
-        if temporary is not None:
-            is_valid = temporary.member == who and temporary.admits(self.journaled.clock())
-        else:
-            is_valid = member is not None and options.token in member.credentials
-        if member is None or member.kicked or not is_valid:
-            raise Unauthorized("this token is no longer valid")
-        limit = state.token_limit(options.token)
-        return msgspec.structs.replace(options, limited_to=None if limit is None else capability_pairs(limit))
 
     def find_token_owner(self, token_hash: str) -> Name | None:
         """Whom a token admits now."""
@@ -426,7 +381,7 @@ class SpaceHost:
         self, session: SessionId, who: str, dialect: DialectName, body: bytes, options: Options
     ) -> StartedPost | Reply:
         """Apply the envelope of a post; its effects wait for the disk. A refusal is returned as the reply."""
-        options = self._check_token(who, options)
+        options = check_token(self.space.state, who, options, self.journaled.clock())
         now, mint = self.journaled.clock(), self.journaled.next_mint()
         space = self.space
         config = space.state.config
@@ -473,21 +428,6 @@ class SpaceHost:
             unsaved.note_envelope(session, envelope, number, self.journaled.saved)
         done = self.journaled.hold_until_durable(effects, number, now, shrinks_rights=vital)
         return StartedPost(id, envelope.kind, done, number if row.changes_verdict or vital else 0)
-
-    def describe_roster(
-        self, who: str, dialect: DialectName, options: Options, after: str | None
-    ) -> dict[str, Json]:
-        """A page of who is here; it changes nothing, so that nothing of it is journaled. Raises Refused."""
-        state, now = self.space.state, self.journaled.clock()
-        member = state.roster.find(who)
-        options = self._check_token(who, options)
-        rights = self.space.state.token_rights(options.token)
-        asking = Session(self.new_session(), member, dialect, options, 0, rights)
-        member.send_limiter.check_rate(0, now, state.send_rate)
-        page = describe_page(state, asking, after)
-        member.send_limiter.charge(page_bytes(state, page), now, state.send_rate)
-        shown: dict[str, Json] = show_capabilities(page, dialect)
-        return shown
 
     def connected_at(self, session: SessionId) -> float:
         return self._connected_at.get(session, 0.0)

@@ -6,10 +6,12 @@ Every answer is JSON with a code and words.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -22,7 +24,6 @@ from moot.gateway.hosting.journal_history import HistoryLimits
 from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
 from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
 from moot.gateway.http.content_routes import ContentRoutes
-from moot.gateway.http.cross_origin import cross_origin
 from moot.gateway.http.history_routes import HistoryRoutes
 from moot.gateway.http.http_replies import (
     HEADERS,
@@ -42,7 +43,6 @@ from moot.gateway.http.openapi import openapi
 from moot.gateway.http.push_routes import PushRoutes
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.http.sign_in_routes import SignInRoutes
-from moot.gateway.http.status_page import STATUS_PAGE
 from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in.mcp_exchange import McpExchange
@@ -58,6 +58,25 @@ if TYPE_CHECKING:
     from moot.gateway.cluster.nats.shared_content import SharedContent
 
 log = logging.getLogger(__name__)
+
+# A browser asks again after ten minutes whether it may ask another origin.
+_KEEP_SECONDS: Final = 600
+# Where the console is turned off.
+_STATUS_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Moot gateway</title>
+<h1>Moot gateway</h1>
+<p>This gateway is running. People, agents and tools meet in its spaces over WebSocket.</p>
+<ul>
+<li>WebSocket: <code>/ws?space=NAME</code> (MCPx: <code>/ws?topic=NAME</code>)
+with <code>Authorization: Bearer TOKEN</code></li>
+<li><a href="health">/health</a>: is it well</li>
+<li><a href="openapi.json">/openapi.json</a>: the HTTP interface</li>
+</ul>
+</html>
+"""
 
 
 class Endpoints:
@@ -177,7 +196,7 @@ class Endpoints:
         return Starlette(
             routes=routes,
             exception_handlers={404: not_found, 405: not_allowed},
-            middleware=cross_origin(self.origin_policy.origins) if self.settings.gateways else [],
+            middleware=_cross_origin(self.origin_policy.origins) if self.settings.gateways else [],
         )
 
     def _route(
@@ -230,7 +249,7 @@ class Endpoints:
         return answer if answer is not None else denied(AccessDenied(404, "the console has no such file"))
 
     async def status_page(self, _: Request) -> Response:
-        return Response(STATUS_PAGE, media_type="text/html; charset=utf-8", headers=HEADERS)
+        return Response(_STATUS_PAGE, media_type="text/html; charset=utf-8", headers=HEADERS)
 
     async def livez(self, _: Request) -> Response:
         return _probed(*liveness())
@@ -262,3 +281,23 @@ class Endpoints:
 
 def _probed(status: int, body: bytes) -> Response:
     return Response(body, status, media_type="application/json", headers=HEADERS)
+
+
+def _cross_origin(origins: Collection[str]) -> list[Middleware]:
+    """What lets the console's page of one gateway of a cluster ask the other gateways over HTTP.
+
+    A browser shows a page the answers of its own origin alone, unless the other side names the page's origin
+    (CORS). Only in a cluster with `addresses`, and only for the origins that are answered at all (D-84):
+    pages of its gateways, and those of `allowed_origins`. No cookies: the page sends its token in a header.
+    """
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=sorted(origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=["Retry-After"],
+            allow_credentials=False,
+            max_age=_KEEP_SECONDS,
+        )
+    ]

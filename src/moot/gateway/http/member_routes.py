@@ -5,6 +5,11 @@ The ladder is the space's own; here its words become statuses.
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +18,7 @@ from moot.errors import InvalidEnvelope, InvalidRequest
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.hosting.delivery import encode_entry, id_of
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.gateway.http.http_read_limiter import HttpReadLimiter
+from moot.gateway.hosting.token_check import check_token
 from moot.gateway.http.http_replies import (
     accepted,
     body_of,
@@ -29,12 +34,18 @@ from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.sign_in.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
+from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.space.config import Name
 from moot.space.effects import Reply
-from moot.space.members import Options
+from moot.space.listing import describe_page, page_bytes
+from moot.space.members import Options, Session
 from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
+from moot.space.send_rate import SendRate, SendRateLimiter
+
+# Participants whose rate of reading is remembered, the latest ones.
+_MAX_KEYS: Final = 10_000
 
 
 class MemberRoutes:
@@ -43,7 +54,7 @@ class MemberRoutes:
     def __init__(self, identity: RequestIdentity, settings: HttpSettings) -> None:
         self._identity = identity
         self._settings = settings
-        self._reads = HttpReadLimiter()
+        self._reads = _ReadLimiter()
 
     async def spaces(self, request: Request) -> Response:
         """The spaces that the caller's token opens."""
@@ -99,8 +110,8 @@ class MemberRoutes:
         dialect = dialect_of(request, b"")
         self._reads.check(identity.host, identity.name)
         options = Options(injected=True, token=identity.token)
-        page = identity.host.describe_roster(
-            identity.name, dialect, options, request.query_params.get("after")
+        page = _describe_roster(
+            identity.host, identity.name, dialect, options, request.query_params.get("after")
         )
         return self._reads.charge(identity.host, identity.name, json_response(200, page))
 
@@ -178,6 +189,21 @@ class MemberRoutes:
         return identity.host, ProposalReader(member, dialect_of(request, b""), whole=True)
 
 
+def _describe_roster(
+    host: SpaceHost, who: str, dialect: DialectName, options: Options, after: str | None
+) -> dict[str, Json]:
+    """A page of who is here; it changes nothing, so that nothing of it is journaled. Raises Refused."""
+    state, now = host.space.state, host.journaled.clock()
+    member = state.roster.find(who)
+    options = check_token(state, who, options, now)
+    asking = Session(host.new_session(), member, dialect, options, 0, state.token_rights(options.token))
+    member.send_limiter.check_rate(0, now, state.send_rate)
+    page = describe_page(state, asking, after)
+    member.send_limiter.charge(page_bytes(state, page), now, state.send_rate)
+    shown: dict[str, Json] = show_capabilities(page, dialect)
+    return shown
+
+
 def dialect_of(request: Request, body: bytes) -> DialectName:
     """dialects.md section 1: MEW, unless the query or the body's `protocol` says otherwise."""
     asked = request.query_params.get("dialect")
@@ -194,3 +220,36 @@ def _protocol(body: bytes) -> Json:
     except orjson.JSONDecodeError:
         return None
     return fields.get("protocol") if isinstance(fields, dict) else None
+
+
+class _ReadLimiter:
+    """How much a member may read over HTTP: as many requests and bytes a second as it may send.
+
+    Polls, pages of proposals and of the roster are made for whoever asks, up to megabytes at a time. Without
+    a limit, one member that asks in a loop on many connections keeps the event loop from all others.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._limiters: OrderedDict[tuple[str, str], SendRateLimiter] = OrderedDict()
+
+    def check(self, host: SpaceHost, member: str) -> None:
+        """Count a request; raises RateLimited if it comes too early after those before."""
+        self._limiter(host, member).check_rate(0, self._clock(), SendRate.of(host.space.state.limits))
+
+    def charge(self, host: SpaceHost, member: str, response: Response) -> Response:
+        """Count the bytes of an answer, which is given back: the next one has to wait for them."""
+        rate = SendRate.of(host.space.state.limits)
+        self._limiter(host, member).charge(len(response.body), self._clock(), rate)
+        return response
+
+    def _limiter(self, host: SpaceHost, member: str) -> SendRateLimiter:
+        key = host.name, member
+        limiter = self._limiters.get(key)
+        if limiter is None:
+            limiter = self._limiters[key] = SendRateLimiter()
+            if len(self._limiters) > _MAX_KEYS:
+                self._limiters.popitem(last=False)
+        else:
+            self._limiters.move_to_end(key)
+        return limiter
