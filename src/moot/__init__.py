@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from moot.space.members import Options
     from moot.space.space import Space
 
-__version__: Final = "0.2.0.dev0"
+__version__: Final = "0.3.0.dev0"
 
 _HOMES: Final = {
     "Capability": "moot.protocol.patterns",
