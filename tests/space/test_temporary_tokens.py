@@ -192,3 +192,54 @@ def test_an_older_token_gets_nothing_back_when_its_client_is_forgotten() -> None
         lab.sign_in(msgspec.structs.replace(other, token=token), 10.0, FreshMint())
     assert "" not in session.member.signed_in
     assert session.rights.capabilities == ()
+
+
+@pytest.mark.parametrize("ended", ["t-1", "static"])
+def test_a_token_is_not_made_with_one_that_has_ended_meanwhile(ended: str) -> None:
+    """In a cluster it was asked for before the end of the other was known."""
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
+    owner = lab.find_token_owner(ended)
+    assert owner is not None
+    lab.sign_out((), issued_before=0.0, forget_at=1_000.0, now=20.0, mint=FreshMint(), tokens=[ended])
+    before = lab.save()
+    with pytest.raises(Unauthorized, match="no longer valid"):
+        lab.add_token(TemporaryToken(hash="made", member=owner, expires_at=90.0, made_with=ended))
+    assert lab.save() == before
+
+
+def test_a_token_is_not_made_by_an_administrator_who_was_signed_out_meanwhile() -> None:
+    lab = space()
+    lab.sign_out(["sub-ana"], issued_before=60.0, forget_at=1_000.0, now=20.0, mint=FreshMint())
+    made = TemporaryToken(
+        hash="made", member=Name("root"), expires_at=90.0, keys=("sub-ana",), issued_at=50.0
+    )
+    with pytest.raises(Unauthorized, match="signed out"):
+        lab.add_token(made)
+    # What an earlier version has accepted is replayed.
+    lab.state.set_replaying(True)
+    lab.add_token(made)
+
+
+def test_a_token_that_is_revoked_takes_along_all_that_was_made_with_it() -> None:
+    lab = space()
+    for made, parent in (("child", "static"), ("grandchild", "child"), ("other", "")):
+        lab.add_token(TemporaryToken(hash=made, member=Name("root"), expires_at=100.0, made_with=parent))
+    join(lab, "root", "grandchild")
+    effects = lab.sign_out(
+        (), issued_before=0.0, forget_at=1_000.0, now=20.0, mint=FreshMint(), tokens=["static"]
+    )
+    assert any(isinstance(effect, Disconnect) for effect in effects)
+    assert [lab.find_token_owner(each) for each in ("child", "grandchild", "other")] == [None, None, "root"]
+
+
+def test_a_token_that_gave_way_to_others_hides_nothing_that_was_made_with_it() -> None:
+    lab = space()
+    for made, parent in (("child", "static"), ("grandchild", "child")):
+        lab.add_token(TemporaryToken(hash=made, member=Name("root"), expires_at=100.0, made_with=parent))
+    for number in range(MAX_TOKENS_PER_MEMBER - 1):
+        lab.add_token(TemporaryToken(hash=f"m-{number}", member=Name("root"), expires_at=200.0))
+    assert lab.find_token_owner("child") is None
+    assert lab.find_token_owner("grandchild") == "root"
+    lab.sign_out((), issued_before=0.0, forget_at=1_000.0, now=20.0, mint=FreshMint(), tokens=["static"])
+    assert lab.find_token_owner("grandchild") is None

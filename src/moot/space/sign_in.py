@@ -72,7 +72,7 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
         given_back = member.subject == FREE_NAME
         member.subject = sign_in.subject
         token = msgspec.structs.replace(token, rights=sign_in.capabilities)
-        add_token(state, token)
+        _keep_token(state, token)
         given = TokenRights(token.client, load_capabilities(sign_in.capabilities))
         member.note_sign_in(given, token.issued_at, sign_in.known_as)
         for session in member.sessions.values():
@@ -87,11 +87,24 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
             effects.append(Credential(member.name, ()))
             effects += membership.remove_void_sessions(state, member, now, mint)
         return effects + welcome_again(state, state.revoke_unsupported(), now, mint)
-    add_token(state, token)
+    _keep_token(state, token)
     return effects
 
 
 def add_token(state: State, token: TemporaryToken) -> None:
+    """Give a member a short-lived token. Raises Refused, also if what asks for it has ended meanwhile."""
+    if token.keys and not state.replaying:
+        # Earlier versions did not ask; what they accepted is replayed.
+        state.temporary_tokens.check_valid(token)
+    if token.made_with:
+        parent = state.temporary_tokens.get(token.made_with)
+        owner = state.roster.find_token_owner(token.made_with) if parent is None else parent.member
+        if owner != token.member:
+            raise Unauthorized("the token that asked for this one is no longer valid")
+    _keep_token(state, token)
+
+
+def _keep_token(state: State, token: TemporaryToken) -> None:
     """Let a token admit its member until it ends. Raises Refused."""
     member = state.roster.find(token.member)
     state.temporary_tokens.add(token, _tokens_in_use(member))
@@ -123,9 +136,12 @@ def sign_out(
 
 
 def revoke_tokens(state: State, hashes: Sequence[str], now: float, mint: Mint) -> list[Effect]:
-    """Void tokens of any kind, by their hashes, and end the sessions that they admitted."""
+    """Void tokens of any kind, by their hashes, and all that was made with them; end their sessions."""
     effects: list[Effect] = []
-    for token_hash in hashes:
+    ended = list(dict.fromkeys(hashes))
+    for token_hash in ended:
+        # While it goes on: also what was made with those.
+        ended += [each for each in state.temporary_tokens.made_with([token_hash]) if each not in ended]
         if state.temporary_tokens.get(token_hash) is not None:
             effects += end_tokens(state, [token_hash], REVOKED, now, mint)
         owner = state.roster.find_token_owner(token_hash)

@@ -55,6 +55,8 @@ class TemporaryToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     since: float = 0.0
     issuer: str = ""
     rule: int = 0
+    # The hash of the member's token that asked for it, with which it ends; empty where an administrator did.
+    made_with: str = ""
 
     @property
     def made_by(self) -> str:
@@ -129,8 +131,16 @@ class TemporaryTokens:
         """Add a token. Raises Refused as `find_room` does."""
         replaced = self.find_room(token, in_use)
         if replaced is not None:
-            del self.by_hash[replaced]
+            gone = self.by_hash.pop(replaced)
+            for each in self.made_with([replaced]):
+                # They end with what made the one that is gone.
+                child = self.by_hash[each]
+                self.by_hash[each] = msgspec.structs.replace(child, made_with=gone.made_with)
         self.by_hash[token.hash] = token
+
+    def made_with(self, hashes: Collection[str]) -> list[str]:
+        """The tokens that were made with one of these."""
+        return [token.hash for token in self.by_hash.values() if token.made_with in hashes]
 
     def remove(self, hashes: Sequence[str]) -> None:
         for token_hash in hashes:

@@ -88,6 +88,7 @@ async def mint_token(
             rights=None if parent is None else parent.rights,
             client="" if parent is None else parent.client,
             since=now,
+            made_with=own_token or "",
         ),
         by,
     )
