@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import PEOPLE, StartGateway
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway, space_settings
-from tests.waiting import until
+from tests.waiting import until, until_told
 
 LARGE = "0123456789" * 300_000
 
@@ -106,11 +108,24 @@ async def test_a_space_keeps_what_its_limits_allow_and_the_rest_makes_room(
         assert (await send(b, four)).status_code == 201
         assert [(await fetch(a, data)).status_code for data in (three, one, four)] == [404, 200, 200]
         assert (await fetch(b, one)).content == one
-        node = a.gateway.node
-        assert node is not None
-        assert node.connection is not None
-        info = await node.connection.context.stream_info(f"{node.config.name}-content")
-        assert info.state.messages == 8, "nothing is left of those that made room"
+        assert await _messages(a) == 8, "nothing is left of those that made room"
+
+
+async def test_of_a_value_that_makes_room_while_it_is_sent_nothing_is_left(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first part is what is counted: the others would stay for ever."""
+    monkeypatch.setattr(shared_content, "_PART_BYTES", 20)
+    limits: dict[str, Json] = {"max_content_bytes": 20_000, "max_space_content_bytes": 20_000}
+    async with start("a", **limits) as a, start("b", **limits) as b:
+        assert (await send(b, b"before")).status_code == 201
+        sending = asyncio.create_task(send(a, b"3" * 20_000))
+        await until_told(partial(_has_messages, a, 20))
+        assert (await send(b, b"x")).status_code == 201
+        assert not sending.done()
+        answer = await sending
+        assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
+        assert await _messages(a) == 1
 
 
 async def test_small_values_are_counted_too(start: StartGateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,3 +153,16 @@ async def test_while_nats_cannot_be_reached_the_answer_is_503(
         own_nats.wait_healthy()
         assert (await fetch(a, b"before")).content == b"before"
         assert (await send(a, b"after")).status_code == 201
+
+
+async def _messages(gateway: LocalGateway) -> int:
+    """How many parts of values there are."""
+    node = gateway.gateway.node
+    assert node is not None
+    assert node.connection is not None
+    info = await node.connection.context.stream_info(f"{node.config.name}-content")
+    return info.state.messages
+
+
+async def _has_messages(gateway: LocalGateway, count: int) -> bool:
+    return await _messages(gateway) >= count

@@ -64,8 +64,20 @@ class SharedContent:
                 part = data[start : start + part_bytes]
                 await retry(lambda at=f"{prefix}.{number}", part=part: context.publish(at, part))  # type: ignore[misc]
             await self._make_room(context, space, max_total_bytes)
+            if await self._next(context, f"{prefix}.0") is None:
+                raise Unavailable("this value has made room for others while it was sent: send it again")
 
-        await self._run(write)
+        async def clear(context: JetStreamContext, _: int) -> None:
+            """Nobody counts parts without the first one."""
+            if await self._next(context, f"{prefix}.0") is None:
+                await retry(lambda: context.purge_stream(self._stream, subject=f"{prefix}.*"))
+
+        try:
+            await self._run(write)
+        except Unavailable:
+            with suppress(Unavailable):
+                await self._run(clear)
+            raise
         return digest
 
     async def forget(self, space: str) -> None:
