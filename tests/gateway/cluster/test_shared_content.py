@@ -10,15 +10,17 @@ from pathlib import Path
 
 import httpx
 import pytest
+from nats.js.api import StreamState
 
 from moot.gateway.cluster.nats import shared_content
+from moot.gateway.http import content_routes
 from moot.participant import connect
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import PEOPLE, StartGateway
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway, space_settings
-from tests.waiting import until, until_told
+from tests.waiting import HANG_SECONDS, until, until_told
 
 LARGE = "0123456789" * 300_000
 
@@ -91,6 +93,7 @@ async def test_a_space_keeps_what_its_limits_allow_and_the_rest_makes_room(
     start: StartGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_content, "_PART_BYTES", 100)
+    monkeypatch.setattr(shared_content, "_RENEW_SECONDS", 0.0)
     limits: dict[str, Json] = {"max_content_bytes": 400, "max_space_content_bytes": 1_000}
     async with start("a", **limits) as a, start("b", **limits) as b:
         one, two, three, four = (letter * 400 for letter in (b"1", b"2", b"3", b"4"))
@@ -128,6 +131,26 @@ async def test_of_a_value_that_makes_room_while_it_is_sent_nothing_is_left(
         assert await _messages(a) == 1
 
 
+async def test_fetching_a_value_that_was_used_lately_writes_nothing(start: StartGateway) -> None:
+    async with start("a") as a:
+        assert (await send(a, b"x")).status_code == 201
+        written = (await _state(a)).last_seq
+        for _ in range(5):
+            assert (await fetch(a, b"x")).content == b"x"
+        assert (await _state(a)).last_seq == written
+
+
+async def test_a_member_that_fetches_too_often_is_told_to_wait(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_routes, "_FETCH_BURST", 2.0)
+    monkeypatch.setattr(content_routes, "_FETCHES_PER_SECOND", 1 / HANG_SECONDS)
+    async with start("a") as a:
+        assert (await send(a, b"x")).status_code == 201
+        assert [(await fetch(a, b"x")).status_code for _ in range(3)] == [200, 200, 429]
+        assert (await fetch(a, b"x", who="carol")).status_code == 200
+
+
 async def test_small_values_are_counted_too(start: StartGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_content, "_MAX_VALUES", 2)
     async with start("a") as a:
@@ -157,11 +180,14 @@ async def test_while_nats_cannot_be_reached_the_answer_is_503(
 
 async def _messages(gateway: LocalGateway) -> int:
     """How many parts of values there are."""
+    return (await _state(gateway)).messages
+
+
+async def _state(gateway: LocalGateway) -> StreamState:
     node = gateway.gateway.node
     assert node is not None
     assert node.connection is not None
-    info = await node.connection.context.stream_info(f"{node.config.name}-content")
-    return info.state.messages
+    return (await node.connection.context.stream_info(f"{node.config.name}-content")).state
 
 
 async def _has_messages(gateway: LocalGateway, count: int) -> bool:

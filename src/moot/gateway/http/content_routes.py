@@ -19,7 +19,7 @@ from moot.gateway.hosting.content_store import find_content, keep_content
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_replies import body_of, denied, json_response
 from moot.gateway.http.request_identity import RequestIdentity
-from moot.resilience.rate_limits import token_buckets
+from moot.resilience.rate_limits import RateLimits, token_buckets
 from moot.resilience.refused_body import discard_body
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 # Values that one member may send: a tool with a large result once a second.
 _PER_SECOND: Final = 1.0
 _BURST: Final = 64.0
+# And fetch: each member fetches what all others send.
+_FETCHES_PER_SECOND: Final = 20.0
+_FETCH_BURST: Final = 640.0
 _MAX_KEYS: Final = 10_000
 # Bodies that are read at once: each is in memory until it is on disk.
 _MAX_BODIES: Final = 4
@@ -54,6 +57,7 @@ class ContentRoutes:
         self._max_space_bytes = max_space_bytes
         self._shared = shared
         self._rates = token_buckets(_PER_SECOND, _BURST, max_keys=_MAX_KEYS)
+        self._fetches = token_buckets(_FETCHES_PER_SECOND, _FETCH_BURST, max_keys=_MAX_KEYS)
         self._bodies = asyncio.Semaphore(_MAX_BODIES)
 
     async def add(self, request: Request) -> Response:
@@ -65,9 +69,8 @@ class ContentRoutes:
         if length.isdecimal() and int(length) > most:
             await discard_body(request.receive)
             return denied(too_large)
-        wait = self._rates.take((identity.host.name, identity.name), time.monotonic())
-        if wait:
-            return denied(AccessDenied(429, "too many large values at once", retry_after=wait))
+        if (busy := _take(self._rates, identity)) is not None:
+            return denied(busy)
         async with self._bodies:
             body = await body_of(request, most)
             if body is None:
@@ -90,6 +93,8 @@ class ContentRoutes:
     async def get(self, request: Request) -> Response:
         """A value, as it was sent."""
         identity = await self._identify(request)
+        if (busy := _take(self._fetches, identity)) is not None:
+            return denied(busy)
         digest = request.path_params["sha256"]
         gone = AccessDenied(404, "no value with this hash is kept here (any more)")
         if self._shared is not None:
@@ -108,3 +113,8 @@ class ContentRoutes:
         # Whoever was removed reads nothing.
         identity.host.space.state.roster.find(identity.name)
         return identity
+
+
+def _take(rates: RateLimits, identity: TokenIdentity) -> AccessDenied | None:
+    wait = rates.take((identity.host.name, identity.name), time.monotonic())
+    return AccessDenied(429, "too many large values at once", retry_after=wait) if wait else None

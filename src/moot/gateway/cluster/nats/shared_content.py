@@ -11,7 +11,9 @@ a gateway left half written goes with its first part.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -33,6 +35,8 @@ _PART_BYTES: Final = 128 << 10
 _MAX_VALUES: Final = 4096
 # Through an election of JetStream, which takes up to 9 s.
 _SECONDS: Final = 30.0
+# A value that is fetched often is written again once in so long, and not for each who fetches it.
+_RENEW_SECONDS: Final = 300.0
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -96,7 +100,7 @@ class SharedContent:
 
         async def look(context: JetStreamContext, _: int) -> RawStreamMsg | None:
             found = await self._next(context, f"{self._subject(space)}.{digest}.*.0")
-            if found is not None:
+            if found is not None and _age_seconds(found) > _RENEW_SECONDS:
                 # Used just now. Unless somebody has removed it meanwhile: half a value would be left.
                 expected = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(found.seq)}
                 with suppress(*NATS_FAULTS):
@@ -182,3 +186,7 @@ class SharedContent:
             self._is_made = False
             why = type(fault).__name__
             raise Unavailable(f"the cluster's large values cannot be reached: {why}") from None
+
+
+def _age_seconds(stored: RawStreamMsg) -> float:
+    return math.inf if stored.time is None else time.time() - stored.time.timestamp()
