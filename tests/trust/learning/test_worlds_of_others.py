@@ -130,7 +130,7 @@ def test_a_call_that_was_rejected_is_asked_about_with_and_without_a_null(given: 
     assert evaluate(rules, case, NOW).decision == "approve"
     assert evaluate(rules, case, NOW, rejected=RejectedCalls(rejected)).decision == "ask"
     # An approval takes back what it is about, and nothing else.
-    later = [*rejected, decided(call({"path": NOTE}, tool="read_file"), approved=True)]
+    later = [*rejected, decided(call({"path": NOTE}, tool="read_file", at=NOW), approved=True)]
     expected = "ask" if "encoding" in given else "approve"
     assert evaluate(rules, case, NOW, rejected=RejectedCalls(later)).decision == expected
 

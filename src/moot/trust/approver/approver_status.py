@@ -213,7 +213,8 @@ class ApproverStatus:
 
 
 def is_decided(decision: HistoryProposal) -> bool:
-    return decision.verdict in ("fulfilled", "rejected")
+    """Whether somebody did, and it is known who."""
+    return decision.verdict in ("fulfilled", "rejected") and bool(decision.by)
 
 
 def daily_shares(decisions: Iterable[HistoryProposal]) -> list[Json]:

@@ -123,9 +123,23 @@ class HistoryProposal(ProposalLife):
         """What people decided: a no counts before a yes. No rule is people, or it would confirm itself."""
         if any(each.id not in self.rules for each in self.rejections):
             return "reject"
-        if self.status == "fulfilled" and not self.automated and self.fulfilled_by != self.case.proposer:
-            return "approve"
-        return None
+        # Who approved it may not be known: that the outcome is unknown can be all that was heard of it.
+        is_theirs = self.fulfilled_by not in (None, "", self.case.proposer)
+        return "approve" if self.status == "fulfilled" and is_theirs and not self.automated else None
+
+    def reject(self, rejection: RejectionRecord) -> bool:
+        """Note who said no; what a person says replaces what a rule said in their name."""
+        before = self.rejections
+        if rejection.id not in self.rules:
+            self.rejections = [no for no in before if no.by != rejection.by or no.id not in self.rules]
+        if ProposalLife.reject(self, rejection):
+            return True
+        self.rejections = before
+        return False
+
+    def is_linked_to(self, id: str) -> bool:
+        """Whether this envelope settled, answered or rejected it."""
+        return id in (self.settled_by, self.response) or any(no.id == id for no in self.rejections)
 
     def as_json(self) -> dict[str, Json]:
         """One line of an export: the proposal, the decision and the result, linked by ids."""
@@ -187,9 +201,9 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
         self._rules: dict[str, str] = {}
 
     def get(self, id: str) -> HistoryProposal | None:
-        """By the id of the proposal, of the request that fulfilled it, or of its answer."""
+        """By the id of the proposal, of an envelope that decided on it, or of its answer."""
         found = self._known.get(id) or next(iter(self._requests.get(id, ())), None)
-        return found or next((each for each in self if id in (each.decided.envelope, each.response)), None)
+        return found or next((each for each in self._known.values() if each.is_linked_to(id)), None)
 
     def observe(self, envelope: Envelope, now: float, *, sender: str = "") -> HistoryProposal | None:
         """Process one accepted envelope; returns the proposal that it is about, if any."""
@@ -221,7 +235,8 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
     def _add(self, envelope: Envelope, name: str, now: float) -> HistoryProposal:
         sender = envelope.sender or name
         known = self._known.get(envelope.id)
-        if known is not None and (known.ts, known.proposer) == (envelope.ts, sender):
+        # D-94: an id can be used again, and not every client says when.
+        if known is not None and envelope.ts and (known.ts, known.proposer) == (envelope.ts, sender):
             return known
         case = case_of(envelope.id, sender, tuple(envelope.to), envelope.payload, at=now, raw=envelope.raw)
         expires = now + self.proposal_seconds
@@ -243,7 +258,14 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
     def note_answer(self, life: HistoryProposal, envelope: Envelope) -> None:
         # D-99: a host that does not know what came of it leaves that to a person.
         if not says_unknown(envelope.payload.get("error")):
-            life.response, life.error = envelope.id, _error_of(envelope.payload)
+            life.response = envelope.id
+            life.error = None if life.outcome == "done" else life.error or _error_of(envelope.payload)
+
+    def _answer(self, life: HistoryProposal, envelope: Envelope, who: Sequence[str]) -> bool:
+        # D-80: only who was asked can answer, so a stranger's answer is that of the one host that is waited
+        # for: a journal may have asked it by a runtime id that it has no longer.
+        is_stranger = len(life.waiting) == 1 and set(life.asked).isdisjoint(who)
+        return super()._answer(life, envelope, (*who, *life.waiting) if is_stranger else who)
 
     def _object(self, envelope: Envelope, sender: str, now: float) -> list[HistoryProposal]:
         """Somebody objects to what a rule approved: that call counts as rejected by them."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Case, Path, leaves, type_of, without_nulls
-from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.history.proposal_history import MAX_PROPOSALS, HistoryProposal, Lesson
 from moot.trust.rules.conditions import is_plain
 from moot.trust.rules.rule import call_key
 
@@ -92,17 +92,25 @@ class RejectedCalls:
 
     def __init__(self, decisions: Iterable[HistoryProposal] = ()) -> None:
         self._families: dict[bytes, _Family] = {}
-        for decision in decisions:
+        # What is known of each proposal: its result, or its end, is not another decision.
+        self._noted: dict[str, tuple[float, Lesson]] = {}
+        for decision in sorted(decisions, key=lambda each: each.at or 0.0):
             self.note(decision)
 
     def note(self, decision: HistoryProposal) -> None:
         """Add the call of a rejection, or take that of an approval back."""
+        decided = decision.people_decided
+        if decided is None or self._noted.get(decision.id) == (decision.case.at, decided):
+            return
+        self._noted[decision.id] = decision.case.at, decided
+        if len(self._noted) > MAX_PROPOSALS:
+            del self._noted[next(iter(self._noted))]
         key, bare = _keys(decision.case)
-        if decision.people_decided == "reject":
+        if decided == "reject":
             family = self._families.setdefault(bare, _Family())
             family.rejected.add(key)
             family.approved.clear()
-        elif decision.people_decided == "approve" and (known := self._families.get(bare)):
+        elif known := self._families.get(bare):
             known.rejected.discard(key)
             known.approved.add(key)
             if not known.rejected:
