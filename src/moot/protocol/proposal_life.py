@@ -142,6 +142,8 @@ class ProposalLife:
     # these asked, and who of them has not answered.
     fulfilled_by: str | None = None
     requests: list[str] = field(default_factory=list)
+    # Who sent the last one; empty: not told.
+    requested_by: str = ""
     asked: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     answered: bool = False
@@ -256,23 +258,35 @@ class ProposalLife:
         if self.status == "fulfilled":
             return False
         self.status, self.settled_at, self.settled_by, self.fulfilled_by = "fulfilled", now, request, by
-        self.requests, self.forgotten = [], False
-        self._begin(request, tuple(asked))
+        self.forgotten = False
+        self._begin(request, by, tuple(asked))
         return True
 
-    def resume(self, request: str, given: Json) -> bool:
-        """Its proposer has sent the input that its host asked for, with this request (decision 0142)."""
-        if self.status != "fulfilled" or request in self.requests:
+    def resume(self, request: str, by: str, given: Json) -> bool:
+        """Its proposer has sent the input that its host asked for, with this request (decision 0142).
+
+        Without such a question it is out of the history, and older than what the gateway told.
+        """
+        is_expected = self.wants_input or (self.uncertain and request not in self.requests)
+        if self.status != "fulfilled" or request == self.request_id or not is_expected:
             return False
-        self.inputs.append(given if isinstance(given, dict) else {})
-        self._begin(request, self.asked)
+        if request not in self.requests:
+            self.inputs.append(given if isinstance(given, dict) else {})
+        self._begin(request, by, self.asked)
         return True
 
-    def _begin(self, request: str, asked: tuple[str, ...]) -> None:
-        self.requests.append(request)
+    def _begin(self, request: str, by: str, asked: tuple[str, ...]) -> None:
+        self.requests = [*(each for each in self.requests if each != request), request]
+        self.requested_by = by
         self.asked = self.waiting = asked
         self.outcome, self.reason = "pending", None
         self.answered = self.wants_input = self._has_failed = False
+
+    def is_requested_by(self, who: Collection[str]) -> bool:
+        """Whether this member sent the request whose answer is waited for."""
+        if self.requested_by:
+            return self.requested_by in who
+        return self.fulfilled_by in who or self.is_of(who)
 
     def expects_answer(self, host: Collection[str]) -> bool:
         """Whether this host was asked and has not answered; of a broadcast, the first answer counts."""
@@ -321,9 +335,11 @@ class ProposalLife:
 
     def _restore_fulfilment(self, told: GatewayProposal, now: float) -> None:
         request = told.settled_by or ""
-        if request not in self.requests:
+        if request != self.request_id:
             self.status = "pending"
-        self.fulfil(request, told.fulfilled_by or "", told.asked, now)
+        if self.fulfil(request, told.fulfilled_by or "", told.asked, now):
+            # It may be its proposer's, who gave input with it.
+            self.requested_by = ""
         if self.outcome not in ("done", "failed"):
             self.outcome, self.reason = told.outcome or "pending", told.reason
             self.wants_input, self._has_failed = told.wants_input, told.failed

@@ -112,7 +112,7 @@ class ProposalTracker(Generic[P]):
             case "mcp/request" if payload.get("method") == CANCELLED:
                 # Whoever cancels its request gets no answer to it (MCP), done or not.
                 is_last = life.requests[-1] in envelope.correlation_id
-                return is_last and life.fulfilled_by in who and life.lose_track("cancelled")
+                return is_last and life.is_requested_by(who) and life.lose_track("cancelled")
             case "mcp/request":
                 return self._carry_out(life, envelope, now, who)
             case "mcp/response":
@@ -155,7 +155,7 @@ class ProposalTracker(Generic[P]):
         elif (
             not life.is_of(who)
             or given_input(params) is None
-            or not life.resume(envelope.id, (params or {}).get("inputResponses"))
+            or not life.resume(envelope.id, who[0], (params or {}).get("inputResponses"))
         ):
             return False
         life.answer_by = now + self.answer_seconds

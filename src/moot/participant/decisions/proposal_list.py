@@ -164,10 +164,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
         """Learn what a message says about the proposals that are known here."""
         name = self._roster.names_of([envelope.sender])[0]
         for seen in self.apply(envelope, self._clock() + self._gateway_ahead_seconds, name):
-            if envelope.kind == "mcp/request":
-                seen.result = seen.error = None
-                seen.is_given_up = False
-            elif envelope.kind == "moot/votes":
+            if envelope.kind == "moot/votes":
                 _note_count(seen, envelope.payload)
             seen.notify_watchers()
 

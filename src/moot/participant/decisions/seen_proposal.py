@@ -105,7 +105,7 @@ class SeenProposal(ProposalLife):
             case "unknown", "host_left":
                 # It may be back in a moment.
                 return HostLeft(", ".join(self.asked) or "its host") if self.is_given_up else None
-            case "unknown", "cancelled":
+            case "unknown", "cancelled" if self.requested_by in ("", self.fulfilled_by):
                 return FulfilmentCancelled(self.fulfilled_by or "somebody")
             case "unknown", why:
                 return CallOutcomeUnknown(
@@ -115,6 +115,11 @@ class SeenProposal(ProposalLife):
             case ("done" | "failed") as outcome, _ if self.result is None:
                 return ResultMissed(outcome)
         return None
+
+    def _begin(self, request: str, by: str, asked: tuple[str, ...]) -> None:
+        ProposalLife._begin(self, request, by, asked)
+        self.result = self.host = self.error = None
+        self.is_given_up = False
 
     def check_open(self) -> None:
         """Raises ProposalSettled or Expired if it cannot be decided any more."""

@@ -1,0 +1,144 @@
+"""What the gateway's list tells and what the history repeats are one story, in whichever order they come."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from moot.errors import FulfilmentCancelled
+from moot.participant.connection.envelope_sender import SendCounts
+from moot.participant.connection.message_feed import HandlerRunner
+from moot.participant.connection.roster import Roster
+from moot.participant.decisions.proposal_list import ProposalList
+from moot.participant.limits import ParticipantLimits
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.protocol.proposal_life import GatewayProposal
+
+_numbers = count()
+ASKS: Json = {"result": {"resultType": "input_required", "requestState": "s"}}
+DONE: Json = {"result": {"content": []}}
+BROKEN: Json = {"error": {"code": 1, "message": "disk full"}}
+
+
+def said(
+    kind: str, sender: str, about: str = "", to: tuple[str, ...] = (), id: str = "", **payload: Any
+) -> Envelope:
+    fields: dict[str, Json] = {
+        "protocol": "mew/v0.4",
+        "id": id or f"e{next(_numbers)}",
+        "ts": "2026-11-18T00:00:00Z",
+        "from": sender,
+        "kind": kind,
+        "payload": payload,
+        "correlation_id": [about] if about else [],
+        "to": list(to),
+    }
+    return DIALECTS["mew"].decode(msgspec.json.encode(fields))
+
+
+def proposed(*to: str, sender: str = "agent") -> Envelope:
+    return said(
+        "mcp/proposal", sender, to=to or ("tool",), id="p1", method="tools/call", params={"name": "w"}
+    )
+
+
+def requested(id: str, sender: str = "ana", to: tuple[str, ...] = ("tool",), **more: Json) -> Envelope:
+    params = {"name": "w", **more}
+    return said("mcp/request", sender, "p1", to, id, jsonrpc="2.0", method="tools/call", params=params)
+
+
+def continued(id: str) -> Envelope:
+    return requested(id, "agent", inputResponses={})
+
+
+def answered(request: str, payload: Json = DONE, host: str = "tool") -> Envelope:
+    return said("mcp/response", host, request, jsonrpc="2.0", **payload)
+
+
+def cancelled(request: str, sender: str) -> Envelope:
+    what: dict[str, Any] = {"method": "notifications/cancelled", "params": {"requestId": request}}
+    return said("mcp/request", sender, request, jsonrpc="2.0", **what)
+
+
+def lost(request: str, reason: str, *asked: str) -> Envelope:
+    about: dict[str, Any] = {"proposal_id": "p1", "request_id": request, "asked": list(asked or ("tool",))}
+    return said("moot/outcome", "system:gateway", "p1", outcome="unknown", reason=reason, **about)
+
+
+def told(request: str, outcome: Any = "pending", **more: Any) -> GatewayProposal:
+    facts = {"fulfilled_by": "ana", "asked": ["tool"], "waiting_for": ["tool"]} | more
+    return GatewayProposal("p1", "fulfilled", settled_by=request, outcome=outcome, **facts)
+
+
+def make_list() -> ProposalList:
+    runner = HandlerRunner(lambda _: None, SendCounts(), 100)
+    return ProposalList(ParticipantLimits(), Roster("mew", runner), runner)
+
+
+TWO_INPUTS = (
+    requested("r1"),
+    answered("r1", ASKS),
+    continued("r2"),
+    answered("r2", ASKS),
+    continued("r3"),
+)
+
+
+def test_what_was_given_two_inputs_ends_for_who_asks_the_gateway_before_reading_the_history() -> None:
+    proposals = make_list()
+    proposals.restore(told("r3"), proposed())
+    for each in (*TWO_INPUTS, answered("r3")):
+        proposals.observe(each)
+    seen = proposals.get("p1")
+    assert seen is not None
+    assert (seen.state, seen.result) == ("done", DONE["result"])
+
+
+def test_what_waits_for_a_third_input_ends_for_who_asks_the_gateway_before_reading_the_history() -> None:
+    proposals = make_list()
+    proposals.restore(told("r3", wants_input=True), proposed())
+    for each in (*TWO_INPUTS, answered("r3", ASKS)):
+        proposals.observe(each)
+    seen = proposals.get("p1")
+    assert seen is not None
+    assert (seen.request_id, seen.wants_input) == ("r3", True)
+    for each in (continued("r4"), answered("r4")):
+        proposals.observe(each)
+    assert (seen.state, seen.result) == ("done", DONE["result"])
+
+
+def test_an_outcome_that_nobody_knows_is_not_undone_by_the_inputs_before_it() -> None:
+    proposals = make_list()
+    proposals.restore(told("r3", "unknown", reason="timed_out"), proposed())
+    for each in TWO_INPUTS:
+        proposals.observe(each)
+    seen = proposals.get("p1")
+    assert seen is not None
+    assert seen.state == "unknown"
+
+
+def test_a_question_of_an_earlier_request_is_not_the_answer_to_the_last() -> None:
+    proposals = make_list()
+    seen = proposals.add(proposed(), own=True)
+    for each in TWO_INPUTS[:2]:
+        proposals.observe(each)
+    proposals.restore(told("r2"), None)
+    proposals.observe(answered("r2"))
+    assert (seen.state, seen.result) == ("done", DONE["result"])
+    proposals.untrack("p1")
+    assert proposals._requests == {}
+
+
+def test_whoever_sent_the_last_request_can_cancel_it_and_nobody_else() -> None:
+    proposals = make_list()
+    seen = proposals.add(proposed(), own=True)
+    for each in (*TWO_INPUTS[:3], cancelled("r2", "ana")):
+        proposals.observe(each)
+    assert seen.state == "fulfilled"
+    proposals.observe(cancelled("r2", "agent"))
+    assert (seen.state, seen.reason) == ("unknown", "cancelled")
+    assert not isinstance(seen.fault, FulfilmentCancelled), "it was not the approver"
