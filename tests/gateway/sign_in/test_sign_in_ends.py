@@ -13,6 +13,8 @@ import pytest
 
 from moot.cli import main
 from moot.config import hash_token
+from moot.errors import Unavailable
+from moot.gateway.sign_in import provider_keys
 from moot.gateway.sign_in.short_lived_tokens import mint_token
 from moot.space.temporary_tokens import MAX_TOKENS_PER_MEMBER
 from moot.store.journal_reader import read_records
@@ -70,6 +72,58 @@ async def test_a_revoked_token_administers_nothing(tmp_path: Path) -> None:
             return await _administers(gateway, token) == 403
 
         await until_told(is_closed)
+
+
+def _fail_once(gateway: LocalGateway, space: str = "lab") -> list[Any]:
+    """The next sign-out in that space cannot be written, as in a cluster that has lost its log."""
+    rights = gateway.gateway.directory.hosts[space].rights
+    failed: list[Any] = []
+    sign_out = rights.sign_out
+
+    async def fail_once(*given: Any, **named: Any) -> None:
+        if not failed:
+            failed.append(given)
+            raise Unavailable("this gateway does not reach the log of its cluster")
+        await sign_out(*given, **named)
+
+    rights.sign_out = fail_once  # type: ignore[method-assign]
+    return failed
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_sign_out_that_could_not_be_written_is_tried_again(tmp_path: Path, is_known: bool) -> None:
+    """Once it ended all asking, for good."""
+    async with running_provider() as provider, asking(tmp_path, provider) as gateway:
+        failed = _fail_once(gateway)
+        token = provider.token(jti="1", seconds=3_600)
+        if not is_known:
+            provider.revoked.add(token)
+        client = await gateway.open("/ws?space=lab", token=token)
+        if is_known:
+            await until(lambda: any(each == token for each, _ in provider.introspected))
+            provider.revoked.add(token)
+        assert (await client.closed())[0] == 4003
+        assert failed
+        later = await enter(gateway, other := provider.token("u-eve", jti="2", seconds=3_600))
+        provider.revoked.add(other)
+        assert (await later.closed())[0] == 4003
+
+
+async def test_a_withdrawn_key_ends_what_it_signed_though_that_could_not_be_written_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_keys, "_MAX_RETRY_SECONDS", 0.05)
+    spaces: Any = {name: space_settings(participants(root=["*"])) for name in ("lab", "vault")}
+    async with running_provider() as provider:
+        oidc = provider.rules(person(spaces=["lab", "vault"]), keys_refresh_seconds=1)
+        async with running_gateway(tmp_path, spaces=spaces, oidc=oidc) as gateway:
+            await until(lambda: has_keys(gateway))
+            failed, token = _fail_once(gateway), provider.token(jti="1")
+            clients = [await enter(gateway, token, space) for space in spaces]
+            provider.keys = [Key()]
+            for client in clients:
+                assert (await client.closed())[0] == 4003
+            assert failed
 
 
 # Back-channel logout

@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import quote
 
 from moot.config.oidc_config import IntrospectionConfig
-from moot.errors import Unreachable
+from moot.errors import MootError, Unreachable
 from moot.gateway.sign_in.provider_keys import ProviderKeys, check_same_security
 from moot.gateway.sign_in.token_verifier import VerifiedToken
 from moot.net.http_client import post_form
@@ -37,6 +37,8 @@ _MAX_TOKENS: Final = 50_000
 # Whether a token has ended, or was signed out.
 IsOver = Callable[[VerifiedToken], bool]
 OnRevoked = Callable[[VerifiedToken], Awaitable[None]]
+# Hash under which a space knows it → the token of the provider, and what it says.
+_Watched = dict[str, tuple[str, VerifiedToken]]
 
 
 class Introspection:
@@ -49,8 +51,7 @@ class Introspection:
         self._config = config
         self._is_over = is_over
         self._on_revoked = on_revoked
-        # Hash under which a space knows it → the token of the provider, and what it says.
-        self._tokens: dict[str, tuple[str, VerifiedToken]] = {}
+        self._tokens: _Watched = {}
         self._new: list[str] = []
         # Tokens that were good when they were asked about.
         self._active: set[str] = set()
@@ -93,18 +94,28 @@ class Introspection:
         by_token = {self._tokens[each][0]: self._tokens[each][1] for each in hashes if each in self._tokens}
         results = await asyncio.gather(*(self._check(token) for token in by_token))
         ended = {token for token, is_good in zip(by_token, results, strict=True) if not is_good}
-        self._tokens = {key: each for key, each in self._tokens.items() if each[0] not in ended}
+        gone = {key: each for key, each in self._tokens.items() if each[0] in ended}
+        self._tokens = {key: each for key, each in self._tokens.items() if key not in gone}
         for token in ended:
             log.info("a token was revoked", extra={"issuer": self._keys.config.issuer})
+            watched = {key: each for key, each in gone.items() if each[0] == token}
             if token in self._active:
-                ending.create_task(self._end_later(by_token[token]))
+                ending.create_task(self._end_later(by_token[token], watched))
             else:
-                await self._on_revoked(by_token[token])
+                await self._end(by_token[token], watched)
         self._active &= {token for token, _ in self._tokens.values()}
 
-    async def _end_later(self, verified: VerifiedToken) -> None:
+    async def _end_later(self, verified: VerifiedToken, watched: _Watched) -> None:
         await asyncio.sleep(min(_RENEWAL_SECONDS, self._config.interval_seconds))
-        await self._on_revoked(verified)
+        await self._end(verified, watched)
+
+    async def _end(self, verified: VerifiedToken, watched: _Watched) -> None:
+        try:
+            await self._on_revoked(verified)
+        except MootError as fault:
+            # A cluster without its log, perhaps: the next round finds it again.
+            self._tokens = watched | self._tokens
+            log.warning("not signed out", extra={"issuer": self._keys.config.issuer, "why": str(fault)})
 
     async def _check(self, token: str) -> bool:
         """Whether a token is good, as far as is known."""

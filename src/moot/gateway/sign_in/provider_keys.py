@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from moot.config.gateway_config import is_loopback
 from moot.config.oidc_config import OidcConfig
-from moot.errors import Unreachable
+from moot.errors import MootError, Unreachable
 from moot.net.http_client import fetch
 
 log = logging.getLogger(__name__)
@@ -74,6 +74,8 @@ class ProviderKeys:
         self._wanted = asyncio.Event()
         # Told the ids of keys that the provider has no more: whatever they signed is not believed any longer.
         self.on_withdrawn: OnWithdrawn | None = None
+        # Of which it could not be told yet.
+        self._untold: frozenset[str | None] = frozenset()
 
     def find(self, key_id: str | None) -> ProviderKey | None:
         """The key of that id; None for one that the provider does not have. Raises KeysUnavailable."""
@@ -144,10 +146,18 @@ class ProviderKeys:
             return False
         if set(keys) != set(self._keys):
             log.info("keys fetched", extra={"issuer": self.config.issuer, "keys": len(keys)})
-        withdrawn = frozenset(each for each, key in self._keys.items() if keys.get(each) != key)
+        self._untold |= {each for each, key in self._keys.items() if keys.get(each) != key}
         self._keys, self._fetched_at, self._began_at = keys, self._clock(), began
-        if withdrawn and self.on_withdrawn is not None:
-            await self.on_withdrawn(self.config.issuer, withdrawn)
+        return await self._tell_withdrawn()
+
+    async def _tell_withdrawn(self) -> bool:
+        if self._untold and self.on_withdrawn is not None:
+            try:
+                await self.on_withdrawn(self.config.issuer, self._untold)
+            except MootError as fault:
+                log.warning("not signed out", extra={"issuer": self.config.issuer, "why": str(fault)})
+                return False
+        self._untold = frozenset()
         return True
 
     async def _fetch_keys(self) -> dict[str | None, ProviderKey]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.config.oidc_config import OidcConfig
-from moot.errors import Refused, Unauthorized
+from moot.errors import MootError, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, SignedInAccount, TokenIdentity
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.sign_in.identity_rules import MappedIdentity, describe_rules, map_identity
@@ -59,6 +59,8 @@ class SignInService:
         self._wall = wall
         # By the hash of the token.
         self._known: dict[str, VerifiedToken] = {}
+        # Signed with a key that the provider has taken back, and not yet ended everywhere.
+        self._withdrawn: dict[str, VerifiedToken] = {}
         self._introspections = {
             keys.config.issuer: Introspection(keys, asked, self._is_over, self._revoke)
             for keys in self.keys
@@ -281,16 +283,35 @@ class SignInService:
 
     async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
         keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
-        for host in self._hosts.values():
-            await host.rights.sign_out(keys, by, issued_before=before, keep_seconds=keep)
+        fault: MootError | None = None
+        for host in list(self._hosts.values()):
+            try:
+                await host.rights.sign_out(keys, by, issued_before=before, keep_seconds=keep)
+            except MootError as failed:
+                # The other spaces do not wait for this one.
+                fault = failed
+        if fault is not None:
+            raise fault
         log.info("signed out", extra={"issuer": verified.provider.issuer})
 
     async def _end_withdrawn(self, issuer: str, keys: frozenset[str | None]) -> None:
-        """The provider has taken keys back: nothing that they signed is believed any longer."""
+        """The provider has taken keys back: nothing that they signed is believed any longer.
+
+        Raises MootError if not all of it could be ended; whoever calls again ends the rest.
+        """
         for token_hash, verified in list(self._known.items()):
             if verified.provider.issuer == issuer and verified.key_id in keys:
-                del self._known[token_hash]
-                await self._revoke(verified)
+                self._withdrawn[token_hash] = self._known.pop(token_hash)
+        fault: MootError | None = None
+        for token_hash, verified in list(self._withdrawn.items()):
+            if verified.provider.issuer == issuer:
+                try:
+                    await self._revoke(verified)
+                    self._withdrawn.pop(token_hash, None)
+                except MootError as failed:
+                    fault = failed
+        if fault is not None:
+            raise fault
 
     async def _revoke(self, verified: VerifiedToken) -> None:
         """The provider has taken a token back: end it, by the narrowest name that it has."""
