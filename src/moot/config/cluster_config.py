@@ -59,6 +59,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_inputs: Positive = 256
     # Inputs that wait to be written; more are refused as unavailable.
     max_pending_bytes: Positive = 16 << 20
+    # Large values of all spaces in NATS: set it to less than half of the smallest disk, so the log has room.
+    max_content_bytes: Positive = 16 << 30
 
     @property
     def hosts(self) -> frozenset[str]:

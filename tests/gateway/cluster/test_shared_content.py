@@ -131,6 +131,23 @@ async def test_of_a_value_that_makes_room_while_it_is_sent_nothing_is_left(
         assert await _messages(a) == 1
 
 
+async def test_all_spaces_together_leave_room_for_the_log(
+    start: StartGateway, settings: dict[str, Json]
+) -> None:
+    settings["max_content_bytes"] = 3_000
+    spaces: Json = {"lab": space_settings(PEOPLE), "other": space_settings(PEOPLE)}
+    async with start("a", spaces=spaces) as a:
+        assert (await send(a, b"1" * 1_000)).status_code == 201
+        assert (await send(a, b"2" * 1_000)).status_code == 201
+        refused = await send(a, b"3" * 1_000, space="other")
+        assert refused.status_code == 507
+        assert "gateway.cluster.max_content_bytes" in refused.json()["message"]
+        assert (await send(a, b"4" * 3_001)).status_code == 507
+        # A space that has some makes room among its own, and only for what fits then.
+        assert (await send(a, b"3" * 1_000)).status_code == 201
+        assert [(await fetch(a, each * 1_000)).status_code for each in (b"1", b"2", b"3")] == [404, 200, 200]
+
+
 async def test_fetching_a_value_that_was_used_lately_writes_nothing(start: StartGateway) -> None:
     async with start("a") as a:
         assert (await send(a, b"x")).status_code == 201

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from moot.errors import ResourceLimit
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.hosting.content_store import find_content, keep_content
 from moot.gateway.hosting.space_host import SpaceHost
@@ -79,6 +80,8 @@ class ContentRoutes:
             await self._identify(request)
             try:
                 digest = await self._keep(identity.host, body)
+            except ResourceLimit as full:
+                return denied(AccessDenied(507, full.message))
             except OSError as fault:
                 log.warning("a large value was not kept", extra={"why": fault.strerror})
                 return denied(AccessDenied(507, "the gateway's disk takes no large values now"))

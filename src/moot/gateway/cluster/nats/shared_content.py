@@ -24,7 +24,7 @@ from nats.js.api import DiscardPolicy, Header, RawStreamMsg, StorageType, Stream
 from nats.js.client import JetStreamContext
 
 from moot.config.cluster_config import ClusterConfig
-from moot.errors import Unavailable, UsageError
+from moot.errors import ResourceLimit, Unavailable, UsageError
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnection, retry
 
 T = TypeVar("T")
@@ -57,13 +57,17 @@ class SharedContent:
         self._is_made = False
 
     async def keep(self, space: str, data: bytes, *, max_total_bytes: int) -> str:
-        """Keep a value, as safely as the cluster's log when this returns; its SHA-256."""
+        """Keep a value, as safely as the cluster's log when this returns; its SHA-256.
+
+        Raises ResourceLimit when the values of other spaces leave no room.
+        """
         digest = sha256(data).hexdigest()
         prefix = f"{self._subject(space)}.{digest}.{len(data)}"
 
         async def write(context: JetStreamContext, part_bytes: int) -> None:
             if not self._is_made:
                 await self._make_stream(context)
+            await self._make_room(context, space, max_total_bytes, adding=max(1, len(data)))
             for number, start in enumerate(range(0, max(1, len(data)), part_bytes)):
                 part = data[start : start + part_bytes]
                 await retry(lambda at=f"{prefix}.{number}", part=part: context.publish(at, part))  # type: ignore[misc]
@@ -127,14 +131,24 @@ class SharedContent:
                 raise Unavailable("this value has just made room for others")
             part = found.data
 
-    async def _make_room(self, context: JetStreamContext, space: str, max_bytes: int) -> None:
-        """Those that nobody used for longest go, until the rest fits."""
+    async def _make_room(
+        self, context: JetStreamContext, space: str, max_bytes: int, *, adding: int = 0
+    ) -> None:
+        """Those that nobody used for longest go, until the rest fits, with what is added to all spaces."""
+        # Not left to NATS: it would set so much aside at once, and the log could not have it.
+        most = self._config.max_content_bytes
         firsts = f"{self._subject(space)}.*.*.0"
         while True:
             # Before the oldest is looked for: what is sent again from now on stays.
             state = (await retry(lambda: context.stream_info(self._stream, firsts))).state
             sizes = [int(subject.split(".")[-2]) for subject in state.subjects or ()]
-            if sum(sizes) <= max_bytes and len(sizes) <= _MAX_VALUES:
+            is_full = adding > 0 and state.bytes + adding > most
+            if is_full and state.bytes + adding - sum(sizes) > most:
+                raise ResourceLimit(
+                    f"the cluster keeps {most} bytes of large values (gateway.cluster.max_content_bytes), "
+                    "and those of other spaces leave no room"
+                )
+            if sum(sizes) <= max_bytes and len(sizes) <= _MAX_VALUES and not is_full:
                 return
             oldest = await self._next(context, firsts)
             if oldest is None:
