@@ -60,9 +60,12 @@ export function fulfil(proposal, request, by, asked, at) {
 
 /** Its proposer brings the input that its host asked for. @param {Proposal} proposal @param {string} request @param {number} at @param {any} given */
 export function resume(proposal, request, at, given) {
-  if (!isFulfilled(proposal) || proposal.requests.includes(request)) return false;
+  if (!isFulfilled(proposal) || proposal.inputs.some((each) => each.id === request)) return false;
   proposal.inputs.push({ at, id: request, given });
-  proposal.requests.push(request);
+  // One that is over takes no more: the gateway's list told its end before the history told this.
+  if (proposal.requestId === request || proposal.status !== "fulfilled") return true;
+  // The gateway's list may have told of it before the history told of an earlier one.
+  proposal.requests = [...proposal.requests.filter((each) => each !== request), request];
   Object.assign(proposal, { status: "fulfilled", requestId: request, reason: "", waiting: proposal.asked, isAnswered: false, hasFailed: false });
   return true;
 }

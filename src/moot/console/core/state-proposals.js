@@ -119,8 +119,7 @@ export class Proposals {
     if (kind === "moot/votes") return this._change(named, (each) => this._setCount(each, payload, row.at));
     if (kind === "moot/outcome" && payload.outcome === "unknown") return this._change(named, (each) => this._loseTrack(each, payload, row.at));
     // Our decision came too late: the refusal contains the proposal's state.
-    const isOver = kind === "system/error" && payload.error === "proposal_settled" && (payload.state === "withdrawn" || payload.state === "expired");
-    return isOver ? this._change(named, (each) => settle(each, payload.state, row.at)) : null;
+    return kind === "system/error" && payload.error === "proposal_settled" ? this._change(named, (each) => this._settleLate(each, payload, row.at)) : null;
   }
 
   /** @param {unknown[]} ids @returns {Proposal[]} */
@@ -210,7 +209,7 @@ export class Proposals {
     for (const [index, by] of strings(told.rejected_by).entries()) reject(proposal, { by, reason: reasons[index] ?? "", at, id, comments: [] });
     // It was over by a removal that was older than it.
     if (isInOrder && told.state === "open" && proposal.status !== "pending" && !isFulfilled(proposal)) this._open(proposal);
-    if (told.state === "fulfilled") this._restoreFulfilment(proposal, told);
+    if (told.state === "fulfilled") this._restoreFulfilment(proposal, told, isInOrder);
     else if (told.state === "withdrawn" || told.state === "expired") settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
     this._index(proposal);
     return true;
@@ -228,11 +227,11 @@ export class Proposals {
     return true;
   }
 
-  /** @param {Proposal} proposal @param {any} told */
-  _restoreFulfilment(proposal, told) {
+  /** @param {Proposal} proposal @param {any} told @param {boolean} isInOrder */
+  _restoreFulfilment(proposal, told, isInOrder) {
     const request = String(told.settled_by ?? "");
     const at = parseTime(told.settled_at, Date.now());
-    if (!proposal.requests.includes(request)) proposal.status = "pending";
+    if (isInOrder ? proposal.requestId !== request : !proposal.requests.includes(request)) proposal.status = "pending";
     fulfil(proposal, request, String(told.fulfilled_by ?? ""), strings(told.asked), at);
     // A late answer is recognised by its request, which may never have been received here.
     if (request && !this.requests.has(request)) {
@@ -273,6 +272,14 @@ export class Proposals {
     else this.pending = new Map([...this.pending].sort(([, a], [, b]) => a.at - b.at));
   }
 
+  /** Who approved it, and whom they asked, is not part of a refusal. @param {Proposal} proposal @param {any} payload @param {number} at */
+  _settleLate(proposal, payload, at) {
+    if (payload.state === "withdrawn" || payload.state === "expired") return settle(proposal, payload.state, at);
+    if (payload.state !== "fulfilled" || proposal.status !== "pending") return false;
+    this._restoreFulfilment(proposal, { asked: proposal.to, ...payload }, true);
+    return true;
+  }
+
   /** D-99: the host went away, or never answered. What carried it out may never have been received here. @param {Proposal} proposal @param {any} payload @param {number} at */
   _loseTrack(proposal, payload, at) {
     fulfil(proposal, String(payload.request_id ?? ""), "", strings(payload.asked), at);
@@ -288,12 +295,13 @@ export class Proposals {
     if (envelope.payload?.method === "notifications/cancelled") {
       // Whoever cancels its request gets no answer to it, done or not.
       const running = row.about.flatMap((id) => this._executed.get(id) ?? []);
-      return this._change(running, (each) => each.fulfilledBy === row.from && loseTrack(each, "cancelled", row.at)) ?? "requests";
+      return this._change(running, (each) => each.fulfilledBy === row.from && row.about.includes(each.requestId) && loseTrack(each, "cancelled", row.at)) ?? "requests";
     }
     const params = envelope.payload?.params;
     const hasInput = params?.inputResponses !== undefined || params?.requestState !== undefined;
     this._change(known, (each) => {
       if (!isFulfilled(each)) return fulfil(each, row.id, row.from, row.to, row.at);
+      if (each.requestId === row.id && !each.fulfilledBy && !hasInput) each.fulfilledBy = row.from;
       // The host asked for input: one approval covers the whole call.
       return hasInput && each.from === row.from && resume(each, row.id, row.at, params.inputResponses ?? {});
     });
