@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moot.cli import main
-from moot.config import hash_token
+from moot.config import hash_token, load
 from moot.errors import Unavailable
 from moot.gateway.sign_in import provider_keys
 from moot.gateway.sign_in.short_lived_tokens import mint_token
@@ -28,7 +28,7 @@ from tests.gateway.running_gateway import (
     write_config,
 )
 from tests.gateway.sign_in.oidc_provider import Key, person, running_provider
-from tests.gateway.sign_in.test_introspection import asking
+from tests.gateway.sign_in.test_introspection import ASKED, ENVIRON, asking
 from tests.gateway.sign_in.test_sign_in import enter, has_keys, refusal, signing_in
 from tests.waiting import until, until_told
 
@@ -124,6 +124,23 @@ async def test_a_withdrawn_key_ends_what_it_signed_though_that_could_not_be_writ
             for client in clients:
                 assert (await client.closed())[0] == 4003
             assert failed
+
+
+async def test_who_is_signed_out_of_one_space_is_still_asked_about_for_the_others(tmp_path: Path) -> None:
+    spaces: Any = {name: space_settings(participants(root=["*"])) for name in ("lab", "vault")}
+    async with running_provider() as provider:
+        oidc = provider.rules(person(spaces=["lab", "vault"]), introspection=ASKED)
+        async with running_gateway(tmp_path, spaces=spaces, oidc=oidc, environ=ENVIRON) as gateway:
+            await until(lambda: has_keys(gateway))
+            token = provider.token(jti="1", seconds=3_600)
+            lab, vault = [await enter(gateway, token, space) for space in spaces]
+            answer = await gateway.admin("POST", "participants/ana/sign-out", space="lab")
+            assert answer.status_code == 200
+            assert (await lab.closed())[0] == 4003
+            asked = len(provider.introspected)
+            await until(lambda: len(provider.introspected) > asked + 2)
+            provider.revoked.add(token)
+            assert (await vault.closed())[0] == 4003
 
 
 # Back-channel logout
@@ -302,6 +319,55 @@ async def test_an_administrator_of_one_space_administers_no_other(tmp_path: Path
             assert await status("tokens?space=lab") == 200
             assert await status("tokens?space=vault") == 403
             assert await status("connections") == 403
+
+
+async def test_what_happens_in_one_space_takes_nobody_the_administration_of_another(tmp_path: Path) -> None:
+    rule = person(match={"groups": "leads"}, administrator=["lab", "vault"], spaces=["lab", "vault"])
+    async with running_provider() as provider:
+        spaces: Any = {name: space_settings(participants(root=["*"])) for name in ("lab", "vault")}
+        async with running_gateway(tmp_path, spaces=spaces, oidc=provider.rules(rule)) as gateway:
+            await until(lambda: has_keys(gateway))
+            token = provider.token(groups=["leads"])
+            await enter(gateway, token, "vault")
+            assert (await gateway.admin("POST", "participants/ana/sign-out", space="vault")).is_success
+            headers = {"Authorization": f"Bearer {token}"}
+            found = {
+                space: (await gateway.http.get(f"/admin/tokens?space={space}", headers=headers)).status_code
+                for space in spaces
+            }
+            assert found == {"lab": 200, "vault": 403}
+
+
+async def test_who_is_signed_out_stays_out_though_the_clock_of_the_provider_is_ahead(tmp_path: Path) -> None:
+    async with signing_in(tmp_path, settings={"skew_seconds": 60}) as (gateway, provider):
+        token = provider.token(iat=int(time.time()) + 30)
+        client = await enter(gateway, token)
+        assert (await gateway.admin("POST", "participants/ana/sign-out")).is_success
+        assert (await client.closed())[0] == 4003
+        assert (await refusal(gateway, token))[0] == 403
+
+
+async def test_tokens_that_an_administrator_made_end_when_a_reload_takes_the_administration_away(
+    tmp_path: Path,
+) -> None:
+    leads, chiefs = (
+        person(match={"groups": name}, administrator=True, capabilities=["chat"])
+        for name in ("leads", "chiefs")
+    )
+    people = participants(root=["*"], builder=["chat"])
+    async with signing_in(tmp_path, leads, chiefs, people=people) as (gateway, provider):
+        clients = []
+        for name, group in (("u-ana", "leads"), ("u-eve", "chiefs")):
+            headers = {"Authorization": f"Bearer {provider.token(name, groups=[group])}"}
+            made = await gateway.http.post(
+                "/admin/participants/builder/tokens", json={"seconds": 40}, headers=headers
+            )
+            clients.append(await enter(gateway, made.json()["token"]))
+        lab = {"lab": space_settings(people)}
+        rules = provider.rules(person(match={"groups": "leads"}), chiefs)
+        gateway.gateway.reload(load(write_config(tmp_path, gateway_settings(lab, oidc=rules)), environ={}))
+        assert (await clients[0].closed())[0] == 4003
+        assert await clients[1].refused("chat", {"text": "still here"}) is None
 
 
 # Names and addresses

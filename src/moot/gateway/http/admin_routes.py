@@ -151,10 +151,13 @@ class AdminRoutes:
             tokens += member.credentials
         if not keys and not tokens:
             raise InvalidOperation(f"{member.name} has not signed in: replace its token instead")
+        issued = [token.issued_at for token in temporary if token.source == "sign_in"]
+        issued += [each.issued_at for each in member.signed_in.values()]
         await host.rights.sign_out(
             sorted(keys),
             admin,
-            issued_before=time.time(),
+            # The clock of the provider may be ahead.
+            issued_before=max([time.time(), *issued]),
             keep_seconds=MAX_LIFE_SECONDS,
             tokens=tokens,
         )

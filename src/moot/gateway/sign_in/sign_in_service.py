@@ -109,11 +109,11 @@ class SignInService:
         if isinstance(verified, AccessDenied):
             self.refused += verified.status < 500
             return None
-        mapped = map_identity(verified.claims, self._rules[verified.provider.issuer])
-        given = False if mapped is None else mapped.rule.administrator
-        if mapped is None or not (given is True or (given is not False and space in given)):
+        mapped = self._map_administrator(verified, space)
+        if mapped is None:
             return None
-        for host in self._hosts.values():
+        # What happened in one space takes nobody the administration of another.
+        for host in self._hosts.values() if space is None else filter(None, [self._hosts.get(space)]):
             member = host.space.state.roster.members.get(Name(mapped.name))
             is_removed = member is not None and member.kicked and host.name in mapped.rule.spaces
             if is_removed or is_signed_out(host, verified):
@@ -121,6 +121,12 @@ class SignInService:
         # As it is written down: who it is at which provider, so that it is no name of `admin_tokens`.
         account = verified.claims[verified.provider.subject_claim]
         return f"{mapped.name} ({account} at {verified.provider.issuer})"
+
+    def _map_administrator(self, verified: VerifiedToken, space: str | None) -> MappedIdentity | None:
+        """Who administers that space by the rules, whatever has happened in it."""
+        mapped = map_identity(verified.claims, self._rules[verified.provider.issuer])
+        given = False if mapped is None else mapped.rule.administrator
+        return mapped if given is True or (given is not False and space in given) else None
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None:
         verified = self._verify(token, token_hash)
@@ -318,8 +324,10 @@ class SignInService:
         await self._end(keys_of(verified)[-1:], verified.provider.issuer, verified, verified.issued)
 
     def _is_over(self, verified: VerifiedToken) -> bool:
-        has_ended = self.seconds_left(verified) <= 0
-        return has_ended or any(is_signed_out(host, verified) for host in self._hosts.values())
+        # Who is signed out of one space may be in another.
+        hosts = self._hosts.values()
+        is_out = bool(hosts) and all(is_signed_out(host, verified) for host in hosts)
+        return is_out or self.seconds_left(verified) <= 0
 
     # Other rules
 
@@ -335,12 +343,23 @@ class SignInService:
         makers = {
             (tuple(keys_of(each)), each.issued, client_of(each.claims)): each for each in self._known.values()
         }
-        for host in self._hosts.values():
+        for host in list(self._hosts.values()):
             for token in list(host.space.state.temporary_tokens.by_hash.values()):
                 if token.source == "sign_in":
                     await self._remap(host, token, self._known.get(token.hash))
                 elif token.rights is not None:
                     await self._remap(host, token, makers.get((token.keys, token.issued_at, token.client)))
+                elif token.made_by and not token.made_with and not self._is_administered(host, token.made_by):
+                    await host.rights.sign_out(
+                        (), "the rules", issued_before=0.0, keep_seconds=0.0, tokens=[token.hash]
+                    )
+
+    def _is_administered(self, host: SpaceHost, account: str) -> bool:
+        """Whether this account administers that space, by what is known of it."""
+        return any(
+            keys_of(each)[0] == account and self._map_administrator(each, host.name) is not None
+            for each in self._known.values()
+        )
 
     async def _remap(self, host: SpaceHost, token: TemporaryToken, verified: VerifiedToken | None) -> None:
         sign_in = None if verified is None else self._map(host, verified, token.hash)
