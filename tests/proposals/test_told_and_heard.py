@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from typing import Any
 
 import msgspec
 
-from moot.errors import FulfilmentCancelled
+from moot.errors import FulfilmentCancelled, HostLeft, McpError
 from moot.participant.connection.envelope_sender import SendCounts
 from moot.participant.connection.message_feed import HandlerRunner
 from moot.participant.connection.roster import Roster
@@ -16,7 +17,8 @@ from moot.participant.limits import ParticipantLimits
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.protocol.proposal_life import GatewayProposal
+from moot.protocol.proposal_life import GatewayProposal, ProposalLife
+from moot.protocol.proposal_tracker import ProposalTracker
 
 _numbers = count()
 ASKS: Json = {"result": {"resultType": "input_required", "requestState": "s"}}
@@ -74,9 +76,12 @@ def told(request: str, outcome: Any = "pending", **more: Any) -> GatewayProposal
     return GatewayProposal("p1", "fulfilled", settled_by=request, outcome=outcome, **facts)
 
 
-def make_list() -> ProposalList:
+def make_list(*present: dict[str, Json]) -> ProposalList:
+    """Of a member who is alone but for these; a host that left is not waited for at all."""
     runner = HandlerRunner(lambda _: None, SendCounts(), 100)
-    return ProposalList(ParticipantLimits(), Roster("mew", runner), runner)
+    roster = Roster("mew", runner)
+    roster.apply_welcome("me", "me", present, again=False)
+    return ProposalList(ParticipantLimits(host_return_seconds=0), roster, runner)
 
 
 TWO_INPUTS = (
@@ -142,3 +147,76 @@ def test_whoever_sent_the_last_request_can_cancel_it_and_nobody_else() -> None:
     proposals.observe(cancelled("r2", "agent"))
     assert (seen.state, seen.reason) == ("unknown", "cancelled")
     assert not isinstance(seen.fault, FulfilmentCancelled), "it was not the approver"
+
+
+def test_the_error_of_one_host_is_told_whatever_the_others_say_after_it() -> None:
+    proposals = make_list()
+    seen = proposals.add(proposed("a", "b", "c"), own=True)
+    proposals.observe(requested("r1", to=("a", "b", "c")))
+    proposals.observe(answered("r1", BROKEN, "a"))
+    for host in ("b", "c"):
+        proposals.observe(answered("r1", DONE, host))
+    assert seen.state == "failed"
+    assert isinstance(seen.fault, McpError)
+    assert seen.host == "a"
+
+
+def test_the_result_that_is_told_is_that_of_the_host_which_is_told() -> None:
+    proposals = make_list()
+    seen = proposals.add(proposed("a", "b"), own=True)
+    proposals.observe(requested("r1", to=("a", "b")))
+    for host in ("a", "b"):
+        proposals.observe(answered("r1", {"result": {"content": [host]}}, host))
+    assert (seen.result, seen.host) == ({"content": ["a"]}, "a")
+
+
+def test_the_history_tells_which_of_several_hosts_failed() -> None:
+    proposals = make_list()
+    seen = proposals.add(proposed("a", "b"), own=True)
+    proposals.restore(told("r1", "failed", asked=["a", "b"], waiting_for=[]), None)
+    proposals.observe(answered("r1", DONE, "a"))
+    proposals.observe(answered("r1", BROKEN, "b"))
+    assert isinstance(seen.fault, McpError)
+
+
+async def test_of_several_hosts_one_that_left_is_given_up_when_the_others_have_answered() -> None:
+    proposals = make_list({"id": "a"})
+    seen = proposals.add(proposed("a", "b"), own=True)
+    proposals.observe(requested("r1", to=("a", "b")))
+    proposals.handle_member_left("b")
+    done = asyncio.Event()
+    asyncio.get_running_loop().call_later(0, done.set)
+    await done.wait()
+    assert (seen.state, seen.fault) == ("fulfilled", None), "the other one may still answer"
+    proposals.observe(answered("r1", DONE, "a"))
+    assert isinstance(seen.fault, HostLeft)
+
+
+def test_a_host_that_is_away_for_a_moment_after_we_asked_the_gateway_is_waited_for() -> None:
+    proposals = make_list()
+    seen = proposals.add(proposed(), own=True)
+    proposals.observe(requested("r1"))
+    proposals.restore(told("r1"), None)
+    proposals.observe(lost("r1", "host_left"))
+    assert (seen.state, seen.fault) == ("unknown", None)
+    proposals.restore(told("r1", "unknown", reason="host_left"), None)
+    assert isinstance(seen.fault, HostLeft)
+
+
+def test_who_approved_is_learned_from_the_history_after_the_outcome() -> None:
+    tracker = ProposalTracker[ProposalLife]()
+    life = tracker.track(ProposalLife(id="p1", proposer="agent"))
+    tracker.apply(lost("r1", "timed_out"), 0.0)
+    assert tracker.apply(requested("r1"), 0.0) == [life]
+    assert (life.state, life.fulfilled_by) == ("unknown", "ana")
+    assert tracker.apply(requested("r1"), 0.0) == []
+
+
+def test_a_proposer_that_came_back_under_another_id_can_withdraw() -> None:
+    proposals = make_list({"id": "agent-9c", "name": "agent"})
+    entry = GatewayProposal("p1", "open", proposer="agent-9c", expires_at="2036-01-01T00:00:00Z")
+    proposals.restore(entry, proposed(sender="agent-7f"))
+    proposals.observe(said("mcp/withdraw", "agent-9c", "p1", reason="superseded"))
+    seen = proposals.get("p1")
+    assert seen is not None
+    assert seen.state == "withdrawn"

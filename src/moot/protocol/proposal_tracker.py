@@ -152,6 +152,11 @@ class ProposalTracker(Generic[P]):
         params = envelope.payload.get("params")
         if life.status != "fulfilled":
             life.fulfil(envelope.id, who[0], envelope.to, now)
+        elif life.fulfilled_by == "" and life.settled_by == envelope.id and given_input(params) is None:
+            # The gateway told of it before the request was heard.
+            life.fulfilled_by = who[0]
+            life.requested_by = life.requested_by or who[0]
+            return True
         elif (
             not life.is_of(who)
             or given_input(params) is None
@@ -179,7 +184,7 @@ class ProposalTracker(Generic[P]):
 
     def _note_told(self, life: P, envelope: Envelope, who: Sequence[str]) -> bool:
         """The gateway's list told what came of it; what its host said comes with the history, once."""
-        if life.answered or set(life.asked).isdisjoint(who):
+        if (life.answered and len(life.asked) < 2) or set(life.asked).isdisjoint(who):
             return False
         life.answered = True
         self.note_answer(life, envelope)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
-from moot.errors import BadAnswer
+from moot.errors import BadAnswer, CallOutcomeUnknown
 from moot.participant.calls.outcome import Rejection, error_of, result_of
 from moot.participant.connection.message_feed import (
     Feeds,
@@ -166,17 +166,22 @@ class ProposalList(ProposalTracker[SeenProposal]):
         for seen in self.apply(envelope, self._clock() + self._gateway_ahead_seconds, name):
             if envelope.kind == "moot/votes":
                 _note_count(seen, envelope.payload)
+            elif envelope.kind == "mcp/response":
+                self._give_up(seen)
             seen.notify_watchers()
 
     def note_answer(self, life: SeenProposal, envelope: Envelope) -> None:
-        life.host = envelope.sender
         fault = error_of(envelope.payload)
-        if fault is not None or life.outcome != "failed":
-            life.error = fault
+        if fault is not None:
+            life.error, life.host = fault, envelope.sender
+            return
+        if life.outcome != "unknown" and isinstance(life.error, CallOutcomeUnknown | BadAnswer):
+            life.error = None
         # Of several hosts, what failed is told.
-        result = None if fault is not None else result_of(envelope.payload)
-        if result is not None and (life.result is None or result.get("isError") is True):
+        result = result_of(envelope.payload)
+        if life.result is None or result.get("isError") is True:
             life.result = result
+            life.host = life.host if life.error is not None else envelope.sender
 
     def handle_bad_answer(self, envelope: Envelope, fault: str) -> None:
         """An answer that is none: nobody knows what its host did."""
@@ -186,18 +191,24 @@ class ProposalList(ProposalTracker[SeenProposal]):
                 seen.notify_watchers()
 
     def handle_member_left(self, member: str) -> None:
-        """Fulfilments that only this member was asked for have no answer, unless it is back soon."""
-        waiting = [seen for seen in self._known.values() if seen.waiting == (member,)]
+        """Fulfilments that this member was asked for lack its answer, unless it is back soon."""
+        waiting = [seen for seen in self._known.values() if member in seen.waiting]
         if waiting:
             grace = self._limits.host_return_seconds
             asyncio.get_running_loop().call_later(grace, self._give_up_if_away, member, waiting)
 
     def _give_up_if_away(self, member: str, waiting: list[SeenProposal]) -> None:
         for seen in waiting:
-            if seen.waiting == (member,) and member not in self._roster:
-                seen.lose_track("host_left")
-                seen.is_given_up = True
-                seen.notify_watchers()
+            if member in seen.waiting and member not in self._roster:
+                seen.away.add(member)
+                self._give_up(seen)
+
+    def _give_up(self, seen: SeenProposal) -> None:
+        """Nobody who is here can still answer: those who are waited for left, and are not back."""
+        if seen.waiting and all(each in seen.away and each not in self._roster for each in seen.waiting):
+            seen.lose_track("host_left")
+            seen.is_given_up = True
+            seen.notify_watchers()
 
     # What the gateway tells when it is asked
 
@@ -217,7 +228,9 @@ class ProposalList(ProposalTracker[SeenProposal]):
             self.unreadable.discard(reported.proposal_id)
         if seen is not None:
             self.restore_known(reported, self._gateway_now())
-            seen.is_given_up = True
+            if reported.proposer:
+                seen.proposer_name = self._roster.names_of([reported.proposer])[0]
+            seen.is_given_up = reported.outcome == "unknown"
             seen.notify_watchers()
 
     def mark_forgotten(self, id: str) -> None:

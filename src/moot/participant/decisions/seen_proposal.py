@@ -40,7 +40,8 @@ class SeenProposal(ProposalLife):
     result: dict[str, Json] | None = None
     host: str | None = None
     error: MootError | None = None
-    # Its host left, and is not waited for any more.
+    # Hosts that left and were not back soon; whether nobody else is waited for any more.
+    away: set[str] = field(default_factory=set, repr=False)
     is_given_up: bool = False
     # Written down by us and not as it was sent: its params may have had members for us alone.
     recorded: bool = False
@@ -120,6 +121,7 @@ class SeenProposal(ProposalLife):
         ProposalLife._begin(self, request, by, asked)
         self.result = self.host = self.error = None
         self.is_given_up = False
+        self.away.clear()
 
     def check_open(self) -> None:
         """Raises ProposalSettled or Expired if it cannot be decided any more."""
