@@ -93,8 +93,14 @@ def test_a_refusal_says_that_somebody_has_approved_it_and_its_answer_ends_it() -
     assert _after(PROPOSAL, refusal, *FIRST)["fulfilledBy"] == "ana"
 
 
-def test_who_cancels_a_request_that_was_answered_with_a_question_cancels_nothing() -> None:
-    cancelled: dict[str, Json] = {"method": "notifications/cancelled", "params": {"requestId": "r1"}}
-    found = _after(*TWICE[:4], _said("mcp/request", "ana", about="r1", **cancelled))
+def _cancelled(by: str, request: str) -> Json:
+    params: Json = {"requestId": request}
+    return _said("mcp/request", by, about=request, method="notifications/cancelled", params=params)
+
+
+def test_only_who_sent_the_last_request_can_cancel_it() -> None:
+    """The one before was answered with a question."""
+    found = _after(*TWICE[:4], _cancelled("ana", "r1"), _cancelled("ana", "r2"))
     assert (found["status"], found["reason"]) == ("fulfilled", "")
-    assert _after(*FIRST, _said("mcp/request", "ana", about="r1", **cancelled))["status"] == "unknown"
+    assert _after(*TWICE[:4], _cancelled("agent", "r2"))["reason"] == "cancelled"
+    assert _after(*FIRST, _cancelled("ana", "r1"))["reason"] == "cancelled"

@@ -295,7 +295,8 @@ export class Proposals {
     if (envelope.payload?.method === "notifications/cancelled") {
       // Whoever cancels its request gets no answer to it, done or not.
       const running = row.about.flatMap((id) => this._executed.get(id) ?? []);
-      return this._change(running, (each) => each.fulfilledBy === row.from && row.about.includes(each.requestId) && loseTrack(each, "cancelled", row.at)) ?? "requests";
+      const isTheirs = (/** @type {Proposal} */ each) => row.about.includes(each.requestId) && this.requests.get(each.requestId)?.from === row.from;
+      return this._change(running, (each) => isTheirs(each) && loseTrack(each, "cancelled", row.at)) ?? "requests";
     }
     const params = envelope.payload?.params;
     const hasInput = params?.inputResponses !== undefined || params?.requestState !== undefined;
