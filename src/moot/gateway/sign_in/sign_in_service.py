@@ -7,12 +7,10 @@ memory alone, for the day that the rules change.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -23,6 +21,14 @@ from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.sign_in.identity_rules import MappedIdentity, describe_rules, map_identity
 from moot.gateway.sign_in.introspection import Introspection
 from moot.gateway.sign_in.provider_keys import ProviderKeys
+from moot.gateway.sign_in.token_keys import (
+    client_of,
+    key_of,
+    keys_of,
+    named_client,
+    subjects_of,
+    without_session,
+)
 from moot.gateway.sign_in.token_verifier import AudienceOf, TokenVerifier, VerifiedToken, looks_like_jwt
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
@@ -37,8 +43,6 @@ log = logging.getLogger(__name__)
 _MAX_KNOWN: Final = 50_000
 # Of what a provider says, in the log and the journal.
 _MAX_AUDITED_CHARS: Final = 255
-# Of tokens that do not say of which session at the provider they are.
-_NO_SESSION: Final = "no session"
 _ANOTHER_SPACE: Final = AccessDenied(403, "this account may not enter this space")
 
 
@@ -207,7 +211,7 @@ class SignInService:
         return SignIn(
             token=token,
             capabilities=None if rights is None else capability_pairs(rights),
-            known_as=_subjects(verified)[-1] if config.subject_claim != "sub" else "",
+            known_as=subjects_of(verified)[-1] if config.subject_claim != "sub" else "",
             details=_details(verified, mapped),
         )
 
@@ -236,12 +240,12 @@ class SignInService:
         if isinstance(verified, AccessDenied):
             return verified
         claims = verified.claims
-        keys = self._persons(_key("sub", claims, "sub")) if isinstance(claims.get("sub"), str) else []
+        keys = self._persons(key_of("sub", claims, "sub")) if isinstance(claims.get("sub"), str) else []
         has_subject = bool(keys)
         if isinstance(claims.get("sid"), str):
             # That session alone; a person may be signed in on several devices. Of tokens that name none,
             # all of that person's.
-            keys = [_key("sid", claims, "sid"), *map(_without_session, keys)]
+            keys = [key_of("sid", claims, "sid"), *map(without_session, keys)]
         # Never "signed out" for what nobody knows.
         is_nobodys = not has_subject and not self._knows_key(keys[0])
         # Until then, and no later: a logout token that comes again ends no newer session.
@@ -393,58 +397,11 @@ def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
     return False
 
 
-def keys_of(verified: VerifiedToken) -> list[str]:
-    """By what a sign-out finds a token: whose it is, of which session at the provider, which one it is."""
-    claims, subjects = verified.claims, _subjects(verified)
-    has_session = isinstance(claims.get("sid"), str)
-    keys = subjects + ([_key("sid", claims, "sid")] if has_session else [*map(_without_session, subjects)])
-    if isinstance(claims.get("jti"), str):
-        keys.append(_key("jti", claims, "jti"))
-    else:
-        # Nothing names it: it is what it says, or all of the person's would end with it.
-        said = json.dumps(claims, sort_keys=True)
-        keys.append(hashlib.sha256(f"claims\0{said}".encode()).hexdigest())
-    return keys
-
-
-def _subjects(verified: VerifiedToken) -> list[str]:
-    """The account, and behind it `sub` where that is something else: a logout token has no other name."""
-    names = dict.fromkeys((verified.provider.subject_claim, "sub"))
-    return [_key(name, verified.claims, name) for name in names]
-
-
-def _without_session(subject: str) -> str:
-    """Those tokens of a person that do not say of which session at the provider they are."""
-    return hashlib.sha256(f"{_NO_SESSION}\0{subject}".encode()).hexdigest()
-
-
-def _key(kind: str, claims: Mapping[str, Any], name: str) -> str:
-    text = "\0".join((kind, str(claims["iss"]), str(claims[name])))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def client_of(claims: Mapping[str, Any]) -> str:
-    """With which program somebody signed in; where the provider does not say, for whom the token is."""
-    audience = claims.get("aud", ())
-    named = _named_client(claims)
-    return (
-        named
-        if named is not None
-        else "for " + " ".join(sorted({audience} if isinstance(audience, str) else audience))
-    )
-
-
-def _named_client(claims: Mapping[str, Any]) -> str | None:
-    """As RFC 9068, OpenID Connect, Entra and Okta call it."""
-    found = (claims.get(name) for name in ("client_id", "azp", "appid", "cid"))
-    return next((client for client in found if isinstance(client, str) and client), None)
-
-
 def _audited(verified: VerifiedToken) -> dict[str, Json]:
     """Who it is, for the log and the journal."""
     claims = verified.claims
     facts: dict[str, Json] = {"issuer": claims["iss"], "subject": claims[verified.provider.subject_claim]}
-    for fact, value in (("client", _named_client(claims)), ("account", claims.get("preferred_username"))):
+    for fact, value in (("client", named_client(claims)), ("account", claims.get("preferred_username"))):
         if isinstance(value, str):
             facts[fact] = value[:_MAX_AUDITED_CHARS]
     return facts
