@@ -216,6 +216,33 @@ async def test_a_host_that_does_not_know_is_no_failure_for_approver_and_proposer
         assert (seen.outcome, seen.note) == ("failed", "nothing is there")
 
 
+async def test_what_a_person_says_of_an_unknown_outcome_while_we_are_away_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    async with gateway_with(tmp_path, gateway={"poll_messages": 2}, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
+        other = await gateway.join("other")
+
+        async def handle(request: IncomingRequest) -> dict[str, Json]:
+            raise HostDoesNotKnow(-32004, "it ended before it answered", unknown_outcome())
+
+        host.server.use_handler(handle)
+        proposal = await agent.propose("host", "tools/call", CALL["params"])
+        await settled(human)
+        with pytest.raises(HostDoesNotKnow):
+            await human.approve(proposal.id)
+        await settled(human)
+        seen = human.proposals.get(proposal.id)
+        assert seen is not None
+        assert seen.state == "unknown"
+        async with away(human):
+            await other.settle(proposal.id, "done", note="the file is there")
+            for number in range(10):
+                await agent.chat(str(number))
+        await until(lambda: human.proposals.known)
+        assert (seen.state, seen.note) == ("done", "the file is there")
+
+
 async def test_a_host_that_dies_makes_the_outcome_unknown_for_approver_and_proposer(tmp_path: Path) -> None:
     async with gateway_with(tmp_path, **PEOPLE) as gateway:
         agent, human = await gateway.join("agent"), await gateway.join("human")

@@ -17,7 +17,12 @@ from moot.participant.limits import ParticipantLimits
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.protocol.proposal_life import GatewayProposal, ProposalLife
+from moot.protocol.proposal_life import (
+    MAX_EXPLANATIONS,
+    MAX_REJECTIONS,
+    GatewayProposal,
+    ProposalLife,
+)
 from moot.protocol.proposal_tracker import ProposalTracker
 
 _numbers = count()
@@ -220,3 +225,56 @@ def test_a_proposer_that_came_back_under_another_id_can_withdraw() -> None:
     seen = proposals.get("p1")
     assert seen is not None
     assert seen.state == "withdrawn"
+
+
+def test_of_rejections_and_their_explanations_only_so_many_are_kept() -> None:
+    proposals = make_list()
+    seen = proposals.add(proposed(), own=True)
+    for number in range(MAX_REJECTIONS + 10):
+        proposals.observe(said("mcp/reject", f"x{number}", "p1", id=f"no{number}", reason="unsafe"))
+    for _ in range(MAX_EXPLANATIONS + 10):
+        proposals.observe(said("chat", "x0", "no0", text="because"))
+    assert (len(seen.rejections), len(proposals._rejections)) == (MAX_REJECTIONS, MAX_REJECTIONS)
+    assert len(seen.rejections[0].explanations) == MAX_EXPLANATIONS
+
+
+def test_the_whole_reason_of_a_rejection_takes_the_place_of_its_beginning() -> None:
+    proposals = make_list()
+    entry = GatewayProposal("p1", "open", expires_at="2036-01-01T00:00:00Z", rejected_by=["ana"])
+    entry.reject_reasons = ["x" * 100]
+    proposals.restore(entry, proposed())
+    proposals.observe(said("mcp/reject", "ana", "p1", reason="x" * 300))
+    seen = proposals.get("p1")
+    assert seen is not None
+    assert [each.reason for each in seen.rejections] == ["x" * 300]
+
+
+class _CountingTracker(ProposalTracker[ProposalLife]):
+    looks = 0
+
+    def _index(self, life: ProposalLife) -> None:
+        self.looks += 1
+        ProposalTracker._index(self, life)
+
+
+def test_time_looks_at_those_alone_that_it_changes() -> None:
+    tracker = _CountingTracker()
+    for number in range(200):
+        tracker.track(ProposalLife(id=f"p{number}", proposer="agent", expires=float(number)))
+    tracker.looks = 0
+    for number, life in enumerate(tracker):
+        assert tracker.expire(number) == [life]
+    assert tracker.looks == 200
+
+
+def test_a_deadline_that_moved_counts_and_the_old_one_does_not() -> None:
+    tracker = ProposalTracker[ProposalLife]()
+    life = tracker.track(ProposalLife(id="p1", proposer="agent", expires=10.0))
+    late = "1970-01-01T00:01:40+00:00"
+    for _ in range(200):
+        for at in (late, "1970-01-01T00:00:50+00:00", late):
+            tracker.restore_known(GatewayProposal("p1", "open", expires_at=at), 0.0)
+    assert len(tracker._by_deadline) < 100, "what does not hold any more is dropped"
+    assert tracker.expire(99.0) == []
+    assert tracker.expire(100.0) == [life]
+    assert life.settled_at == 100.0

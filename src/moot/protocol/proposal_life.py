@@ -36,6 +36,10 @@ ProposalState = Literal[
 # The reason of a withdrawal without a message: its proposer was removed (decision 0015).
 REMOVED: Final = "removed"
 
+# What is kept of each proposal and of each rejection: anybody may send more.
+MAX_REJECTIONS: Final = 256
+MAX_EXPLANATIONS: Final = 256
+
 
 class GatewayProposal(msgspec.Struct):
     """One proposal as the gateway tells it (D-96)."""
@@ -110,7 +114,8 @@ class RejectionRecord:
 
     def explain(self, text: str) -> None:
         """A chat that refers to it has come."""
-        self.explanations.append(text)
+        if len(self.explanations) < MAX_EXPLANATIONS:
+            self.explanations.append(text)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -227,7 +232,10 @@ class ProposalLife:
         known = next((each for each in self.rejections if each.by == rejection.by), None)
         if self.status not in ("pending", "expired") or (known is not None and known.id):
             return False
-        if known is not None and known.reason != "other":
+        if known is None and len(self.rejections) >= MAX_REJECTIONS:
+            return False
+        # The gateway tells the beginning of the first one that counted.
+        if known is not None and known.reason != "other" and not rejection.reason.startswith(known.reason):
             rejection.reason = known.reason
         self.rejections = [*(each for each in self.rejections if each is not known), rejection]
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final, Generic, TypeVar
 
 from moot.protocol.continuation import given_input, wanted_input
@@ -34,9 +35,11 @@ class ProposalTracker(Generic[P]):
         # Decision 0015: a gateway of Moot gives a reason for whoever does not come back.
         self.leave_reason_is_removal = True
         self._known: dict[str, P] = {}
-        # Those that time can change, and when it does at the earliest.
+        # Those that time can change, when it does, and the same by time: there, what does not hold any more
+        # is passed over.
         self._timed: dict[str, P] = {}
-        self._next_deadline = _NEVER
+        self._deadlines: dict[str, float] = {}
+        self._by_deadline: list[tuple[float, str]] = []
         # By a request that carries them out, and by the message of a rejection.
         self._requests: dict[str, list[P]] = {}
         self._rejections: dict[str, RejectionRecord] = {}
@@ -57,7 +60,7 @@ class ProposalTracker(Generic[P]):
 
     def untrack(self, id: str) -> P:
         gone = self._known.pop(id)
-        self._timed.pop(id, None)
+        self._untime(id)
         for request in gone.requests:
             left = [each for each in self._requests.pop(request, ()) if each is not gone]
             if left:
@@ -202,25 +205,40 @@ class ProposalTracker(Generic[P]):
 
     def expire(self, now: float) -> list[P]:
         """Those whose time is over: nobody decided, or nobody answered."""
-        if now < self._next_deadline:
-            return []
         changed: list[P] = []
-        self._next_deadline = _NEVER
-        for life in list(self._timed.values()):
+        while self._by_deadline and self._by_deadline[0][0] <= now:
+            deadline, id = heappop(self._by_deadline)
+            if self._deadlines.get(id) != deadline:
+                continue
+            del self._deadlines[id]
+            life = self._timed[id]
             is_late = now >= life.expires and life.settle("expired", life.expires)
             if is_late or (now >= life.answer_by and life.lose_track("timed_out")):
                 changed.append(life)
             self._index(life)
         return changed
 
+    def _time(self, life: P, deadline: float) -> None:
+        self._timed[life.id] = life
+        if self._deadlines.get(life.id) == deadline:
+            return
+        self._deadlines[life.id] = deadline
+        heappush(self._by_deadline, (deadline, life.id))
+        if len(self._by_deadline) > 2 * len(self._deadlines) + 64:
+            self._by_deadline = [(at, id) for id, at in self._deadlines.items()]
+            heapify(self._by_deadline)
+
+    def _untime(self, id: str) -> None:
+        self._timed.pop(id, None)
+        self._deadlines.pop(id, None)
+
     def _index(self, life: P) -> None:
         """Note when time changes it next, and which answer does."""
         deadline = life.expires if life.status == "pending" else life.answer_by
         if life.status == "pending" or (life.outcome == "pending" and deadline != _NEVER):
-            self._timed[life.id] = life
-            self._next_deadline = min(self._next_deadline, deadline)
+            self._time(life, deadline)
         else:
-            self._timed.pop(life.id, None)
+            self._untime(life.id)
         if life.requests and life not in self._requests.setdefault(life.requests[-1], []):
             self._requests[life.requests[-1]].append(life)
 

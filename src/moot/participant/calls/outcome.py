@@ -129,5 +129,5 @@ class Rejection(RejectionRecord):
         return self.explanations[0]
 
     def explain(self, text: str) -> None:
-        self.explanations.append(text)
+        RejectionRecord.explain(self, text)
         self._explained.set()

@@ -70,7 +70,7 @@ class ProposalSync:
             return False
         proposals.knowledge = "asking"
         proposals.unreadable.clear()
-        before = [seen.id for seen in proposals if not seen.is_over]
+        before = [seen.id for seen in proposals if not seen.is_over or seen.outcome == "unknown"]
         found: set[str] = set()
         try:
             page = await self._ask({"after": 0})
