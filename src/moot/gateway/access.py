@@ -101,6 +101,8 @@ class SpaceDirectory:
         self.guest_prefix = ""
         # In a cluster: calls back when what is in the log by now is known here, or with why that cannot be.
         self.when_current: Callable[[Callable[[Unavailable | None], None]], None] | None = None
+        # Whether an address came with so many wrong tokens that the log is not asked for one more.
+        self.has_guessed: Callable[[str], bool] = lambda _address: False
 
     def space(self, name: str | None) -> SpaceHost | AccessDenied:
         """The space of that name; without one the only space, or the one called `default` (D-22)."""
@@ -138,34 +140,41 @@ class SpaceDirectory:
             return AccessDenied(403, "this token is for another space")
         return AccessDenied(401, "unknown token")
 
-    async def identify_current(self, space: str | None, token: str | None) -> TokenIdentity | AccessDenied:
+    async def identify_current(
+        self, space: str | None, token: str | None, address: str = ""
+    ) -> TokenIdentity | AccessDenied:
         """`identify`, for whoever reads: raises Unavailable where what is known here may be old."""
         identity = self.identify(space, token)
-        if self.may_become_known(identity, token):
+        if self.may_become_known(identity, token, address):
             await self._wait_current()
             identity = self.identify(space, token)
         if isinstance(identity, TokenIdentity):
             identity.host.check_current()
         return identity
 
-    async def identify_everywhere_current(self, token: str) -> tuple[list[TokenIdentity], AccessDenied]:
+    async def identify_everywhere_current(
+        self, token: str, address: str = ""
+    ) -> tuple[list[TokenIdentity], AccessDenied]:
         """`identify_everywhere`, likewise."""
         found, refusal = self.identify_everywhere(token)
-        if not found and self.may_become_known(refusal, token):
+        if not found and self.may_become_known(refusal, token, address):
             await self._wait_current()
             found, refusal = self.identify_everywhere(token)
         for each in found:
             each.host.check_current()
         return found, refusal
 
-    def may_become_known(self, identity: TokenIdentity | AccessDenied, token: str | None) -> bool:
+    def may_become_known(
+        self, identity: TokenIdentity | AccessDenied, token: str | None, address: str
+    ) -> bool:
         """Whether a token that nobody has here may be in what is not read yet of the cluster's log."""
         return (
             self.when_current is not None
             and isinstance(identity, AccessDenied)
             and identity.status == 401
             and bool(token)
-            and not self._is_of_provider(token or "")
+            and not self.is_of_provider(token or "")
+            and not self.has_guessed(address)
         )
 
     async def _wait_current(self) -> None:
@@ -198,7 +207,7 @@ class SpaceDirectory:
             identity = self._identify_in(host, token, hashed, is_listing=True)
             if isinstance(identity, TokenIdentity):
                 found.append(identity)
-            elif identity is not None and self._is_of_provider(token):
+            elif identity is not None and self.is_of_provider(token):
                 # What is wrong with it, or with the account, or that its key is looked for.
                 refusal = identity
                 if identity.status != 403:
@@ -220,11 +229,11 @@ class SpaceDirectory:
             if self._is_excluded(host, name):
                 return AccessDenied(403, "this space admits only the participants that it lists")
             return TokenIdentity(host, name, token=hashed)
-        if self.sign_in is not None and self._is_of_provider(token):
+        if self.sign_in is not None and self.is_of_provider(token):
             return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
         return None
 
-    def _is_of_provider(self, token: str) -> bool:
+    def is_of_provider(self, token: str) -> bool:
         return self.sign_in is not None and self.sign_in.takes(token)
 
     def holder_of(self, space: str, token_hash: str) -> str | None:

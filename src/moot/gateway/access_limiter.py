@@ -76,6 +76,10 @@ class AccessLimiter:
             log.warning("too many wrong tokens", extra={"address": address, "wrong": self.wrong_tokens})
         return AccessDenied(429, "too many wrong tokens: try again later", retry_after=wait)
 
+    def has_guessed(self, address: str) -> bool:
+        """Whether the next wrong token of this address is answered with 429."""
+        return self._by_address.wait_seconds(network_of(address), self._clock()) > 0
+
     def check_join(self, identity: TokenIdentity, address: str) -> AccessDenied | None:
         """Count a join; why it has to wait, if it has to. A guest is known by its address only."""
         who = ("guest", network_of(address)) if identity.guest else ("member", identity.name)

@@ -190,6 +190,7 @@ class Gateway:
         origin_policy = HostOriginPolicy(self.hosts, self.origins)
         sockets = socket_settings(self.config)
         access_limiter = AccessLimiter(access_limits(self.config))
+        self.directory.has_guessed = access_limiter.has_guessed
         self._upgrade_handler = UpgradeHandler(
             self.directory, origin_policy, sockets, self.readiness, access_limiter
         )

@@ -105,7 +105,7 @@ class UpgradeHandler:
             return MemberSocket(self, request, identity)
 
         asked = (request.space, request.token, upgrade.peer, participant_in(parts.path))
-        if not self.may_become_known(request.space, request.token):
+        if not self.may_become_known(request.space, request.token, upgrade.peer):
             return decide(self.identify(*asked))
         decided: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self.identify_later(*asked, lambda identity: decided.set_result(decide(identity)))
@@ -120,12 +120,13 @@ class UpgradeHandler:
             return identity if not token else self.access_limiter.refuse_token(identity, address, name)
         return self.access_limiter.check_join(identity, address) or identity
 
-    def may_become_known(self, space: str | None, token: str | None) -> bool:
+    def may_become_known(self, space: str | None, token: str | None, address: str) -> bool:
         """Whether nobody has this token here, and the cluster's log may tell otherwise in a moment."""
         directory = self.directory
-        if directory.when_current is None or not token:
+        if directory.when_current is None or not token or directory.is_of_provider(token):
+            # A token of a provider is looked at once: a refusal is in the journal.
             return False
-        return directory.may_become_known(directory.identify(space, token), token)
+        return directory.may_become_known(directory.identify(space, token), token, address)
 
     def identify_later(
         self,
@@ -295,7 +296,7 @@ class MemberSocket:
             self._reject(fault.code, f"join first: {fault.message}")
             return
         handler, space = self._upgrade_handler, space or self._request.space
-        if not handler.may_become_known(space, token):
+        if not handler.may_become_known(space, token, self._address):
             self._join_as(handler.identify(space, token, self._address, options.runtime_id), options)
             return
         self._early = []

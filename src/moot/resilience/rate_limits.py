@@ -24,6 +24,13 @@ class SlidingWindow:
 
     def take(self, now: float) -> float:
         """Count one if there is room for it; returns 0.0, or else the seconds until there is room."""
+        wait_seconds = self.wait_seconds(now)
+        if not wait_seconds and self._max_count > 0:
+            self._times.append(now)
+        return wait_seconds
+
+    def wait_seconds(self, now: float) -> float:
+        """The seconds until `take` succeeds; 0.0 when it would now."""
         if self._max_count <= 0:
             return 0.0
         times, window = self._times, self._window_seconds
@@ -33,7 +40,6 @@ class SlidingWindow:
         if len(times) >= self._max_count:
             # Not counted: whoever keeps asking is let in as soon as there is room.
             return max(0.001, times[0] + window - now)
-        times.append(now)
         return 0.0
 
 
@@ -41,6 +47,8 @@ class RateLimit(Protocol):
     """A token bucket or a sliding window."""
 
     def take(self, now: float) -> float: ...
+
+    def wait_seconds(self, now: float) -> float: ...
 
 
 class RateLimits:
@@ -67,6 +75,11 @@ class RateLimits:
         else:
             self._limits.move_to_end(key)
         return limit.take(now)
+
+    def wait_seconds(self, key: Hashable, now: float) -> float:
+        """The seconds until there is room for one of this key; counts nothing."""
+        limit = self._limits.get(key)
+        return 0.0 if limit is None else limit.wait_seconds(now)
 
 
 def token_buckets(per_second: float, burst: float, *, max_keys: int) -> RateLimits:

@@ -121,6 +121,24 @@ async def test_all_who_come_with_wrong_tokens_wait_for_one_message_of_the_log(
         assert barrier.passed - before == 2
 
 
+async def test_who_came_with_too_many_wrong_tokens_costs_the_log_nothing(start: StartGateway) -> None:
+    async with start("a", wrong_tokens_per_minute=3) as a:
+        barrier = _node(a).barrier
+        assert [(await _get(a, "/spaces", "t-wrong"))[0] for _ in range(3)] == [401] * 3
+        # It fills again while the test runs: on a slow machine some are judged by the log.
+        passed, judged = barrier.passed, 0
+        assert passed > 0
+        for path in READS:
+            judged += (await _get(a, path, "t-wrong"))[0] != 429
+        judged += await a.status("/ws?space=lab", token="t-wrong") != 429
+        stranger = await a.open("/ws")
+        await stranger.send({"type": "join", "space": "lab", "token": "t-wrong"})
+        judged += (await stranger.hear("system/error"))["payload"]["error"] != "rate_limited"
+        assert judged <= 2
+        assert barrier.passed - passed == judged
+        assert (await _get(a, "/spaces", "t-bob"))[0] == 200
+
+
 async def _get(gateway: LocalGateway, path: str, token: str) -> tuple[int, dict[str, Any]]:
     answer = await gateway.http.get(path, headers={"Authorization": f"Bearer {token}"})
     return answer.status_code, json.loads(answer.text)

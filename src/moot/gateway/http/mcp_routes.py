@@ -16,6 +16,7 @@ from moot.errors import Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, bearer
 from moot.gateway.http.http_replies import body_of, denied, json_response
 from moot.gateway.http.oidc_routes import RefuseToken
+from moot.gateway.http.request_identity import address_of
 from moot.gateway.sign_in.mcp_exchange import ACCESS_TOKEN_TYPE, McpExchange, McpServerIdentity
 
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -76,7 +77,8 @@ class McpRoutes:
         if self._exchange is None:
             return AccessDenied(404, "nobody signs in at a provider here")
         space = request.query_params.get("space")
-        return await self._exchange.server_of(space, bearer(request.headers.get("authorization")))
+        token = bearer(request.headers.get("authorization"))
+        return await self._exchange.server_of(space, token, address_of(request))
 
 
 def _error(status: int, error: str, description: str) -> Response:

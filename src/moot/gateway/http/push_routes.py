@@ -14,7 +14,7 @@ from moot.config import hash_token
 from moot.config.notification_config import PushConfig
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.http.http_replies import RequestRefused, check_json, json_response, object_of
-from moot.gateway.http.request_identity import token_of
+from moot.gateway.http.request_identity import address_of, token_of
 from moot.gateway.notifications.channels import DeliveryFailed, ReceiverGone
 from moot.gateway.notifications.push.device_owners import TokenHolder
 from moot.gateway.notifications.push.devices import PushDevices, PushUnavailable
@@ -149,7 +149,7 @@ class PushRoutes:
     async def _caller(self, request: Request) -> DeviceCaller:
         """Raises RequestRefused, or Unavailable."""
         token = token_of(request)
-        await self._directory.identify_everywhere_current(token)
+        await self._directory.identify_everywhere_current(token, address_of(request))
         holder = TokenHolder(self._directory, hash_token(token))
         if not holder.spaces():
             raise RequestRefused(self._refuse_token(AccessDenied(401, "unknown token"), request))

@@ -26,7 +26,7 @@ class RequestIdentity:
     async def member(self, request: Request) -> TokenIdentity:
         """The member that the path names, for whoever may join as it; raises RequestRefused."""
         space = request.query_params.get("space")
-        identity = await self._directory.identify_current(space, token_of(request))
+        identity = await self._directory.identify_current(space, token_of(request), address_of(request))
         if isinstance(identity, AccessDenied):
             # D-40: a token that is given but wrong is 403 here, as existing clients expect.
             wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
@@ -39,7 +39,9 @@ class RequestIdentity:
 
     async def in_space(self, request: Request) -> TokenIdentity:
         """Who calls, in the space that the path names; raises RequestRefused."""
-        identity = await self._directory.identify_current(request.path_params["space"], token_of(request))
+        identity = await self._directory.identify_current(
+            request.path_params["space"], token_of(request), address_of(request)
+        )
         if isinstance(identity, AccessDenied):
             wrong = identity.status in (401, 403)
             raise RequestRefused(self.refuse_token(identity, request) if wrong else identity)
@@ -48,7 +50,9 @@ class RequestIdentity:
 
     async def everywhere(self, request: Request) -> list[TokenIdentity]:
         """Who calls, in each space that the token opens; raises RequestRefused if there is none."""
-        identities, refusal = await self._directory.identify_everywhere_current(token_of(request))
+        identities, refusal = await self._directory.identify_everywhere_current(
+            token_of(request), address_of(request)
+        )
         if not identities:
             raise RequestRefused(self.refuse_token(refusal, request))
         return identities
@@ -99,8 +103,7 @@ class RequestIdentity:
         return host, admin
 
     def refuse_token(self, wrong: AccessDenied, request: Request, name: str | None = None) -> AccessDenied:
-        address = request.client.host if request.client is not None else ""
-        return self._access_limiter.refuse_token(wrong, address, name)
+        return self._access_limiter.refuse_token(wrong, address_of(request), name)
 
 
 def token_of(request: Request) -> str:
@@ -109,3 +112,7 @@ def token_of(request: Request) -> str:
     if not token:
         raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
     return token
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client is not None else ""

@@ -16,7 +16,7 @@ from moot.config.gateway_config import is_local
 from moot.errors import InvalidRequest
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.http.http_replies import check_json, denied, json_response, object_of
-from moot.gateway.http.request_identity import token_of
+from moot.gateway.http.request_identity import address_of, token_of
 from moot.gateway.sign_in.sign_in_links import SignInLinks, qr_rows
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import token_buckets
@@ -57,7 +57,7 @@ class SignInRoutes:
     async def create(self, request: Request) -> Response:
         """A code for the holder of the token, and a QR code of the page's address with it."""
         token = token_of(request)
-        holder = await self._holder_of(token)
+        holder = await self._holder_of(token, address_of(request))
         if holder is None:
             return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
         wait = self._rates.take(holder, self._clock())
@@ -103,9 +103,9 @@ class SignInRoutes:
         others = sorted(origin for origin in self._origins if not _is_local(origin))
         return f"{others[0]}/" if elsewhere and others else page
 
-    async def _holder_of(self, token: str) -> tuple[str, str] | None:
+    async def _holder_of(self, token: str, address: str = "") -> tuple[str, str] | None:
         """A space that this token opens, and whose it is there."""
-        found, _ = await self._directory.identify_everywhere_current(token)
+        found, _ = await self._directory.identify_everywhere_current(token, address)
         return (found[0].host.name, found[0].name) if found else None
 
 

@@ -53,11 +53,13 @@ class McpExchange:
         self._service = service
         self._directory = directory
 
-    async def server_of(self, space: str | None, token: str | None) -> McpServerIdentity | AccessDenied:
+    async def server_of(
+        self, space: str | None, token: str | None, address: str
+    ) -> McpServerIdentity | AccessDenied:
         """Which MCP server asks, by its own token in its space."""
         if not token:
             return AccessDenied(401, "the MCP server needs its own token: send Authorization: Bearer …")
-        identity = await self._directory.identify_current(space, token)
+        identity = await self._directory.identify_current(space, token, address)
         if isinstance(identity, AccessDenied):
             return identity
         found = self._entries(identity)
