@@ -121,6 +121,21 @@ async def test_all_who_come_with_wrong_tokens_wait_for_one_message_of_the_log(
         assert barrier.passed - before == 2
 
 
+async def test_one_who_cannot_go_on_keeps_no_other_waiting(start: StartGateway) -> None:
+    async with start("a") as a:
+        barrier = _node(a).barrier
+        passed: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        # The first begins a barrier, both others share the next one.
+        barrier.call_when_passed(lambda _: None)
+        for call in (_fail, passed.set_result):
+            barrier.call_when_passed(call)
+        assert await asyncio.wait_for(passed, HANG_SECONDS) is None
+
+
+def _fail(_: object) -> None:
+    raise RuntimeError("as a fault of ours would")
+
+
 async def test_who_came_with_too_many_wrong_tokens_costs_the_log_nothing(start: StartGateway) -> None:
     async with start("a", wrong_tokens_per_minute=3) as a:
         barrier = _node(a).barrier

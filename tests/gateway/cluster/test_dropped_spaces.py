@@ -16,6 +16,7 @@ from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import PEOPLE, StartGateway
 from tests.gateway.cluster.nats_proxy import proxied
 from tests.gateway.cluster.nats_servers import NatsServers
+from tests.gateway.cluster.test_shared_content import has_parts, send
 from tests.gateway.running_gateway import ROOT, LocalGateway, space_settings
 from tests.gateway.test_figures import value
 from tests.waiting import HANG_SECONDS, until
@@ -61,11 +62,28 @@ async def test_a_space_that_is_in_no_file_is_told_and_dropped_by_a_command(
         await until(lambda: not any(_node(each).shards[0].unknown for each in (a, b)))
         await until(lambda: _shard_position(a) > stored)
         assert (await _report(a, compare="true"))["problems"] == []
-        assert await _drop(b, tmp_path, "--yes") == 3
-        assert "has no space 'old'" in capsys.readouterr().err
+        assert await _drop(b, tmp_path, "--yes", space="never") == 3
+        assert "has no space 'never'" in capsys.readouterr().err
         async with start("c", spaces=LAB) as c:
             assert not _node(c).shards[0].unknown
             await c.join("bob", space="lab")
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_second_try_removes_the_large_values_that_the_first_could_not(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start("a", spaces=BOTH) as a:
+        assert (await send(a, b"kept", space="old")).status_code == 201
+    async with start("a", spaces=LAB) as a:
+        with monkeypatch.context() as patch:
+            # The log is reached, and they are not.
+            patch.setattr(_node(a), "connection", None)
+            assert (await a.admin("DELETE", "cluster/spaces/old")).status_code == 503
+        await until(lambda: not _node(a).shards[0].unknown)
+        assert await has_parts(a, 1)
+        assert (await a.admin("DELETE", "cluster/spaces/old")).status_code == 200
+        assert not await has_parts(a, 1)
 
 
 @pytest.mark.usefixtures("patient")
@@ -146,12 +164,12 @@ async def test_a_new_space_of_that_name_is_not_taken_for_the_one_that_was_droppe
         assert (await _report(c, compare="true"))["problems"] == []
 
 
-async def _drop(gateway: LocalGateway, tmp_path: Path, *more: str) -> int:
+async def _drop(gateway: LocalGateway, tmp_path: Path, *more: str, space: str = "old") -> int:
     file = tmp_path / "root.token"
     file.write_text(ROOT)
     file.chmod(0o600)
     given = ["--gateway", gateway.url, "--admin-token-file", str(file)]
-    return await asyncio.to_thread(main, ["cluster", "drop-space", "old", *given, *more])
+    return await asyncio.to_thread(main, ["cluster", "drop-space", space, *given, *more])
 
 
 async def _report(gateway: LocalGateway, **params: str) -> dict[str, list[str]]:

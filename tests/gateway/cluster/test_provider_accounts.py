@@ -54,6 +54,14 @@ async def test_who_signs_in_at_one_gateway_is_the_same_member_at_all(start: Star
         await until(lambda: hash_state(states[0].save()) == hash_state(states[1].save()))
 
 
+async def test_a_refused_token_of_a_provider_is_refused_once(start: StartGateway) -> None:
+    async with two_gateways(start) as (a, _, provider):
+        service = a.gateway.sign_in
+        assert service is not None
+        assert (await refusal(a, provider.token(aud="another")))[0] == 401
+        assert service.refused == 1
+
+
 async def test_who_signs_out_at_one_gateway_is_out_at_all(start: StartGateway) -> None:
     async with two_gateways(start) as (a, b, provider):
         token = provider.token(iat=int(time.time()) - 5, sid="s1")

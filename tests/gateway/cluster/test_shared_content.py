@@ -123,7 +123,7 @@ async def test_of_a_value_that_makes_room_while_it_is_sent_nothing_is_left(
     async with start("a", **limits) as a, start("b", **limits) as b:
         assert (await send(b, b"before")).status_code == 201
         sending = asyncio.create_task(send(a, b"3" * 20_000))
-        await until_told(partial(_has_messages, a, 20))
+        await until_told(partial(has_parts, a, 20))
         assert (await send(b, b"x")).status_code == 201
         assert not sending.done()
         answer = await sending
@@ -207,5 +207,5 @@ async def _state(gateway: LocalGateway) -> StreamState:
     return (await node.connection.context.stream_info(f"{node.config.name}-content")).state
 
 
-async def _has_messages(gateway: LocalGateway, count: int) -> bool:
+async def has_parts(gateway: LocalGateway, count: int) -> bool:
     return await _messages(gateway) >= count

@@ -142,11 +142,17 @@ class ClusterStatus:
     async def drop_space(self, name: str, by: str) -> list[str]:
         """Let the cluster forget a space that no gateway has in its file; who could not be asked, being gone.
 
+        Again for one that was dropped, it removes what may be left of it.
         Raises InvalidOperation where one has it, or may have it, and Unavailable.
         """
         async with self._turn:
             node = self._node
-            if name not in node.shard_of(name).unknown | node.shard_of(name).hosts.keys():
+            shard = node.shard_of(name)
+            if name not in shard.unknown | shard.hosts.keys():
+                if name in shard.dropped and self.on_dropped is not None:
+                    # What is kept of it could perhaps not be removed then.
+                    await self.on_dropped(name)
+                    return []
                 raise InvalidOperation(f"the log of this cluster has no space {name[:64]!r}")
             statuses = await self._ask_gateways({})
             if silent := [each for each in self._living() if each not in statuses]:

@@ -8,6 +8,7 @@ often as they like: all who wait share one barrier, and between two of them ther
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -15,6 +16,8 @@ from typing import Final
 from moot.errors import Unavailable
 from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.resilience.task_set import TaskSet
+
+log = logging.getLogger(__name__)
 
 # One barrier costs an empty message in each shard: at most twenty in a second.
 _PAUSE_SECONDS: Final = 0.05
@@ -51,7 +54,11 @@ class LogBarrier:
                 refusal = await self._pass()
                 self.passed += 1
                 for call in calls:
-                    call(refusal)
+                    try:
+                        call(refusal)
+                    except Exception:
+                        # The others wait for theirs.
+                        log.exception("who waited for the cluster's log could not go on")
                 await asyncio.sleep(_PAUSE_SECONDS)
         finally:
             self._is_running = False
@@ -59,11 +66,11 @@ class LogBarrier:
     async def _pass(self) -> Unavailable | None:
         since, most = time.monotonic(), self._max_seconds()
         logs = self._logs()
-        if any(log.failed.done() or log.age_seconds > most for log in logs):
+        if any(each.failed.done() or each.age_seconds > most for each in logs):
             return _cut_off()
         try:
             async with asyncio.timeout(most):
-                await asyncio.gather(*(log.wait_known(since) for log in logs))
+                await asyncio.gather(*(each.wait_known(since) for each in logs))
         except TimeoutError:
             return _cut_off()
         return None
