@@ -75,6 +75,7 @@ FILES: Final = {
     "resilience/steady_clock.py": "read once, at the start",
     "xprotocol/event_store/event_store.py": SIGNED,
     "gateway/sign_in/token_list.py": "tokens say by the wall clock when they end",
+    "gateway/cluster/nats/shared_content.py": "NATS says by the wall clock when a value was kept",
     "store/journal.py": "the default of the clock that a test sets, for `file_journal`",
     "store/file_journal.py": "of the record that stands for lost ones; replay and restart pass over it",
     "trust/approver/approver.py": "hours and dates of a rule; its limits go by another clock",

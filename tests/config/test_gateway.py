@@ -93,6 +93,7 @@ EVERYTHING = """
                              max_seconds_since_sign_in: 3600}}
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
                 tls_ca_file: moot.yaml, tls_certificate_file: moot.yaml, tls_key_file: moot.yaml,
+                max_content_bytes: 48,
                 connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
                 max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
