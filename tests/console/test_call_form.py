@@ -91,6 +91,23 @@ def made(page: Page) -> Locator:
     return page.locator(".made").first
 
 
+def test_what_was_typed_stays_while_the_list_of_tools_is_asked_for_again(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    files = member("files")
+    files.run(lambda space: offer_form(space, []))
+    page = page_as("human", "call", "files", "order")
+    field(page, "title").fill("half a wo")
+
+    def newer() -> str:
+        """Offered later."""
+        return ""
+
+    files.run(lambda space: space.tool(newer))
+    expect(tools(page).get_by_role("link", name="newer")).to_be_visible()
+    expect(field(page, "title")).to_have_value("half a wo")
+
+
 def test_a_form_is_made_from_the_schema_checked_at_its_fields_and_sent_as_a_request(
     page_as: PageAs, member: MemberAs
 ) -> None:

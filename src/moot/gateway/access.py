@@ -80,6 +80,8 @@ class SignInProvider(Protocol):
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None: ...
 
+    def watch(self, token: str, token_hash: str) -> None: ...
+
 
 class SpaceDirectory:
     """The spaces of a gateway, and who may enter which."""
@@ -228,6 +230,8 @@ class SpaceDirectory:
         if name is not None:
             if self._is_excluded(host, name):
                 return AccessDenied(403, "this space admits only the participants that it lists")
+            if self.sign_in is not None and self.is_of_provider(token):
+                self.sign_in.watch(token, hashed)
             return TokenIdentity(host, name, token=hashed)
         if self.sign_in is not None and self.is_of_provider(token):
             return self.sign_in.identify(host, token, hashed, is_listing=is_listing)

@@ -14,6 +14,7 @@ from tests.gateway.cluster.nats_proxy import proxied
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway
 from tests.gateway.sign_in.oidc_provider import Provider, running_provider
+from tests.gateway.sign_in.test_introspection import ASKED, ENVIRON
 from tests.gateway.sign_in.test_sign_in import enter, has_keys, refusal, session_tokens
 from tests.waiting import until, until_told
 
@@ -122,6 +123,24 @@ async def test_a_reload_with_the_same_rules_signs_nobody_out_whom_only_another_g
         file = a.gateway.configuration.gateway.data.parent / "moot.yaml"
         await service.reload(load(file, environ={}).gateway.oidc)
         assert await ana.refused("chat", {"text": "still here"}) is None
+
+
+async def test_a_token_that_another_gateway_let_in_is_asked_about_where_it_comes_next(
+    start: StartGateway,
+) -> None:
+    """As after an upgrade one by one: the gateway that had looked at the token is gone."""
+    async with running_provider() as provider:
+        oidc = provider.rules(introspection=ASKED)
+        async with start("b", oidc=oidc, environ=ENVIRON) as b:
+            await until(lambda: has_keys(b))
+            token = provider.token(seconds=3_600)
+            async with start("a", oidc=oidc, environ=ENVIRON) as a:
+                await until(lambda: has_keys(a))
+                await enter(a, token)
+                await until(lambda: is_known(b, token))
+            ana = await enter(b, token)
+            provider.revoked.add(token)
+            assert await ana.closed() == (4003, "signed out")
 
 
 async def test_a_gateway_that_is_cut_off_lets_nobody_sign_in(nats: NatsServers, start: StartGateway) -> None:

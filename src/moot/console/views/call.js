@@ -39,6 +39,7 @@ class CallView {
     /** Parameters of a proposal that is being edited. */
     this._given = "";
     this._drawnFor = "";
+    this._formDrawnFor = "";
     this._build(outlet);
     this._stops = [
       context.state.on("roster", () => {
@@ -107,6 +108,10 @@ class CallView {
       tool && el("details", {}, el("summary", { class: "soft" }, "Schema"), textBlock(formatJson(JSON.stringify(tool.inputSchema)), { label: "schema" })),
       !tool && !isOther && this._tool && el("p", { class: "soft" }, known?.status === "asking" ? "Loading the tool’s schema…" : `The arguments of this tool are unknown${known?.error ? `: ${escapeHidden(known.error)}` : ""}. Enter them as JSON.`),
     );
+    // A list that is asked for again brings the same form again: what was typed into it stays.
+    const formKey = JSON.stringify([this._member, this._tool, tool?.inputSchema, this._given]);
+    if (formKey === this._formDrawnFor) return;
+    this._formDrawnFor = formKey;
     this._form = tool ? schemaForm(tool.inputSchema, () => this._changed()) : null;
     replace(this._formHolder, this._form?.node);
     this._methodHolder.hidden = !isOther;

@@ -48,6 +48,8 @@ class ToolCatalogue {
     this._known = new Map();
     /** @type {Map<string, number>} */
     this._askedAt = new Map();
+    /** @type {Set<string>} members whose list will be requested again */
+    this._awaited = new Set();
     context.state.on(["envelopes"], () => this._readEnvelopes());
     this._next = context.state.envelopes.first;
     this._readEnvelopes();
@@ -109,12 +111,17 @@ class ToolCatalogue {
     return known;
   }
 
-  /** Request the list again, but not every time for a host that announces changes constantly. @param {string} member */
+  /** Request an announced list again; later, if it was requested a moment ago: a host may announce changes constantly. @param {string} member */
   _changed(member) {
-    const known = this._known.get(member);
-    if (known?.status !== "known" || performance.now() - (this._askedAt.get(member) ?? -Infinity) < AGAIN_MILLISECONDS) return;
-    this._askedAt.set(member, performance.now());
-    void this.load(member, { again: true });
+    const status = this._known.get(member)?.status;
+    if ((status !== "known" && status !== "asking") || this._awaited.has(member)) return;
+    const since = status === "asking" ? performance.now() : (this._askedAt.get(member) ?? -Infinity);
+    this._awaited.add(member);
+    setTimeout(() => {
+      this._awaited.delete(member);
+      this._askedAt.set(member, performance.now());
+      void this.load(member, { again: true });
+    }, Math.max(0, since + AGAIN_MILLISECONDS - performance.now()));
   }
 
   /** Read lists that others requested, and announcements that a list has changed. */
