@@ -114,7 +114,7 @@ async def _views(page: Page) -> list[str]:
     # From the modules that the page runs: the same file at another address is another module.
     script = """async () => {
         const app = document.querySelector('script[type="module"]').src;
-        const { registeredViews } = await import(new URL("core/router.js", app).href);
+        const { registeredViews } = await import(new URL("core/page/router.js", app).href);
         return registeredViews().map((each) => each.id);
     }"""
     found: list[str] = await page.evaluate(script)

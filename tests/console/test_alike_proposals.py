@@ -47,8 +47,8 @@ CALLS = [
 def test_alike_are_those_with_the_same_tool_and_the_same_arguments_to_the_digit() -> None:
     found = in_node(
         """async (bring, calls) => {
-        const { Proposals } = await bring("core/state-proposals.js");
-        const { countAlike } = await bring("core/alike-proposals.js");
+        const { Proposals } = await bring("core/state/state-proposals.js");
+        const { countAlike } = await bring("core/state/alike-proposals.js");
         const proposals = new Proposals();
         calls.forEach(([from, params], index) => {
             const id = `p${index}`;

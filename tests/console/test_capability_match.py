@@ -27,7 +27,7 @@ def test_globs_match_in_the_browser_as_at_the_gateway() -> None:
         return "".join(draw.choice(signs) for _ in range(draw.randint(0, most)))
 
     pairs: list[Json] = [[text("a/.*?", 6), text("a/.", 6)] for _ in range(4000)]
-    answers = each_in_node("views/capability-match.js", "([g, t]) => m.globMatches(g, t)", pairs)
+    answers = each_in_node("views/capabilities/capability-match.js", "([g, t]) => m.globMatches(g, t)", pairs)
     expected = [glob(pattern).matches(words) for pattern, words in pairs]
     assert [pair for pair, got, want in zip(pairs, answers, expected, strict=True) if got != want] == []
     assert 200 < sum(expected) < 3800
@@ -78,7 +78,7 @@ def test_a_right_is_never_said_to_allow_what_the_gateway_refuses() -> None:
         ({"kind": "mcp/request", "payload": {"**": {"name": "read_file"}}}, ["files"], True),
     ]
     answers = each_in_node(
-        "views/capability-match.js",
+        "views/capabilities/capability-match.js",
         "([c, p, to]) => m.matches(c, 'mcp/request', p, to)",
         [[capability, CALL, to] for capability, to, _ in cases],
     )
@@ -118,7 +118,9 @@ def test_arguments_fit_a_schema_in_the_browser_as_they_do_elsewhere() -> None:
         {"v": 1, "next": {}},
     ]  # fmt: skip
     cases: list[Json] = [[schema, value] for schema in schemas for value in values]
-    answers = each_in_node("views/call-validation.js", "([s, v]) => m.validate(s, v).length === 0", cases)
+    answers = each_in_node(
+        "views/tools/call-validation.js", "([s, v]) => m.validate(s, v).length === 0", cases
+    )
     expected = [jsonschema_rs.is_valid(schema, value) for schema in schemas for value in values]
     assert [case for case, got, want in zip(cases, answers, expected, strict=True) if got != want] == []
 
@@ -139,8 +141,8 @@ def test_no_pattern_of_a_stranger_stalls_the_page() -> None:
     # Any one of them alone would take longer than a life; the process is ended before.
     tried = in_node(
         """async (bring, [rights, schemas]) => {
-            const { matches } = await bring("views/capability-match.js");
-            const { validate } = await bring("views/call-validation.js");
+            const { matches } = await bring("views/capabilities/capability-match.js");
+            const { validate } = await bring("views/tools/call-validation.js");
             for (const [right, payload] of rights) matches(right, "x", payload, []);
             for (const [schema, value] of schemas) validate(schema, value);
             return rights.length + schemas.length;

@@ -44,7 +44,9 @@ RIGHTS: list[Json] = [
 def test_rights_are_compared_as_the_gateway_compares_them() -> None:
     """D-16: what is shown as covered certainly is, and what the gateway can prove of these is shown."""
     shown: list[list[bool]] = each_in_node(
-        "views/capability-covers.js", "(held, _, all) => all.map((wanted) => m.covers(held, wanted))", RIGHTS
+        "views/capabilities/capability-covers.js",
+        "(held, _, all) => all.map((wanted) => m.covers(held, wanted))",
+        RIGHTS,
     )
     read = [read_capability(each) for each in RIGHTS]
     differ: list[Any] = [
@@ -66,7 +68,9 @@ def test_rights_are_worded_as_in_the_terminal() -> None:
     """One product, one language."""
     more: list[Json] = ["*", "chat", {"kind": "trust/*"}, {"kind": "chat", "to": ["maria"]}, request(x=1)]
     every = [*RIGHTS, *more]
-    words = each_in_node("views/capability-text.js", "(each) => m.describeCapability(each)", every)
+    words = each_in_node(
+        "views/capabilities/capability-text.js", "(each) => m.describeCapability(each)", every
+    )
     assert words == [in_words(each) for each in every]
     assert in_words(RIGHTS[-2]) == "call read_file with path=notes/**"
     assert in_words({"kind": "mcp/request", "to": ["files"]}) == "call anything on files"
@@ -88,5 +92,7 @@ def test_a_list_says_what_a_member_can_do_and_no_more() -> None:
         ([{"kind": "chat"}], "chats"),
         ([], "read-only"),
     ]
-    found = each_in_node("views/capability-text.js", "(each) => m.roleOf(each)", [each for each, _ in roles])
+    found = each_in_node(
+        "views/capabilities/capability-text.js", "(each) => m.roleOf(each)", [each for each, _ in roles]
+    )
     assert list(zip(found, roles, strict=True)) == [(role, (each, role)) for each, role in roles]

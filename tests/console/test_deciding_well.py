@@ -30,7 +30,9 @@ def test_risks_are_found_and_nothing_else_is_called_one() -> None:
     cases: list[Any] = [
         {"name": name, "params": {"arguments": given}} for name, given, *_ in [*RISKY, *HARMLESS]
     ]
-    found = each_in_node("views/call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", cases)
+    found = each_in_node(
+        "views/approvals/call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", cases
+    )
     for (_, given, expected), risks in zip(RISKY, found, strict=False):
         assert any(expected in text for text in risks), (given, risks)
     assert found[len(RISKY) :] == [[]] * len(HARMLESS)
@@ -45,7 +47,7 @@ def test_looking_for_risks_in_a_hostile_megabyte_ends() -> None:
         {"name": "shell", "params": {"arguments": {"command": (text * 1_000_000)[:1_000_000]}}}
         for text in HOSTILE
     ]
-    took = each_in_node("views/call-risks.js", MEASURE, cases)
+    took = each_in_node("views/approvals/call-risks.js", MEASURE, cases)
     assert max(took) < HANG_SECONDS * 1000 / 2, took
 
 

@@ -105,7 +105,7 @@ def test_only_pages_of_the_cluster_are_shown_answers_of_its_gateways(two_gateway
 def test_all_who_notice_that_a_gateway_fails_go_to_the_same_next_one() -> None:
     seen = in_node(
         """async (bring) => {
-            const { Gateways } = await bring("core/gateways.js");
+            const { Gateways } = await bring("core/connection/gateways.js");
             const named = ["https://b.example/", "https://a.example/", "https://c.example/m/"];
             const one = new Gateways(new URL("https://a.example/"), named);
             const held = one.current, seen = [];

@@ -173,7 +173,7 @@ def test_the_token_of_an_invitation_is_not_kept_in_the_timeline() -> None:
     token = in_node(
         """async (bring) => {
             Object.assign(globalThis, { addEventListener() {}, document: { hidden: true } });
-            const { State } = await bring("core/state.js");
+            const { State } = await bring("core/state/state.js");
             const state = new State("lab");
             const payload = { status: "created", participant_id: "bob", token: "s3cret" };
             const from = "system:gateway";

@@ -151,7 +151,7 @@ def changed_console(tmp_path: Path) -> Any:
     root = Path(__file__).parents[2] / "src/moot/console"
     folder = tmp_path / "console"
     shutil.copytree(root, folder)
-    script = folder / "views" / "sign-in.js"
+    script = folder / "views" / "shell" / "sign-in.js"
     script.write_text(
         script.read_text("utf-8").replace("Nothing runs without approval", "Another version"), "utf-8"
     )

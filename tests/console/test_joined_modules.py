@@ -117,5 +117,5 @@ def test_a_page_is_two_scripts_and_each_module_is_in_one_of_them(gateway: Runnin
     }
     assert first | rest == ours
     assert first & rest == set()
-    assert "views/sign-in.js" in first
-    assert "views/shell.js" in rest
+    assert "views/shell/sign-in.js" in first
+    assert "views/shell/shell.js" in rest

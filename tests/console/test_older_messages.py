@@ -19,8 +19,8 @@ def _message(number: int, kind: str = "chat", payload: Json = None) -> str:
 # The page of the journal comes with what is still under way on the socket; some of that is here by then.
 LOAD = """async (bring, { messages, early }) => {
   globalThis.addEventListener = () => {};
-  const { State } = await bring("core/state.js");
-  const { OlderMessages } = await bring("core/older-messages.js");
+  const { State } = await bring("core/state/state.js");
+  const { OlderMessages } = await bring("core/connection/older-messages.js");
   const state = new State("lab", { publish() {} });
   const page = `{"messages":[${messages.join(",")}],"before":null,"end":"beginning"}`;
   globalThis.fetch = async () => {
@@ -48,7 +48,7 @@ def test_what_arrives_while_the_first_page_is_read_stays_in_order_and_takes_effe
 
 FORGE = """async (bring, { message, forged }) => {
   globalThis.addEventListener = () => {};
-  const { State } = await bring("core/state.js");
+  const { State } = await bring("core/state/state.js");
   const state = new State("lab", { publish() {} });
   state.addOlder([message]);
   state.receive(forged);
@@ -64,9 +64,9 @@ def test_an_id_from_the_journal_lends_its_author_to_nobody() -> None:
 
 GAP = """async (bring, { messages }) => {
   globalThis.addEventListener = () => {};
-  const { State } = await bring("core/state.js");
-  const { OlderMessages, END_TEXTS } = await bring("core/older-messages.js");
-  const { readMissed } = await bring("core/missed-messages.js");
+  const { State } = await bring("core/state/state.js");
+  const { OlderMessages, END_TEXTS } = await bring("core/connection/older-messages.js");
+  const { readMissed } = await bring("core/connection/missed-messages.js");
   const state = new State("lab", { publish() {} });
   const page = `{"messages":[${messages.join(",")}],"before":null,"end":"beginning","gap":true}`;
   globalThis.fetch = async () => new Response(page);

@@ -119,7 +119,7 @@ def test_another_proposal_under_the_same_id_is_not_what_was_shown() -> None:
     """D-94: a sender that was restarted may use an id again; the same text again is the same proposal."""
     found = in_node(
         """async (bring) => {
-        const { Proposals } = await bring("core/state-proposals.js");
+        const { Proposals } = await bring("core/state/state-proposals.js");
         const text = (tool) => JSON.stringify({id: "p", from: "agent", to: ["files"],
             kind: "mcp/proposal", payload: {method: "tools/call", params: {name: tool}}});
         const row = (raw) => ({id: "p", from: "agent", to: ["files"], about: [], at: 1, raw});

@@ -230,7 +230,7 @@ def test_live_turns_within_ten_seconds_of_silence() -> None:
                 state: "live", returns: 0, receivedAt: 0, responds: true,
                 setResponds(value) { if (!value) turnedAt ??= now; },
             };
-            const { Heartbeat } = await bring("core/heartbeat.js");
+            const { Heartbeat } = await bring("core/connection/heartbeat.js");
             new Heartbeat(connection, new URL("http://gateway/"), async () => false);
             while (turnedAt === null && now < 60_000) {
                 due.sort((a, b) => a.at - b.at);
@@ -421,8 +421,8 @@ def test_the_page_infers_a_removal_from_each_message_that_tells_of_it() -> None:
     """Decision 0015: also of a member that is away, by its logical name or its runtime id (D-19)."""
     found = in_node(
         """async (bring, cases) => {
-        const { Proposals } = await bring("core/state-proposals.js");
-        const { Roster } = await bring("core/state-roster.js");
+        const { Proposals } = await bring("core/state/state-proposals.js");
+        const { Roster } = await bring("core/state/state-roster.js");
         const agent = { id: "agent-laptop", name: "agent", capabilities: [] };
         const welcome = { you: { id: "human" }, extensions: ["moot/list-proposals"], participants: [agent] };
         const call = { method: "tools/call", params: { name: "add" } };
@@ -485,8 +485,8 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
     )
     states = in_node(
         """async (bring, envelopes) => {
-            const { Proposals } = await bring("core/state-proposals.js");
-            const { recordText } = await bring("views/proposal-decisions.js");
+            const { Proposals } = await bring("core/state/state-proposals.js");
+            const { recordText } = await bring("views/approvals/proposal-decisions.js");
             const follow = (some) => {
                 const proposals = new Proposals();
                 return some.map((envelope, at) => {
@@ -512,8 +512,8 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
     rows = in_node(
         """async (bring, envelopes) => {
             globalThis.addEventListener = () => {};
-            const { State } = await bring("core/state.js");
-            const { tagOf } = await bring("views/timeline-rows.js");
+            const { State } = await bring("core/state/state.js");
+            const { tagOf } = await bring("views/timeline/timeline-rows.js");
             const state = new State("lab", { publish() {} });
             return envelopes.map((envelope) => {
                 const sent = { protocol: "mew/v0.4", ts: "2026-11-17T14:00:00Z", ...envelope };

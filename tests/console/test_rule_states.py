@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.console.conftest import PageAs
 
 _TAGS = """async (cases) => {
-  const { stateTag, leftText, periodText } = await import("/console/views/rule-list.js");
-  const { automationChart, axisEnd } = await import("/console/views/automation-chart.js");
+  const { stateTag, leftText, periodText } = await import("/console/views/rules/rule-list.js");
+  const { automationChart, axisEnd } = await import("/console/views/rules/automation-chart.js");
   const base = { stopped: null, fault: "", shadow: false, budgetLeft: null, left: () => null };
   const chart = (days) => {
     const node = automationChart(days);

@@ -54,7 +54,7 @@ def test_the_page_may_load_nothing_from_elsewhere_and_nothing_inline(http: httpx
     [
         ("/", "text/html; charset=utf-8"),
         ("/console/app.js", "text/javascript; charset=utf-8"),
-        ("/console/core/state.js", "text/javascript; charset=utf-8"),
+        ("/console/core/state/state.js", "text/javascript; charset=utf-8"),
         ("/console/css/tokens.css", "text/css; charset=utf-8"),
         ("/console/icon.svg", "image/svg+xml"),
         ("/console/icon-192.png", "image/png"),
@@ -80,9 +80,9 @@ def test_files_have_their_type_and_are_not_sent_twice(http: httpx.Client, path: 
         "/console//etc/passwd",
         "/console/README.md",
         "/console/core",
-        "/console/core/",
+        "/console/core/state/",
         "/console/",
-        "/console/core/state.js%00.css",
+        "/console/core/state/state.js%00.css",
         "/console/core\\state.js",
     ],
 )
@@ -150,11 +150,11 @@ def test_every_import_leads_to_a_file_of_ours() -> None:
 
 def test_files_are_compressed_for_whoever_takes_that(http: httpx.Client) -> None:
     with http:
-        plain = http.get("/console/core/dom.js", headers={"Accept-Encoding": "identity"})
-        refused = http.get("/console/core/dom.js", headers={"Accept-Encoding": "gzip;q=0, br"})
-        packed = http.get("/console/core/dom.js", headers={"Accept-Encoding": "br, gzip"})
+        plain = http.get("/console/core/page/dom.js", headers={"Accept-Encoding": "identity"})
+        refused = http.get("/console/core/page/dom.js", headers={"Accept-Encoding": "gzip;q=0, br"})
+        packed = http.get("/console/core/page/dom.js", headers={"Accept-Encoding": "br, gzip"})
         again = http.get(
-            "/console/core/dom.js",
+            "/console/core/page/dom.js",
             headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["etag"]},
         )
     assert "content-encoding" not in plain.headers
@@ -171,8 +171,8 @@ def test_the_page_names_a_version_whose_files_are_kept_for_good(http: httpx.Clie
     with http:
         page = http.get("/").text
         version = re.findall(r'src="console/([0-9a-f]{16})/app.js"', page)[0]
-        file = http.get(f"/console/{version}/core/dom.js")
-        old = http.get("/console/0123456789abcdef/core/dom.js")
+        file = http.get(f"/console/{version}/core/page/dom.js")
+        old = http.get("/console/0123456789abcdef/core/page/dom.js")
     assert 'href="console/css' not in page
     assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert old.status_code == 404

@@ -167,7 +167,7 @@ def test_a_response_is_labelled_when_its_request_has_been_let_go() -> None:
     """In the store itself: the row of the request is gone, its operation is remembered."""
     label = in_node(
         """async (bring) => {
-            const { Envelopes } = await bring("core/envelopes.js");
+            const { Envelopes } = await bring("core/state/envelopes.js");
             const store = new Envelopes(1000);
             const put = (fields) => store.add({ from: "a", ...fields }, JSON.stringify(fields), 0);
             put({ id: "q", kind: "mcp/request", payload: { method: "tools/call", params: { name: "dig" } } });
@@ -290,8 +290,8 @@ def test_conversations_taken_in_one_by_one_stand_as_if_ordered_at_once() -> None
     """The quick way and the plain way agree, for random conversations, folding and eviction."""
     differ = in_node(
         """async (bring) => {
-            const { Envelopes } = await bring("core/envelopes.js");
-            const { Grouping } = await bring("views/timeline-groups.js");
+            const { Envelopes } = await bring("core/state/envelopes.js");
+            const { Grouping } = await bring("views/timeline/timeline-groups.js");
             let seed = 7;
             const random = (most) => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed % most; };
             for (let round = 0; round < 40; round += 1) {
@@ -319,8 +319,8 @@ def test_an_order_made_in_slices_is_the_one_made_at_once() -> None:
     """The newest lines come first, the older ones while more is said and old conversations wake up."""
     found = in_node(
         """async (bring) => {
-            const { Envelopes } = await bring("core/envelopes.js");
-            const { Grouping } = await bring("views/timeline-groups.js");
+            const { Envelopes } = await bring("core/state/envelopes.js");
+            const { Grouping } = await bring("views/timeline/timeline-groups.js");
             let seed = 11;
             const random = (most) => {
                 seed = (seed * 1103515245 + 12345) % 2147483648;
@@ -442,7 +442,7 @@ def test_what_failed_is_hidden_only_if_this_page_asked_by_itself() -> None:
     ]
     hidden = in_node(
         """async (bring, rows) => {
-            const { isHousekeeping } = await bring("core/housekeeping.js");
+            const { isHousekeeping } = await bring("core/state/housekeeping.js");
             return rows.filter((row) => isHousekeeping(row, (id) => id === "own")).map((row) => row.id);
         }""",
         rows,
@@ -476,8 +476,8 @@ def test_questions_about_rules_are_hidden_only_if_they_go_to_who_may_keep_rules(
     ]
     hidden = in_node(
         """async (bring, rows) => {
-            const { isHousekeeping } = await bring("core/housekeeping.js");
-            const { Roster } = await bring("core/state-roster.js");
+            const { isHousekeeping } = await bring("core/state/housekeeping.js");
+            const { Roster } = await bring("core/state/state-roster.js");
             const roster = new Roster();
             const given = (kinds) => kinds.map((kind) => ({ kind }));
             const add = (id, kinds) => roster.members.set(id, { id, capabilities: given(kinds) });
@@ -494,7 +494,7 @@ def test_questions_about_rules_are_hidden_only_if_they_go_to_who_may_keep_rules(
 def test_what_somebody_did_is_said_with_a_verb() -> None:
     said = in_node(
         """async (bring, kinds) => {
-            const { didText } = await bring("views/timeline-rows.js");
+            const { didText } = await bring("views/timeline/timeline-rows.js");
             return kinds.map(didText);
         }""",
         [

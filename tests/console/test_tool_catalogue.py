@@ -6,7 +6,7 @@ from moot.protocol.operation import Json
 from tests.console.in_node import in_node
 
 LIST = """async (bring, pages) => {
-  const { toolCatalogueOf } = await bring("views/tool-catalogue.js");
+  const { toolCatalogueOf } = await bring("views/tools/tool-catalogue.js");
   const asked = [];
   const member = { present: true };
   const state = {

@@ -15,9 +15,9 @@ from tests.console.test_grant_words import granted
 from tests.protocol.test_url_prefix import DOCS, INSIDE, OUTSIDE, SITE
 
 _COMPARED = """async ([addresses, prefixes]) => {
-  const { urlPrefixes, urlPrefixPattern, urlPrefixOf } = await import("/console/views/url-prefix.js");
-  const { matches } = await import("/console/views/capability-match.js");
-  const { describeCapability } = await import("/console/views/capability-text.js");
+  const { urlPrefixes, urlPrefixPattern, urlPrefixOf } = await import("/console/views/capabilities/url-prefix.js");
+  const { matches } = await import("/console/views/capabilities/capability-match.js");
+  const { describeCapability } = await import("/console/views/capabilities/capability-text.js");
   const patterns = prefixes.map(urlPrefixPattern);
   return {
     patterns, back: patterns.filter(Boolean).map(urlPrefixOf), offered: addresses.map(urlPrefixes),

@@ -46,7 +46,7 @@ def _after(*heard: Json) -> Any:
     """The proposal in the console after these messages and entries of the gateway's list."""
     return in_node(
         """async (bring, heard) => {
-        const { Proposals } = await bring("core/state-proposals.js");
+        const { Proposals } = await bring("core/state/state-proposals.js");
         const [proposals, first] = [new Proposals(), heard.find((each) => each.kind === "mcp/proposal")];
         for (const [at, each] of heard.entries()) {
             const { id, from, to, correlation_id: about } = each;

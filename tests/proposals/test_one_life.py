@@ -170,7 +170,7 @@ def test_the_console_says_so_however_it_learned_of_it() -> None:
         ]
     found = in_node(
         """async (bring, streams) => {
-        const { Proposals } = await bring("core/state-proposals.js");
+        const { Proposals } = await bring("core/state/state-proposals.js");
         const rowOf = ({ id, from, to, correlation_id }, raw, at) =>
             ({ id, from, to: to ?? [], about: correlation_id ?? [], at, raw });
         const facts = (p) => ({

@@ -1,25 +1,25 @@
 // @ts-check
 /** Where the console starts: sign in, then the shell around one view at a time. */
-import { replace } from "./core/dom.js";
-import { registerWorker } from "./core/installation.js";
-import { finishSignIn, hasAnswer, takeAnswer } from "./core/provider-sign-in.js";
-import { currentRoute, onNavigation } from "./core/router.js";
-import { Session } from "./core/session.js";
-import { oneLine } from "./core/text.js";
-import { isReachable, offlinePage } from "./views/offline.js";
-import { signInPage } from "./views/sign-in.js";
-import { applyTheme } from "./views/theme.js";
+import { replace } from "./core/page/dom.js";
+import { registerWorker } from "./core/page/installation.js";
+import { finishSignIn, hasAnswer, takeAnswer } from "./core/connection/provider-sign-in.js";
+import { currentRoute, onNavigation } from "./core/page/router.js";
+import { Session } from "./core/connection/session.js";
+import { oneLine } from "./core/page/text.js";
+import { isReachable, offlinePage } from "./views/shell/offline.js";
+import { signInPage } from "./views/shell/sign-in.js";
+import { applyTheme } from "./views/shell/theme.js";
 
 /**
  * What every view is given.
  * @typedef {object} Context
- * @property {import("./core/session.js").Session} session
- * @property {import("./core/session.js").OpenSpace} openSpace
- * @property {import("./core/state.js").State} state
- * @property {import("./core/envelope-sender.js").EnvelopeSender["send"]} send
- * @property {import("./core/envelope-sender.js").EnvelopeSender["call"]} call
- * @property {import("./core/envelope-sender.js").EnvelopeSender} sender
- * @property {import("./core/keys.js").Keys} keys
+ * @property {import("./core/connection/session.js").Session} session
+ * @property {import("./core/connection/session.js").OpenSpace} openSpace
+ * @property {import("./core/state/state.js").State} state
+ * @property {import("./core/connection/envelope-sender.js").EnvelopeSender["send"]} send
+ * @property {import("./core/connection/envelope-sender.js").EnvelopeSender["call"]} call
+ * @property {import("./core/connection/envelope-sender.js").EnvelopeSender} sender
+ * @property {import("./core/page/keys.js").Keys} keys
  * @property {(view: string, ...rest: string[]) => void} go show a view of this space
  * @property {(view: string, ...rest: string[]) => string} link the address of a view of this space
  * @property {(text: string, tone?: "info" | "good" | "bad") => void} notify a short message on the page, spoken too
@@ -32,10 +32,10 @@ const started = /** @type {any} */ (globalThis).moot;
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 // The page is served at the gateway's root, also behind a proxy with a path prefix.
 const session = new Session(new URL(".", location.href.split("#")[0]));
-/** @typedef {import("./views/shell.js").Shell} Shell */
+/** @typedef {import("./views/shell/shell.js").Shell} Shell */
 /** @type {Shell | null} */
 let shell = null;
-/** @type {typeof import("./views/shell.js").Shell | null} */
+/** @type {typeof import("./views/shell/shell.js").Shell | null} */
 let shellClass = null;
 /** Said once to somebody who came by a link: where they are, and as whom. */
 let greeting = "";
@@ -49,7 +49,7 @@ async function loadShell() {
   await started?.fetchRest(say);
   while (!shellClass) {
     try {
-      const [module] = await Promise.all([import("./views/shell.js"), import("./views/manifest.js").then((module) => module.loadViews())]);
+      const [module] = await Promise.all([import("./views/shell/shell.js"), import("./views/manifest.js").then((module) => module.loadViews())]);
       shellClass = module.Shell;
     } catch {
       say();
@@ -120,7 +120,7 @@ async function redeemLink() {
   }
 }
 
-/** Somebody comes back from a provider. @param {import("./core/provider-sign-in.js").Answer | null} answer */
+/** Somebody comes back from a provider. @param {import("./core/connection/provider-sign-in.js").Answer | null} answer */
 async function finishAtProvider(answer) {
   if (!answer || session.isUnreachable) return "";
   try {

@@ -1,7 +1,7 @@
 // @ts-check
 /** The views of the console. Each module registers itself; one that fails is skipped and reported. */
 
-const MODULES = ["./approvals.js", "./timeline.js", "./chat.js", "./flow.js", "./members.js", "./rules.js", "./reasoning.js", "./streams.js", "./call.js", "./administration.js"];
+const MODULES = ["./approvals/approvals.js", "./timeline/timeline.js", "./chat/chat.js", "./flow/flow.js", "./members/members.js", "./rules/rules.js", "./reasoning/reasoning.js", "./reasoning/streams.js", "./tools/call.js", "./administration/administration.js"];
 
 // A connection that was cut is no reason to miss a view until somebody reloads the page.
 const RETRY_MILLISECONDS = 1_000;

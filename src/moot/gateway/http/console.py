@@ -43,7 +43,7 @@ _TYPES: Final[Mapping[str, str]] = {
 PAGE: Final = "index.html"
 WORKER: Final = "service-worker.js"
 MANIFEST: Final = "manifest.webmanifest"
-# Folders of ours are two deep: console/views/approvals.js. A loop of links would be deeper.
+# Folders of ours are two deep: console/views/approvals/approvals.js. A loop of links would be deeper.
 _MOST_DEEP: Final = 4
 
 

@@ -2,8 +2,8 @@
 
 Paths that leave their folder, commands that chain or delete, secrets, letters of another alphabet that look
 alike, addresses that mislead. They are hints for the eye: that none is found does not make a call harmless,
-and nothing is decided by them. The console has the same in `views/call-risks.js`; one table of cases tests
-both.
+and nothing is decided by them. The console has the same in `views/approvals/call-risks.js`;
+one table of cases tests both.
 """
 
 from __future__ import annotations

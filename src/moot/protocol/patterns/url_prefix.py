@@ -4,7 +4,7 @@ A prefix is a scheme, a whole host with its port, and a path that ends in `/`. A
 server or a client may read `%2e%2e`, a backslash or a tab in an address as something else, and leave the
 folder by it. So what follows the prefix is made of plain characters only. Addresses that are written
 otherwise do not match, which means that somebody is asked. The console has the same in
-`views/url-prefix.js`, and a test compares the two.
+`views/capabilities/url-prefix.js`, and a test compares the two.
 """
 
 from __future__ import annotations

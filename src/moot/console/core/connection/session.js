@@ -1,0 +1,410 @@
+// @ts-check
+/**
+ * Who is signed in where. A token is kept in memory; only if the person asks for it does it survive a reload, in
+ * this tab's session storage. It is never put into a URL, a cookie or local storage. Tokens of a provider are never
+ * stored at all.
+ */
+import { Connection } from "./connection.js";
+import { ChangeFeed } from "../page/change-feed.js";
+import { DistantSpaces } from "./distant-spaces.js";
+import { EnvelopeSender, Refused } from "./envelope-sender.js";
+import { namedGateways } from "./gateways.js";
+import { Heartbeat } from "./heartbeat.js";
+import { OlderMessages } from "./older-messages.js";
+import { fetchLargeValue } from "./large-values.js";
+import { ProposalSync, fetchProposal } from "./proposal-sync.js";
+import { stopOnSignOut } from "./push.js";
+import { SignInError } from "./provider-tokens.js";
+import { State } from "../state/state.js";
+
+// Where this tab keeps tokens; behind a proxy, two gateways may share one origin and differ in their path.
+const STORAGE_KEY = "moot.tokens";
+const SIGN_IN_MILLISECONDS = 15_000;
+// A page lists hundreds of members; no space has that many pages.
+const MAX_ROSTER_PAGES = 1_000;
+// A gateway allows 64 connections for each address; further spaces are connected when they are shown.
+const MAX_CONNECTED_SPACES = 16;
+
+const MAX_REDEEM_ATTEMPTS = 3;
+
+// The gateway may have to look for a new key of the provider first.
+const MAX_KEY_ATTEMPTS = 5;
+const KEY_MILLISECONDS = 1_000;
+
+/** @typedef {import("./provider-grant.js").ProviderGrant} ProviderGrant */
+/** `grant`: of a provider, which renews the token. `administrator`: of this space, by the same token. @typedef {{space: string, participant: string, token: string, administrator: boolean, grant?: ProviderGrant}} Login */
+
+export { SignInError };
+
+/** Nobody knows whether the token is right: the gateway did not answer. */
+class GatewayUnreachable extends SignInError {}
+
+/** The gateway is still looking for the key that a token of a provider is signed with. */
+class KeyNotKnown extends SignInError {}
+
+/** An open space: its state, its connection and its sender. */
+export class OpenSpace {
+  /** @param {Login} login @param {import("./gateways.js").Gateways} gateways @param {ChangeFeed} sessionChanges */
+  constructor(login, gateways, sessionChanges) {
+    const base = gateways.current;
+    this.login = login;
+    this.name = login.space;
+    this.state = new State(login.space);
+    // Until the welcome arrives, because the history is processed before it.
+    this.state.roster.me = { id: login.participant, name: login.participant, capabilities: [] };
+    this.connection = new Connection(
+      { gateways, ...login },
+      {
+        onEnvelope: (raw, past) => {
+          const envelope = this.state.receive(raw, { past });
+          if (envelope && !past) this.sender.receive(envelope, this.state.me.id);
+          if (envelope?.kind === "system/welcome" && envelope.payload?.more !== undefined) void this._fetchRoster(envelope.id);
+        },
+        onEarly: (raw) => this._receiveEarly(raw),
+        beforeHistory: async (welcome) => Array.isArray(welcome.extensions) && welcome.extensions.includes("moot/list-proposals") && this.sync.refresh(),
+        // It has proposals that were decided long ago: the gateway is asked again behind it.
+        onHistory: () => this.sync.expectMore(),
+        onFrame: (id, data) => this.state.receiveFrame(id, data),
+        gap: (text, at, canLoad) => this.state.addGap(text, at, canLoad),
+        // Loaded when it is needed, so that the sign-in form needs little.
+        readMissed: async (isKnown) => (await import("./missed-messages.js")).readMissed(this.older, isKnown),
+        onStateChange: () => {
+          this._followConnection();
+          this.state.changes.publish("connection");
+          sessionChanges.publish("spaces");
+        },
+      },
+    );
+    this.connection.isKnown = (id) => this.state.envelopes.has(id);
+    this.sender = new EnvelopeSender(this.connection);
+    this.state.isOwnQuestion = (id) => this.sender.isBackground(id);
+    this.older = new OlderMessages(base, login, this.state);
+    this.sync = new ProposalSync(this.sender, this.state.proposals, (id) => fetchProposal(base, login, id), () => this.state.changes.publish("proposals"));
+    this.fetchLargeValue = (/** @type {import("./large-values.js").LargeValue} */ value) => fetchLargeValue(base, login, value);
+    this.state.onProposals = (raw) => this.sync.receivePage(raw);
+    this.heartbeat = new Heartbeat(this.connection, base, () => this.sync.refresh());
+    this.state.on(["proposals", "chats", "trust"], () => sessionChanges.publish("spaces"));
+  }
+
+  /** While the history is on its way: what the inbox needs. @param {string} raw */
+  _receiveEarly(raw) {
+    const envelope = this.state.receiveEarly(raw);
+    if (envelope) this.sender.receive(envelope, this.state.me.id);
+  }
+
+  /** What is pending is known only while messages arrive. */
+  _followConnection() {
+    const { state, responds, reason } = this.connection;
+    const isHeard = state === "live" && responds;
+    if (state === "waiting" || state === "ended") this.sender.failAll();
+    if (isHeard && !this._isHeard) void this.sync.refresh();
+    else if (!isHeard && this._isHeard) this.sync.lose(state === "live" ? "the gateway does not respond" : state === "ended" ? reason : "the connection is lost");
+    this._isHeard = isHeard;
+  }
+
+  _isHeard = false;
+
+  /** Load what is missing at a gap: what is older than it is dropped and comes back from the journal, page by page. @param {string} id of the gap @returns {Promise<number>} how many were loaded */
+  async loadGap(id) {
+    if (!this.state.dropThrough(id)) return 0;
+    this.older.restart();
+    return this.older.load();
+  }
+
+  close() {
+    this.heartbeat.close();
+    this.sync.close();
+    this.connection.close();
+  }
+
+  /**
+   * Fetch what a welcome had no room for, page by page; the state processes the pages as they arrive. A newer
+   * welcome starts over.
+   * @param {string} welcome its id
+   */
+  async _fetchRoster(welcome) {
+    this._incomplete = welcome;
+    /** @type {string | undefined} */
+    let after;
+    for (let page = 0; page < MAX_ROSTER_PAGES && this._incomplete === welcome; page += 1) {
+      try {
+        const answer = await this.sender.send("moot/roster", after === undefined ? {} : { after });
+        after = answer.payload?.next;
+        if (typeof after !== "string") return;
+      } catch (fault) {
+        const seconds = fault instanceof Refused ? fault.payload?.retry_after : undefined;
+        if (typeof seconds !== "number") return;
+        await new Promise((go) => setTimeout(go, Math.min(seconds, 60) * 1000));
+      }
+    }
+  }
+
+  /** The id of the welcome whose rest is being fetched. */
+  _incomplete = "";
+}
+
+export class Session {
+  /** @param {URL} base where the page came from */
+  constructor(base) {
+    this.base = base;
+    this.gateways = namedGateways(base);
+    this._storageKey = base.pathname === "/" ? STORAGE_KEY : `${STORAGE_KEY} ${base.pathname}`;
+    this.changes = new ChangeFeed();
+    /** @type {Login[]} */
+    this.logins = [];
+    /** @type {Map<string, OpenSpace>} */
+    this.openSpaces = new Map();
+    /** @type {OpenSpace | null} */
+    this.current = null;
+    this.remembers = false;
+    this._distant = new DistantSpaces(base, () => this.logins.filter((login) => !this.openSpaces.has(login.space)), () => this.changes.publish("spaces"));
+    /** Whether the gateway did not answer when tokens were to be restored. */
+    this.isUnreachable = false;
+  }
+
+  /** @param {string | string[]} topics @param {() => void} subscriber */
+  on(topics, subscriber) {
+    return this.changes.on(topics, subscriber);
+  }
+
+  /**
+   * Find out which spaces a token gives access to, and keep it. Throws SignInError.
+   * @param {string} token @param {boolean} remember in this tab's session storage
+   * @returns {Promise<Login[]>}
+   */
+  async signIn(token, remember) {
+    const found = await this._addLogins(token);
+    this.remembers = remember;
+    if (remember) this._storeTokens();
+    else sessionStorage.removeItem(this._storageKey);
+    this.changes.publish("logins");
+    return found;
+  }
+
+  /**
+   * Sign in with what a provider gave; it stays in memory and is renewed. Throws SignInError.
+   * @param {ProviderGrant} grant
+   */
+  async signInAtProvider(grant) {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this._addLogins(grant.token, grant);
+        break;
+      } catch (fault) {
+        if (!(fault instanceof KeyNotKnown) || attempt === MAX_KEY_ATTEMPTS) {
+          void grant.end();
+          throw fault;
+        }
+        await new Promise((go) => setTimeout(go, KEY_MILLISECONDS));
+      }
+    }
+    grant.onRenewed = (wasLate) => {
+      for (const login of this.logins.filter((each) => each.grant === grant)) {
+        login.token = grant.token;
+        this.openSpaces.get(login.space)?.connection.renewToken(grant.token, wasLate);
+      }
+    };
+    grant.start();
+    this.changes.publish("logins");
+  }
+
+  /** @param {string} token @param {ProviderGrant} [grant] @returns {Promise<Login[]>} */
+  async _addLogins(token, grant) {
+    const given = token.trim();
+    if (!given) throw new SignInError("Enter the token that you were given.");
+    // A header cannot contain line breaks or special characters; fetch would fail without a reason.
+    if (!/^[\x21-\x7e]+$/.test(given)) throw new SignInError("Not a valid token: a token has no spaces or line breaks.");
+    const answer = await this._fetchSpaces(given, grant !== undefined);
+    if (grant && answer.status === 503) throw new KeyNotKnown(`The gateway cannot check the provider’s token yet: ${(await readJson(answer))?.message ?? "try again in a moment"}`);
+    if (answer.status >= 502) throw new GatewayUnreachable(`The gateway does not respond (HTTP ${answer.status}). Is it running?`);
+    if (grant && !answer.ok) throw new SignInError(`The provider signed you in, but the gateway does not let you in: ${(await readJson(answer))?.message ?? `HTTP ${answer.status}`}`);
+    if (answer.status === 401) throw new SignInError("Unknown token. A token is shown once, when someone is invited; it may also be in .moot/tokens/NAME.token.");
+    if (!answer.ok) throw new SignInError(`The gateway replied with HTTP ${answer.status}: ${(await readJson(answer))?.message ?? "no reason given"}`);
+    const body = await readJson(answer);
+    /** @type {Login[]} */
+    const found = (Array.isArray(body?.spaces) ? body.spaces : [])
+      .filter((/** @type {any} */ each) => typeof each?.name === "string" && (each.dialects ?? ["mew"]).includes("mew"))
+      .map((/** @type {any} */ each) => ({ space: each.name, participant: String(each.participant ?? ""), token: given, administrator: each.administrator === true, ...(grant ? { grant } : {}) }));
+    if (found.length === 0) throw new SignInError("This token gives access to no space that supports MEW, which the console requires.");
+    this.logins = [...this.logins.filter((login) => !found.some((each) => each.space === login.space)), ...found];
+    for (const login of found) if (this.openSpaces.get(login.space)?.login.token !== given) this._closeSpace(login.space);
+    return found;
+  }
+
+  /** Ask the gateways one after another, until one answers. @param {string} token @param {boolean} isProviders 503: of a key that is looked for */
+  async _fetchSpaces(token, isProviders) {
+    for (let left = this.gateways.count; ; left -= 1) {
+      const { href } = this.gateways.current;
+      try {
+        const answer = await fetch(new URL("spaces", href), {
+          headers: { Authorization: `Bearer ${token}` },
+          signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
+          cache: "no-store",
+          credentials: "omit",
+        });
+        if (left === 1 || answer.status < 502 || (isProviders && answer.status === 503)) return answer;
+      } catch {
+        if (left === 1) throw new GatewayUnreachable("The gateway does not respond. Is it running?");
+      }
+      this.gateways.leave(href);
+    }
+  }
+
+  /**
+   * Sign in with a one-time link from another device. Throws SignInError.
+   * @param {string} code
+   */
+  async redeem(code) {
+    let answer;
+    for (let tries = 1; !answer; tries += 1) {
+      try {
+        answer = await this._post("sign-in-links/redeem", { code });
+      } catch {
+        // A question that was lost can be asked again; the gateway takes a code once.
+        if (tries === MAX_REDEEM_ATTEMPTS) throw new SignInError("The gateway does not respond. Is it running? Open the link again.");
+      }
+    }
+    const body = await readJson(answer);
+    if (!answer.ok || typeof body?.token !== "string") throw new SignInError(`This link does not work: ${body?.message ?? `HTTP ${answer.status}`}.`);
+    return this.signIn(body.token, true);
+  }
+
+  /**
+   * A link that signs this person in on another device, once.
+   * @param {Login} login
+   * @returns {Promise<{address: string, qr: string[], valid_seconds: number}>}
+   */
+  async makeLink(login) {
+    const answer = await this._post("sign-in-links", { page: this.gateways.current.href }, login.token);
+    const body = await readJson(answer);
+    if (!answer.ok) throw new Error(body?.message ?? `HTTP ${answer.status}`);
+    return body;
+  }
+
+  /** @param {string} path @param {any} body @param {string} [token] */
+  _post(path, body, token) {
+    return fetch(new URL(path, this.gateways.current), {
+      method: "POST",
+      headers: { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) },
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
+      cache: "no-store",
+      credentials: "omit",
+    });
+  }
+
+  /**
+   * Sign in again with the tokens kept in this tab; returns whether that worked for any. If the gateway does not
+   * answer, they are kept and `isUnreachable` says so.
+   */
+  async restore() {
+    const kept = readTokens(this._storageKey);
+    this.isUnreachable = false;
+    for (const token of kept) {
+      await this.signIn(token, true).catch((fault) => {
+        this.isUnreachable ||= fault instanceof GatewayUnreachable;
+      });
+    }
+    if (this.isUnreachable && this.logins.length === 0) return false;
+    this.isUnreachable = false;
+    if (kept.length > 0 && this.logins.length === 0) sessionStorage.removeItem(this._storageKey);
+    return this.logins.length > 0;
+  }
+
+  /** Show a space; its connection stays open when another space is shown. @param {string} space @returns {OpenSpace | null} */
+  openSpace(space) {
+    const open = this._connect(space);
+    if (!open) return null;
+    if (this.current !== open) {
+      this.current = open;
+      this.changes.publish("current");
+    }
+    return open;
+  }
+
+  /** Connect to every space that the tokens give access to: what is pending in any of them is one queue. */
+  connectAll() {
+    for (const login of this.logins.slice(0, MAX_CONNECTED_SPACES)) this._connect(login.space);
+    if (this.logins.some((login) => !this.openSpaces.has(login.space))) this._distant.watch();
+  }
+
+  /** What waits for this person in a space; while it is being asked for, that it is not known is not worth a word. @param {string} space @returns {{count: number, isKnown: boolean}} */
+  pendingIn(space) {
+    const open = this.openSpaces.get(space);
+    if (open) return { count: open.state.proposals.toDecide(open.state.me.id).length, isKnown: open.sync.knowledge !== "not-known" };
+    const count = this._distant.counts.get(space);
+    return { count: count ?? 0, isKnown: count !== null };
+  }
+
+  /** The same in all spaces, as far as it is known. */
+  get pendingCount() {
+    return this.logins.reduce((sum, login) => sum + this.pendingIn(login.space).count, 0);
+  }
+
+  /** @param {string} space @returns {OpenSpace | null} */
+  _connect(space) {
+    const login = this.logins.find((each) => each.space === space);
+    if (!login) return null;
+    let open = this.openSpaces.get(space);
+    if (!open) {
+      open = new OpenSpace(login, this.gateways, this.changes);
+      this.openSpaces.set(space, open);
+      open.connection.open();
+    }
+    return open;
+  }
+
+  /** Leave every space and forget every token. */
+  signOut() {
+    const stopped = stopOnSignOut(this.base, this.logins);
+    for (const grant of new Set(this.logins.map((login) => login.grant))) if (grant) void this._endGrant(grant, stopped);
+    sessionStorage.removeItem(this._storageKey);
+    for (const name of [...this.openSpaces.keys()]) this._closeSpace(name);
+    this._distant.close();
+    this.logins = [];
+    this.current = null;
+    this.changes.publish("logins");
+  }
+
+  /** Tell the gateway and the provider that a person has signed out. @param {ProviderGrant} grant @param {Promise<void>} stopped what needs the token still */
+  async _endGrant(grant, stopped) {
+    const { token } = grant;
+    const revoked = grant.end();
+    await stopped;
+    const headers = { Authorization: `Bearer ${token}` };
+    // Without an answer the token is valid for its last minutes, but nobody has it.
+    await Promise.allSettled([revoked, fetch(new URL("oidc/sign-out", this.gateways.current), { method: "POST", headers, cache: "no-store", credentials: "omit", keepalive: true })]);
+  }
+
+  /** @param {string} space */
+  _closeSpace(space) {
+    const openSpace = this.openSpaces.get(space);
+    this.openSpaces.delete(space);
+    if (this.current === openSpace) this.current = null;
+    openSpace?.close();
+  }
+
+  _storeTokens() {
+    const tokens = [...new Set(this.logins.filter((login) => !login.grant).map((login) => login.token))];
+    sessionStorage.setItem(this._storageKey, JSON.stringify(tokens));
+  }
+}
+
+/** @param {Response} answer @returns {Promise<any>} */
+async function readJson(answer) {
+  try {
+    return await answer.json();
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string} key @returns {string[]} */
+function readTokens(key) {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(key) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((each) => typeof each === "string") : [];
+  } catch {
+    return [];
+  }
+}

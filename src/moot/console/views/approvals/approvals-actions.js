@@ -1,0 +1,297 @@
+// @ts-check
+/**
+ * The possible decisions about the shown proposal. States:
+ *
+ *     ready ──approve, reject, vote, withdraw──▶ armed ──the same again──▶ sending ──▶ ready, with a message about the outcome
+ *       ├─────reject with words, grant──(a dialog)───────────────────────▶ sending
+ *       └─────any of them, if the person chose time to take it back──▶ held ──time is over──▶ sending
+ *
+ * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
+ */
+import { button, el, replace } from "../../core/page/dom.js";
+import { hasVoted, votesMissingFor, voteText } from "../../core/state/state-proposals.js";
+import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
+import { isAllowed, callPermissions } from "../capabilities/capability-match.js";
+import { aboutProposal, approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
+import { SETTLE_MILLISECONDS, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
+import { grantDialog } from "../capabilities/grant-dialog.js";
+import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
+import { icon } from "../parts/icons.js";
+
+/** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("./proposal-decisions.js").Outcome} Outcome */
+
+/** @typedef {"approve" | "reject" | "vote" | "withdraw"} Confirmed what takes two presses */
+
+// What a rejection without words says (MEW 3.3.3).
+const PLAIN_NO = "disagree";
+// Long enough to read it again; after that it takes two presses again.
+const ARMED_MILLISECONDS = 8_000;
+
+export class ApprovalActions {
+  /** @param {import("../../app.js").Context} context @param {() => void} next */
+  constructor(context, next) {
+    this._context = context;
+    this._next = next;
+    /** @type {Proposal | null} */
+    this._proposal = null;
+    /** @type {import("./proposal-decisions.js").ReviewedProposal | null} */
+    this._shown = null;
+    this._isPartlyHidden = () => false;
+    this._guardedUntil = 0;
+    /** @type {{for: Confirmed, at: number} | null} */
+    this._armed = null;
+    /** @type {any} */
+    this._timer = undefined;
+    /** @type {Map<string, string>} what is being sent about which */
+    this._sending = new Map();
+    /** @type {Map<string, Outcome>} */
+    this._outcomes = new Map();
+    this._host = "";
+    this._drawnFor = "";
+    this.node = el("div", {
+      class: "approvals-actions", role: "group", "aria-label": "Decide",
+      // A key that is held down repeats the click: that is not a decision.
+      on: { keydown: (/** @type {KeyboardEvent} */ event) => event.repeat && (event.key === "Enter" || event.key === " ") && event.preventDefault() },
+    });
+  }
+
+  /** @param {Proposal | null} proposal @param {() => boolean} unread whether part of it is not shown @param {boolean} chosen */
+  show(proposal, unread, chosen) {
+    this.disarm();
+    this._proposal = proposal;
+    this._shown = proposal ? reviewedProposal(proposal) : null;
+    this._isPartlyHidden = unread;
+    this._host = "";
+    this._guardedUntil = chosen ? 0 : performance.now() + SETTLE_MILLISECONDS;
+    this._drawnFor = "";
+    this.draw();
+  }
+
+  get isArmed() {
+    return this._armed !== null;
+  }
+
+  draw() {
+    const proposal = this._proposal;
+    this.node.hidden = !proposal;
+    if (!proposal) return;
+    if (this.isArmed && proposal.status !== "pending") this.disarm();
+    const { state } = this._context;
+    const isOwn = proposal.from === state.me.id;
+    const rights = this._hosts().length === 0 ? "no" : callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request;
+    const missing = votesMissingFor(proposal, state.me.id);
+    const able = { approve: missing > 0 ? isAllowed(state, "moot/approve") && !hasVoted(proposal, state.me.id) : rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), withdraw: isAllowed(state, "mcp/withdraw") };
+    const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
+    const outcome = this._outcomes.get(proposal.id);
+    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "pending" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, voteText(proposal), this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
+    if (now === this._drawnFor) return;
+    this._drawnFor = now;
+    const hadFocus = this.node.contains(document.activeElement);
+    // A settled proposal shows its state; that a permission was granted with it would not be visible.
+    const word = outcome && (outcome.status !== "done" || outcome.granted || proposal.status === "pending") && el("p", { class: ["outcome", outcome.status === "done" ? "good" : "bad"], role: outcome.status === "done" ? null : "alert" }, icon(outcome.status === "done" ? "check" : "warning", 16), el("span", {}, outcome.message));
+    replace(this.node, word, this._buttons(proposal, isOwn, able));
+    if (hadFocus) (this.node.querySelector("[data-first]:not(:disabled)") ?? this.node.querySelector("button:not(:disabled)"))?.focus();
+  }
+
+  /** @param {Proposal} proposal @param {boolean} isOwn @param {Record<string, boolean>} able */
+  _buttons(proposal, isOwn, able) {
+    const { state } = this._context;
+    const sending = this._sending.get(proposal.id);
+    if (sending) return el("p", { class: "soft", role: "status" }, `${sending}…`);
+    if (proposal.status === "unknown") return this._settleButtons(proposal);
+    if (proposal.status !== "pending") {
+      return el("div", { class: "action-row" }, el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))), state.proposals.toDecide(state.me.id).length > 0 && button("Next pending", this._next, { class: "small", data: { first: "true" } }));
+    }
+    const seconds = secondsLeft(this._context, proposal.id);
+    if (seconds > 0) return el("div", { class: "action-row" }, el("p", { class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`), button("Take back", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }));
+    if (this._armed) return this._confirmation(proposal, this._armed.for);
+    if (isOwn) return el("div", { class: "action-row" }, el("p", { class: "soft grow" }, "This is your own proposal; others decide."), button("Withdraw", () => this.withdraw(), { class: "danger", shortcut: "w", disabled: !able.withdraw, data: { first: "true" } }));
+    const missing = votesMissingFor(proposal, state.me.id);
+    return [
+      missing > 0 && el("p", { class: "soft" }, hasVoted(proposal, state.me.id) ? `You voted: ${voteText(proposal)}.` : `Approving is a vote here: ${voteText(proposal)}.`),
+      !able.approve && missing === 0 && el("p", { class: "soft" }, this._hosts().length === 0 ? "No host is named: choose who runs it." : "Your permissions do not allow this call, so you cannot approve it."),
+      el(
+        "div",
+        { class: "action-row decide" },
+        proposal.to.length === 0 && this._hostChoice(),
+        button("Approve once", () => this.approve(false), { class: "good", shortcut: "a", disabled: !able.approve, data: { first: "true" } }),
+        button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),
+        button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
+        button("Reject because…", () => this.reject(), { class: "danger quiet", shortcut: "r", disabled: !able.reject }),
+        missing > 0 && able.approve && button("Vote", () => this.vote(), { class: "quiet", shortcut: "v", title: "The same as approving, while votes are missing" }),
+      ),
+    ];
+  }
+
+  /** Somebody who has looked can say what came of it. @param {Proposal} proposal */
+  _settleButtons(proposal) {
+    const { state } = this._context;
+    const able = isAllowed(state, "moot/settle");
+    const ask = (/** @type {"done" | "failed"} */ outcome) => settleDialog(this._context, proposal, outcome);
+    return [
+      el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id))), ". Look before you propose it again."),
+      el("div", { class: "action-row" }, button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }), button("It was not done…", () => ask("failed"), { disabled: !able }), !able && el("p", { class: "soft" }, "Your permissions do not allow you to settle this.")),
+    ];
+  }
+
+  /** @param {Proposal} proposal @param {Confirmed} what */
+  _confirmation(proposal, what) {
+    const call = el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60));
+    const question = {
+      approve: votesMissingFor(proposal, this._context.state.me.id) > 1 ? ["Vote for ", call, " exactly as shown?"] : ["Run ", call, " on ", this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
+      reject: ["Reject ", call, "? Everyone sees it; others can still approve it."],
+      vote: ["Vote for ", call, " exactly as shown?"],
+      withdraw: ["Withdraw ", call, "?"],
+    }[what];
+    const [text, shortcut, tone, act] = /** @type {[string, string, string, () => void]} */ ({
+      approve: ["Yes, approve", "a", "good", () => this.approve(false)],
+      reject: ["Yes, reject", "n", "danger", () => this.rejectPlainly()],
+      vote: ["Yes, vote", "v", "good", () => this.vote()],
+      withdraw: ["Yes, withdraw", "w", "danger", () => this.withdraw()],
+    }[what]);
+    return el(
+      "div",
+      { class: "action-row armed" },
+      el("p", { class: "grow", role: "status" }, icon("warning", 16), el("span", {}, question, (what === "approve" || what === "vote") && this._isPartlyHidden() && el("strong", { class: "unread" }, " Part of it is still hidden."))),
+      button("Cancel", () => this.disarm(), { class: "quiet", shortcut: "Esc" }),
+      button(text, act, { class: tone, shortcut, data: { first: "true" } }),
+    );
+  }
+
+  /** For a proposal that does not say who should execute it. */
+  _hostChoice() {
+    const { state } = this._context;
+    const others = state.roster.present().filter((each) => each.id !== state.me.id);
+    const choice = el("select", { class: "field host-choice", "aria-label": "Host", value: this._host, on: { change: () => {
+      this._host = choice.value;
+      this.disarm();
+      this.draw();
+    } } }, el("option", { value: "" }, "Choose a host…"), others.map((each) => el("option", { value: each.id }, oneLine(each.id, 60))));
+    return choice;
+  }
+
+  /** @returns {string[]} */
+  _hosts() {
+    if (!this._proposal) return [];
+    return this._proposal.to.length > 0 ? this._proposal.to : this._host ? [this._host] : [];
+  }
+
+  /** Whether a press counts; shows the reason if not. */
+  _acceptsPress() {
+    if (!this._proposal || !this._shown || this._sending.has(this._proposal.id) || secondsLeft(this._context, this._proposal.id) > 0) return false;
+    const late = obstacleText(this._context, this._shown);
+    if (late) {
+      this._context.notify(aboutProposal(this._proposal, escapeHidden(late)), "bad");
+      return false;
+    }
+    return performance.now() >= this._guardedUntil;
+  }
+
+  /** Arm, or confirm when armed. @param {boolean} repeated by a key that is held down */
+  approve(repeated) {
+    if (repeated || !this._acceptsPress() || this._proposal?.from === this._context.state.me.id) return;
+    const { state } = this._context;
+    const proposal = /** @type {Proposal} */ (this._proposal);
+    if (votesMissingFor(proposal, state.me.id) > 0) {
+      if (!isAllowed(state, "moot/approve") || hasVoted(proposal, state.me.id)) return;
+    } else if (this._hosts().length === 0 || callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request === "no") return;
+    const host = this._host;
+    this._confirmThenRun("approve", "Approving", (shown) => approve(this._context, shown, host));
+  }
+
+  /**
+   * The first press arms, the second confirms; with time to take it back, one press is enough.
+   * @param {Confirmed} what @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
+   */
+  _confirmThenRun(what, text, act) {
+    if (takeBackSeconds() > 0 && what !== "withdraw") {
+      this.disarm();
+      void this._decide(text, act);
+    } else if (this._armed?.for !== what) {
+      this.disarm();
+      this._armed = { for: what, at: performance.now() };
+      this._timer = setTimeout(() => this.disarm(), ARMED_MILLISECONDS);
+      this._outcomes.delete(/** @type {Proposal} */ (this._proposal).id);
+      this.draw();
+    } else if (performance.now() - this._armed.at >= SETTLE_MILLISECONDS) {
+      this.disarm();
+      void this._decide(text, act);
+    }
+  }
+
+  /** @returns {boolean} whether it was armed */
+  disarm() {
+    const was = this.isArmed;
+    this._armed = null;
+    clearTimeout(this._timer);
+    if (was) this.draw();
+    return was;
+  }
+
+  /** No, without words. */
+  rejectPlainly() {
+    if (!this._acceptsPress() || !this._proposal || this._proposal.from === this._context.state.me.id || !isAllowed(this._context.state, "mcp/reject", {}, [this._proposal.from])) return;
+    this._confirmThenRun("reject", "Rejecting", (shown) => reject(this._context, shown, PLAIN_NO, ""));
+  }
+
+  reject() {
+    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id) return;
+    this.disarm();
+    rejectDialog(this._context, [this._shown], [summaryOf(this._proposal)], (reason, explanation) => void this._decide("Rejecting", (shown) => reject(this._context, shown, reason, explanation)));
+  }
+
+  grant() {
+    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id || this._hosts().length === 0) return;
+    this.disarm();
+    const host = this._host;
+    const unread = this._isPartlyHidden() && el("p", { class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
+    grantDialog(this._context, this._proposal, this._shown, summaryOf(this._proposal, unread), (capability, term) => void this._decide("Approving and granting", (shown) => approveAndGrant(this._context, shown, capability, term, host)));
+  }
+
+  vote() {
+    const me = this._context.state.me.id;
+    if (!this._acceptsPress() || !this._proposal || this._proposal.from === me || hasVoted(this._proposal, me) || !isAllowed(this._context.state, "moot/approve")) return;
+    this._confirmThenRun("vote", "Voting", (shown) => vote(this._context, shown));
+  }
+
+  withdraw() {
+    if (!this._acceptsPress() || this._proposal?.from !== this._context.state.me.id) return;
+    this._confirmThenRun("withdraw", "Withdrawing", (shown) => withdraw(this._context, shown));
+  }
+
+  /** @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
+  async _decide(text, act) {
+    const shown = this._shown;
+    const proposal = this._proposal;
+    if (!shown || !proposal) return;
+    const hidden = text.startsWith("Approv") && this._isPartlyHidden() ? " (part of it was not shown)" : "";
+    if (text !== "Withdrawing" && hold(this._context, shown.id, `${text} ${oneLine(titleOf(proposal), 60)}${hidden}`, () => this._send(shown, text, act))) this.draw();
+    else await this._send(shown, text, act);
+  }
+
+  /** @param {import("./proposal-decisions.js").ReviewedProposal} shown @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
+  async _send(shown, text, act) {
+    this._sending.set(shown.id, text);
+    this._outcomes.delete(shown.id);
+    this.draw();
+    const outcome = await act(shown);
+    this._sending.delete(shown.id);
+    const proposal = this._context.state.proposals.byId.get(shown.id);
+    this._outcomes.set(shown.id, outcome);
+    // Shown beside the buttons: a notice would cover them.
+    if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);
+    else this._context.notify(aboutProposal(proposal, outcome.message), outcome.status === "done" ? "good" : "bad");
+    this._context.state.changes.publish("proposals");
+    this.draw();
+  }
+
+  close() {
+    clearTimeout(this._timer);
+  }
+}
+
+/** A name stays as it is. @param {string} text */
+function capitalize(text) {
+  return !/^(you|it) /.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,377 @@
+// @ts-check
+/**
+ * Approvals: the pending proposals, the selected one in full, and the decisions about it.
+ *
+ * Nothing is approved by accident. An approval takes two presses, the second no sooner than SETTLE_MILLISECONDS after
+ * the first and never by a key that is held down. When a proposal is shown that the person did not select, keys and
+ * buttons do nothing for as long. New ones are added at the end, so that nothing moves under the pointer.
+ */
+import { alikeOf } from "../../core/state/alike-proposals.js";
+import { button, el, replace } from "../../core/page/dom.js";
+import { formatNumber } from "../../core/page/numbers.js";
+import { waitsForOthers } from "../../core/state/state-proposals.js";
+import { registerView } from "../../core/page/router.js";
+import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
+import { ago } from "../../core/page/time.js";
+import { ApprovalActions } from "./approvals-actions.js";
+import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
+import { MAX_AT_ONCE, approveSelected, rejectSelected } from "./approvals-bulk.js";
+import { settledText, titleOf, recordText } from "./proposal-decisions.js";
+import { ProposalList, elsewhereText } from "./approvals-list.js";
+import { proposalView } from "./proposal-view.js";
+import { proposalHistory } from "./proposal-history.js";
+import { onHeldChange, takeBackChoice } from "./take-back.js";
+import { icon } from "../parts/icons.js";
+
+/** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("../../app.js").Context} Context */
+
+// Decided proposals that are still shown, so that their results can be followed.
+const MAX_DECIDED = 20;
+// About the height of a line of text.
+const LINE_PIXELS = 22;
+
+class ApprovalsView {
+  /** @param {HTMLElement} outlet @param {Context} context */
+  constructor(outlet, context) {
+    this._context = context;
+    this._proposals = context.state.proposals;
+    this.selected = "";
+    /** The id in the address, if that proposal was not received yet. */
+    this._wanted = "";
+    /** The index of the selected proposal among the pending ones, and whether it was decided while it was shown. */
+    this._position = 0;
+    this._justDecided = false;
+    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, alike?: string} | null} */
+    this._shown = null;
+    /** @type {Set<string>} */
+    this._announced = new Set(this._proposals.open().map((each) => each.id));
+    this._list = new ProposalList(context, { choose: (id) => context.go("approvals", id), mark: () => this._drawBulk() });
+    this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
+    this._count = el("span", { class: "soft" });
+    this._bulk = el("div", { class: "approvals-bulk", role: "group", "aria-label": "Selected proposals", hidden: true });
+    this._body = el("div", { class: "approvals-body", on: { scroll: () => this._drawFold(), "moot:grant": () => this._actions.grant() } });
+    this._fold = el("button", { type: "button", class: "approvals-fold", hidden: true, on: { click: () => this._body.scrollBy({ top: this._body.clientHeight * 0.9 }) } });
+    this._sizes = new ResizeObserver(() => this._drawFold());
+    this._sizes.observe(this._body);
+    this._detail = el("section", { class: "approvals-detail", "aria-label": "Proposal" }, el("div", { class: "approvals-back" }, button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) })), this._body, this._fold, this._actions.node);
+    this._root = el("div", { class: "approvals" }, el("div", { class: "approvals-side" }, this._list.node), this._detail);
+    outlet.append(
+      el("div", { class: "view-head" }, el("h1", {}, "Inbox"), this._count, el("span", { class: "grow" }), takeBackChoice(), alertSwitches(context)),
+      this._bulk,
+      this._root,
+    );
+    this._clock = setInterval(() => this._tick(), 1000);
+    this._stops = [
+      context.state.on("proposals", () => this.draw()),
+      // Of a thousand requests a second, only those about the shown proposal change its progress.
+      context.state.on("requests", () => this._drawHistory()),
+      context.state.on(["tools", "roster", "reasoning"], () => {
+        this._shown?.view.refresh();
+        this._actions.draw();
+      }),
+      onHeldChange(() => this._actions.draw()),
+      context.session.on("spaces", () => {
+        this._list.draw(this._listed(), this.selected);
+        if (!this.selected && !this._wanted) this._drawEmpty();
+      }),
+      context.keys.add("Approvals", {
+        j: ["Next", () => this.move(1)],
+        k: ["Previous", () => this.move(-1)],
+        ArrowDown: ["Next", () => this.move(1)],
+        ArrowUp: ["Previous", () => this.move(-1)],
+        a: ["Yes: approve (press twice), or approve the selected ones", (event) => this._approve(event)],
+        y: ["Yes, the same", (event) => this._approve(event)],
+        n: ["No: reject (press twice), or reject the selected ones", (event) => this._rejectPlainly(event)],
+        r: ["No, with words: reject with a reason, or reject the selected ones", () => this._reject()],
+        A: ["Approve and grant", () => this._actions.grant()],
+        "g g": ["Approve and grant", () => this._actions.grant()],
+        v: ["Vote (press twice)", (event) => event.repeat || this._actions.vote()],
+        w: ["Withdraw your own (press twice)", (event) => event.repeat || this._actions.withdraw()],
+        x: ["Select or deselect", () => this._list.toggle(this.selected)],
+        Escape: ["Cancel; clear the selection", () => this._escape()],
+      }),
+    ];
+    this.draw();
+  }
+
+  /** What waits for this person. @returns {Proposal[]} */
+  _pending() {
+    return this._proposals.toDecide(this._context.state.me.id);
+  }
+
+  /** The lists that are shown. */
+  _listed() {
+    const me = this._context.state.me.id;
+    const settled = [...this._proposals.byId.values()].filter((each) => each.status !== "pending");
+    return {
+      waiting: this._pending(),
+      others: this._proposals.open().filter((each) => waitsForOthers(each, me)),
+      unknown: settled.filter((each) => each.status === "unknown"),
+      decided: settled.filter((each) => each.status !== "unknown").sort((a, b) => b.settledAt - a.settledAt).slice(0, MAX_DECIDED),
+    };
+  }
+
+  draw() {
+    const listed = this._listed();
+    const { waiting } = listed;
+    replace(this._count, this._countText(waiting.length));
+    this._announce(waiting);
+    this._list.draw(listed, this.selected);
+    this._drawBulk();
+    const at = waiting.findIndex((each) => each.id === this.selected);
+    if (at >= 0) this._position = at;
+    if (this._wanted && this._proposals.byId.has(this._wanted)) this.select(this._wanted, false);
+    else if (this._isReplaced()) this._reselect();
+    // While the page still learns what is pending, the first that it heard of may have been decided long ago.
+    else if (!this.selected && !this._wanted && waiting.length > 0 && this._context.openSpace.sync.knowledge !== "asking") this.select(waiting[0].id, false);
+    else if (!this.selected && !this._wanted) this._drawEmpty();
+    this._drawAlike();
+    this._drawHistory();
+  }
+
+  /** Whether the same call is pending once more may change while somebody reads. */
+  _drawAlike() {
+    if (!this._shown) return;
+    const { proposal, view } = this._shown;
+    const now = proposal.status === "pending" ? alikeOf(this._proposals.pending.values(), proposal).map((each) => each.id).join(" ") : "";
+    if (this._shown.alike !== undefined && this._shown.alike !== now) view.refresh();
+    this._shown.alike = now;
+  }
+
+  /**
+   * Show a proposal. `chosen`: the person selected it just now; otherwise it is guarded for a moment.
+   * @param {string} id @param {boolean} chosen
+   */
+  select(id, chosen) {
+    const proposal = this._proposals.byId.get(id);
+    if (!proposal) {
+      this._wanted = id;
+      return;
+    }
+    this._wanted = "";
+    if (this.selected === id) return;
+    this.selected = id;
+    this._justDecided = false;
+    const view = proposalView(this._context, proposal);
+    const historyNode = el("div", {});
+    this._shown = { proposal, view, drawnFor: "", history: historyNode };
+    replace(this._body, view.node, historyNode);
+    this._sizes.disconnect();
+    for (const node of [this._body, view.node, historyNode]) this._sizes.observe(node);
+    this._body.scrollTop = 0;
+    this._actions.show(proposal, view.unread, chosen);
+    const waiting = this._pending();
+    const at = waiting.findIndex((each) => each.id === id);
+    if (at >= 0) this._position = at;
+    this._list.draw(this._listed(), id);
+    this._drawAlike();
+    this._drawHistory();
+  }
+
+  /** D-94: a sender that was restarted may use an id again; what is shown is then another proposal. */
+  _isReplaced() {
+    const now = this._proposals.byId.get(this.selected);
+    return this._shown !== null && now !== undefined && now !== this._shown.proposal;
+  }
+
+  _reselect() {
+    const id = this.selected;
+    this.selected = "";
+    this.select(id, false);
+  }
+
+  /** @param {number} count */
+  _countText(count) {
+    const { knowledge } = this._context.openSpace.sync;
+    if (knowledge === "known") return `${count || "none"} pending`;
+    if (count > 0) return `at least ${count} pending`;
+    return knowledge === "asking" ? "loading" : "pending: not known";
+  }
+
+  /** @param {number} step @param {"any" | "wait"} [among] */
+  move(step, among = "any") {
+    const waiting = this._pending();
+    const listed = this._listed();
+    const rows = among === "wait" ? waiting : [...waiting, ...listed.others, ...listed.unknown, ...listed.decided];
+    if (rows.length === 0) return;
+    const current = rows.findIndex((each) => each.id === this.selected);
+    // After a decision, go on to the proposal that took its place, so that one can be decided after the other.
+    const from = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(this._position, waiting.length) - (step > 0 ? 1 : 0) : current;
+    const next = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(from + step, waiting.length - 1) : current + step;
+    const proposal = rows[Math.max(0, Math.min(rows.length - 1, next))];
+    history.replaceState(null, "", this._context.link("approvals", proposal.id));
+    this.select(proposal.id, true);
+    this._list.focus(proposal.id);
+  }
+
+  /** @param {KeyboardEvent} event */
+  _approve(event) {
+    const marked = this._selectedForBulk();
+    if (marked.length === 0) this._actions.approve(event.repeat);
+    else if (!event.repeat) this._decideSelected(approveSelected);
+  }
+
+  _reject() {
+    if (this._selectedForBulk().length === 0) this._actions.reject();
+    else this._decideSelected(rejectSelected);
+  }
+
+  /** @param {KeyboardEvent} event */
+  _rejectPlainly(event) {
+    if (event.repeat) return;
+    if (this._selectedForBulk().length === 0) this._actions.rejectPlainly();
+    else this._decideSelected(rejectSelected);
+  }
+
+  /** @param {typeof approveSelected} decide */
+  _decideSelected(decide) {
+    const marked = this._selectedForBulk();
+    if (marked.length > MAX_AT_ONCE) {
+      this._context.notify(`${marked.length} selected. Decide on at most ${MAX_AT_ONCE} at once.`, "bad");
+      return;
+    }
+    decide(this._context, marked, () => this._list.clear());
+  }
+
+  /** @returns {Proposal[]} */
+  _selectedForBulk() {
+    return this._pending().filter((each) => this._list.marked.has(each.id));
+  }
+
+  _escape() {
+    if (!this._actions.disarm()) this._list.clear();
+  }
+
+  _drawBulk() {
+    const count = this._selectedForBulk().length;
+    this._bulk.hidden = count === 0;
+    if (this._bulk.dataset.count === String(count)) return;
+    this._bulk.dataset.count = String(count);
+    if (count === 0) return;
+    const waiting = this._pending();
+    replace(
+      this._bulk,
+      el("strong", {}, `${count} selected`),
+      button(`Approve ${count}…`, () => this._decideSelected(approveSelected), { class: "small", shortcut: "a" }),
+      button(`Reject ${count}…`, () => this._decideSelected(rejectSelected), { class: "small danger", shortcut: "r" }),
+      count < waiting.length && button("Select all", () => this._list.markAll(waiting.slice(0, MAX_AT_ONCE)), { class: "small quiet" }),
+      button("Clear", () => this._list.clear(), { class: "small quiet", shortcut: "Esc" }),
+    );
+  }
+
+  _drawEmpty() {
+    this._shown = null;
+    this._actions.show(null, () => false, true);
+    const { knowledge } = this._context.openSpace.sync;
+    const elsewhere = elsewhereText(this._context);
+    const [title, text] = {
+      known: elsewhere ? ["No pending proposals in this space", `${elsewhere}: see the list.`] : ["No pending proposals", "New proposals appear here with everything needed to decide."],
+      asking: ["Loading", "The gateway is asked what is pending."],
+      "not-known": ["What is pending is not known", "It is loaded as soon as the gateway responds."],
+    }[knowledge];
+    replace(this._body, el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, title), el("p", {}, text)));
+  }
+
+  /** The history of the selected proposal; redrawn only when it changed. */
+  _drawHistory() {
+    if (!this._shown) return;
+    const { proposal, history: historyNode } = this._shown;
+    const request = this._proposals.requests.get(proposal.requestId);
+    const progress = request && !request.answer ? this._context.state.envelopes.effectsOf(request.id).length : 0;
+    const rejections = proposal.rejections.map((each) => `${each.id}:${each.comments.length}`);
+    const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded, proposal.votesMissing, proposal.inputs.length].join(" ");
+    this._actions.draw();
+    if (now === this._shown.drawnFor) return;
+    const wasOpen = this._shown.drawnFor.startsWith("pending");
+    this._shown.drawnFor = now;
+    replace(historyNode, proposalHistory(this._context, proposal));
+    if (wasOpen && proposal.status !== "pending") {
+      this._justDecided = true;
+      const outcome = settledText(proposal, this._context.state.me.id);
+      if (proposal.fulfilledBy !== this._context.state.me.id) this._context.announce(`${oneLine(titleOf(proposal), 60)}: ${oneLine(outcome, 120)}`);
+    }
+  }
+
+  /** How much of the proposal is below what can be seen. */
+  _drawFold() {
+    const rest = this._body.scrollHeight - this._body.clientHeight - this._body.scrollTop;
+    const lines = Math.round(rest / LINE_PIXELS);
+    this._fold.hidden = lines < 2 || this._shown === null;
+    if (!this._fold.hidden) this._fold.textContent = `${formatNumber(lines)} more lines below ↓`;
+  }
+
+  /** @param {Proposal[]} waiting */
+  _announce(waiting) {
+    const added = waiting.filter((each) => !this._announced.has(each.id));
+    for (const each of added) this._announced.add(each.id);
+    const others = added.filter((each) => each.from !== this._context.state.me.id);
+    if (others.length === 1) this._context.announce(`${oneLine(others[0].from, 40)} proposes ${oneLine(titleOf(others[0]), 60)}`);
+    else if (others.length > 1) this._context.announce(`${others.length} new proposals`);
+  }
+
+  _tick() {
+    for (const node of this._root.querySelectorAll("time.since")) {
+      const text = ago(Number(node.dataset.at));
+      if (node.textContent !== text) node.textContent = text;
+    }
+    this._actions.draw();
+  }
+
+  /** @param {string[]} rest */
+  openRoute(rest) {
+    const id = rest[0] ?? "";
+    const wasOpened = this._root.classList.contains("opened");
+    this._root.classList.toggle("opened", id !== "");
+    if (!id && wasOpened) this._list.focus(this.selected);
+    if (!id) return;
+    this.select(id, true);
+    if (this._wanted === id) void this._find(id);
+    // On a phone the list is hidden now; elsewhere the focus stays in the list.
+    if (getComputedStyle(this._list.node).display === "none" || !this._list.node.checkVisibility()) this._body.querySelector("h2")?.focus();
+  }
+
+  /** A link to a proposal that was not received here: the gateway remembers what became of it. @param {string} id */
+  async _find(id) {
+    const show = (/** @type {any[]} */ ...content) => {
+      if (this._wanted !== id) return;
+      this._shown = null;
+      this.selected = "";
+      this._actions.show(null, () => false, true);
+      replace(this._body, el("div", { class: "empty" }, content));
+    };
+    show(el("strong", {}, "Loading"), el("p", {}, el("bdi", { class: "mono" }, oneLine(id, 60))));
+    const found = await this._context.openSpace.sync.find(id);
+    if (this._wanted !== id || this._proposals.byId.has(id)) return;
+    if (found.problem) show(el("strong", {}, "Could not load this proposal"), el("p", {}, escapeHidden(found.problem)), button("Retry", () => void this._find(id), { class: "small" }));
+    else if (!found.told) show(el("strong", {}, "Unknown proposal"), el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60))));
+    else show(el("strong", { class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)), el("p", {}, "Proposed by ", nameOf(String(found.told.proposer)), ": ", escapeHidden(recordText(found.told)), "."), el("p", { class: "soft" }, "Its arguments are in the journal."));
+  }
+
+  close() {
+    this._sizes.disconnect();
+    clearInterval(this._clock);
+    this._actions.close();
+    this._stops.forEach((stop) => stop());
+  }
+}
+
+registerView({
+  id: "approvals",
+  title: "Inbox",
+  icon: "inbox",
+  order: 10,
+  key: "a",
+  css: "css/approvals.css",
+  badge: (state, session) => {
+    // Called in every view, so that alerts work before the approvals are opened.
+    alertNewProposals(state);
+    // The inbox lists those of other spaces, too.
+    return session.pendingCount;
+  },
+  mount(outlet, context) {
+    alertInAllSpaces(context.session);
+    const view = new ApprovalsView(outlet, context);
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
+  },
+});

@@ -1,0 +1,197 @@
+// @ts-check
+/**
+ * Sends decisions, bound to what the person saw.
+ *
+ * `shownOf` is called when a proposal is drawn; every decision uses only that copy. If the space
+ * has something else by then, or it is settled, nothing is sent. The gateway has the last word: one proposal, at
+ * most one execution, of exactly what was reviewed (D-28).
+ */
+import { escapeHidden, oneLine } from "../../core/page/text.js";
+import { ago } from "../../core/page/time.js";
+import { votesMissingFor } from "../../core/state/state-proposals.js";
+import { unknownReason } from "../../core/state/envelope-fields.js";
+import { Refused } from "../../core/connection/envelope-sender.js";
+import { describeError } from "../parts/error-text.js";
+
+/** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
+
+/**
+ * @typedef {object} ReviewedProposal a proposal as it was before somebody's eyes
+ * @property {string} id
+ * @property {string} from
+ * @property {string[]} to
+ * @property {string} raw
+ * @property {string} bodyText
+ *
+ * @typedef {object} Outcome what became of a decision
+ * @property {"done" | "settled" | "mismatch" | "approvals" | "refused" | "lost"} status
+ * @property {string} message
+ * @property {boolean} [voted] it was a vote: others may have to vote, too
+ * @property {boolean} [granted] a permission was granted with it
+ */
+
+const GRANT_REASON = "approved, and allowed without asking";
+
+/** @param {Proposal} proposal @returns {ReviewedProposal} */
+export function reviewedProposal(proposal) {
+  return { id: proposal.id, from: proposal.from, to: [...proposal.to], raw: proposal.raw, bodyText: proposal.call.bodyText };
+}
+
+/** `write_file on files`. @param {Proposal} proposal */
+export function titleOf(proposal) {
+  const { method, name } = proposal.call;
+  return method === "tools/call" && name ? name : name ? `${method} ${name}` : method || "(no method)";
+}
+
+/** "write_file of agent: …", for a message that is read apart from its proposal. @param {Proposal | undefined} proposal @param {string} message */
+export function aboutProposal(proposal, message) {
+  return proposal ? `${oneLine(titleOf(proposal), 60)} of ${oneLine(proposal.from, 40)}: ${message}` : message;
+}
+
+/** The outcome of a proposal as text. @param {Proposal} proposal @param {string} me */
+export function settledText(proposal, me) {
+  const when = proposal.settledAt ? ` ${ago(proposal.settledAt)}` : "";
+  const by = proposal.fulfilledBy === me ? "you" : proposal.fulfilledBy || "someone";
+  switch (proposal.ending || proposal.status) {
+    case "pending":
+      return "pending";
+    case "withdrawn":
+      if (isOrphaned(proposal)) return `withdrawn${when}, because ${proposal.from} was removed`;
+      return `${proposal.from === me ? "you" : proposal.from} withdrew it${when}${proposal.reason ? ` (${proposal.reason})` : ""}`;
+    case "expired":
+      return `it expired${when}`;
+    case "forgotten":
+      return "it is not pending any more, and the gateway does not remember what became of it";
+    case "unknown":
+      return `${by} approved it${when}; whether it was carried out is not known (${unknownReason(proposal.reason)})`;
+    default:
+      return `${by} approved it${when}`;
+  }
+}
+
+/** Whether it was withdrawn because its proposer is no longer a member (decision 0015). @param {Proposal} proposal */
+export function isOrphaned(proposal) {
+  return proposal.ending === "withdrawn" && proposal.reason === "removed";
+}
+
+/** A settled proposal as the gateway tells it, as text. @param {any} told */
+export function recordText(told) {
+  if (told.state !== "fulfilled") return told.state === "open" ? "pending" : String(told.state);
+  const outcome = { done: "it was carried out", failed: "it failed", pending: "it is running", unknown: `whether it was carried out is not known (${unknownReason(String(told.reason ?? ""))})` }[String(told.outcome)];
+  return `${told.fulfilled_by ?? "someone"} approved it${outcome ? `; ${outcome}` : ""}`;
+}
+
+/**
+ * Say what came of a call whose outcome nobody knows (D-99).
+ * @param {import("../../app.js").Context} context @param {string} id @param {"done" | "failed"} outcome @param {string} note
+ */
+export function settle(context, id, outcome, note) {
+  return context.send("moot/settle", note ? { outcome, note } : { outcome }, { about: id });
+}
+
+/** Why the shown proposal cannot be decided; empty if it can. @param {import("../../app.js").Context} context @param {ReviewedProposal} shown */
+export function obstacleText(context, shown) {
+  const proposal = context.state.proposals.byId.get(shown.id);
+  if (!proposal) return "This proposal is no longer in memory.";
+  if (proposal.raw !== shown.raw) return "The proposal differs from what was shown: review it again.";
+  if (proposal.status !== "pending") return `Too late: ${settledText(proposal, context.state.me.id)}.`;
+  return "";
+}
+
+/**
+ * Send exactly the proposed request. `host` is only for a proposal that names none.
+ * @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {string} [host] @returns {Promise<Outcome>}
+ */
+export async function approve(context, shown, host = "") {
+  const proposal = context.state.proposals.byId.get(shown.id);
+  if (proposal && votesMissingFor(proposal, context.state.me.id) > 0) return vote(context, shown);
+  const outcome = await runDecision(context, shown, () =>
+    // The proposer's own text of method and params: no digit of a number may change.
+    context.send("mcp/request", null, { to: shown.to.length > 0 ? shown.to : [host], about: shown.id, payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}` }),
+  "Approved");
+  // The gateway's count is what counts, if ours is not known yet.
+  return outcome.status === "approvals" ? vote(context, shown) : outcome;
+}
+
+/** MEW 3.3.2: reject; the comment follows as a chat about the rejection. @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {string} reason @param {string} explanation @returns {Promise<Outcome>} */
+export function reject(context, shown, reason, explanation) {
+  return runDecision(context, shown, async () => {
+    const echo = await context.send("mcp/reject", { reason }, { to: [shown.from], about: shown.id });
+    if (explanation) await context.send("chat", { text: explanation, format: "plain" }, { to: [shown.from], about: echo.id });
+  }, `Rejected: ${reason}`);
+}
+
+/** Vote for it, where the space requires several approvals; the last vote carries it out. @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
+export async function vote(context, shown) {
+  const outcome = await runDecision(context, shown, () => context.send("moot/approve", {}, { about: shown.id }), "Vote recorded");
+  return { ...outcome, voted: outcome.status === "done" };
+}
+
+/** @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
+export function withdraw(context, shown) {
+  return runDecision(context, shown, () => context.send("mcp/withdraw", { reason: "no_longer_needed" }, { about: shown.id }), "Withdrawn");
+}
+
+/**
+ * The approval comes first: a permission is granted only with a successful approval.
+ * @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {string} capability JSON text, sent as it was shown @param {import("../capabilities/grant-terms.js").GrantTerm} term @param {string} [host] @returns {Promise<Outcome>}
+ */
+export async function approveAndGrant(context, shown, capability, term, host) {
+  const outcome = await approve(context, shown, host);
+  if (outcome.status !== "done") return outcome;
+  if (outcome.voted) return { ...outcome, message: "Vote recorded. Nothing was granted: a permission does not lift the vote" };
+  const now = Date.now();
+  const limits = Object.entries(term.limits(now)).map(([name, value]) => `,${JSON.stringify(name)}:${value}`).join("");
+  const payloadText = `{"recipient":${JSON.stringify(shown.from)},"capabilities":[${capability}],"reason":${JSON.stringify(GRANT_REASON)}${limits}}`;
+  try {
+    await context.send("capability/grant", null, { to: [shown.from], payloadText });
+  } catch (fault) {
+    return { status: "refused", message: `Approved, but the grant to ${escapeHidden(shown.from)} failed: ${errorText(fault)}` };
+  }
+  return { status: "done", granted: true, message: `Approved; ${escapeHidden(shown.from)} can do this without asking ${term.text(now)}` };
+}
+
+/** @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {() => Promise<any>} act @param {string} done @returns {Promise<Outcome>} */
+async function runDecision(context, shown, act, done) {
+  const late = obstacleText(context, shown);
+  if (late) return { status: "settled", message: escapeHidden(late) };
+  try {
+    await act();
+    return { status: "done", message: done };
+  } catch (fault) {
+    return outcomeOf(context, shown, fault);
+  }
+}
+
+/** @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {unknown} fault @returns {Outcome} */
+function outcomeOf(context, shown, fault) {
+  if (!(fault instanceof Refused)) return { status: "refused", message: errorText(fault) };
+  const proposal = context.state.proposals.byId.get(shown.id);
+  switch (fault.code) {
+    case "proposal_settled":
+      return { status: "settled", message: `Too late: ${escapeHidden(proposal && proposal.status !== "pending" ? settledText(proposal, context.state.me.id) : fault.message)}. Your decision had no effect.` };
+    case "proposal_mismatch":
+      return { status: "mismatch", message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).` };
+    case "approval_required": {
+      const needed = Number(fault.payload?.approvals_needed) || 0;
+      return { status: "approvals", message: `Not yet: this space requires ${needed || "more"} ${needed === 1 ? "vote" : "votes"} first (${escapeHidden(fault.message)}).` };
+    }
+    case "lost":
+      return { status: "lost", message: `${escapeHidden(fault.message)}. Check the timeline before you decide again.` };
+    default:
+      return { status: "refused", message: errorText(fault) };
+  }
+}
+
+/** @param {unknown} fault */
+export function errorText(fault) {
+  if (!(fault instanceof Refused)) return escapeHidden(fault instanceof Error ? fault.message : fault);
+  return `${describeError(fault.code).means} ${escapeHidden(fault.message)}`;
+}
+
+let numbers = 0;
+/** A JSON-RPC id; it needs to be unique only for its sender. */
+function nextRequestId() {
+  numbers += 1;
+  return numbers + Math.floor(performance.timeOrigin % 1_000_000) * 1000;
+}

@@ -1,0 +1,392 @@
+// @ts-check
+/**
+ * One proposal for the person who decides: who, what, on which tool, every argument in full, and what a grant would
+ * change. It is drawn once from the received text, so that it does not change while somebody reads; what
+ * happens to it later is added to its history.
+ */
+import { alikeOf } from "../../core/state/alike-proposals.js";
+import { button, el, newId, replace } from "../../core/page/dom.js";
+import { formatJson, membersOf, textAt } from "../../core/state/json-text.js";
+import { listsOnlyShown, referenceIn, valueAt } from "../../core/connection/large-values.js";
+import { formatNumber } from "../../core/page/numbers.js";
+import { textBlock, nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
+import { ago, formatMinute, formatTime } from "../../core/page/time.js";
+import { callPermissions } from "../capabilities/capability-match.js";
+import { declaredHints, toolCatalogueOf } from "../tools/tool-catalogue.js";
+import { validate } from "../tools/call-validation.js";
+import { describeCapability } from "../capabilities/capability-text.js";
+import { titleOf, errorText } from "./proposal-decisions.js";
+import { PATHS, addedView, diffView, editsIn, lastKnownText, onlyText, replacementIn, wholeTextIn } from "../parts/text-diff.js";
+import { grantScopes } from "../capabilities/grant-scopes.js";
+import { copyButton } from "../timeline/envelope-details.js";
+import { icon } from "../parts/icons.js";
+import { jsonTree } from "../parts/json-tree.js";
+import { largeValueView } from "../parts/large-value.js";
+import { risksOf } from "./call-risks.js";
+import { reasonsView } from "./proposal-reasons.js";
+
+/** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("../../app.js").Context} Context */
+
+// A longer text is cut, with a button for the rest; until that is pressed it counts as not read.
+const TEXT_CHARACTERS = 6_000;
+// A tree of more text than this is built on demand.
+const TREE_CHARACTERS = 40_000;
+// Going back and forth between proposals takes less.
+const CURRENT_MILLISECONDS = 30_000;
+// How hosts say that a file is not there.
+const NO_FILE = /no such file|does not exist|doesn.t exist|not found|there is no |ENOENT/i;
+const NEW_FILE = "new file";
+const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_contents", "cat"];
+
+/**
+ * The head, the call and what a grant would change. `refresh` updates what may become known later: the tool, the roster.
+ * @param {Context} context @param {Proposal} proposal
+ * @returns {{node: HTMLElement, refresh: () => void, unread: () => boolean}}
+ */
+export function proposalView(context, proposal) {
+  const tool = el("div", { class: "proposal-tool" });
+  const cautions = el("div", { class: "proposal-cautions" });
+  const reasons = el("div", {});
+  /** @type {(() => void)[]} */
+  const later = [];
+  const readable = el("div", { class: "proposal-readable" }, readableCall(context, proposal, later));
+  const node = el(
+    "article",
+    { class: "proposal" },
+    head(context, proposal),
+    cautions,
+    tool,
+    callTabs(context, proposal, readable),
+    reasons,
+    grantEffectView(context, proposal),
+  );
+  const refresh = () => {
+    if (proposal.to.length === 1) toolCatalogueOf(context).retry(proposal.to[0]);
+    replace(tool, toolView(context, proposal));
+    replace(cautions, cautionsView(context, proposal));
+    cautions.hidden = cautions.childElementCount === 0;
+    replace(reasons, reasonsView(context, proposal));
+    later.forEach((look) => look());
+  };
+  refresh();
+  return { node, refresh, unread: () => readable.querySelector(".show-all, [data-cut], .json details:not([open]), .json button") !== null };
+}
+
+/** @param {Context} context @param {Proposal} proposal */
+function head(context, proposal) {
+  const host = proposal.to.length > 0 ? proposal.to.map((id, index) => [index > 0 && ", ", nameOf(id)]) : el("span", { class: "soft" }, "any host");
+  return el(
+    "header",
+    { class: "proposal-head" },
+    el("h2", { tabindex: "-1" }, nameOf(proposal.from, { you: proposal.from === context.state.me.id }), " proposes ", el("bdi", { class: "mono proposal-what" }, oneLine(titleOf(proposal), 120))),
+    el(
+      "p",
+      { class: "soft proposal-facts" },
+      el("span", {}, "on ", host),
+      proposal.call.method !== "tools/call" && el("span", {}, "method ", el("bdi", { class: "mono" }, oneLine(proposal.call.method, 80))),
+      el("span", {}, `proposed ${formatMinute(proposal.at)}, `, el("time", { class: "since", data: { at: String(proposal.at) } }, ago(proposal.at))),
+      proposal.context && !context.state.reasoning.within(proposal.context) && el("span", {}, "in ", el("bdi", { class: "mono" }, oneLine(proposal.context, 60))),
+      el("a", { href: context.link("timeline", proposal.id) }, "Show in timeline"),
+      el("a", { href: context.link("flow", proposal.id) }, "View flow"),
+      proposal.call.method === "tools/call" && proposal.to.length === 1 && el("a", { href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
+      copyButton(new URL(context.link("approvals", proposal.id), location.href).href, "Copy link to this proposal", context, { icon: "link", text: "Copy link", isQuiet: true }),
+    ),
+  );
+}
+
+/** The host's description of the tool. @param {Context} context @param {Proposal} proposal */
+function toolView(context, proposal) {
+  if (proposal.call.method !== "tools/call") return null;
+  const box = toolCatalogueOf(context);
+  const found = proposal.to.map((host) => box.tool(host, proposal.call.name)).find((each) => each !== undefined);
+  if (!found) {
+    const status = box.of(proposal.to[0] ?? "")?.status;
+    if (status === "asking") return el("p", { class: "soft" }, "Loading the tool’s description…");
+    if (status === "known") return el("p", { class: "caution" }, icon("warning", 16), el("span", {}, nameOf(proposal.to[0]), " has no tool of this name."));
+    return null;
+  }
+  return [
+    el("p", { class: "proposal-description" }, found.title && el("strong", {}, oneLine(found.title, 120), ": "), found.description ? escapeHidden(found.description.slice(0, 2000)) : el("span", { class: "soft" }, "No description.")),
+    declaredHints(found).length > 0 && el("p", { class: "claims" }, el("span", { class: "soft" }, "Declared:"), declaredHints(found).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text))),
+  ];
+}
+
+/** Everything to read before deciding, the most serious first. @param {Context} context @param {Proposal} proposal */
+export function cautionsView(context, proposal) {
+  const risks = risksOf(proposal.call).map((risk) => el("p", { class: "caution", data: { tone: risk.tone } }, icon(risk.tone === "info" ? "help" : "warning", 16), el("bdi", {}, oneLine(risk.text, 300))));
+  return [...risks, ...warningsOf(context, proposal).map((text) => el("p", { class: "caution" }, icon("warning", 16), el("span", {}, text)))];
+}
+
+/** Warnings to read before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
+function warningsOf(context, proposal) {
+  if (proposal.status !== "pending") return [];
+  const { state } = context;
+  const found = [];
+  if (proposal.uncertain) found.push("The connection was lost, so this may already be decided. The gateway runs it at most once.");
+  for (const id of proposal.to) {
+    const host = state.roster.get(id);
+    if (!host || !host.present) found.push([nameOf(id), " is offline, so the call cannot run now."]);
+    else if (state.roster.isPaused(host)) found.push([nameOf(id), " is paused."]);
+  }
+  const member = state.roster.get(proposal.from);
+  if (proposal.from !== state.me.id && !member?.present) found.push([nameOf(proposal.from), " has left the space."]);
+  for (const other of alikeOf(state.proposals.open(), proposal).slice(0, 3)) found.push(["The same call is already pending: ", el("a", { href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)), ", proposed by ", nameOf(other.from), ". Approving both carries it out twice."]);
+  if (hasHiddenCharacters(proposal)) found.push("Contains invisible characters, shown as ⟨U+…⟩.");
+  const host = proposal.to.length === 1 ? proposal.to[0] : "";
+  const tool = proposal.call.method === "tools/call" ? toolCatalogueOf(context).tool(host, proposal.call.name) : undefined;
+  if (tool) {
+    const given = proposal.call.params?.arguments ?? {};
+    // A large value is not here, so nothing is known about it.
+    const faults = referenceIn(given) ? [] : validate(tool.inputSchema, given).filter((each) => !referenceIn(valueAt(given, each.path)));
+    if (faults.length > 0) found.push(`The arguments do not match the tool’s schema: ${faults.slice(0, 3).map((each) => `${each.path.length > 0 ? `${oneLine(each.path.join("."), 60)} ` : ""}${each.message}`).join("; ")}.`);
+  }
+  return found;
+}
+
+/** @type {WeakMap<Proposal, boolean>} cached, because the text may be a megabyte */
+const hidden = new WeakMap();
+
+/** @param {Proposal} proposal */
+function hasHiddenCharacters(proposal) {
+  let found = hidden.get(proposal);
+  if (found === undefined) {
+    // Escaped characters count, too; carriage returns do not, since many files have them.
+    const text = proposal.call.bodyText.replace(/(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})/g, (_, before, code) => before + String.fromCharCode(parseInt(code, 16))).replace(/[\r\n\t]/g, "");
+    found = escapeHidden(text) !== text;
+    hidden.set(proposal, found);
+  }
+  return found;
+}
+
+/** The readable form and the exact text, one at a time. @param {Context} context @param {Proposal} proposal @param {HTMLElement} readable */
+function callTabs(context, proposal, readable) {
+  const exact = el("div", { hidden: true });
+  const panels = { Readable: readable, "Exact text": exact };
+  const tabs = Object.entries(panels).map(([text, panel]) => {
+    panel.id = newId("call");
+    panel.setAttribute("role", "tabpanel");
+    panel.setAttribute("aria-label", text);
+    return el("button", { type: "button", role: "tab", class: "tab", "aria-controls": panel.id, "aria-selected": String(panel === readable), tabindex: panel === readable ? "0" : "-1", on: { click: () => choose(text) } }, text);
+  });
+  const choose = (/** @type {string} */ chosen) => {
+    Object.entries(panels).forEach(([text, panel], index) => {
+      panel.hidden = text !== chosen;
+      tabs[index].setAttribute("aria-selected", String(text === chosen));
+      tabs[index].setAttribute("tabindex", text === chosen ? "0" : "-1");
+    });
+    if (!exact.hidden && exact.childElementCount === 0)
+      replace(exact, el("div", { class: "content-bar" }, el("span", { class: "soft grow" }, "Approving sends exactly this."), copyButton(proposal.call.bodyText, "Copy call as JSON", context, { text: "Copy call", isQuiet: true })), textBlock(formatJson(proposal.call.bodyText), { maxCharacters: TREE_CHARACTERS, class: "exact-text", label: "exact text" }));
+  };
+  const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Format of the call", on: { keydown: (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
+    event.preventDefault();
+    const other = tabs.find((each) => each.getAttribute("aria-selected") !== "true");
+    other?.click();
+    other?.focus();
+  } } }, tabs);
+  return el("section", { class: "proposal-call" }, el("div", { class: "section-bar" }, el("h3", {}, "Call"), list, el("span", { class: "grow" }), proposal.call.params?.arguments !== undefined && copyButton(formatJson(textAt(proposal.call.bodyText, ["params", "arguments"]) ?? "{}"), "Copy arguments", context, { text: "Copy arguments", isQuiet: true })), readable, exact);
+}
+
+/** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known */
+function readableCall(context, proposal, later) {
+  const params = textAt(proposal.call.bodyText, ["params"]);
+  if (params === null) return el("p", { class: "soft" }, "No parameters.");
+  if (!params.startsWith("{")) return valueView(params);
+  const isListed = listsOnlyShown(proposal.call.params);
+  const all = membersOf(params);
+  const given = all.find((each) => each.key === "arguments");
+  const isPlain = given !== undefined && given.text.startsWith("{");
+  const others = all.filter((each) => !(each.key === "_meta" && isListed) && (each.key !== "arguments" || !isPlain) && !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')));
+  return [
+    isPlain && argumentsView(context, proposal, given.text, later),
+    !given && proposal.call.method === "tools/call" && el("p", { class: "soft" }, "No arguments."),
+    others.length > 0 && [proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"), el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text, context))))],
+  ];
+}
+
+/** @param {Context} context @param {Proposal} proposal @param {string} text @param {(() => void)[]} later */
+function argumentsView(context, proposal, text, later) {
+  const given = proposal.call.params?.arguments ?? {};
+  const all = membersOf(text);
+  if (all.length === 0) return el("p", { class: "soft" }, "No arguments.");
+  if (referenceIn(given)) return valueView(text, context);
+  const pair = replacementIn(given);
+  const whole = wholeTextIn(given);
+  const edits = editsIn(given);
+  const rows = [];
+  for (const part of all) {
+    if (pair && part.key === pair[1]) continue;
+    if (pair && part.key === pair[0]) rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
+    else if (edits && part.key === edits.name) rows.push(row(edits.name, editsView(edits.edits, part.text)));
+    else if (!pair && whole && part.key === whole.name) rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
+    else rows.push(row(part.key, valueView(part.text, context)));
+  }
+  return el("dl", { class: "arguments" }, rows);
+}
+
+/** @param {any[]} edits @param {string} text of all of them */
+function editsView(edits, text) {
+  const texts = membersOf(text).map((each) => each.text);
+  return el("ol", { class: "edits" }, edits.map((edit, index) => {
+    const [old, added] = /** @type {[string, string]} */ (replacementIn(edit));
+    const others = membersOf(texts[index]).filter(({ key }) => key !== old && key !== added);
+    return el("li", {}, others.length > 0 && el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text)))), diffView(edit[old], edit[added]));
+  }));
+}
+
+/** A new text for a path, compared with the known content of the file. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later */
+function contentView(context, proposal, path, text, later) {
+  const host = proposal.to.length === 1 ? proposal.to[0] : "";
+  const body = el("div", { class: "content-change" });
+  const size = sizeOf(text);
+  const whole = button("Full text", () => show(null, "", "full text"), { class: "quiet small" });
+  const read = async () => {
+    const ask = readCallFor(context, host, path);
+    if (!ask) return;
+    compare.disabled = again.disabled = true;
+    try {
+      const result = await context.call(host, "tools/call", ask, { background: true });
+      const now = onlyText(result);
+      // The text of a failure is not the content of the file.
+      if (result?.isError === true) show(null, "", unreadText(host, now ?? "no reason given"));
+      else if (now === null) show(null, "", "not compared, the reply is not text");
+      else show(now, "now");
+    } catch (fault) {
+      show(null, "", unreadText(host, errorText(fault)));
+    }
+    compare.disabled = again.disabled = false;
+  };
+  const compare = button("Compare with current file", () => void read(), { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content` });
+  const again = button("Read again", () => void read(), { class: "quiet small", title: compare.title });
+  const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") =>
+    replace(
+      body,
+      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? [size, ` · ${problem || "replaces the file if there is one; its current content is not known here"}`] : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), el("span", { class: "button-pair" }, old === null ? compare : [again, whole])),
+      old !== null && lossView(old, text),
+      // Only what is known to be new is called added.
+      old === null ? addedView(text, problem.startsWith(NEW_FILE) ? "+" : " ") : diffView(old, text),
+    );
+  later.push(() => {
+    compare.hidden = again.hidden = !host || readCallFor(context, host, path) === null;
+    if (isCompared || compare.hidden || proposal.status !== "pending" || !mayReadItself(context, proposal, host, path)) return;
+    isCompared = true;
+    void read();
+  });
+  // For a settled proposal, show what it changed, not the present content.
+  const known = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
+  // Everybody sees that the file is read, so what has just been read is not read again.
+  let isCompared = known !== null && isCurrent(context.state.proposals, host, known.at);
+  if (known) show(known.text, `at ${formatTime(known.at)}`);
+  else show(null, "");
+  return body;
+}
+
+/** Why there is nothing to compare with: most often because the file is new. @param {string} host @param {string} why as its host said */
+function unreadText(host, why) {
+  if (NO_FILE.test(why)) return `${NEW_FILE}: ${oneLine(host, 40)} has none at this path`;
+  return `not compared, the file could not be read: ${oneLine(why, 200)}`;
+}
+
+/** Whether nothing can have changed a file of that host since it was read a moment ago. @param {import("../../core/state/state-proposals.js").Proposals} proposals @param {string} host @param {number} readAt */
+function isCurrent(proposals, host, readAt) {
+  if (Math.abs(Date.now() - readAt) > CURRENT_MILLISECONDS) return false;
+  return ![...proposals.requests.values()].some((each) => each.to.includes(host) && each.call.method === "tools/call" && (each.answer?.at ?? Infinity) > readAt);
+}
+
+/** What is lost when a file is replaced, in red. @param {string} old @param {string} text */
+function lossView(old, text) {
+  const count = linesIn(old);
+  if (count === 0) return null;
+  const lines = `${formatNumber(count)} ${count === 1 ? "line" : "lines"}`;
+  const left = linesIn(text);
+  if (text.trim() === "") return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Empties the file: removes all ${lines}.`);
+  if (left * 2 < count) return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Shortens the file from ${lines} to ${formatNumber(left)}.`);
+  return null;
+}
+
+/** The same for a list of proposals, where nothing is read: by what is known of the file. @param {Context} context @param {Proposal} proposal */
+export function knownLossView(context, proposal) {
+  const given = proposal.call.params?.arguments ?? {};
+  const whole = wholeTextIn(given);
+  const known = whole && proposal.to.length === 1 ? lastKnownText(context.state.proposals, proposal.to[0], whole.path, Infinity) : null;
+  return whole && known ? lossView(known.text, given[whole.name]) : null;
+}
+
+/** @param {string} text */
+function linesIn(text) {
+  return text === "" ? 0 : text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+}
+
+/** "12 lines, 340 bytes". @param {string} text */
+function sizeOf(text) {
+  const bytes = new TextEncoder().encode(text).length;
+  if (bytes === 0) return "empty (0 bytes)";
+  const lines = linesIn(text);
+  return `${formatNumber(lines)} ${lines === 1 ? "line" : "lines"}, ${formatNumber(bytes)} ${bytes === 1 ? "byte" : "bytes"}`;
+}
+
+/** The call that reads a path on that host, if there is a tool for it and we may call it. @param {Context} context @param {string} host @param {string} path */
+function readCallFor(context, host, path) {
+  const tools = toolCatalogueOf(context).of(host)?.tools ?? [];
+  const tool = READERS.map((name) => tools.find((each) => each.name === name)).find((each) => each !== undefined);
+  if (!tool) return null;
+  const wanted = Object.keys(tool.inputSchema?.properties ?? {}).find((each) => PATHS.includes(each));
+  if (!wanted) return null;
+  const params = { name: tool.name, arguments: { [wanted]: path } };
+  return callPermissions(context.state.me.capabilities, context.state, [host], { method: "tools/call", params }).request === "yes" ? params : null;
+}
+
+/**
+ * Whether the proposer may read the file anyway. Only then is it read without asking: everybody sees the answer, so a
+ * proposal to write must not be a way to have a file read.
+ * @param {Context} context @param {Proposal} proposal @param {string} host @param {string} path
+ */
+function mayReadItself(context, proposal, host, path) {
+  const params = readCallFor(context, host, path);
+  const capabilities = context.state.roster.get(proposal.from)?.capabilities ?? [];
+  return params !== null && callPermissions(capabilities, context.state, [host], { method: "tools/call", params }).request === "yes";
+}
+
+/** @param {string} name @param {any} value */
+export function row(name, value) {
+  return el("div", {}, el("dt", {}, el("bdi", { class: "mono" }, oneLine(name, 120))), el("dd", {}, value));
+}
+
+/** An exact value: texts keep their lines, numbers their digits. @param {string} text @param {Context} [context] to fetch large ones */
+export function valueView(text, context) {
+  if (text.startsWith('"')) {
+    const value = String(JSON.parse(text));
+    if (value === "") return el("span", { class: "soft" }, "(empty)");
+    if (value.length <= 200 && !/[\n\r]/.test(value)) return el("bdi", { class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
+    return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text" });
+  }
+  if (text.startsWith("{") || text.startsWith("[")) {
+    const large = context && text.length < TREE_CHARACTERS ? referenceIn(JSON.parse(text)) : null;
+    if (context && large) return largeValueView(context, large);
+    return text.length > TREE_CHARACTERS ? textBlock(text, { maxCharacters: TEXT_CHARACTERS, label: "JSON" }) : jsonTree(text, { label: "value" });
+  }
+  return el("span", { class: "mono json-number" }, oneLine(text, 400));
+}
+
+/** Makes spaces at the start and the end visible. @param {string} text */
+function showEdgeSpaces(text) {
+  return text.replace(/^ +| +$/g, (each) => "␣".repeat(each.length)).replaceAll("\t", "⇥");
+}
+
+/** What the proposer can do now, and what each scope of a grant would add. @param {Context} context @param {Proposal} proposal */
+function grantEffectView(context, proposal) {
+  if (proposal.from === context.state.me.id) return null;
+  const body = el("div", { class: "change-body" });
+  const fold = el("details", { class: "change" }, el("summary", {}, "Effect of “Approve and grant”"), body);
+  fold.addEventListener("toggle", () => {
+    if (!fold.open) return;
+    const holds = callPermissions(context.state.roster.get(proposal.from)?.capabilities ?? [], context.state, proposal.to, proposal.call).request;
+    replace(
+      body,
+      el("p", {}, nameOf(proposal.from), holds === "yes" ? " can already make this call without approval. " : " cannot make this call itself. ", "“Approve once” changes no permissions."),
+      el("ul", { class: "change-list" }, grantScopes(context.state, proposal).map((width) => el("li", {}, el("strong", {}, width.title), ": ", width.text ? el("bdi", {}, escapeHidden(describeCapability(JSON.parse(width.text)))) : el("span", { class: "soft" }, `not available: ${escapeHidden(width.obstacle)}`)))),
+    );
+  });
+  return fold;
+}
