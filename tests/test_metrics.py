@@ -6,6 +6,7 @@ import math
 import platform
 import re
 import time
+from collections.abc import Sequence
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from moot.errors import UsageError
 from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
-from moot.metrics import CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
+from moot.metrics import CONTENT_TYPE, SECONDS, Histogram, MetricTable, Number, Registry, measure_build
 from moot.metrics.process import measure_process
 from moot.xprotocol.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from tests.rows import for_each_row
@@ -22,6 +23,20 @@ LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
 SAMPLE = re.compile(
     rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({LABEL}(?:,{LABEL})*)\}})? (-?[0-9][0-9.e+-]*|\+Inf|-Inf|NaN)"
 )
+
+
+def counter(registry: Registry, name: str, help: str, **labels: str) -> Number:
+    return MetricTable().counter(name, help, *labels).of(registry, **labels)
+
+
+def gauge(registry: Registry, name: str, help: str, **labels: str) -> Number:
+    return MetricTable().gauge(name, help, *labels).of(registry, **labels)
+
+
+def histogram(
+    registry: Registry, name: str, help: str, bounds: Sequence[float] = SECONDS, **labels: str
+) -> Histogram:
+    return MetricTable().histogram(name, help, *labels, bounds=bounds).of(registry, **labels)
 
 
 def parsed(text: str) -> dict[str, dict[str, float]]:
@@ -56,8 +71,8 @@ def test_an_empty_registry_says_nothing() -> None:
 
 def test_counters_and_gauges_are_one_line_each() -> None:
     registry = Registry()
-    registry.counter("moot_messages_total", "Envelopes accepted.").value += 3
-    registry.gauge("moot_members", "Members present.", space="lab").value = 2.5
+    counter(registry, "moot_messages_total", "Envelopes accepted.").value += 3
+    gauge(registry, "moot_members", "Members present.", space="lab").value = 2.5
     assert registry.exposition() == (
         "# HELP moot_members Members present.\n"
         "# TYPE moot_members gauge\n"
@@ -71,10 +86,10 @@ def test_counters_and_gauges_are_one_line_each() -> None:
 
 def test_a_histogram_counts_upwards_and_a_bound_belongs_to_its_bucket() -> None:
     registry = Registry()
-    histogram = registry.histogram("moot_join_seconds", "Time to join.", bounds=(0.5, 1), space="lab")
+    seconds = histogram(registry, "moot_join_seconds", "Time to join.", bounds=(0.5, 1), space="lab")
     for value in (0.25, 0.5, 0.75, 1, 3):
-        histogram.observe(value)
-    assert (histogram.count, histogram.sum) == (5, 5.5)
+        seconds.observe(value)
+    assert (seconds.count, seconds.sum) == (5, 5.5)
     assert registry.exposition() == (
         "# HELP moot_join_seconds Time to join.\n"
         "# TYPE moot_join_seconds histogram\n"
@@ -88,14 +103,14 @@ def test_a_histogram_counts_upwards_and_a_bound_belongs_to_its_bucket() -> None:
 
 def test_the_same_name_and_labels_are_the_same_metric() -> None:
     registry = Registry()
-    first = registry.counter("x_total", "X.", space="a", code="b")
-    assert registry.counter("x_total", "X.", code="b", space="a") is first
-    assert registry.counter("x_total", "X.", code="c", space="a") is not first
+    first = counter(registry, "x_total", "X.", space="a", code="b")
+    assert counter(registry, "x_total", "X.", code="b", space="a") is first
+    assert counter(registry, "x_total", "X.", code="c", space="a") is not first
 
 
 def test_what_stands_in_labels_and_help_is_escaped() -> None:
     registry = Registry()
-    registry.gauge("x", 'a "b" \\ c\nd', label='a "b" \\ c\nd')
+    gauge(registry, "x", 'a "b" \\ c\nd', label='a "b" \\ c\nd')
     assert registry.exposition().splitlines() == [
         r'# HELP x a "b" \\ c\nd',
         "# TYPE x gauge",
@@ -106,8 +121,8 @@ def test_what_stands_in_labels_and_help_is_escaped() -> None:
 def test_a_gauge_can_be_read_when_it_is_asked_for() -> None:
     registry = Registry()
     members = ["a"]
-    registry.gauge("x", "X.", read=lambda: len(members))
-    registry.gauge("x", "X.")
+    gauge(registry, "x", "X.").read = lambda: len(members)
+    gauge(registry, "x", "X.")
     members.append("b")
     assert registry.exposition().endswith("x 2\n")
 
@@ -127,16 +142,16 @@ def test_a_gauge_can_be_read_when_it_is_asked_for() -> None:
 )
 def test_numbers_are_written_as_go_reads_them(value: float, text: str) -> None:
     registry = Registry()
-    registry.gauge("x", "X.").value = value
+    gauge(registry, "x", "X.").value = value
     assert registry.exposition().endswith(f"x {text}\n")
 
 
 def test_metrics_of_what_is_gone_are_forgotten() -> None:
     registry = Registry()
     for space in ("a", "b"):
-        registry.counter("x_total", "X.", space=space, code="c")
-        registry.histogram("y", "Y.", space=space)
-    registry.gauge("z", "Z.")
+        counter(registry, "x_total", "X.", space=space, code="c")
+        histogram(registry, "y", "Y.", space=space)
+    gauge(registry, "z", "Z.")
     registry.remove(space="a")
     text = registry.exposition()
     assert 'space="a"' not in text
@@ -148,9 +163,9 @@ def test_everything_that_is_written_is_in_the_format() -> None:
     registry = Registry()
     words = ["", "plain", 'quo"te', "back\\slash", "line\nend", "ümläut", "a,b={}"]
     for word in words:
-        registry.counter("a_total", "A.", word=word, other=word).value = 1.5
-        registry.histogram("b_seconds", word, word=word).observe(0.01)
-        registry.histogram("c_bytes", "C.", bounds=(256.0, 1_024.0), word=word).observe(10**9)
+        counter(registry, "a_total", "A.", word=word, other=word).value = 1.5
+        histogram(registry, "b_seconds", word, word=word).observe(0.01)
+        histogram(registry, "c_bytes", "C.", bounds=(256.0, 1_024.0), word=word).observe(10**9)
     families = parsed(registry.exposition())
     assert set(families) == {"a_total", "b_seconds", "c_bytes"}
     assert len(families["a_total"]) == len(words)
@@ -164,38 +179,36 @@ def test_everything_that_is_written_is_in_the_format() -> None:
 @pytest.mark.parametrize("name", ["", "1x_total", "a-b_total", "a b_total", "ä_total"])
 def test_a_name_that_prometheus_does_not_take_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
-        Registry().counter(name, "X.")
+        counter(Registry(), name, "X.")
 
 
 def test_misuse_is_refused() -> None:
     registry = Registry()
-    registry.counter("x_total", "X.", space="a")
+    counter(registry, "x_total", "X.", space="a")
     with pytest.raises(UsageError, match="is a counter"):
-        registry.gauge("x_total", "X.", space="a")
+        gauge(registry, "x_total", "X.", space="a")
     with pytest.raises(UsageError, match="with the labels"):
-        registry.counter("x_total", "X.")
+        counter(registry, "x_total", "X.")
     with pytest.raises(UsageError, match="ends in _total"):
-        registry.counter("x", "X.")
+        counter(registry, "x", "X.")
     with pytest.raises(UsageError, match="no name for a label"):
-        registry.counter("y_total", "Y.", **{"a-b": "c"})
+        counter(registry, "y_total", "Y.", **{"a-b": "c"})
     with pytest.raises(UsageError, match="no name for a label"):
-        registry.gauge("y", "Y.", __name__="c")
+        gauge(registry, "y", "Y.", __name__="c")
     with pytest.raises(UsageError, match="the histogram's own"):
-        registry.histogram("y", "Y.", le="1")
+        histogram(registry, "y", "Y.", le="1")
     for bounds in ((), (1.0, 1.0), (2.0, 1.0), (1.0, math.inf)):
         with pytest.raises(UsageError, match="have to rise"):
-            registry.histogram("y", "Y.", bounds=bounds)
+            histogram(registry, "y", "Y.", bounds=bounds)
 
 
 def test_a_description_is_registered_as_it_says_and_not_otherwise() -> None:
-    described = Description("x_seconds", "histogram", "X.", ("space",), (0.5, 1.0))
+    described = MetricTable().histogram("x_seconds", "X.", "space", bounds=(0.5, 1.0))
     registry = Registry()
-    described.histogram(registry, space="lab").observe(0.7)
+    described.of(registry, space="lab").observe(0.7)
     assert 'x_seconds_bucket{space="lab",le="1.0"} 1' in registry.exposition()
-    with pytest.raises(UsageError, match="is described as a histogram"):
-        described.gauge(registry, space="lab")
-    with pytest.raises(UsageError, match="with the labels"):
-        described.histogram(registry)
+    with pytest.raises(UsageError, match="is described as a histogram with the labels"):
+        described.of(registry)
 
 
 def test_every_metric_that_we_describe_follows_the_conventions() -> None:
@@ -229,5 +242,4 @@ def test_the_process_tells_of_itself() -> None:
 
 def test_counting_is_an_attribute_and_nothing_more() -> None:
     """No call, no lock, no dictionary: that is why it is cheap."""
-    assert not hasattr(Counter(), "__dict__")
-    assert not hasattr(Gauge(), "__dict__")
+    assert not hasattr(Number(), "__dict__")

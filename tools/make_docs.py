@@ -37,7 +37,7 @@ from moot.conformance import report
 from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.http.openapi import openapi
-from moot.metrics import Description
+from moot.metrics import AnyDescription
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX
 from moot.protocol.dialects.mcpx import LegacyDialect
@@ -349,7 +349,7 @@ def metrics_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _metrics_table(title: str, described: Iterable[Description]) -> str:
+def _metrics_table(title: str, described: Iterable[AnyDescription]) -> str:
     lines = [f"## {title}", "", "| metric | type | labels | what it tells |", "|---|---|---|---|"]
     for each in described:
         labels = ", ".join(f"`{label}`" for label in each.labels) or "–"

@@ -13,6 +13,7 @@ import pytest
 
 from moot.gateway import gateway_metrics
 from moot.gateway.gateway_metrics import GatewayMeasures
+from moot.metrics import MetricTable
 from moot.space.config import Name
 from moot.space.lookalikes import find_lookalike
 from moot.space.space import Space
@@ -263,7 +264,7 @@ def test_figures_that_take_long_to_write_down_are_given_again_for_a_while(
         return cpu
 
     measures = GatewayMeasures(clock=lambda: now, cpu_clock=cpu_clock)
-    number = measures.registry.gauge("x", "A number.")
+    number = MetricTable().gauge("x", "A number.").of(measures.registry)
 
     def shown(value: int) -> bool:
         number.value = value

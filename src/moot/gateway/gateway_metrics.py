@@ -18,7 +18,7 @@ from moot.gateway.hosting.fast_path import COMPILED
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import OUTCOMES
 from moot.gateway.notifications.notifier import Notifier
-from moot.metrics import BUILD_INFO, Description, Histogram, Registry, measure_build
+from moot.metrics import BUILD_INFO, Histogram, MetricTable, Registry, measure_build
 from moot.metrics.process import PROCESS_METRICS, measure_process
 from moot.net.http_protocol import ConnectionLimiter
 from moot.space.proposal_ledger import Decision, ProposalRecord
@@ -33,121 +33,82 @@ _WRITE_SECONDS: Final = (0.00001, 0.000025, 0.0001, 0.00025, 0.001, 0.0025, 0.01
 _CHEAP_SECONDS: Final = 0.005
 _REUSE_FACTOR: Final = 20.0
 
-CONNECTIONS: Final = Description("moot_connections", "gauge", "Open TCP connections.")
-CONNECTIONS_REFUSED: Final = Description(
+_TABLE: Final = MetricTable(BUILD_INFO)
+CONNECTIONS: Final = _TABLE.gauge("moot_connections", "Open TCP connections.")
+CONNECTIONS_REFUSED: Final = _TABLE.counter(
     "moot_connections_refused_total",
-    "counter",
     "Connections cut because of max_connections_per_address or max_connections.",
 )
-WRONG_TOKENS: Final = Description(
-    "moot_wrong_tokens_total", "counter", "Requests and joins with a token that nobody has."
+WRONG_TOKENS: Final = _TABLE.counter(
+    "moot_wrong_tokens_total", "Requests and joins with a token that nobody has."
 )
-JOINS_REFUSED: Final = Description(
-    "moot_joins_refused_total", "counter", "Joins refused because of joins_per_second."
+JOINS_REFUSED: Final = _TABLE.counter(
+    "moot_joins_refused_total", "Joins refused because of joins_per_second."
 )
-NOTIFICATIONS: Final = Description(
+NOTIFICATIONS: Final = _TABLE.counter(
     "moot_notifications_total",
-    "counter",
     "Tries to notify somebody: sent, refused with an error, or unreachable; what was not sent is repeated.",
-    ("outcome",),
+    "outcome",
 )
-SESSIONS: Final = Description("moot_sessions", "gauge", "Sessions that have joined.", ("space",))
-RECEIVED: Final = Description(
-    "moot_envelopes_received_total",
-    "counter",
-    "Envelopes received by socket and HTTP, refused ones included.",
-    ("space",),
+SESSIONS: Final = _TABLE.gauge("moot_sessions", "Sessions that have joined.", "space")
+RECEIVED: Final = _TABLE.counter(
+    "moot_envelopes_received_total", "Envelopes received by socket and HTTP, refused ones included.", "space"
 )
-FAST_PATH: Final = Description(
-    "moot_envelopes_fast_path_total", "counter", "Of these, how many took the fast path.", ("space",)
+FAST_PATH: Final = _TABLE.counter(
+    "moot_envelopes_fast_path_total", "Of these, how many took the fast path.", "space"
 )
-DELIVERED: Final = Description(
-    "moot_messages_delivered_total", "counter", "Messages sent to members.", ("space",)
-)
-REFUSALS: Final = Description(
+DELIVERED: Final = _TABLE.counter("moot_messages_delivered_total", "Messages sent to members.", "space")
+REFUSALS: Final = _TABLE.counter(
     "moot_refusals_total",
-    "counter",
     "Envelopes refused, by the code that the sender was answered with.",
-    ("space", "code"),
+    "space",
+    "code",
 )
-REFUSALS_COUNTED: Final = Description(
+REFUSALS_COUNTED: Final = _TABLE.counter(
     "moot_refusals_only_counted_total",
-    "counter",
     "Of these, how many have no record of their own in the journal (refused_records_per_minute).",
-    ("space",),
+    "space",
 )
-REFUSED_BYTES_DROPPED: Final = Description(
-    "moot_refused_bytes_dropped_total",
-    "counter",
-    "Bytes of refused messages that the journal does not keep.",
-    ("space",),
+REFUSED_BYTES_DROPPED: Final = _TABLE.counter(
+    "moot_refused_bytes_dropped_total", "Bytes of refused messages that the journal does not keep.", "space"
 )
-OPEN_PROPOSALS: Final = Description(
-    "moot_open_proposals", "gauge", "Proposals that wait for a decision.", ("space",)
-)
-DECISIONS: Final = Description(
+OPEN_PROPOSALS: Final = _TABLE.gauge("moot_open_proposals", "Proposals that wait for a decision.", "space")
+DECISIONS: Final = _TABLE.histogram(
     "moot_proposal_decision_seconds",
-    "histogram",
     "From a proposal to its fulfilment, first rejection, withdrawal or expiry.",
-    ("space", "outcome"),
-    _DECISION_SECONDS,
+    "space",
+    "outcome",
+    bounds=_DECISION_SECONDS,
 )
-JOURNAL_WRITABLE: Final = Description(
-    "moot_journal_writable", "gauge", "1 while the journal can be written; 0 is degraded.", ("space",)
+JOURNAL_WRITABLE: Final = _TABLE.gauge(
+    "moot_journal_writable", "1 while the journal can be written; 0 is degraded.", "space"
 )
-JOURNAL_WRITE: Final = Description(
+JOURNAL_WRITE: Final = _TABLE.histogram(
     "moot_journal_write_seconds",
-    "histogram",
     f"Duration of writing what one tick of the loop brought; one write in {TIMED_WRITES} is timed.",
-    ("space",),
-    _WRITE_SECONDS,
+    "space",
+    bounds=_WRITE_SECONDS,
 )
-JOURNAL_SYNC: Final = Description(
-    "moot_journal_sync_seconds", "histogram", "Duration of an fsync of the journal.", ("space",)
+JOURNAL_SYNC: Final = _TABLE.histogram(
+    "moot_journal_sync_seconds", "Duration of an fsync of the journal.", "space"
 )
-JOURNAL_SYNC_RUNNING: Final = Description(
+JOURNAL_SYNC_RUNNING: Final = _TABLE.gauge(
     "moot_journal_sync_running_seconds",
-    "gauge",
     "How long the fsync that runs now has taken so far; 0 when none runs.",
-    ("space",),
+    "space",
 )
-SNAPSHOTS_SAVED: Final = Description(
+SNAPSHOTS_SAVED: Final = _TABLE.gauge(
     "moot_snapshots_saved",
-    "gauge",
     "1 while snapshots and the position of the journal can be written; 0: a restart has more to read again.",
-    ("space",),
+    "space",
 )
-WALL_AHEAD: Final = Description(
+WALL_AHEAD: Final = _TABLE.gauge(
     "moot_wall_clock_ahead_seconds",
-    "gauge",
     "How far the wall clock is ahead of the space's time: not 0 after it was set.",
-    ("space",),
+    "space",
 )
 
-GATEWAY_METRICS: Final = (
-    BUILD_INFO,
-    CONNECTIONS,
-    CONNECTIONS_REFUSED,
-    WRONG_TOKENS,
-    JOINS_REFUSED,
-    NOTIFICATIONS,
-    SESSIONS,
-    RECEIVED,
-    FAST_PATH,
-    DELIVERED,
-    REFUSALS,
-    REFUSALS_COUNTED,
-    REFUSED_BYTES_DROPPED,
-    OPEN_PROPOSALS,
-    DECISIONS,
-    JOURNAL_WRITABLE,
-    JOURNAL_WRITE,
-    JOURNAL_SYNC,
-    JOURNAL_SYNC_RUNNING,
-    SNAPSHOTS_SAVED,
-    WALL_AHEAD,
-    *PROCESS_METRICS,
-)
+GATEWAY_METRICS: Final = (*_TABLE.descriptions, *PROCESS_METRICS)
 
 
 class GatewayMeasures:
@@ -169,40 +130,40 @@ class GatewayMeasures:
         measure_process(self.registry)
 
     def watch_connections(self, limiter: ConnectionLimiter) -> None:
-        CONNECTIONS.gauge(self.registry).read = lambda: limiter.connections
-        CONNECTIONS_REFUSED.counter(self.registry).read = lambda: limiter.refused
+        CONNECTIONS.of(self.registry).read = lambda: limiter.connections
+        CONNECTIONS_REFUSED.of(self.registry).read = lambda: limiter.refused
 
     def watch_access(self, limiter: AccessLimiter) -> None:
-        WRONG_TOKENS.counter(self.registry).read = lambda: limiter.wrong_tokens
-        JOINS_REFUSED.counter(self.registry).read = lambda: limiter.joins_refused
+        WRONG_TOKENS.of(self.registry).read = lambda: limiter.wrong_tokens
+        JOINS_REFUSED.of(self.registry).read = lambda: limiter.joins_refused
 
     def watch_notifications(self, notifier: Notifier) -> None:
         for outcome in OUTCOMES:
-            counter = NOTIFICATIONS.counter(self.registry, outcome=outcome)
+            counter = NOTIFICATIONS.of(self.registry, outcome=outcome)
             counter.read = partial(notifier.outcomes.__getitem__, outcome)
 
     def watch_space(self, host: SpaceHost) -> None:
         """From now on; what was replayed before is not counted again."""
         registry, space = self.registry, host.name
         self._hosts.append(host)
-        SESSIONS.gauge(registry, space=space).read = lambda: len(host.space.state.roster.sessions)
-        RECEIVED.counter(registry, space=space).read = lambda: host.received
-        FAST_PATH.counter(registry, space=space).read = lambda: host.fast_paths.accepted
-        DELIVERED.counter(registry, space=space).read = lambda: host.delivered
+        SESSIONS.of(registry, space=space).read = lambda: len(host.space.state.roster.sessions)
+        RECEIVED.of(registry, space=space).read = lambda: host.received
+        FAST_PATH.of(registry, space=space).read = lambda: host.fast_paths.accepted
+        DELIVERED.of(registry, space=space).read = lambda: host.delivered
         refused = host.refusals.log
-        REFUSALS_COUNTED.counter(registry, space=space).read = lambda: refused.counted
-        REFUSED_BYTES_DROPPED.counter(registry, space=space).read = lambda: refused.dropped_bytes
-        OPEN_PROPOSALS.gauge(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
-        JOURNAL_WRITABLE.gauge(registry, space=space).read = lambda: float(host.journal.writable)
+        REFUSALS_COUNTED.of(registry, space=space).read = lambda: refused.counted
+        REFUSED_BYTES_DROPPED.of(registry, space=space).read = lambda: refused.dropped_bytes
+        OPEN_PROPOSALS.of(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
+        JOURNAL_WRITABLE.of(registry, space=space).read = lambda: float(host.journal.writable)
         snapshots = host.journaled.snapshots
-        SNAPSHOTS_SAVED.gauge(registry, space=space).read = lambda: float(
+        SNAPSHOTS_SAVED.of(registry, space=space).read = lambda: float(
             snapshots.is_snapshot_saved and snapshots.is_position_noted
         )
-        WALL_AHEAD.gauge(registry, space=space).read = lambda: round(host.journaled.wall_ahead_seconds, 3)
+        WALL_AHEAD.of(registry, space=space).read = lambda: round(host.journaled.wall_ahead_seconds, 3)
         if host.journal.is_written:
-            host.journal.on_written = JOURNAL_WRITE.histogram(registry, space=space).observe
-            host.journal.on_synced = JOURNAL_SYNC.histogram(registry, space=space).observe
-            running = JOURNAL_SYNC_RUNNING.gauge(registry, space=space)
+            host.journal.on_written = JOURNAL_WRITE.of(registry, space=space).observe
+            host.journal.on_synced = JOURNAL_SYNC.of(registry, space=space).observe
+            running = JOURNAL_SYNC_RUNNING.of(registry, space=space)
             running.read = lambda: host.journal.sync_running_seconds
         host.space.state.ledger.on_decided = self._decisions(host)
 
@@ -215,7 +176,7 @@ class GatewayMeasures:
             # What an fsync came to is looked at when there is something else to do; now there is.
             host.journal.process_syncs()
             for code, count in host.refusals.counts.items():
-                REFUSALS.counter(self.registry, space=host.name, code=code).value = count
+                REFUSALS.of(self.registry, space=host.name, code=code).value = count
         text = self.registry.exposition()
         took = self._cpu_clock() - began
         if took > _CHEAP_SECONDS:
@@ -226,7 +187,7 @@ class GatewayMeasures:
         outcomes: tuple[Decision, ...] = ("fulfilled", "rejected", "withdrawn", "expired")
         return _DecisionTimer(
             host,
-            {each: DECISIONS.histogram(self.registry, space=host.name, outcome=each) for each in outcomes},
+            {each: DECISIONS.of(self.registry, space=host.name, outcome=each) for each in outcomes},
         )
 
 

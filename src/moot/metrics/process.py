@@ -11,30 +11,29 @@ import time
 from pathlib import Path
 from typing import Final
 
-from moot.metrics import Description, Registry
+from moot.metrics import MetricTable, Registry
 
 STARTED_AT: Final = time.time()
 _PROC: Final = Path("/proc/self")
 
-START_TIME: Final = Description(
-    "process_start_time_seconds", "gauge", "Start of the process, in seconds since 1970."
-)
-CPU: Final = Description("process_cpu_seconds_total", "counter", "CPU time used, user and system.")
-MEMORY: Final = Description("process_resident_memory_bytes", "gauge", "Resident memory (Linux).")
-OPEN_FILES: Final = Description("process_open_fds", "gauge", "Open file descriptors (Linux).")
-MAX_FILES: Final = Description("process_max_fds", "gauge", "Most file descriptors that may be open.")
+_TABLE: Final = MetricTable()
+START_TIME: Final = _TABLE.gauge("process_start_time_seconds", "Start of the process, in seconds since 1970.")
+CPU: Final = _TABLE.counter("process_cpu_seconds_total", "CPU time used, user and system.")
+MEMORY: Final = _TABLE.gauge("process_resident_memory_bytes", "Resident memory (Linux).")
+OPEN_FILES: Final = _TABLE.gauge("process_open_fds", "Open file descriptors (Linux).")
+MAX_FILES: Final = _TABLE.gauge("process_max_fds", "Most file descriptors that may be open.")
 
-PROCESS_METRICS: Final = (START_TIME, CPU, MEMORY, OPEN_FILES, MAX_FILES)
+PROCESS_METRICS: Final = tuple(_TABLE.descriptions)
 
 
 def measure_process(registry: Registry) -> None:
     """Have these figures read whenever somebody asks for them."""
-    START_TIME.gauge(registry).value = STARTED_AT
-    CPU.counter(registry).read = time.process_time
-    MAX_FILES.gauge(registry).read = _max_files
+    START_TIME.of(registry).value = STARTED_AT
+    CPU.of(registry).read = time.process_time
+    MAX_FILES.of(registry).read = _max_files
     if (_PROC / "statm").exists():
-        MEMORY.gauge(registry).read = _resident_bytes
-        OPEN_FILES.gauge(registry).read = _open_files
+        MEMORY.of(registry).read = _resident_bytes
+        OPEN_FILES.of(registry).read = _open_files
 
 
 def _resident_bytes() -> float:

@@ -4,121 +4,95 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from moot.metrics import Description, Registry
+from moot.metrics import MetricTable, Registry
 
 if TYPE_CHECKING:
     from moot.gateway.cluster.cluster_node import ClusterNode
     from moot.gateway.cluster.cluster_shard import Shard
 
-SERVING: Final = Description(
-    "moot_cluster_serving", "gauge", "1 while this gateway serves; 0 while it is cut off from the log."
+_TABLE: Final = MetricTable()
+SERVING: Final = _TABLE.gauge(
+    "moot_cluster_serving", "1 while this gateway serves; 0 while it is cut off from the log."
 )
-NATS_CONNECTED: Final = Description(
-    "moot_cluster_nats_connected", "gauge", "1 while this gateway is connected to a NATS server."
+NATS_CONNECTED: Final = _TABLE.gauge(
+    "moot_cluster_nats_connected", "1 while this gateway is connected to a NATS server."
 )
-GATEWAYS: Final = Description(
-    "moot_cluster_gateways", "gauge", "Gateways that live, as far as this one has read the log."
+GATEWAYS: Final = _TABLE.gauge(
+    "moot_cluster_gateways", "Gateways that live, as far as this one has read the log."
 )
-DIFFERENCES: Final = Description(
+DIFFERENCES: Final = _TABLE.gauge(
     "moot_cluster_configuration_differences",
-    "gauge",
     "Spaces whose configuration in this gateway's file was another than the cluster's when it started.",
 )
-UNKNOWN_SPACES: Final = Description(
+UNKNOWN_SPACES: Final = _TABLE.gauge(
     "moot_cluster_unknown_spaces",
-    "gauge",
     "Spaces of the log that are not in this gateway's file; while there are some, it stores no snapshots.",
 )
-LOG_AGE: Final = Description(
+LOG_AGE: Final = _TABLE.gauge(
     "moot_cluster_log_age_seconds",
-    "gauge",
     "Age of this gateway's heartbeat that came back last through the log.",
-    ("shard",),
+    "shard",
 )
-LOG_POSITION: Final = Description(
-    "moot_cluster_log_position", "gauge", "The last message of the log that was applied.", ("shard",)
+LOG_POSITION: Final = _TABLE.gauge(
+    "moot_cluster_log_position", "The last message of the log that was applied.", "shard"
 )
-PENDING_INPUTS: Final = Description(
+PENDING_INPUTS: Final = _TABLE.gauge(
     "moot_cluster_pending_inputs",
-    "gauge",
     "Inputs that wait to be written to the log or to come back from it.",
-    ("shard",),
+    "shard",
 )
-PENDING_BYTES: Final = Description(
-    "moot_cluster_pending_bytes",
-    "gauge",
-    "Bytes that wait to be written to the log (max_pending_bytes).",
-    ("shard",),
+PENDING_BYTES: Final = _TABLE.gauge(
+    "moot_cluster_pending_bytes", "Bytes that wait to be written to the log (max_pending_bytes).", "shard"
 )
-READER_STARTS: Final = Description(
+READER_STARTS: Final = _TABLE.counter(
     "moot_cluster_reader_starts_total",
-    "counter",
     "How often this gateway began to read the log: at its start, and after gaps and silence.",
-    ("shard",),
+    "shard",
 )
-SNAPSHOT_AGE: Final = Description(
+SNAPSHOT_AGE: Final = _TABLE.gauge(
     "moot_cluster_snapshot_age_seconds",
-    "gauge",
     "Time of the log since its latest snapshot; without one, since this gateway began to read.",
-    ("shard",),
+    "shard",
 )
-LOG_MESSAGES: Final = Description(
+LOG_MESSAGES: Final = _TABLE.gauge(
     "moot_cluster_log_messages",
-    "gauge",
     "Messages of the log since its latest snapshot, which a gateway that starts has to read.",
-    ("shard",),
+    "shard",
 )
-PUBLISH: Final = Description(
+PUBLISH: Final = _TABLE.histogram(
     "moot_cluster_publish_seconds",
-    "histogram",
     "Time until NATS has acknowledged a message of the log, with all tries.",
-    ("shard",),
+    "shard",
 )
-CLOCK_OFFSET: Final = Description(
+CLOCK_OFFSET: Final = _TABLE.gauge(
     "moot_cluster_clock_offset_seconds",
-    "gauge",
     "How far the clock of the shard's leader in NATS is ahead of this gateway's, give or take half of the"
     " time that a message takes.",
-    ("shard",),
+    "shard",
 )
 
-CLUSTER_METRICS: Final = (
-    SERVING,
-    NATS_CONNECTED,
-    GATEWAYS,
-    DIFFERENCES,
-    UNKNOWN_SPACES,
-    LOG_AGE,
-    LOG_POSITION,
-    PENDING_INPUTS,
-    PENDING_BYTES,
-    READER_STARTS,
-    SNAPSHOT_AGE,
-    LOG_MESSAGES,
-    PUBLISH,
-    CLOCK_OFFSET,
-)
+CLUSTER_METRICS: Final = tuple(_TABLE.descriptions)
 
 
 def watch_cluster(registry: Registry, node: ClusterNode) -> None:
     """Register the metrics of a gateway's place in its cluster; it has started."""
-    SERVING.gauge(registry).read = lambda: not (node.is_stale or node.failed.done())
-    NATS_CONNECTED.gauge(registry).read = lambda: node.status.is_connected
-    GATEWAYS.gauge(registry).read = lambda: len(node.shards[0].table.living())
-    DIFFERENCES.gauge(registry).read = lambda: len(node.differences)
-    UNKNOWN_SPACES.gauge(registry).read = lambda: sum(len(shard.unknown) for shard in node.shards)
+    SERVING.of(registry).read = lambda: not (node.is_stale or node.failed.done())
+    NATS_CONNECTED.of(registry).read = lambda: node.status.is_connected
+    GATEWAYS.of(registry).read = lambda: len(node.shards[0].table.living())
+    DIFFERENCES.of(registry).read = lambda: len(node.differences)
+    UNKNOWN_SPACES.of(registry).read = lambda: sum(len(shard.unknown) for shard in node.shards)
     for shard in node.shards:
         _watch_shard(registry, shard)
 
 
 def _watch_shard(registry: Registry, shard: Shard) -> None:
     shared, writer, index = shard.log, shard.log.writer, str(shard.index)
-    LOG_AGE.gauge(registry, shard=index).read = lambda: round(shared.age_seconds, 3)
-    LOG_POSITION.gauge(registry, shard=index).read = lambda: shared.position
-    PENDING_INPUTS.gauge(registry, shard=index).read = lambda: writer.pending_inputs
-    PENDING_BYTES.gauge(registry, shard=index).read = lambda: writer.queued_bytes
-    READER_STARTS.counter(registry, shard=index).read = lambda: shared.reader.restarts
-    SNAPSHOT_AGE.gauge(registry, shard=index).read = lambda: round(shard.clock.latest - shard.stored.time, 3)
-    LOG_MESSAGES.gauge(registry, shard=index).read = lambda: shared.position - shard.stored.position
-    writer.on_published = PUBLISH.histogram(registry, shard=index).observe
-    CLOCK_OFFSET.gauge(registry, shard=index).read = lambda: round(shared.clock_offset_seconds, 3)
+    LOG_AGE.of(registry, shard=index).read = lambda: round(shared.age_seconds, 3)
+    LOG_POSITION.of(registry, shard=index).read = lambda: shared.position
+    PENDING_INPUTS.of(registry, shard=index).read = lambda: writer.pending_inputs
+    PENDING_BYTES.of(registry, shard=index).read = lambda: writer.queued_bytes
+    READER_STARTS.of(registry, shard=index).read = lambda: shared.reader.restarts
+    SNAPSHOT_AGE.of(registry, shard=index).read = lambda: round(shard.clock.latest - shard.stored.time, 3)
+    LOG_MESSAGES.of(registry, shard=index).read = lambda: shared.position - shard.stored.position
+    writer.on_published = PUBLISH.of(registry, shard=index).observe
+    CLOCK_OFFSET.of(registry, shard=index).read = lambda: round(shared.clock_offset_seconds, 3)

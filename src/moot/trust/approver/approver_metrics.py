@@ -12,51 +12,40 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from moot import __version__
-from moot.metrics import BUILD_INFO, CONTENT_TYPE, Description, Registry, measure_build
+from moot.metrics import BUILD_INFO, CONTENT_TYPE, MetricTable, Registry, measure_build
 from moot.net.http_listener import bind_socket, serve_http
 from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.rules.rule_store import RuleStore
 
-DECISIONS: Final = Description(
-    "moot_approver_decisions_total", "counter", "Proposals decided, by people and by rules.", ("by",)
+_TABLE: Final = MetricTable(BUILD_INFO)
+DECISIONS: Final = _TABLE.counter(
+    "moot_approver_decisions_total", "Proposals decided, by people and by rules.", "by"
 )
-AUTOMATIC: Final = Description("moot_rule_decisions_total", "counter", "Decisions of a rule.", ("rule",))
-WRONG: Final = Description(
+AUTOMATIC: Final = _TABLE.counter("moot_rule_decisions_total", "Decisions of a rule.", "rule")
+WRONG: Final = _TABLE.counter(
     "moot_rule_wrong_total",
-    "counter",
     "How often a person contradicted a rule, by deciding otherwise or by objecting.",
-    ("rule",),
+    "rule",
 )
-TRIPPED: Final = Description(
-    "moot_rule_tripped_total", "counter", "How often a rule was suspended, for whatever reason.", ("rule",)
+TRIPPED: Final = _TABLE.counter(
+    "moot_rule_tripped_total", "How often a rule was suspended, for whatever reason.", "rule"
 )
-PREDICTIONS: Final = Description(
+PREDICTIONS: Final = _TABLE.counter(
     "moot_rule_predictions_total",
-    "counter",
     "Predictions in shadow mode, by whether people decided so.",
-    ("rule", "agrees"),
+    "rule",
+    "agrees",
 )
-UNREVIEWED: Final = Description(
-    "moot_rule_unreviewed", "gauge", "Decisions of a rule that nobody has reviewed yet.", ("rule",)
+UNREVIEWED: Final = _TABLE.gauge(
+    "moot_rule_unreviewed", "Decisions of a rule that nobody has reviewed yet.", "rule"
 )
-SUSPENDED: Final = Description("moot_rule_suspended", "gauge", "1 while a rule is suspended.", ("rule",))
-STOPPED: Final = Description(
-    "moot_rules_stopped", "gauge", "1 while no rule decides: stopped, or the file cannot be read."
+SUSPENDED: Final = _TABLE.gauge("moot_rule_suspended", "1 while a rule is suspended.", "rule")
+STOPPED: Final = _TABLE.gauge(
+    "moot_rules_stopped", "1 while no rule decides: stopped, or the file cannot be read."
 )
-SUGGESTIONS: Final = Description("moot_rule_suggestions", "gauge", "Suggestions that wait for people.")
-APPROVER_METRICS: Final = (
-    BUILD_INFO,
-    DECISIONS,
-    AUTOMATIC,
-    WRONG,
-    TRIPPED,
-    PREDICTIONS,
-    UNREVIEWED,
-    SUSPENDED,
-    STOPPED,
-    SUGGESTIONS,
-)
+SUGGESTIONS: Final = _TABLE.gauge("moot_rule_suggestions", "Suggestions that wait for people.")
+APPROVER_METRICS: Final = tuple(_TABLE.descriptions)
 
 
 def expose_metrics(store: RuleStore, history: RuleHistory, reviews: RuleReviews) -> str:
@@ -65,18 +54,18 @@ def expose_metrics(store: RuleStore, history: RuleHistory, reviews: RuleReviews)
     measure_build(registry, version=__version__, is_compiled=False)
     known = {*history.rules(), *(rule.name for rule in store.rules)}
     for rule in sorted(known):
-        AUTOMATIC.counter(registry, rule=rule).value = history.total("automatic", rule)
-        WRONG.counter(registry, rule=rule).value = history.total("wrong", rule)
-        TRIPPED.counter(registry, rule=rule).value = history.total("tripped", rule)
-        PREDICTIONS.counter(registry, rule=rule, agrees="yes").value = history.total("agreements", rule)
-        PREDICTIONS.counter(registry, rule=rule, agrees="no").value = history.total("conflicts", rule)
+        AUTOMATIC.of(registry, rule=rule).value = history.total("automatic", rule)
+        WRONG.of(registry, rule=rule).value = history.total("wrong", rule)
+        TRIPPED.of(registry, rule=rule).value = history.total("tripped", rule)
+        PREDICTIONS.of(registry, rule=rule, agrees="yes").value = history.total("agreements", rule)
+        PREDICTIONS.of(registry, rule=rule, agrees="no").value = history.total("conflicts", rule)
     for each in store.rules:
-        SUSPENDED.gauge(registry, rule=each.name).value = each.name in store.suspensions
-        UNREVIEWED.gauge(registry, rule=each.name).value = len(reviews.unreviewed(each.name))
-    DECISIONS.counter(registry, by="people").value = history.total("people")
-    DECISIONS.counter(registry, by="rules").value = sum(history.total("automatic", rule) for rule in known)
-    STOPPED.gauge(registry).value = store.stopped is not None or store.fault is not None
-    SUGGESTIONS.gauge(registry).value = len(store.suggestions)
+        SUSPENDED.of(registry, rule=each.name).value = each.name in store.suspensions
+        UNREVIEWED.of(registry, rule=each.name).value = len(reviews.unreviewed(each.name))
+    DECISIONS.of(registry, by="people").value = history.total("people")
+    DECISIONS.of(registry, by="rules").value = sum(history.total("automatic", rule) for rule in known)
+    STOPPED.of(registry).value = store.stopped is not None or store.fault is not None
+    SUGGESTIONS.of(registry).value = len(store.suggestions)
     return registry.exposition()
 
 

@@ -172,15 +172,15 @@ class AdapterStatus:
     def register_gauges(self) -> None:
         """Register the gauges whose values are read at each scrape."""
         registry = self.metrics.registry
-        adapter_metrics.CALLS_IN_PROGRESS.gauge(registry).read = lambda: self.requests.in_progress
-        adapter_metrics.SUBSCRIPTIONS.gauge(registry).read = lambda: len(self.subscriptions)
-        adapter_metrics.CONTRACTS.gauge(registry).read = lambda: len(self.registry.catalog)
-        adapter_metrics.RELAY_CONNECTED.gauge(registry).read = lambda: self.relays.url is not None
-        adapter_metrics.SOURCES.gauge(registry).read = lambda: len(self.source_set.sources)
-        adapter_metrics.SOURCES_UP.gauge(registry).read = lambda: self.source_set.up_count
-        adapter_metrics.SEEN_EVENTS.gauge(registry).read = lambda: len(self.store.seen_ids)
-        adapter_metrics.AUDIT_WRITABLE.gauge(registry).read = lambda: self.audit.accepts_calls
-        lost = adapter_metrics.AUDIT_LOST_REFUSALS.gauge(registry)
+        adapter_metrics.CALLS_IN_PROGRESS.of(registry).read = lambda: self.requests.in_progress
+        adapter_metrics.SUBSCRIPTIONS.of(registry).read = lambda: len(self.subscriptions)
+        adapter_metrics.CONTRACTS.of(registry).read = lambda: len(self.registry.catalog)
+        adapter_metrics.RELAY_CONNECTED.of(registry).read = lambda: self.relays.url is not None
+        adapter_metrics.SOURCES.of(registry).read = lambda: len(self.source_set.sources)
+        adapter_metrics.SOURCES_UP.of(registry).read = lambda: self.source_set.up_count
+        adapter_metrics.SEEN_EVENTS.of(registry).read = lambda: len(self.store.seen_ids)
+        adapter_metrics.AUDIT_WRITABLE.of(registry).read = lambda: self.audit.accepts_calls
+        lost = adapter_metrics.AUDIT_LOST_REFUSALS.of(registry)
         lost.read = lambda: self.audit.lost_refusals
 
     def _source_status(self, name: str) -> dict[str, Json]:
