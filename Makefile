@@ -1,4 +1,4 @@
-# make test   everything it needs, then ruff, mypy, import-linter and all tests (.ci/run calls exactly this)
+# make test   everything it needs, then ruff, mypy, import-linter, tsc and all tests (.ci/run calls exactly this)
 # make coverage   all tests once more, and the lines that none of them reaches; fails under 90 %
 # make run    the product's main job: a demo space; needs Python 3.11 or later and nothing else
 # make package    the wheel and the sdist, in dist/, checked
@@ -46,11 +46,12 @@ style: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/installed
+types: $(VENV)/installed $(NODE)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(NODE)/node_modules/.bin/tsc
 
-# MCP servers, clients and judges of others, in Node.js: pinned by the lock file, and no install script is run.
+# MCP servers, clients and judges of others, in Node.js, and what checks the console: pinned by the lock file, and no install script is run.
 # Not `npm ci`: it refuses where a registry lacks one of the optional binaries for other platforms.
 $(NODE)/installed: tools/node/package.json tools/node/package-lock.json | system
 	mkdir -p $(NODE)

@@ -145,7 +145,7 @@ def test_make_test_looks_at_the_style_first_and_at_types_beside_all_tests() -> N
             "tools/environment.py nowhere",
             "nowhere/bin/ruff check .\nnowhere/bin/ruff format --check .\n",
             "--jobs=2 types tests\n",
-            "nowhere/bin/mypy\nnowhere/bin/lint-imports\n",
+            "nowhere/bin/mypy\nnowhere/bin/lint-imports\nnowhere-else/node_modules/.bin/tsc\n",
             "nowhere/bin/pytest --collect-only",
             "nowhere/bin/pytest -n 6\n",
         )

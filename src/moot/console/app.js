@@ -1,4 +1,3 @@
-// @ts-check
 /** Where the console starts: sign in, then the shell around one view at a time. */
 import { replace } from "./core/page/dom.js";
 import { registerWorker } from "./core/page/installation.js";

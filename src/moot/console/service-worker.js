@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Runs beside the page: the page opens without a connection too, and notifications arrive while it is closed.
  *

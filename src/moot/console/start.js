@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Watches how the page loads. A script, a style or the answer to either may be lost on the way, and a browser asks for
  * nothing twice: without this the page would say "loading" for good. It needs nothing else, and the page names it twice.

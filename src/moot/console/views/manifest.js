@@ -1,4 +1,3 @@
-// @ts-check
 /** The views of the console. Each module registers itself; one that fails is skipped and reported. */
 
 const MODULES = ["./approvals/approvals.js", "./timeline/timeline.js", "./chat/chat.js", "./flow/flow.js", "./members/members.js", "./rules/rules.js", "./reasoning/reasoning.js", "./reasoning/streams.js", "./tools/call.js", "./administration/administration.js"];

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What administrators ask of the gateway: the HTTP routes that `moot member` uses, too. The token is that of the person's own
  * sign-in if a rule makes them an administrator, or one that they typed, which stays in memory and goes with the space.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The WebSocket to one space. Its states:
  *
@@ -60,7 +59,7 @@ const SIGNED_OUT = "signed out";
 
 export class Connection {
   /**
-   * @param {{gateways: import("./gateways.js").Gateways, space: string, token: string, participant: string, grant?: object}} target
+   * @param {{gateways: import("./gateways.js").Gateways, space: string, token: string, participant: string, grant?: import("./provider-grant.js").ProviderGrant}} target
    * @param {Handlers} handlers
    */
   constructor(target, handlers) {

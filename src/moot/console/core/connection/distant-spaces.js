@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Spaces that somebody is signed in to and that this page has no connection to: a gateway allows only so many. What is
  * pending there is asked for over HTTP from time to time. Where there was no answer it is not known, and said so.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Sends envelopes and reports the outcome. An envelope counts as sent when its echo comes back (D-02)
  * or the gateway answers it; a refusal is an error with the gateway's own code and message.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The gateways of a cluster, as the page names them: any of them serves the same spaces. All requests and sockets of
  * a page go to one of them; when it fails, they go to the next one together. The page itself stays where it came from.

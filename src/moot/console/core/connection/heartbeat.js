@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Whether "Live" is still true. A page does not see the pings of its WebSocket, and a connection over which nothing
  * comes any more stays open for minutes. So after a short silence the gateway is asked over HTTP, which costs it next

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Values that are too large for a message: the message has their beginning, their size and their SHA-256, and the
  * gateway keeps them for the members of the space.

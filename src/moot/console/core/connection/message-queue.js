@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Messages from the socket, in order. A single message is handled at once. In a burst they are queued and handled thirty
  * times a second, in slices, so that a click or a frame never waits for a thousand of them.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What was sent while this page was not connected, read from the gateway's journal, newest page first, until a message
  * that the page has already. It is bounded: whoever was away for a day sees the newest part at once.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Messages from before the page was opened, read from the gateway's journal a page at a time. They are shown and searched;
  * the state of the space does not come from them, because they are old.

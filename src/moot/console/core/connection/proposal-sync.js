@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Asks the gateway what is pending (D-96). Only its answer makes it known that nothing is: a new page has received
  * nothing yet, and the message history of a busy space reaches back minutes.

@@ -1,4 +1,3 @@
-// @ts-check
 /** What a provider gave to the person in this tab: tokens, in memory alone, renewed before they end. */
 import { ProviderRefused, claimsOf, post, requestTokens } from "./provider-tokens.js";
 

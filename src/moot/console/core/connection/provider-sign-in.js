@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Signing in at a provider of OpenID Connect: an authorization code with PKCE (RFC 7636), for this tab alone.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /** Asking a provider for tokens, and reading them. */
 
 const ANSWER_MILLISECONDS = 15_000;

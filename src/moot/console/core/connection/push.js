@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Notifications on this device by Web Push: this browser subscribes at its push service, and the gateway is told where
  * it can be reached, for every token of this session. What was turned on here is remembered without any secret, so that

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Who is signed in where. A token is kept in memory; only if the person asks for it does it survive a reload, in
  * this tab's session storage. It is never put into a URL, a cookie or local storage. Tokens of a provider are never

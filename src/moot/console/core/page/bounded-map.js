@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Maps of bounded size. The oldest entries are removed a tenth at a time: removing one from the front of a Map for each
  * new one makes every access to the front skip all the entries that were removed before.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Notifies subscribers of changes. A thousand envelopes a second change the state a thousand times; subscribers
  * are called once per frame with all topics that changed since, and in a burst ten times a second. Input has priority.

@@ -1,10 +1,9 @@
-// @ts-check
 /**
  * Building elements. Everything that a peer wrote is inserted as text: there is no way here to set HTML, a
  * handler or a style from a string, so no message can become part of the page.
  */
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
+/** @typedef {Node | string | number | null | undefined | false | Child[]} Child */
 
 // Attributes that cannot run anything. `href` is checked again below.
 const ALLOWED = new Set([
@@ -29,7 +28,7 @@ const FORBIDDEN_TAGS = new Set(["script", "iframe", "object", "embed", "base", "
  * (objects), `value`, `checked`; the rest is set as an attribute: true as an empty one, false and null not at all.
  * @param {string} tag
  * @param {Record<string, any>} [attributes]
- * @param {...(Child | Child[])} children
+ * @param {...Child} children
  * @returns {any}
  */
 export function el(tag, attributes = {}, ...children) {
@@ -42,7 +41,7 @@ export function el(tag, attributes = {}, ...children) {
  * An SVG element.
  * @param {string} tag
  * @param {Record<string, any>} [attributes]
- * @param {...(Child | Child[])} children
+ * @param {...Child} children
  * @returns {any}
  */
 export function svg(tag, attributes = {}, ...children) {
@@ -51,7 +50,7 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(element, attributes, children, SVG_ALLOWED);
 }
 
-/** @param {any} element @param {Record<string, any>} attributes @param {any[]} children @param {Set<string>} allowed */
+/** @param {any} element @param {Record<string, any>} attributes @param {Child[]} children @param {Set<string>} allowed */
 function fill(element, attributes, children, allowed) {
   let value;
   for (const [name, given] of Object.entries(attributes)) {
@@ -92,7 +91,7 @@ function link(element, address) {
 /**
  * Append children to an element; lists are flattened, null and false are skipped.
  * @param {Element | DocumentFragment} element
- * @param {any[]} children
+ * @param {Child[]} children
  */
 export function append(element, children) {
   for (const child of children) {
@@ -105,7 +104,7 @@ export function append(element, children) {
 /**
  * Replace the children of an element.
  * @param {Element} element
- * @param {...(Child | Child[])} children
+ * @param {...Child} children
  */
 export function replace(element, ...children) {
   element.replaceChildren();

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Input has priority. While somebody presses a button or a key, background work (arriving envelopes, scrolling rows)
  * waits until the frame that shows the response has been drawn. The wait is bounded: typing cannot block the page.

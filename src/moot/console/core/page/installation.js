@@ -1,4 +1,3 @@
-// @ts-check
 /** The service worker of this page: the page opens offline, can be installed, and receives notifications. */
 
 /** @returns {boolean} whether this browser has service workers here: only over HTTPS and on localhost */

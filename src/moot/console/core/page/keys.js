@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Keyboard shortcuts. Keys are plain letters, as in a mail program, and are ignored while the person types. Two-step
  * keys are written "g t". `?` shows all of them.

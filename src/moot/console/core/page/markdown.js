@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Markdown as nodes, never as HTML: paragraphs, headings, lists, quotes, code, emphasis and links. HTML in the
  * text stays text. Images are links: showing a message must not fetch anything.

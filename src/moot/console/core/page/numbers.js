@@ -1,4 +1,3 @@
-// @ts-check
 /** Counts for people, with the digits and separators of their language. Numbers of messages are shown as they were written instead. */
 
 const plain = new Intl.NumberFormat();

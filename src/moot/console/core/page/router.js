@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Views and their addresses: `#/SPACE/VIEW/REST`. A view is registered once and mounted when it is shown.
  */

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Text that a peer wrote, made safe to show (D-86): control characters, characters that change the
  * direction of writing or have no width are shown as code points, and huge text is cut, with a button for the rest.

@@ -1,4 +1,3 @@
-// @ts-check
 /** Times for people: the clock of today, the date of other days, and how long ago. */
 
 // Seconds with the digits of the language, ready for a thousand lines a second.

@@ -1,4 +1,3 @@
-// @ts-check
 /** Pending proposals of the same call: approving each of them carries it out each time. */
 import { membersOf, textAt } from "./json-text.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The short fields of an envelope: its kind, the MCP method and the operation's name (D002).
  * The kind of a response contains the operation in some dialects (`mcp/response:tools/call:read_file`,

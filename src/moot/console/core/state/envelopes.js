@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * All received envelopes, oldest first: rows of a few fields and the original text. Payloads are parsed
  * again when they are shown, so that 100,000 of them are not kept as objects.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What a timeline hides until somebody asks for it: who comes and goes, receipts, lists of tools, and the questions that
  * pages like this one ask by themselves.

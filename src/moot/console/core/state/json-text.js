@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * JSON text as it was received, to the byte. `JSON.parse` rounds 9007199254740993 and loses how a string was
  * escaped; what is approved must be what was shown, so bodies are cut out of the text instead (D-28, D-83).

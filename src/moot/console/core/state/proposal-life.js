@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The life of a proposal, in the words and by the transitions of moot/protocol/proposal_life.py. Both are held to the
  * same stories (tests/proposals).

@@ -1,4 +1,3 @@
-// @ts-check
 /** Chat messages, and which of them we have not acknowledged yet (MEW 3.4). */
 import { trimMap } from "../page/bounded-map.js";
 import { correlations } from "./envelope-fields.js";

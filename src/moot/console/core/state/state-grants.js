@@ -1,4 +1,3 @@
-// @ts-check
 /** Capabilities granted at run time, and by whom (MEW 3.6.1 to 3.6.3; D-16 to D-18). */
 import { trimMap } from "../page/bounded-map.js";
 import { correlations } from "./envelope-fields.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The proposals, requests and answers of a space (MEW 3.1, 3.2, 3.3; D-28). What becomes of a proposal is in
  * proposal-life.js; here are the messages that say so.

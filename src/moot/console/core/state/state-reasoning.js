@@ -1,4 +1,3 @@
-// @ts-check
 /** Shared reasoning (MEW 3.5): active and ended sequences, each in the context that its start opened. */
 import { trimMap } from "../page/bounded-map.js";
 import { reasoningText } from "./envelope-fields.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The members, their capabilities, and who is paused (MEW 3.7, 3.8.1, 3.9). */
 import { correlations, addressees } from "./envelope-fields.js";
 import { textAt } from "./json-text.js";

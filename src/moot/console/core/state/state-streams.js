@@ -1,4 +1,3 @@
-// @ts-check
 /** Streams: who owns and writes them, and the latest data (MEW 3.10). */
 import { trimMap } from "../page/bounded-map.js";
 

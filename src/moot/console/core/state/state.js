@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What the console knows about a space, derived from envelopes alone, in the order in which they were received.
  * `receive` processes one; each part of the state has a file of its own. Views only read the state.

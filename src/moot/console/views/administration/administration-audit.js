@@ -1,4 +1,3 @@
-// @ts-check
 /** Who signed in, was refused and was signed out, from the gateway’s journal: newest first, page by page. */
 import { button, el, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";

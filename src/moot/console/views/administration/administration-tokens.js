@@ -1,4 +1,3 @@
-// @ts-check
 /** Sessions and tokens by member, and how they end: one of them, or all that somebody has signed in for. */
 import { button, el } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";

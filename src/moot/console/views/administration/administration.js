@@ -1,4 +1,3 @@
-// @ts-check
 /** For administrators of the gateway or of this space: sessions and tokens, the rules that let people in, and who signed in. */
 import { button, el, newId, redraw, replace } from "../../core/page/dom.js";
 import { Administration, AdministrationRefused } from "../../core/connection/administration.js";

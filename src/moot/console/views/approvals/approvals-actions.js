@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The possible decisions about the shown proposal. States:
  *

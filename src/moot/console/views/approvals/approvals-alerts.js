@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * A sound and a notification for new proposals, if the person turned them on. The choice is remembered in this
  * browser. The notification has one line of plain text, never the whole proposal.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Several decisions in one dialog. It lists all proposals, each with its whole call and all its warnings; exactly those
  * are decided. One that is too long to be read in a list is left out, to be decided on its own.

@@ -1,4 +1,3 @@
-// @ts-check
 /** Dialogs before a decision: the reason of a rejection, and what came of a call. Exactly what the dialog shows is sent. */
 import { button, el, newId, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";

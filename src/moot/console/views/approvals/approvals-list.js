@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What waits for this person, what waits for others, calls whose outcome nobody knows, and recent decisions. Rows do not
  * move or change while somebody points at them.

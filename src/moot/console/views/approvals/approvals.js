@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Approvals: the pending proposals, the selected one in full, and the decisions about it.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What in a call's arguments deserves a second look before it is approved: paths that leave their folder, commands
  * that chain or delete, secrets, letters of another alphabet that look alike, addresses that mislead. They are hints

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Sends decisions, bound to what the person saw.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /** What happened to a proposal so far: rejections, votes, decision, progress, result. Each step links to the timeline. */
 import { el } from "../../core/page/dom.js";
 import { nameOf, escapeHidden } from "../../core/page/text.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Beside a proposal: why it was made (the message it answers, the reasoning it belongs to), and how like ones were decided before. */
 import { button, el } from "../../core/page/dom.js";
 import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * One proposal for the person who decides: who, what, on which tool, every argument in full, and what a grant would
  * change. It is drawn once from the received text, so that it does not change while somebody reads; what

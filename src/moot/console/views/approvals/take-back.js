@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Decisions that are held back for some seconds, so that a person can take them back, if they chose that.
  *

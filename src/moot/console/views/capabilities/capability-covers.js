@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Whether one capability covers another, as the gateway compares them (docs/topics/capabilities.md). This is for
  * showing beforehand what would be refused or revoked; the gateway decides. If it cannot be proved, the answer is "no".

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Whether a set of capabilities allows an envelope, as far as the browser can tell (docs/topics/capabilities.md).
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /** Choosing permissions: by profile, manually, or both; shown as text and as the JSON that is sent. */
 import { el, newId, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";

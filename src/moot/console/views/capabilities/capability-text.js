@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Capabilities as plain text where that is possible; the exact JSON is shown on demand. The
  * terminal uses the same texts (moot/operations/capability_text.py).

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Approve and grant: what the proposer may do without asking, and for how long, in words and with examples.
  * Exactly the capability that the dialog shows (folded, as JSON) is granted.

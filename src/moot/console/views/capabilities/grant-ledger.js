@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Which granted permissions are valid, and which support which (D-16 to D-18), derived from the received envelopes.
  *
@@ -135,6 +134,7 @@ class GrantLedger {
   _applyCapabilities(shown, row) {
     if (typeof shown?.id !== "string" || !Array.isArray(shown.capabilities)) return;
     const name = typeof shown.name === "string" ? shown.name : this.nameOf(shown.id);
+    /** @type {string[]} */
     const left = shown.capabilities.map(key);
     for (const grant of this.to(name)) {
       const held = grant.capabilities.filter((each) => takeOne(left, key(each)));

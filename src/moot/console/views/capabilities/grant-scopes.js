@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The scopes of a grant that follows an approval, always shown as the capability that it creates.
  *

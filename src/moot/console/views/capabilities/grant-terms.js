@@ -1,4 +1,3 @@
-// @ts-check
 /** How long a grant lasts. The gateway keeps it, so that it ends whether or not this page is open. */
 import { formatMinute } from "../../core/page/time.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** A member's permissions, where each comes from, and how to grant and revoke them (MEW 3.6.1, 3.6.2; D-16 to D-18). */
 import { button, el } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";

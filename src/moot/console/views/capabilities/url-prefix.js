@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Addresses below a prefix, as one regular expression: the whole site, or a folder of it. The same as the gateway's
  * moot/protocol/patterns/url_prefix.py, which says why a glob is not enough; a test compares the two.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The chat messages, as a window: a page of the newest that follows the end, or an older part that stays as it is
  * while somebody reads it. Twenty thousand messages are never laid out together; what is drawn is not drawn again.
@@ -184,7 +183,7 @@ export class ChatMessages {
     if (!atEnd) {
       // The messages on the page, without those that arrived since it was drawn.
       const last = [...this._drawn.keys()].at(-1);
-      this._until = (last && this.chats.byId.get(last)?.n) ?? Infinity;
+      this._until = this.chats.byId.get(last ?? "")?.n ?? Infinity;
       this._changed();
       return;
     }

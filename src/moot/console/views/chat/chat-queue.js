@@ -1,4 +1,3 @@
-// @ts-check
 /** Messages that we have not acknowledged, and our messages that others have not acknowledged (MEW 3.4.1, 3.4.2). */
 import { arrange, button, el, newId } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";

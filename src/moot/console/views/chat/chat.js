@@ -1,4 +1,3 @@
-// @ts-check
 /** Chat messages, and those that are not acknowledged yet (MEW 3.4). */
 import { button, el, newId, replace } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Graphs of the space: which members exchange messages, and the steps of one operation from proposal to result. */
 import { el, replace } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";

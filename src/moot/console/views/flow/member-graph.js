@@ -1,4 +1,3 @@
-// @ts-check
 /** Members on a circle, with a curve for each pair that is thicker the more messages it has. */
 import { el, svg } from "../../core/page/dom.js";
 import { hue, nameOf, oneLine } from "../../core/page/text.js";

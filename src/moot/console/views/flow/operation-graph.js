@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The course of one operation: proposal, decisions, request, result, from left to right, or downwards on a phone. Correlations
  * form a graph, not a line: one answer may close two requests (MEW 3), and all causes are drawn.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Inviting somebody (MEW 3.6.5, 3.6.6). The gateway sends the token once, to the inviter. It is shown in a
  * dialog and not stored: when the dialog is closed, the token is gone.

@@ -1,4 +1,3 @@
-// @ts-check
 /** The actions on a member besides grants (MEW 3.6.7, 3.9): each has a button and a key. */
 import { button, el } from "../../core/page/dom.js";
 import { membersOf } from "../../core/state/json-text.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Requests to a member that it answers itself, and what the gateway adds to a revocation. */
 import { oneLine } from "../../core/page/text.js";
 import { refusalText, runAndNotify } from "../parts/action-dialog.js";

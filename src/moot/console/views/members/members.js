@@ -1,4 +1,3 @@
-// @ts-check
 /** Members: who is online, what each can do and who granted it, and how to stop them. */
 import { button, el, newId, redraw } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Dialogs for actions: confirmation where something cannot be undone, and a plain message when it is refused. */
 import { button, el, newId, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";

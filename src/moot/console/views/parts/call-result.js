@@ -1,4 +1,3 @@
-// @ts-check
 /** The result of a call: its progress while it runs, then its content. */
 import { el } from "../../core/page/dom.js";
 import { textAt } from "../../core/state/json-text.js";

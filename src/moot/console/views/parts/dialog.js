@@ -1,4 +1,3 @@
-// @ts-check
 /** A modal dialog. The browser's own <dialog> keeps the focus inside and restores it afterwards. */
 import { el, newId } from "../../core/page/dom.js";
 import { icon } from "./icons.js";
@@ -33,7 +32,7 @@ export function openDialog(title, content, options = {}) {
   );
   // The browser may also close it by itself.
   node.addEventListener("close", close);
-  node.addEventListener("cancel", (event) => {
+  node.addEventListener("cancel", (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!options.stays?.()) close();
   });

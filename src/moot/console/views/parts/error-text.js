@@ -1,4 +1,3 @@
-// @ts-check
 /** Why something was refused, in plain words, and what can be done (docs/reference/errors.md). */
 
 /** @type {Record<string, [string, string]>} code → what it means, what to do */

@@ -1,4 +1,3 @@
-// @ts-check
 /** The console's icons, drawn with strokes so that they have the colour of the text. */
 import { svg } from "../../core/page/dom.js";
 

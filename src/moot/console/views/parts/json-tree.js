@@ -1,4 +1,3 @@
-// @ts-check
 /** A JSON tree: collapsed, with digits unchanged, built only as far as it is expanded. */
 import { el } from "../../core/page/dom.js";
 import { membersOf } from "../../core/state/json-text.js";

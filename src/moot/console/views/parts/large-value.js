@@ -1,4 +1,3 @@
-// @ts-check
 /** A large value: its size, its hash, its beginning, and buttons that show and download it. */
 import { button, el, replace } from "../../core/page/dom.js";
 import { listedValues } from "../../core/connection/large-values.js";

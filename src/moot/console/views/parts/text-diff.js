@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Changes of files as people read them: removed and added lines.
  *

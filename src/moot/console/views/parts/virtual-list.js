@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * A virtual list: only visible rows have elements. All rows have the same height, so the position of each
  * is its index times that. Elements are reused. It is a listbox, so arrow keys and screen readers can move through it.

@@ -1,4 +1,3 @@
-// @ts-check
 /** One sequence of reasoning on the page; it grows with its thoughts, and nested sequences are placed where they began. */
 import { button, el, replace } from "../../core/page/dom.js";
 import { textBlock, nameOf, oneLine, escapeHidden } from "../../core/page/text.js";

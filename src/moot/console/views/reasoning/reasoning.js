@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Shared reasoning, live (MEW 3.5): sequences with their thoughts, nested sequences inside them, and a
  * button that stops each (MEW 3.5.5, D-31). Long reasoning that goes into a stream is shown and stopped here too.

@@ -1,4 +1,3 @@
-// @ts-check
 /** What a stream's owner can do with it (MEW 3.10.4 to 3.10.7). The gateway answers each action and informs everybody. */
 import { el } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";

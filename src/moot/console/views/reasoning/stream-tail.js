@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The end of a stream, live: text as it is, binary data as size and hex. The shown part is
  * bounded; it can be paused, and follows the end until somebody scrolls up.

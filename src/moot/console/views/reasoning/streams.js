@@ -1,4 +1,3 @@
-// @ts-check
 /** Streams (MEW 3.10): which are open, whose they are, who writes and reads, and what is being written. */
 import { button, el, redraw } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";

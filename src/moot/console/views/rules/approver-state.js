@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What is known about rules: from the approver's messages (D-92), and for what was before from its
  * tools. Each sender of rules has its own record here; only the record of a member who

@@ -1,4 +1,3 @@
-// @ts-check
 /** The share of decisions that rules took, day by day: a chart, a sentence, and a table. */
 import { el, svg } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";

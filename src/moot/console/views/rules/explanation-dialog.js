@@ -1,4 +1,3 @@
-// @ts-check
 /** Why a proposal was or was not decided by a rule; the approver explains it (trust_explain). */
 import { el, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
@@ -18,6 +17,7 @@ export function explanationDialog(context, approverState, id, closed) {
   async function fill() {
     try {
       const known = await approverState.query("trust_explain", { id });
+      /** @type {string[]} */
       const lines = (Array.isArray(known.lines) ? known.lines : []).map(String);
       const [done, now, ...others] = lines;
       replace(answer,

@@ -1,4 +1,3 @@
-// @ts-check
 /** Accepting a narrower rule than suggested: the fields of a rule that can be narrowed. The approver checks that they were. */
 import { button, el, newId, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Commands about rules: accept, dismiss, grant, stop, resume; and the approver's answers. */
 import { el, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The rules in their order: how often each decided, its state, why it is suspended, and recent decisions by rules. */
 import { button, el, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";

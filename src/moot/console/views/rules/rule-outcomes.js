@@ -1,4 +1,3 @@
-// @ts-check
 /** What became of each rule, day by day: its decisions, those that people contradicted, and its suspensions. */
 import { el, svg } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** One suggestion, with all that a person should know before it becomes a rule or a permission (MEW 9.2, 9.4). */
 import { button, el } from "../../core/page/dom.js";
 import { isObject } from "../../core/state/json-text.js";

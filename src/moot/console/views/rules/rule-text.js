@@ -1,4 +1,3 @@
-// @ts-check
 /** A rule as YAML for rules.yaml, or as the JSON that is sent. */
 import { button, el, replace } from "../../core/page/dom.js";
 import { isObject } from "../../core/state/json-text.js";

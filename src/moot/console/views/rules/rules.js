@@ -1,4 +1,3 @@
-// @ts-check
 /** Rules (MEW 9.4; D-92): suggestions, active rules, their recent decisions, and the switch that stops them all. */
 import { button, el, newId, redraw } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";

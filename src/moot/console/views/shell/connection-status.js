@@ -1,4 +1,3 @@
-// @ts-check
 /** The state of the connection: a pill in the header, and a banner that explains when it is lost. */
 import { el, replace } from "../../core/page/dom.js";
 import { escapeHidden } from "../../core/page/text.js";

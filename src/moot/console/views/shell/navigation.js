@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The navigation: what people use every day, and a "More" for the rest. A phone has room for four items and "More", so two
  * everyday items are listed there too; the stylesheet shows each of them once.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Short messages, and announcements for screen readers. They cover nothing: errors have rows of their own above the
  * view until they are dismissed, and what went well is said in what room the header has.

@@ -1,4 +1,3 @@
-// @ts-check
 /** What is shown when the page was opened without a connection: nothing is known, so nothing else is shown. */
 import { button, el } from "../../core/page/dom.js";
 import { logo } from "./sign-in.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Turning notifications on this device on and off. */
 import { button, el, newId, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The frame around every view: navigation, the current space and the state of the connection. */
 import { el, replace } from "../../core/page/dom.js";
 import { Keys } from "../../core/page/keys.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Signing in: at a provider, or with a token that is typed or pasted here and sent only in a header. */
 import { el, newId } from "../../core/page/dom.js";
 import { beginSignIn, fetchProviders } from "../../core/connection/provider-sign-in.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The current space, the other open ones with their pending proposals, and a way to add one. */
 import { el, newId, redraw, replace, button, svg } from "../../core/page/dom.js";
 import { oneLine } from "../../core/page/text.js";

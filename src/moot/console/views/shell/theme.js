@@ -1,4 +1,3 @@
-// @ts-check
 /** Light, dark, or as the system; the choice is kept in local storage. */
 
 const KEPT = "moot.theme";

@@ -1,4 +1,3 @@
-// @ts-check
 /** One envelope in full: who, what, why it was refused, its causes and effects, and its payload. */
 import { button, el } from "../../core/page/dom.js";
 import { formatJson, textAt } from "../../core/state/json-text.js";

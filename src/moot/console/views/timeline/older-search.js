@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Searches messages that are older than the loaded ones, in the gateway's journal. What is found is kept in a store of its own,
  * under numbers far below those of the page, so that a list can show both.

@@ -1,4 +1,3 @@
-// @ts-check
 /** The bar above the timeline: its filter, typed or picked, kept views, and how the lines are arranged. */
 import { el, newId, replace } from "../../core/page/dom.js";
 import { icon } from "../parts/icons.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The filter of the timeline. It is written as words:
  *

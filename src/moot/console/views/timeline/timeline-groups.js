@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The order of rows when grouped by conversation. Conversations are ordered by their last activity;
  * the first message of one is its head. A thousand messages a second must not sort a hundred thousand again

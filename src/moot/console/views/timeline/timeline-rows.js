@@ -1,4 +1,3 @@
-// @ts-check
 /** How one line of the timeline looks. */
 import { el, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";

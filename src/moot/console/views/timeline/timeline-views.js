@@ -1,4 +1,3 @@
-// @ts-check
 /** Views of the timeline: some that everybody needs, and those that a person has saved in this browser. */
 import { el, newId, replace } from "../../core/page/dom.js";
 import { oneLine } from "../../core/page/text.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** All messages of the space, live. */
 import { el, replace } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
@@ -69,6 +68,7 @@ class Timeline {
     });
     this.list.onFollow = () => this._drawCounts();
     this._details = el("aside", { class: "tl-details", hidden: true, "aria-label": "Details" });
+    this._bar = new TimelineBar(this.context, { apply: () => this._apply(), toggleGroups: () => this.toggleGroups(), collapseAll: () => this._collapseAll(), toggleAll: () => this.toggleAll() });
     this._build(outlet);
     this._olderBar = new OlderBar(() => this._loadOlder(), () => this._searchOlder());
     this._main.prepend(this._olderBar.node);
@@ -86,7 +86,6 @@ class Timeline {
 
   /** @param {HTMLElement} outlet */
   _build(outlet) {
-    this._bar = new TimelineBar(this.context, { apply: () => this._apply(), toggleGroups: () => this.toggleGroups(), collapseAll: () => this._collapseAll(), toggleAll: () => this.toggleAll() });
     this._newer = el("button", { type: "button", class: "button primary small tl-newer", hidden: true, on: { click: () => this._toEnd() } });
     this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "Nothing has happened yet"), el("span", {}, "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions."));
     this._main = el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer);

@@ -1,4 +1,3 @@
-// @ts-check
 /** Asking before a tool runs that may destroy something: what it would do, with every argument. */
 import { button, el } from "../../core/page/dom.js";
 import { formatJson, parseJson } from "../../core/state/json-text.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * A form made from a JSON Schema. Its value is JSON text, not a JavaScript value: a number is sent with the digits
  * that were typed. Every field returns its text, or null when it is not set, and shows its own errors.

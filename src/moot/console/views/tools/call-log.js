@@ -1,4 +1,3 @@
-// @ts-check
 /** Calls made in the form, newest first, each followed to its result. They stay while the page is open. */
 import { button, el, replace } from "../../core/page/dom.js";
 import { newEnvelopeId, Refused } from "../../core/connection/envelope-sender.js";

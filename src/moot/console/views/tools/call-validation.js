@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Validates a value against a JSON Schema, with an error message per field. The tool has the last word: unknown keywords
  * are ignored here, so nothing is refused that the tool would accept.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Calling a tool manually: choose it from a list of all tools, fill in a form made from the tool's schema, and send it as a
  * request, or as a proposal if the permissions allow no more. The results are shown below.
@@ -40,6 +39,8 @@ class CallView {
     this._given = "";
     this._drawnFor = "";
     this._formDrawnFor = "";
+    this._list = new ToolList(this._context, this._catalogue, OTHER);
+    this._tabs = ["Form", "JSON"].map((text, index) => el("button", { type: "button", role: "tab", class: "tab", on: { click: () => this._showJson(index === 1) } }, text));
     this._build(outlet);
     this._stops = [
       context.state.on("roster", () => {
@@ -60,7 +61,6 @@ class CallView {
   /** @param {HTMLElement} outlet */
   _build(outlet) {
     const [json, method] = ["json", "method"].map(newId);
-    this._list = new ToolList(this._context, this._catalogue, OTHER);
     this._title = el("h2", { class: "call-title" });
     this._back = el("a", { class: "button quiet small call-back", href: this._context.link("call") }, "All tools");
     this._refresh = button("Refresh", () => void this._catalogue.load(this._member, { again: true }), { class: "small quiet" });
@@ -71,7 +71,6 @@ class CallView {
     this._method = el("input", { class: "field mono", id: method, list: `${method}-list`, autocomplete: "off", spellcheck: "false", on: { input: () => this._changed() } });
     this._methodHolder = el("div", { class: "form-field" }, el("label", { for: method }, "Method"), this._method, el("datalist", { id: `${method}-list` }, METHODS.map((each) => el("option", { value: each }))));
     this._jsonHolder = el("div", { class: "form-field", hidden: true }, el("label", { for: json }, "Arguments as JSON"), this._json, this._jsonFault);
-    this._tabs = ["Form", "JSON"].map((text, index) => el("button", { type: "button", role: "tab", class: "tab", on: { click: () => this._showJson(index === 1) } }, text));
     this._tabsHolder = el("div", { class: "tabs", role: "tablist", "aria-label": "Input mode" }, this._tabs);
     this._wayHolder = el("div", { class: "call-way" });
     this._sendButton = button("Send", () => this._send(), { class: "primary", shortcut: "Ctrl+Enter" });

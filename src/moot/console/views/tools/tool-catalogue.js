@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The tools of every member: read from answers to others' requests, or requested once.
  *

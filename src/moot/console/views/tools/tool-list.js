@@ -1,4 +1,3 @@
-// @ts-check
 /** Every tool of every member in one list, to search and to choose from. */
 import { el, newId, redraw, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
@@ -9,7 +8,7 @@ import { declaredHints } from "./tool-catalogue.js";
 // More than anybody scrolls through; the search finds the others.
 const MAX_SHOWN = 200;
 
-/** @typedef {{member: string, tool: import("./tool-catalogue.js").Tool}} Offered */
+/** @typedef {{id: string, status: string, error: string, shown: import("./tool-catalogue.js").Tool[], more: number, searching: boolean}} ToolGroup */
 
 export class ToolList {
   /**
@@ -48,7 +47,9 @@ export class ToolList {
   }
 
   draw() {
+    /** @type {string[]} */
     const words = this.field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    /** @type {ToolGroup[]} */
     const parts = [];
     let found = 0;
     let total = 0;
@@ -78,7 +79,7 @@ export class ToolList {
       : el("div", { class: "empty" }, icon("tools", 28), el("strong", {}, "Nobody offers a tool"), el("span", {}, "Tools come from members that offer them, and from MCP servers: `moot bridge` brings one in."));
   }
 
-  /** @param {{id: string, status: string, error: string, shown: import("./tool-catalogue.js").Tool[], more: number, searching: boolean}} group */
+  /** @param {ToolGroup} group */
   _group(group) {
     const note = { asking: "Loading…", refused: "Your permissions do not allow listing its tools.", failed: `Its tools could not be listed: ${oneLine(group.error, 100)}`, unknown: this._unknownText(group.id) }[group.status];
     return el(
