@@ -80,7 +80,7 @@ class SignInProvider(Protocol):
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None: ...
 
-    def watch(self, token: str, token_hash: str) -> None: ...
+    def knows(self, token_hash: str) -> bool: ...
 
 
 class SpaceDirectory:
@@ -227,15 +227,13 @@ class SpaceDirectory:
             is_there = member is not None and not member.kicked
             return TokenIdentity(host, own[1]) if is_there else AccessDenied(403, f"{own[1]} was removed")
         name = host.find_token_owner(hashed)
-        if name is not None:
-            if self._is_excluded(host, name):
-                return AccessDenied(403, "this space admits only the participants that it lists")
-            if self.sign_in is not None and self.is_of_provider(token):
-                self.sign_in.watch(token, hashed)
-            return TokenIdentity(host, name, token=hashed)
+        if name is not None and self._is_excluded(host, name):
+            return AccessDenied(403, "this space admits only the participants that it lists")
         if self.sign_in is not None and self.is_of_provider(token):
-            return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
-        return None
+            # Another gateway of the cluster may have let it in, by rules of before: here it is looked at anew.
+            if name is None or not self.sign_in.knows(hashed):
+                return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
+        return None if name is None else TokenIdentity(host, name, token=hashed)
 
     def is_of_provider(self, token: str) -> bool:
         return self.sign_in is not None and self.sign_in.takes(token)

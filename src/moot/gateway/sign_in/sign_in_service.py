@@ -138,9 +138,9 @@ class SignInService:
             return None
         return SignedInAccount(tuple(keys_of(verified)), verified.issued)
 
-    def watch(self, token: str, token_hash: str) -> None:
-        """Know and ask about a token, too, that another gateway of the cluster has let in."""
-        self._verify(token, token_hash)
+    def knows(self, token_hash: str) -> bool:
+        """Whether this gateway itself has looked at the token, and asks about it if that is configured."""
+        return token_hash in self._known
 
     def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
         """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
