@@ -229,10 +229,13 @@ class SpaceDirectory:
         name = host.find_token_owner(hashed)
         if name is not None and self._is_excluded(host, name):
             return AccessDenied(403, "this space admits only the participants that it lists")
-        if self.sign_in is not None and self.is_of_provider(token):
-            # Another gateway of the cluster may have let it in, by rules of before: here it is looked at anew.
-            if name is None or not self.sign_in.knows(hashed):
-                return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
+        if (
+            self.sign_in is not None
+            and self.is_of_provider(token)
+            and (name is None or not self.sign_in.knows(hashed))
+        ):
+            # Known by its hash, yet not here: another gateway let it in, perhaps by rules of before.
+            return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
         return None if name is None else TokenIdentity(host, name, token=hashed)
 
     def is_of_provider(self, token: str) -> bool:
