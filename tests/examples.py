@@ -17,7 +17,7 @@ FILES: Final = (
     "tests/protocol/test_fingerprint.py",
     "tests/space/test_machine.py",
     "tests/trust/learning/test_adversary.py",
-    "tests/trust/values/test_values.py",
+    "tests/values/test_values.py",
     "tests/xprotocol/contracts/test_versions.py",
 )
 

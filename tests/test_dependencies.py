@@ -37,7 +37,7 @@ ROOMS_OF = {
     "a2a": {"agents/a2a"},
     "cluster": {"gateway/cluster"},
     "keyring": {"config"},
-    "rules": {"trust/values"},
+    "rules": {"values"},
     "search": {"xprotocol/search"},
     "tui": {"tui"},
     "xprotocol": {"xprotocol"},

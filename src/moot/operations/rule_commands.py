@@ -27,7 +27,7 @@ from moot.participant import JoinedSpace, SentEnvelope
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.rules.rule_yaml import LIMIT_KEYS, RULE_KEYS
-from moot.trust.values.kinds import KINDS
+from moot.values.kinds import KINDS
 
 # The approver answers at once unless it is busy learning.
 ANSWER_SECONDS: Final = 5.0

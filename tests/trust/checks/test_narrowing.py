@@ -9,7 +9,7 @@ import pytest
 from moot.trust.checks.narrowing_proof import find_counter_example, find_wider_part
 from moot.trust.rules.conditions import Hours, Range
 from moot.trust.rules.rule import Rule, RuleLimits
-from moot.trust.values.kinds import ValuePattern
+from moot.values.kinds import ValuePattern
 from tests.rows import for_each_row
 
 SUGGESTED = Rule(

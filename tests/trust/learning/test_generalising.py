@@ -14,7 +14,7 @@ from moot.trust.learning.generalisation import Generalisation, generalise, kind_
 from moot.trust.learning.learner import suggest
 from moot.trust.learning.text_patterns import MIN_NEW_VALUES, TextCover, cover_texts
 from moot.trust.rules.conditions import Hours, Range
-from moot.trust.values.quoting import literal
+from moot.values.quoting import literal
 from tests.rows import for_each_row
 from tests.trust.histories import HOUR, START, call, history
 

@@ -9,10 +9,10 @@ from moot.protocol.patterns import covers, read_capability
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.conditions import Hours, is_same_json
 from moot.trust.rules.rule import Rule
-from moot.trust.values.examples import edge_texts
-from moot.trust.values.inclusion import is_within
-from moot.trust.values.kinds import ValuePattern
-from moot.trust.values.quoting import literal
+from moot.values.examples import edge_texts
+from moot.values.inclusion import is_within
+from moot.values.kinds import ValuePattern
+from moot.values.quoting import literal
 
 
 def find_wider_part(edited: Rule, suggested: Rule) -> str | None:

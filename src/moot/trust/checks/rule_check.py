@@ -27,8 +27,8 @@ from moot.trust.checks.rule_samples import (
 )
 from moot.trust.history.proposal_case import Case, Path, path_text
 from moot.trust.rules.rule import NO_LIMITS, Rule, evaluate
-from moot.trust.values.examples import edge_texts
-from moot.trust.values.kinds import recognise
+from moot.values.examples import edge_texts
+from moot.values.kinds import recognise
 
 # What is put in place of a wildcard, and behind and before a text, by what it would do.
 _FILLINGS: Final = {

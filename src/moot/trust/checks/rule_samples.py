@@ -14,7 +14,7 @@ from moot.protocol.patterns.pattern import Equal, Exact, Fields, Node, OneOf, Re
 from moot.trust.checks.regex_examples import regex_examples
 from moot.trust.history.proposal_case import Case, Path, case_of
 from moot.trust.rules.rule import Rule
-from moot.trust.values.examples import edge_texts, outside_texts
+from moot.values.examples import edge_texts, outside_texts
 
 STRANGER: Final = "a-stranger"
 OTHER_HOST: Final = "any-host"

@@ -19,7 +19,7 @@ from moot.trust.imports.permissions import (
     HostPattern,
     PathPattern,
 )
-from moot.trust.values.quoting import quoted
+from moot.values.quoting import quoted
 
 _WORD: Final = "[A-Za-z0-9_./:@,+-][A-Za-z0-9_./:@,+=-]*"
 _PLAIN_PART: Final = re.compile("[A-Za-z0-9_./:@,+= -]*")

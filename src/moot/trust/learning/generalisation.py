@@ -37,7 +37,7 @@ from moot.trust.learning.text_patterns import (
 )
 from moot.trust.rules.conditions import DAY_MINUTES, Hours, Range, canonical, minute_of_day
 from moot.trust.rules.rule import Rule, RuleDecision
-from moot.trust.values.kinds import ValuePattern
+from moot.values.kinds import ValuePattern
 
 # The shortest gap in the day without a decision for which a rule gets hours.
 MIN_GAP_MINUTES: Final = 180

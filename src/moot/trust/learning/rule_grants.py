@@ -18,7 +18,7 @@ from moot.protocol.patterns.globs import is_wild
 from moot.trust.history.proposal_case import WITH_ARGUMENTS
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_words import join_names
-from moot.trust.values.quoting import anchored
+from moot.values.quoting import anchored
 
 Step = Literal["arguments", "tool"]
 

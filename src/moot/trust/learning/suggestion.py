@@ -22,7 +22,7 @@ from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_words import count_text, describe_rule, join_names
 from moot.trust.rules.rule_yaml import rule_as_json
-from moot.trust.values.examples import edge_texts, outside_texts
+from moot.values.examples import edge_texts, outside_texts
 
 # As many as people read.
 MAX_EXAMPLES: Final = 5

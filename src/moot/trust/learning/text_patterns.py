@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from moot.errors import UsageError
 from moot.trust.rules.rule_words import template_text
-from moot.trust.values.covers import (
+from moot.values.covers import (
     MAX_SINGLE_SHARE,
     MAX_VALUES,
     MIN_NEW_VALUES,
@@ -22,9 +22,9 @@ from moot.trust.values.covers import (
     TemplateCover,
     cover_values,
 )
-from moot.trust.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern, recognise, stores_texts
-from moot.trust.values.quoting import literal
-from moot.trust.values.templates import read_template
+from moot.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern, recognise, stores_texts
+from moot.values.quoting import literal
+from moot.values.templates import read_template
 
 __all__ = [
     "MAX_VALUES",

@@ -27,7 +27,7 @@ from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
 from moot.trust.history.proposal_case import Case, Path, path_text, without_nulls
 from moot.trust.rules.conditions import Hours, Range, canonical, is_plain, is_same_json
-from moot.trust.values.kinds import ValuePattern
+from moot.values.kinds import ValuePattern
 
 RuleDecision = Literal["approve", "reject", "ask"]
 DECISIONS: Final = ("approve", "reject", "ask")

@@ -8,7 +8,7 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule
-from moot.trust.values.kinds import ValuePattern
+from moot.values.kinds import ValuePattern
 
 _VERBS = {"approve": "Approve", "reject": "Reject", "ask": "Ask people"}
 

@@ -36,7 +36,7 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.conditions import Range, read_hours, read_time
 from moot.trust.rules.rule import DECISIONS, Rule, RuleLimits, RuleOrigin
-from moot.trust.values.kinds import KINDS, ValuePattern
+from moot.values.kinds import KINDS, ValuePattern
 
 # For one space.
 MAX_RULES: Final = 500

@@ -18,8 +18,8 @@ from moot.trust.rules.accepted_calls import AcceptedCalls
 from moot.trust.rules.conditions import Range, is_plain
 from moot.trust.rules.rule import Rule, admits
 from moot.trust.rules.rule_words import count_text
-from moot.trust.values.kinds import ValuePattern
-from moot.trust.values.templates import is_visible
+from moot.values.kinds import ValuePattern
+from moot.values.templates import is_visible
 
 # A number this many times beyond a range, or a text of more characters, is not an accident.
 _FAR_FACTOR: float = 10.0

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from moot.trust.values.atoms import Atom, fixed
-from moot.trust.values.word_lists import CHANGE_PARTS, COMPARISONS, QUERY_PARTS, is_secret
+from moot.values.atoms import Atom, fixed
+from moot.values.word_lists import CHANGE_PARTS, COMPARISONS, QUERY_PARTS, is_secret
 
 log = logging.getLogger(__name__)
 

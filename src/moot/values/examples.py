@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
 
-from moot.trust.values.kinds import ValuePattern
-from moot.trust.values.templates import Slot, ValueTemplate
+from moot.values.kinds import ValuePattern
+from moot.values.templates import Slot, ValueTemplate
 
 _EDGES: Final = {
     "name": ("a", "n" * 64, "Z9_-x", "anything", "x1"),

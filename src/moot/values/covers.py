@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from moot.trust.values.atoms import NAME, Atom
-from moot.trust.values.kinds import ValueKind, read_value
-from moot.trust.values.templates import Slot, ValueTemplate
-from moot.trust.values.word_lists import is_guarded, is_secret
+from moot.values.atoms import NAME, Atom
+from moot.values.kinds import ValueKind, read_value
+from moot.values.templates import Slot, ValueTemplate
+from moot.values.word_lists import is_guarded, is_secret
 
 # This many different values make a slot where the structure says what they are: numbers, hashes, dates.
 MIN_NEW_VALUES: Final = 5

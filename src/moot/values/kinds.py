@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from moot.errors import UsageError
-from moot.trust.values.atoms import Atom, file_atoms, is_path_like
-from moot.trust.values.scalars import amount_atoms, email_atoms, id_atoms, text_atoms, time_atoms
-from moot.trust.values.shell import shell_atoms
-from moot.trust.values.sql import sql_atoms
-from moot.trust.values.templates import ValueTemplate, is_prose, is_shell_like, is_sql_like, read_template
-from moot.trust.values.urls import url_atoms
-from moot.trust.values.word_lists import (
+from moot.values.atoms import Atom, file_atoms, is_path_like
+from moot.values.scalars import amount_atoms, email_atoms, id_atoms, text_atoms, time_atoms
+from moot.values.shell import shell_atoms
+from moot.values.sql import sql_atoms
+from moot.values.templates import ValueTemplate, is_prose, is_shell_like, is_sql_like, read_template
+from moot.values.urls import url_atoms
+from moot.values.word_lists import (
     CODE_NAMES,
     PATH_NAMES,
     RUNNING_TOOLS,

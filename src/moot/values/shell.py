@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from moot.trust.values.atoms import NAME, Atom, file_atoms, fixed, is_path_like, name_atom, word_atoms
-from moot.trust.values.templates import is_prose
-from moot.trust.values.urls import url_atoms
-from moot.trust.values.word_lists import (
+from moot.values.atoms import NAME, Atom, file_atoms, fixed, is_path_like, name_atom, word_atoms
+from moot.values.templates import is_prose
+from moot.values.urls import url_atoms
+from moot.values.word_lists import (
     MESSAGE_OPTIONS,
     NESTED_GIT,
     RUNNERS,

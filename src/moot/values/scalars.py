@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moot.trust.values.atoms import Atom, Role, fixed, name_atom
-from moot.trust.values.templates import MAX_TEXT_CHARS, is_prose, is_visible
+from moot.values.atoms import Atom, Role, fixed, name_atom
+from moot.values.templates import MAX_TEXT_CHARS, is_prose, is_visible
 
 _ADDRESS: Final = re.compile(
     r"(?P<name>[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*)(?P<tag>\+[A-Za-z0-9._-]+)?"

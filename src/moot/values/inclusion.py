@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Final
 
-from moot.trust.values.kinds import ValuePattern
-from moot.trust.values.templates import Slot, ValueTemplate
-from moot.trust.values.word_lists import is_guarded, is_secret
+from moot.values.kinds import ValuePattern
+from moot.values.templates import Slot, ValueTemplate
+from moot.values.word_lists import is_guarded, is_secret
 
 _MAX_VARIANTS: Final = 64
 _MAX_PATH_NAMES: Final = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moot.trust.values.atoms import Atom, file_atoms, fixed, name_atom, word_atoms
+from moot.values.atoms import Atom, file_atoms, fixed, name_atom, word_atoms
 
 _URL: Final = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]{0,15})://(?P<host>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from moot.trust.values.examples import edge_texts
-from moot.trust.values.kinds import ValuePattern
-from moot.trust.values.sql import sql_atoms
+from moot.values.examples import edge_texts
+from moot.values.kinds import ValuePattern
+from moot.values.sql import sql_atoms
 from tests.rows import for_each_row
-from tests.trust.values.test_values import approved, learned
+from tests.values.test_values import approved, learned
 
 
 def summary(text: str) -> str | None:

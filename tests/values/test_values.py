@@ -13,10 +13,10 @@ from moot.protocol.operation import Json
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule, evaluate
 from moot.trust.rules.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
-from moot.trust.values.inclusion import is_within
-from moot.trust.values.kinds import KINDS, ValuePattern, read_value, recognise
-from moot.trust.values.shell import split_command
-from moot.trust.values.templates import escape, read_template
+from moot.values.inclusion import is_within
+from moot.values.kinds import KINDS, ValuePattern, read_value, recognise
+from moot.values.shell import split_command
+from moot.values.templates import escape, read_template
 from tests.examples import examples
 from tests.rows import for_each_row
 from tests.trust.histories import START, call, history
@@ -315,7 +315,7 @@ def test_without_the_extra_commands_and_sql_are_compared_word_for_word() -> None
     script = (
         "import sys, logging; logging.basicConfig()\n"
         "sys.modules.update(dict.fromkeys(('tree_sitter', 'sqlglot')))\n"
-        "from tests.trust.values.test_values import SHELL, approved, learned\n"
+        "from tests.values.test_values import SHELL, approved, learned\n"
         "rules = learned('command', SHELL)\n"
         "print(approved(rules, 'command', ['git status', 'git log -n 7 --oneline', 'cat src/zoe.py']))\n"
         "rules = learned('sql', [f'SELECT a FROM b WHERE c = {n}' for n in range(12)])\n"

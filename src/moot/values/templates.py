@@ -27,8 +27,8 @@ from itertools import pairwise, takewhile
 from typing import Final
 
 from moot.errors import UsageError
-from moot.trust.values.quoting import quoted
-from moot.trust.values.word_lists import is_guarded, is_secret
+from moot.values.quoting import quoted
+from moot.values.word_lists import is_guarded, is_secret
 
 MAX_TEXT_CHARS: Final = 20_000
 MAX_PROSE_CHARS: Final = 4_000
