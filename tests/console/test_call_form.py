@@ -108,6 +108,21 @@ def test_what_was_typed_stays_while_the_list_of_tools_is_asked_for_again(
     expect(field(page, "title")).to_have_value("half a wo")
 
 
+def test_json_typed_before_the_schema_is_known_stays_when_it_arrives(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    files = member("files")
+    page = page_as("human", "call", "files", "order")
+    arguments = page.get_by_label("Arguments as JSON")
+    arguments.fill('{"title": "half a wo')
+    files.run(lambda space: offer_form(space, []))
+    expect(page.get_by_role("tab", name="JSON")).to_have_attribute("aria-selected", "true")
+    expect(arguments).to_have_value('{"title": "half a wo')
+    arguments.fill('{"title": "a whole word"}')
+    page.get_by_role("tab", name="Form").click()
+    expect(field(page, "title")).to_have_value("a whole word")
+
+
 def test_a_form_is_made_from_the_schema_checked_at_its_fields_and_sent_as_a_request(
     page_as: PageAs, member: MemberAs
 ) -> None:

@@ -18,7 +18,7 @@ from moot.protocol.operation import Json
 from tests.console.approvals_page import approve, detail, for_others, propose, row, shown, waiting
 from tests.console.conftest import MemberAs, NewPage, PageAs, Watched, sign_in
 from tests.console.gateway_and_members import PEOPLE, Driven, Loop, Running, offer_tools, spaces
-from tests.console.in_node import in_node
+from tests.console.in_node import each_in_node, in_node
 from tests.console.test_reconnect import WATCH_SOCKETS, find, lose
 from tests.gateway.running_gateway import gateway_settings, space_settings, write_config
 from tests.gateway.served import Served, started
@@ -530,3 +530,11 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
         ["settled", "it was not done: no file is there", False],
         ["chat", "x", False],
     ]
+
+
+def test_who_approved_is_named_or_said_to_be_someone() -> None:
+    """A gateway that has restarted may know that it was approved and not by whom."""
+    said = each_in_node(
+        "views/approvals/approvals-list.js", "(by) => m.approvedBy(by, 'maria')", ["maria", "ben", ""]
+    )
+    assert said == ["Approved", "Approved by ben", "Approved by someone"]

@@ -184,7 +184,7 @@ export class ProposalList {
     if (votes) found.push(el("span", { class: "tag", data: { tone: "accent" } }, votes));
     if (proposal.uncertain && proposal.status === "pending") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
     if (proposal.status === "fulfilled") found.push(el("span", { class: "tag", data: { tone: "accent" } }, "running"));
-    if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, proposal.fulfilledBy === me ? "Approved" : `Approved by ${oneLine(proposal.fulfilledBy, 24)}`));
+    if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, approvedBy(proposal.fulfilledBy, me)));
     if (proposal.status === "failed") found.push(el("span", { class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"));
     if (proposal.status === "unknown") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "outcome unknown"));
     if (proposal.ending) found.push(el("span", { class: "tag" }, proposal.ending));
@@ -236,6 +236,11 @@ export class ProposalList {
 /** @param {string} title @param {HTMLElement[]} list */
 function section(title, ...list) {
   return el("section", { hidden: true }, el("h2", { class: "approvals-heading" }, title), ...list);
+}
+
+/** "Approved by Ana"; who it was is not always told. @param {string} by @param {string} me */
+export function approvedBy(by, me) {
+  return by === me ? "Approved" : `Approved by ${oneLine(by, 24) || "someone"}`;
 }
 
 /** "Rejected by Ana", or by how many. @param {Proposal} proposal @param {string} me */

@@ -39,6 +39,8 @@ class CallView {
     this._given = "";
     this._drawnFor = "";
     this._formDrawnFor = "";
+    this._typedFor = "";
+    this._begun = "";
     this._list = new ToolList(this._context, this._catalogue, OTHER);
     this._tabs = ["Form", "JSON"].map((text, index) => el("button", { type: "button", role: "tab", class: "tab", on: { click: () => this._showJson(index === 1) } }, text));
     this._build(outlet);
@@ -111,16 +113,20 @@ class CallView {
     const formKey = JSON.stringify([this._member, this._tool, tool?.inputSchema, this._given]);
     if (formKey === this._formDrawnFor) return;
     this._formDrawnFor = formKey;
+    // The schema arrived or changed: what was typed for the same call stays too.
+    const callKey = JSON.stringify([this._member, this._tool, this._given]);
+    const typed = callKey === this._typedFor && this._typed() !== this._begun ? this._typed() : "";
+    this._typedFor = callKey;
+    const wasJson = !this._jsonHolder.hidden;
     this._form = tool ? schemaForm(tool.inputSchema, () => this._changed()) : null;
     replace(this._formHolder, this._form?.node);
     this._methodHolder.hidden = !isOther;
     this._tabsHolder.hidden = !this._form;
-    this._json.value = isOther ? "" : "{}";
-    if (this._given) {
-      this._form?.fill(this._given);
-      this._json.value = formatJson(this._given);
-    }
-    this._showJson(this._isRaw || !this._form, true);
+    const start = typed || this._given;
+    if (start && !(typed && wasJson)) this._form?.fill(start);
+    this._json.value = typed && wasJson ? typed : start ? formatJson(start) : isOther ? "" : "{}";
+    this._showJson(this._isRaw || !this._form || (typed !== "" && wasJson), true);
+    if (!typed) this._begun = this._typed();
     replace(this._jsonHolder.querySelector("label"), isOther ? "Parameters as JSON" : "Arguments as JSON");
   }
 
@@ -148,6 +154,11 @@ class CallView {
   _changed() {
     replace(this._jsonFault);
     this._drawSendAs();
+  }
+
+  /** What is in the form, or in the editor, as it is. */
+  _typed() {
+    return this._form && this._jsonHolder.hidden ? (this._form.text() ?? "") : this._json.value;
   }
 
   /** The call as JSON text; null when it cannot be parsed. @returns {{method: string, paramsText: string} | null} */
