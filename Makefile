@@ -1,4 +1,4 @@
-# make test   everything it needs, then ruff, mypy, import-linter, tsc and all tests (.ci/run calls exactly this)
+# make test   everything it needs, then ruff, Biome, mypy, import-linter, tsc and all tests (.ci/run calls exactly this)
 # make coverage   all tests once more, and the lines that none of them reaches; fails under 90 %
 # make run    the product's main job: a demo space; needs Python 3.11 or later and nothing else
 # make package    the wheel and the sdist, in dist/, checked
@@ -42,9 +42,10 @@ $(VENV)/installed: $(BUILT_FROM) tools/environment.py tools/system-packages.txt 
 
 lint: style types
 
-style: $(VENV)/installed
+style: $(VENV)/installed $(NODE)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(NODE)/node_modules/.bin/biome check --error-on-warnings
 
 types: $(VENV)/installed $(NODE)/installed
 	$(BIN)/mypy

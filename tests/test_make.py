@@ -143,7 +143,8 @@ def test_make_test_looks_at_the_style_first_and_at_types_beside_all_tests() -> N
         for step in (
             "tools/system_packages.sh",
             "tools/environment.py nowhere",
-            "nowhere/bin/ruff check .\nnowhere/bin/ruff format --check .\n",
+            "nowhere/bin/ruff check .\nnowhere/bin/ruff format --check .\n"
+            "nowhere-else/node_modules/.bin/biome check --error-on-warnings\n",
             "--jobs=2 types tests\n",
             "nowhere/bin/mypy\nnowhere/bin/lint-imports\nnowhere-else/node_modules/.bin/tsc\n",
             "nowhere/bin/pytest --collect-only",

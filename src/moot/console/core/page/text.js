@@ -25,7 +25,7 @@ export function escapeHidden(text) {
 }
 
 // Text without hidden characters, as most labels are: testing is far cheaper than replacing.
-const NOT_PLAIN = /[^ -~]|  |^ | $/;
+const NOT_PLAIN = /[^ -~]| {2}|^ | $/;
 
 /** On one line, cut after `max` characters. @param {unknown} text @param {number} [max] */
 export function oneLine(text, max = 160) {

@@ -113,7 +113,7 @@ function revokeDialog(context, client, token, changed) {
   ], {
     verb: "End token", danger: true,
     act: () => client.revoke(token.id),
-    then: () => {
+    done: () => {
       context.notify(`Ended a token of ${oneLine(token.participant, 40)}`, "good");
       changed();
     },
@@ -132,7 +132,7 @@ function signOutDialog(context, client, name, tokens, changed) {
   ], {
     verb: "Sign out", danger: true,
     act: () => client.signOut(name),
-    then: () => {
+    done: () => {
       context.notify(`Signed ${oneLine(name, 40)} out everywhere`, "good");
       changed();
     },

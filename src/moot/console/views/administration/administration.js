@@ -5,7 +5,7 @@ import { registerView } from "../../core/page/router.js";
 import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
 import { labelledField } from "../parts/action-dialog.js";
 import { SignInAudit } from "./administration-audit.js";
-import { memberCards, counted, hostOf, rightsList } from "./administration-tokens.js";
+import { memberCards, counted, rightsList } from "./administration-tokens.js";
 import { icon } from "../parts/icons.js";
 import { roleOf } from "../capabilities/capability-text.js";
 

@@ -90,7 +90,7 @@ export function settleDialog(context, proposal, outcome) {
     summaryOf(proposal),
     el("p", {}, "If its host answers later, that answer counts."),
     note.node,
-  ], { verb: outcome === "done" ? "Record as done" : "Record as not done", act: () => settle(context, proposal.id, outcome, note.value()), then: () => context.notify("Recorded", "good") });
+  ], { verb: outcome === "done" ? "Record as done" : "Record as not done", act: () => settle(context, proposal.id, outcome, note.value()), done: () => context.notify("Recorded", "good") });
 }
 
 /** A line about a proposal, for a dialog. @param {Proposal} proposal @param {any} [more] */

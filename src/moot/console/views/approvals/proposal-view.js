@@ -125,7 +125,7 @@ function warningsOf(context, proposal) {
   if (proposal.uncertain) found.push("The connection was lost, so this may already be decided. The gateway runs it at most once.");
   for (const id of proposal.to) {
     const host = state.roster.get(id);
-    if (!host || !host.present) found.push([nameOf(id), " is offline, so the call cannot run now."]);
+    if (!host?.present) found.push([nameOf(id), " is offline, so the call cannot run now."]);
     else if (state.roster.isPaused(host)) found.push([nameOf(id), " is paused."]);
   }
   const member = state.roster.get(proposal.from);
@@ -195,10 +195,10 @@ function readableCall(context, proposal, later) {
   const isListed = listsOnlyShown(proposal.call.params);
   const all = membersOf(params);
   const given = all.find((each) => each.key === "arguments");
-  const isPlain = given !== undefined && given.text.startsWith("{");
-  const others = all.filter((each) => !(each.key === "_meta" && isListed) && (each.key !== "arguments" || !isPlain) && !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')));
+  const plain = given?.text.startsWith("{") ? given : undefined;
+  const others = all.filter((each) => !(each.key === "_meta" && isListed) && (each.key !== "arguments" || !plain) && !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')));
   return [
-    isPlain && argumentsView(context, proposal, given.text, later),
+    plain && argumentsView(context, proposal, plain.text, later),
     !given && proposal.call.method === "tools/call" && el("p", { class: "soft" }, "No arguments."),
     others.length > 0 && [proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"), el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text, context))))],
   ];

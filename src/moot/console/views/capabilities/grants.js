@@ -102,7 +102,7 @@ export function revokeDialog(context, grant) {
   ], {
     verb: "Revoke", danger: true, safe: true,
     act: () => context.send("capability/revoke", { recipient: grant.recipient, grant_id: grant.id, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [grant.recipient] }),
-    then: () => context.notify(`Revoked from ${oneLine(grant.recipient, 40)}`, "good"),
+    done: () => context.notify(`Revoked from ${oneLine(grant.recipient, 40)}`, "good"),
   });
 }
 
@@ -121,7 +121,7 @@ function removeDialog(context, member, capability) {
       id.value = doing.id;
       return doing;
     },
-    then: () => {
+    done: () => {
       context.notify(`Removed what was granted; ${oneLine(member.id, 40)} keeps the permissions from the configuration`, "info");
       watchForRemaining(context, id.value, (refusal) => context.notify(`${refusalText(refusal)} Remaining: ${oneLine((refusal.payload?.remaining ?? []).map(describeCapability).join(", "), 200)}`, "bad"));
     },
@@ -142,6 +142,6 @@ export function grantDialog(context, member) {
       }
       return context.send("capability/grant", { recipient: member.id, capabilities, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [member.id] });
     },
-    then: () => context.notify(`Granted to ${oneLine(member.id, 40)}`, "good"),
+    done: () => context.notify(`Granted to ${oneLine(member.id, 40)}`, "good"),
   });
 }

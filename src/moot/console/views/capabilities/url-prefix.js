@@ -31,7 +31,7 @@ export function urlPrefixes(address) {
 export function urlPrefixPattern(prefix) {
   const found = PREFIX.exec(prefix);
   if (!found || !prefix.endsWith("/")) return null;
-  return found[2] === "/" ? `/^${escape(found[1])}${SITE_END}` : `/^${escape(prefix)}${FOLDER_END}`;
+  return found[2] === "/" ? `/^${escapeRegex(found[1])}${SITE_END}` : `/^${escapeRegex(prefix)}${FOLDER_END}`;
 }
 
 /** The prefix that a pattern was made from; null for any other pattern. @param {string} pattern */
@@ -45,6 +45,6 @@ export function urlPrefixOf(pattern) {
 }
 
 /** @param {string} text */
-function escape(text) {
+function escapeRegex(text) {
   return text.replace(/[.$()*+[\]]/g, "\\$&");
 }

@@ -44,7 +44,7 @@ export function inviteDialog(context, name = "") {
       }
       throw Object.assign(new Error(answer.status === "already_exists" ? `${who.value()} is already a participant of this space. Choose another name, or remove the participant first if the token was lost.` : String(answer.message ?? answer.status)), { code: answer.error });
     },
-    then: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token)),
+    done: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token)),
   });
 }
 

@@ -40,7 +40,7 @@ export function pauseDialog(context, member) {
       const seconds = Number(time.value());
       return context.send("participant/pause", { ...reasonFields(reason.value()), ...(seconds > 0 ? { timeout_seconds: seconds } : {}) }, { to: member ? [member.id] : [] });
     },
-    then: () => context.notify(`${member ? who : "Everyone"} is paused`, "good"),
+    done: () => context.notify(`${member ? who : "Everyone"} is paused`, "good"),
   });
 }
 
@@ -60,7 +60,7 @@ function shutdownDialog(context, member) {
   ], {
     verb: `Shut down ${who}`, danger: true,
     act: () => context.send("participant/shutdown", reasonFields(reason.value()), { to: [member.id] }),
-    then: () => context.notify(`${who} is shutting down`, "good"),
+    done: () => context.notify(`${who} is shutting down`, "good"),
   });
 }
 
@@ -84,7 +84,7 @@ function kickDialog(context, member) {
   actionDialog(`Remove ${who} from the space?`, [el("p", {}, nameOf(member.id), " is disconnected at once."), losses(context, member), reason.node], {
     verb: `Remove ${who}`, danger: true,
     act: () => context.send("space/kick", { participant_id: member.id, ...reasonFields(reason.value()) }, { to: [member.id] }),
-    then: () => context.notify(`${who} was removed`, "good"),
+    done: () => context.notify(`${who} was removed`, "good"),
   });
 }
 

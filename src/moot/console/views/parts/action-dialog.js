@@ -42,7 +42,7 @@ export async function runAndNotify(context, doing, done) {
  * A dialog with fields. `act` runs the action; if it is refused, the dialog stays open and shows the reason.
  * Enter in a field confirms only harmless actions (`safe`).
  * @param {string} title @param {(Node | string | null | false)[]} content
- * @param {{verb: string, danger?: boolean, safe?: boolean, class?: string, act: () => Promise<any>, then?: (result: any) => void, closed?: () => void}} options
+ * @param {{verb: string, danger?: boolean, safe?: boolean, class?: string, act: () => Promise<any>, done?: (result: any) => void, closed?: () => void}} options
  */
 export function actionDialog(title, content, options) {
   const fault = el("div", { class: "dialog-fault" });
@@ -55,7 +55,7 @@ export function actionDialog(title, content, options) {
       // Undefined: a field is invalid, and the error is shown beside it.
       if (result !== undefined) {
         dialog.close();
-        options.then?.(result);
+        options.done?.(result);
       }
     } catch (error) {
       replace(fault, refusalBox(error));

@@ -108,7 +108,7 @@ function diffLines(old, added) {
 /** Myers' shortest script; null when there are more differences than DIFF_STEPS. @param {string[]} before @param {string[]} after */
 function shortestEdit(before, after) {
   const max = Math.min(before.length + after.length, DIFF_STEPS);
-  let reached = new Map([[1, 0]]);
+  const reached = new Map([[1, 0]]);
   const trace = [];
   for (let d = 0; d <= max; d += 1) {
     trace.push(new Map(reached));

@@ -27,7 +27,7 @@ export function writerDialog(context, stream, grant) {
   actionDialog(grant ? "Add a writer?" : "Remove a writer?", ids.length > 0 ? [who.node, reason.node] : [nobody(grant ? "All online members are already writers." : "There are no other writers.")], {
     verb: grant ? "Add writer" : "Remove writer", danger: !grant, safe: true,
     act: async () => (ids.length > 0 ? context.send(grant ? "stream/grant-write" : "stream/revoke-write", { stream_id: stream.id, participant_id: who.value(), ...reasonFields(reason) }, { to: ["gateway"] }) : null),
-    then: (answer) => answer && context.notify(grant ? `${oneLine(who.value(), 40)} is now a writer` : `${oneLine(who.value(), 40)} is no longer a writer`, "good"),
+    done: (answer) => answer && context.notify(grant ? `${oneLine(who.value(), 40)} is now a writer` : `${oneLine(who.value(), 40)} is no longer a writer`, "good"),
   });
 }
 
@@ -39,7 +39,7 @@ export function transferDialog(context, stream) {
   actionDialog("Transfer the stream?", ids.length > 0 ? [el("p", {}, "You lose ownership and cannot take it back."), who.node, reason.node] : [nobody("No other members online.")], {
     verb: "Transfer", danger: true,
     act: async () => (ids.length > 0 ? context.send("stream/transfer-ownership", { stream_id: stream.id, new_owner: who.value(), ...reasonFields(reason) }, { to: ["gateway"] }) : null),
-    then: (answer) => answer && context.notify(`${oneLine(who.value(), 40)} now owns the stream`, "good"),
+    done: (answer) => answer && context.notify(`${oneLine(who.value(), 40)} now owns the stream`, "good"),
   });
 }
 
@@ -49,6 +49,6 @@ export function closeDialog(context, stream) {
   actionDialog("Close the stream?", [el("p", {}, "Nobody can write to it any more: ", el("bdi", {}, oneLine(stream.description || stream.id, 80)), ", written by ", stream.writers.map((each, index) => [index > 0 && ", ", nameOf(each)]), "."), reason.node], {
     verb: "Close", danger: true,
     act: () => context.send("stream/close", { stream_id: stream.id, reason: reason.value() || "complete" }, { about: stream.openId ? [stream.openId] : [] }),
-    then: () => context.notify("Closed", "good"),
+    done: () => context.notify("Closed", "good"),
   });
 }

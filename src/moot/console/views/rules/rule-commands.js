@@ -64,13 +64,13 @@ export function rejectionBox(fault) {
   return el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, el("strong", {}, "Approver: "), el("bdi", {}, escapeHidden(fault.message)))));
 }
 
-/** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion */
-export function dismissDialog(context, approverState, suggestion) {
+/** @param {Context} context @param {ApproverState} _approverState @param {Suggestion} suggestion */
+export function dismissDialog(context, _approverState, suggestion) {
   const reason = reasonField();
   actionDialog("Dismiss this suggestion?", [el("p", {}, "It is not suggested again. People keep deciding these proposals."), reason.node], {
     verb: "Dismiss", safe: true,
     act: () => context.send("trust/dismiss", { suggestion: suggestion.suggestion, ...(reason.value() ? { reason: reason.value() } : {}) }),
-    then: () => context.notify("Dismissed", "good"),
+    done: () => context.notify("Dismissed", "good"),
   });
 }
 
@@ -103,7 +103,7 @@ export function grantDialog(context, approverState, suggestion) {
       }
       return given;
     },
-    then: () => context.notify(`Granted to ${oneLine(grant.participant, 40)}`, "good"),
+    done: () => context.notify(`Granted to ${oneLine(grant.participant, 40)}`, "good"),
   });
 }
 
