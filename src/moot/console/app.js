@@ -48,7 +48,10 @@ async function loadShell() {
   await started?.fetchRest(say);
   while (!shellClass) {
     try {
-      const [module] = await Promise.all([import("./views/shell/shell.js"), import("./views/manifest.js").then((module) => module.loadViews())]);
+      const [module] = await Promise.all([
+        import("./views/shell/shell.js"),
+        import("./views/manifest.js").then((module) => module.loadViews()),
+      ]);
       shellClass = module.Shell;
     } catch {
       say();
@@ -147,7 +150,15 @@ const showOffline = () => replace(root, offlinePage(session.base));
 if (session.isUnreachable) showOffline();
 else show();
 // A page that a service worker had kept: it came without the gateway, perhaps.
-if (!isSignedIn && !problem && !session.isUnreachable && navigator.serviceWorker?.controller && !(await isReachable(session.base)) && session.logins.length === 0) showOffline();
+if (
+  !isSignedIn &&
+  !problem &&
+  !session.isUnreachable &&
+  navigator.serviceWorker?.controller &&
+  !(await isReachable(session.base)) &&
+  session.logins.length === 0
+)
+  showOffline();
 if (problem) showProblem(problem);
 // A link that is opened in a tab that is already here.
 addEventListener("hashchange", () => {

@@ -27,7 +27,8 @@ async function install() {
   const cache = await caches.open(CACHE);
   const page = await fetch(scope.href, { cache: "reload", credentials: "same-origin" });
   // Upgraded in this moment: the next look for a new service worker finds the right one.
-  if (!page.ok || !(await page.clone().text()).includes(`"console/${version}/app.js"`)) throw new Error("the page is of another version");
+  if (!page.ok || !(await page.clone().text()).includes(`"console/${version}/app.js"`))
+    throw new Error("the page is of another version");
   await cache.put(scope.href, page);
   await cache.addAll(files.map((file) => new URL(`console/${version}/${file}`, scope).href));
   await worker.skipWaiting();
@@ -43,7 +44,8 @@ async function activate() {
 worker.addEventListener("fetch", (/** @type {any} */ event) => {
   const url = new URL(event.request.url);
   if (event.request.method !== "GET" || url.origin !== scope.origin) return;
-  if (event.request.mode === "navigate" && url.pathname === scope.pathname) event.respondWith(answerPage(event.request));
+  if (event.request.mode === "navigate" && url.pathname === scope.pathname)
+    event.respondWith(answerPage(event.request));
   else if (STATIC_FILE.test(url.pathname)) event.respondWith(answerFile(event.request));
 });
 

@@ -60,7 +60,9 @@
     say();
     // What is waited for in vain holds its connection, and a browser has few.
     stop();
-    const named = [...document.querySelectorAll('link[rel="stylesheet"], script[type="module"]')].map((each) => each.getAttribute("href") ?? each.getAttribute("src") ?? "");
+    const named = [...document.querySelectorAll('link[rel="stylesheet"], script[type="module"]')].map(
+      (each) => each.getAttribute("href") ?? each.getAttribute("src") ?? "",
+    );
     for (const address of named) await fetchUntilHere(new URL(address, document.baseURI).href, () => say(), "reload");
     const reloads = Number(sessionStorage.getItem(RELOADS_KEY) ?? 0);
     sessionStorage.setItem(RELOADS_KEY, String(reloads + 1));
@@ -68,17 +70,22 @@
     else say("The page has been loaded but does not run in this browser. Is the browser up to date?");
   };
 
-  const again = (/** @type {Element} */ style) => void wait().then(() => style.isConnected && style.replaceWith(style.cloneNode()));
+  const again = (/** @type {Element} */ style) =>
+    void wait().then(() => style.isConnected && style.replaceWith(style.cloneNode()));
 
   page.moot = {
     isRunning: page.moot?.isRunning ?? false,
     /** All that is behind the sign-in form. @param {() => void} say what is said when it has to be asked for again */
     fetchRest: (/** @type {() => void} */ say) => fetchUntilHere(new URL("views.js", folder).href, say),
   };
-  addEventListener("error", ({ target }) => {
-    if (isStyle(target)) again(/** @type {Element} */ (target));
-    else if (target instanceof HTMLScriptElement && target.type === "module") void mend();
-  }, true);
+  addEventListener(
+    "error",
+    ({ target }) => {
+      if (isStyle(target)) again(/** @type {Element} */ (target));
+      else if (target instanceof HTMLScriptElement && target.type === "module") void mend();
+    },
+    true,
+  );
   // What was lost before this script ran.
   addEventListener("load", () => {
     if (page.moot.isRunning) sessionStorage.removeItem(RELOADS_KEY);

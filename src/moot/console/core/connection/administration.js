@@ -73,16 +73,24 @@ export class Administration {
   /** @param {string} method @param {string} path @param {Record<string, string>} [query] @returns {Promise<any>} */
   async _ask(method, path, query = {}) {
     const address = new URL(`admin/${path}`, this._session.gateways.current);
-    for (const [name, value] of Object.entries({ space: this._openSpace.name, ...query })) address.searchParams.set(name, value);
+    for (const [name, value] of Object.entries({ space: this._openSpace.name, ...query }))
+      address.searchParams.set(name, value);
     const token = typedTokens.get(this._openSpace) ?? this._openSpace.login.token;
     let answer;
     try {
-      answer = await fetch(address, { method, headers: { Authorization: `Bearer ${token}` }, signal: AbortSignal.timeout(ANSWER_MILLISECONDS), cache: "no-store", credentials: "omit" });
+      answer = await fetch(address, {
+        method,
+        headers: { Authorization: `Bearer ${token}` },
+        signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
+        cache: "no-store",
+        credentials: "omit",
+      });
     } catch {
       throw new AdministrationRefused("The gateway does not respond.", 0);
     }
     const body = await answer.json().catch(() => null);
-    if (!answer.ok || body === null) throw new AdministrationRefused(String(body?.message ?? `HTTP ${answer.status}`), answer.status);
+    if (!answer.ok || body === null)
+      throw new AdministrationRefused(String(body?.message ?? `HTTP ${answer.status}`), answer.status);
     return body;
   }
 }

@@ -39,7 +39,12 @@ const FINAL_CLOSE_CODES = {
   4003: "you were removed from the space; this token is no longer valid",
 };
 /** @type {import("./missed-messages.js").Missed} */
-const NOT_READ = { raws: [], isWhole: false, canLoad: true, reason: "the messages sent in the meantime could not be loaded" };
+const NOT_READ = {
+  raws: [],
+  isWhole: false,
+  canLoad: true,
+  reason: "the messages sent in the meantime could not be loaded",
+};
 // A connection ends so with its token, and is refused so when it comes with one that has ended.
 const ENDED_WITH_TOKEN = [1008, 4003];
 // The reason for a close of somebody who was signed out.
@@ -112,9 +117,21 @@ export class Connection {
     this._socket = socket;
     this._buffered = [];
     let refusal = "";
-    const welcomeTimer = setTimeout(() => (gateways.count > 1 ? this._giveUp(socket) : socket.close()), gateways.count > 1 ? NEXT_WELCOME_MILLISECONDS : WELCOME_MILLISECONDS);
+    const welcomeTimer = setTimeout(
+      () => (gateways.count > 1 ? this._giveUp(socket) : socket.close()),
+      gateways.count > 1 ? NEXT_WELCOME_MILLISECONDS : WELCOME_MILLISECONDS,
+    );
     // A page offers no tools: what its member is asked is for another connection, which does not wait for it.
-    socket.onopen = () => socket.send(JSON.stringify({ type: "join", space: this._target.space, token: this._target.token, dialect: "mew", answers: false }));
+    socket.onopen = () =>
+      socket.send(
+        JSON.stringify({
+          type: "join",
+          space: this._target.space,
+          token: this._target.token,
+          dialect: "mew",
+          answers: false,
+        }),
+      );
     socket.onmessage = (message) => {
       if (this._socket !== socket) return;
       if (typeof message.data !== "string") this._receiveBinary(message.data);
@@ -162,16 +179,25 @@ export class Connection {
       return;
     }
     const end = bytes.indexOf(0x23, 1);
-    if (end > 0) this._queue.add(() => this._handlers.onFrame(new TextDecoder().decode(bytes.subarray(1, end)), bytes.subarray(end + 1)));
+    if (end > 0)
+      this._queue.add(() =>
+        this._handlers.onFrame(new TextDecoder().decode(bytes.subarray(1, end)), bytes.subarray(end + 1)),
+      );
   }
 
   /** Fetch the history, then process the messages that arrived meanwhile. @param {WebSocket} socket @param {any} welcome */
   async _catchUp(socket, welcome) {
-    await Promise.race([this._handlers.beforeHistory(welcome), new Promise((go) => setTimeout(go, FIRST_MILLISECONDS))]);
+    await Promise.race([
+      this._handlers.beforeHistory(welcome),
+      new Promise((go) => setTimeout(go, FIRST_MILLISECONDS)),
+    ]);
     if (this._socket !== socket) return;
     // From the last received message on: the answer then contains it, which proves that nothing is missing.
     const since = this.everLive ? Math.max(0, this._lastReceivedAt / 1000 - MARGIN_SECONDS) : 0;
-    const history = await this._fetchHistory(String(welcome.you?.name ?? welcome.you?.id ?? this._target.participant), since);
+    const history = await this._fetchHistory(
+      String(welcome.you?.name ?? welcome.you?.id ?? this._target.participant),
+      since,
+    );
     if (this._socket !== socket || this._buffered === null) return;
     const buffered = this._buffered;
     // Messages that also arrived over the socket are processed in their own place, after the welcome.
@@ -187,7 +213,9 @@ export class Connection {
     }
     if (this.everLive && !overlaps) {
       const recent = new Set(missed.map(idOf));
-      const found = await this._handlers.readMissed((id) => this.isKnown(id) && !recent.has(id) && !live.has(id)).catch(() => NOT_READ);
+      const found = await this._handlers
+        .readMissed((id) => this.isKnown(id) && !recent.has(id) && !live.has(id))
+        .catch(() => NOT_READ);
       if (this._socket !== socket || this._buffered === null) return;
       // What came over the socket since then is in its own place, too.
       for (const raw of buffered) live.add(idOf(raw));
@@ -201,7 +229,8 @@ export class Connection {
       if (at < missed.length) return false;
       if (this.state === "catching-up") this._goLive();
       // More may arrive meanwhile; each is processed once, in order.
-      while (at < missed.length + buffered.length && performance.now() < until) this._dispatch(buffered[at++ - missed.length], false);
+      while (at < missed.length + buffered.length && performance.now() < until)
+        this._dispatch(buffered[at++ - missed.length], false);
       return at === missed.length + buffered.length;
     };
     this._replay = replay;
@@ -243,9 +272,15 @@ export class Connection {
       });
       if (answer.status === 404) return { messages: [], problem: "this gateway keeps no history to catch up from" };
       if (!answer.ok) return { messages: [], problem: `the history could not be fetched (HTTP ${answer.status})` };
-      return { messages: membersOf(textAt(await answer.text(), ["messages"]) ?? "[]").map((part) => part.text), problem: "" };
+      return {
+        messages: membersOf(textAt(await answer.text(), ["messages"]) ?? "[]").map((part) => part.text),
+        problem: "",
+      };
     } catch (fault) {
-      return { messages: [], problem: `the history could not be fetched (${fault instanceof Error ? fault.message : "no answer"})` };
+      return {
+        messages: [],
+        problem: `the history could not be fetched (${fault instanceof Error ? fault.message : "no answer"})`,
+      };
     }
   }
 
@@ -322,7 +357,8 @@ export class Connection {
    */
   renewToken(token, wasLate) {
     this._target.token = token;
-    if (this._socket?.readyState === WebSocket.OPEN) this._socket.send(JSON.stringify({ type: "join", space: this._target.space, token, dialect: "mew" }));
+    if (this._socket?.readyState === WebSocket.OPEN)
+      this._socket.send(JSON.stringify({ type: "join", space: this._target.space, token, dialect: "mew" }));
     else if (wasLate && ENDED_WITH_TOKEN.includes(this._closeCode)) this.retryNow();
   }
 
@@ -333,7 +369,8 @@ export class Connection {
 
   /** @param {string} text @returns {boolean} whether it went out */
   send(text) {
-    if ((this.state !== "live" && this.state !== "catching-up") || this._socket?.readyState !== WebSocket.OPEN) return false;
+    if ((this.state !== "live" && this.state !== "catching-up") || this._socket?.readyState !== WebSocket.OPEN)
+      return false;
     this._socket.send(text);
     return true;
   }

@@ -55,10 +55,16 @@ export class DistantSpaces {
     for (let page = 0; page < MAX_PAGES; page += 1) {
       const address = new URL(`spaces/${encodeURIComponent(login.space)}/proposals`, this._base);
       if (after > 0) address.searchParams.set("after", String(after));
-      const answer = await fetch(address, { headers: { Authorization: `Bearer ${login.token}` }, signal: AbortSignal.timeout(ANSWER_MILLISECONDS), cache: "no-store", credentials: "omit" });
+      const answer = await fetch(address, {
+        headers: { Authorization: `Bearer ${login.token}` },
+        signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
+        cache: "no-store",
+        credentials: "omit",
+      });
       if (!answer.ok) return null;
       const text = await answer.text();
-      for (const each of membersOf(textAt(text, ["proposals"]) ?? "[]")) if (isForMe(parseJson(each.text), login.participant)) count += 1;
+      for (const each of membersOf(textAt(text, ["proposals"]) ?? "[]"))
+        if (isForMe(parseJson(each.text), login.participant)) count += 1;
       after = Number(textAt(text, ["next"]) ?? 0);
       if (!after) return count;
     }

@@ -78,8 +78,13 @@ export class EnvelopeSender {
     const id = options.id ?? newEnvelopeId();
     const about = options.about === undefined ? [] : Array.isArray(options.about) ? options.about : [options.about];
     const fields = {
-      protocol: "mew/v0.4", id, ts: new Date().toISOString(), kind,
-      ...(options.to?.length ? { to: options.to } : {}), ...(about.length ? { correlation_id: about } : {}), ...(options.context ? { context: options.context } : {}),
+      protocol: "mew/v0.4",
+      id,
+      ts: new Date().toISOString(),
+      kind,
+      ...(options.to?.length ? { to: options.to } : {}),
+      ...(about.length ? { correlation_id: about } : {}),
+      ...(options.context ? { context: options.context } : {}),
     };
     const text = `${JSON.stringify(fields).slice(0, -1)},"payload":${options.payloadText ?? JSON.stringify(payload)}}`;
     const promise = new Promise((resolve, reject) => {
@@ -89,7 +94,10 @@ export class EnvelopeSender {
       }
       this._sentTexts.set(id, text);
       trimMap(this._sentTexts, MAX_SENT_TEXTS);
-      const timer = setTimeout(() => this._settleSend(id, new Refused("lost", "No reply; it is unknown whether the message was delivered")), ECHO_MILLISECONDS);
+      const timer = setTimeout(
+        () => this._settleSend(id, new Refused("lost", "No reply; it is unknown whether the message was delivered")),
+        ECHO_MILLISECONDS,
+      );
       this._pendingEchoes.set(id, { resolve, reject, timer });
     });
     return Object.assign(promise, { id });
@@ -108,12 +116,19 @@ export class EnvelopeSender {
       trimMap(this._background, MAX_BACKGROUND);
     }
     const body = options.paramsText ?? (params === undefined ? undefined : JSON.stringify(params));
-    const payloadText = options.payloadText ?? `{"jsonrpc":"2.0","id":${number},"method":${JSON.stringify(method)}${body === undefined ? "" : `,"params":${body}`}}`;
+    const payloadText =
+      options.payloadText ??
+      `{"jsonrpc":"2.0","id":${number},"method":${JSON.stringify(method)}${body === undefined ? "" : `,"params":${body}`}}`;
     const answer = new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this._settleCall(id, new Refused("timeout", `${to} did not reply in time`)), options.within ?? ANSWER_MILLISECONDS);
+      const timer = setTimeout(
+        () => this._settleCall(id, new Refused("timeout", `${to} did not reply in time`)),
+        options.within ?? ANSWER_MILLISECONDS,
+      );
       this._pendingCalls.set(id, { to: to ? [to] : [], resolve, reject, timer });
     });
-    this.send("mcp/request", undefined, { id, to: to ? [to] : [], about: options.about, payloadText }).catch((error) => this._settleCall(id, error));
+    this.send("mcp/request", undefined, { id, to: to ? [to] : [], about: options.about, payloadText }).catch((error) =>
+      this._settleCall(id, error),
+    );
     return Object.assign(answer, { id });
   }
 
@@ -142,7 +157,15 @@ export class EnvelopeSender {
         for (const id of correlations(envelope)) {
           // The echo confirms that it was done.
           if (envelope.kind === "system/error" && WARNINGS.has(envelope.payload?.error)) continue;
-          if (envelope.kind === "system/error") this._settleSend(id, new Refused(String(envelope.payload?.error ?? ""), String(envelope.payload?.message ?? ""), envelope.payload));
+          if (envelope.kind === "system/error")
+            this._settleSend(
+              id,
+              new Refused(
+                String(envelope.payload?.error ?? ""),
+                String(envelope.payload?.message ?? ""),
+                envelope.payload,
+              ),
+            );
           else this._settleSend(id, null, envelope);
         }
       }
@@ -160,8 +183,10 @@ export class EnvelopeSender {
 
   /** The connection was lost: no answer will arrive. */
   failAll() {
-    for (const id of [...this._pendingEchoes.keys()]) this._settleSend(id, new Refused("lost", "Connection lost; it is unknown whether the message was delivered"));
-    for (const id of [...this._pendingCalls.keys()]) this._settleCall(id, new Refused("lost", "Connection lost before the reply arrived"));
+    for (const id of [...this._pendingEchoes.keys()])
+      this._settleSend(id, new Refused("lost", "Connection lost; it is unknown whether the message was delivered"));
+    for (const id of [...this._pendingCalls.keys()])
+      this._settleCall(id, new Refused("lost", "Connection lost before the reply arrived"));
   }
 
   /** @param {string} id @param {Error | null} error @param {any} [envelope] */

@@ -18,7 +18,8 @@ export class Gateways {
 
   /** The gateway at this address does not serve; it is left once, however many notice. @param {string} address */
   leave(address) {
-    if (address === this.current.href) this.current.href = this._all[(this._all.indexOf(address) + 1) % this._all.length];
+    if (address === this.current.href)
+      this.current.href = this._all[(this._all.indexOf(address) + 1) % this._all.length];
   }
 }
 

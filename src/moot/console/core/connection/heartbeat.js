@@ -82,7 +82,11 @@ export class Heartbeat {
 
   async _isAlive() {
     try {
-      const answer = await fetch(new URL("livez", this._gateway), { signal: AbortSignal.timeout(ANSWER_MILLISECONDS), cache: "no-store", credentials: "omit" });
+      const answer = await fetch(new URL("livez", this._gateway), {
+        signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
+        cache: "no-store",
+        credentials: "omit",
+      });
       return answer.ok;
     } catch {
       return false;

@@ -17,7 +17,8 @@ const FETCH_MILLISECONDS = 120_000;
 /** What stands in the place of a large argument. @param {any} value @returns {LargeValue | null} */
 export function referenceIn(value) {
   const told = isPlain(value) && Object.keys(value).length === 1 ? value[KEY] : null;
-  if (!isPlain(told) || Object.keys(told).length !== 3 || typeof told.begins_with !== "string" || !isEntry(told)) return null;
+  if (!isPlain(told) || Object.keys(told).length !== 3 || typeof told.begins_with !== "string" || !isEntry(told))
+    return null;
   return { sha256: told.sha256, bytes: told.bytes, excerpt: told.begins_with };
 }
 
@@ -25,13 +26,16 @@ export function referenceIn(value) {
 export function listedValues(body) {
   const listed = isPlain(body) && isPlain(body._meta) ? body._meta[KEY] : null;
   if (!Array.isArray(listed)) return [];
-  return listed.filter((each) => isPlain(each) && isEntry(each) && Array.isArray(each.at)).map(({ at, sha256, bytes }) => ({ at, sha256, bytes, excerpt: "" }));
+  return listed
+    .filter((each) => isPlain(each) && isEntry(each) && Array.isArray(each.at))
+    .map(({ at, sha256, bytes }) => ({ at, sha256, bytes, excerpt: "" }));
 }
 
 /** Whether `_meta` tells nothing but the large values that the params show in their places. @param {any} params */
 export function listsOnlyShown(params) {
   const values = listedValues(params);
-  if (values.length === 0 || values.length !== params._meta[KEY].length || Object.keys(params._meta).length !== 1) return false;
+  if (values.length === 0 || values.length !== params._meta[KEY].length || Object.keys(params._meta).length !== 1)
+    return false;
   return values.every(({ at, sha256, bytes }) => {
     const shown = referenceIn(valueAt(params, at));
     return shown !== null && shown.sha256 === sha256 && shown.bytes === bytes;
@@ -40,7 +44,11 @@ export function listsOnlyShown(params) {
 
 /** @param {any} value @param {(string | number)[]} path */
 export function valueAt(value, path) {
-  return path.reduce((found, step) => (found !== null && typeof found === "object" && Object.hasOwn(found, step) ? found[step] : undefined), value);
+  return path.reduce(
+    (found, step) =>
+      found !== null && typeof found === "object" && Object.hasOwn(found, step) ? found[step] : undefined,
+    value,
+  );
 }
 
 /**
@@ -49,13 +57,23 @@ export function valueAt(value, path) {
  */
 export async function fetchLargeValue(base, login, wanted) {
   const address = new URL(`spaces/${encodeURIComponent(login.space)}/content/${wanted.sha256}`, base);
-  const answer = await fetch(address, { headers: { Authorization: `Bearer ${login.token}` }, signal: AbortSignal.timeout(FETCH_MILLISECONDS), cache: "no-store", credentials: "omit" });
+  const answer = await fetch(address, {
+    headers: { Authorization: `Bearer ${login.token}` },
+    signal: AbortSignal.timeout(FETCH_MILLISECONDS),
+    cache: "no-store",
+    credentials: "omit",
+  });
   if (answer.status === 404) throw new Error("the gateway does not keep it any more");
   if (!answer.ok) throw new Error(`the gateway replied with HTTP ${answer.status}`);
   const data = new Uint8Array(await answer.arrayBuffer());
   // Browsers have this only where the page came over TLS or from this machine.
-  const hash = crypto.subtle ? [...new Uint8Array(await crypto.subtle.digest("SHA-256", data))].map((each) => each.toString(16).padStart(2, "0")).join("") : wanted.sha256;
-  if (data.length !== wanted.bytes || hash !== wanted.sha256) throw new Error("the gateway sent something else than the message names");
+  const hash = crypto.subtle
+    ? [...new Uint8Array(await crypto.subtle.digest("SHA-256", data))]
+        .map((each) => each.toString(16).padStart(2, "0"))
+        .join("")
+    : wanted.sha256;
+  if (data.length !== wanted.bytes || hash !== wanted.sha256)
+    throw new Error("the gateway sent something else than the message names");
   return data;
 }
 
@@ -66,5 +84,10 @@ function isPlain(value) {
 
 /** @param {any} entry */
 function isEntry(entry) {
-  return typeof entry.sha256 === "string" && /^[0-9a-f]{64}$/.test(entry.sha256) && Number.isSafeInteger(entry.bytes) && entry.bytes >= 0;
+  return (
+    typeof entry.sha256 === "string" &&
+    /^[0-9a-f]{64}$/.test(entry.sha256) &&
+    Number.isSafeInteger(entry.bytes) &&
+    entry.bytes >= 0
+  );
 }

@@ -32,7 +32,8 @@ export class MessageQueue {
     // In a burst, nothing else is done per message.
     else if (this._timer !== undefined) return;
     // The browser delays timers of a hidden page, and nobody clicks there.
-    else if (document.hidden || (performance.now() - this._handledAt > BURST_GAP_MILLISECONDS && inputDelay() === 0)) this.drain();
+    else if (document.hidden || (performance.now() - this._handledAt > BURST_GAP_MILLISECONDS && inputDelay() === 0))
+      this.drain();
     else this._schedule(BURST_MILLISECONDS);
   }
 

@@ -37,13 +37,27 @@ export async function readMissed(journal, isKnown) {
       const last = page.raws.findLastIndex((raw) => isKnown(String(parseJson(raw)?.id ?? "")));
       raws = page.raws.slice(last + 1).concat(raws);
       if (page.hasGap) return { raws, isWhole: false, canLoad: page.before !== null, reason: END_TEXTS.gap };
-      if (last >= 0 || (page.before === null && page.end === "beginning")) return { raws, isWhole: true, canLoad: false, reason: "" };
-      if (page.before === null) return { raws, isWhole: false, canLoad: false, reason: END_TEXTS[page.end ?? ""] ?? END_TEXTS.not_kept };
+      if (last >= 0 || (page.before === null && page.end === "beginning"))
+        return { raws, isWhole: true, canLoad: false, reason: "" };
+      if (page.before === null)
+        return { raws, isWhole: false, canLoad: false, reason: END_TEXTS[page.end ?? ""] ?? END_TEXTS.not_kept };
       if (raws.length >= MAX_MESSAGES || performance.now() > deadline) break;
     }
-    return { raws, isWhole: false, canLoad: true, reason: "more messages were sent in the meantime than could be loaded at once" };
+    return {
+      raws,
+      isWhole: false,
+      canLoad: true,
+      reason: "more messages were sent in the meantime than could be loaded at once",
+    };
   } catch (fault) {
     const isOffered = !(fault instanceof Error && fault.name === "NotOffered");
-    return { raws, isWhole: false, canLoad: isOffered, reason: isOffered ? "the messages sent in the meantime could not be loaded" : "the gateway no longer has all messages sent in the meantime" };
+    return {
+      raws,
+      isWhole: false,
+      canLoad: isOffered,
+      reason: isOffered
+        ? "the messages sent in the meantime could not be loaded"
+        : "the gateway no longer has all messages sent in the meantime",
+    };
   }
 }

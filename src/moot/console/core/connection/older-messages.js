@@ -61,7 +61,8 @@ export class OlderMessages {
           this._set("end", "full");
           return 0;
         }
-        if (page.before === null) this._set("end", this._hasGap && page.end === "beginning" ? "gap" : page.end ?? "beginning");
+        if (page.before === null)
+          this._set("end", this._hasGap && page.end === "beginning" ? "gap" : (page.end ?? "beginning"));
         else if (added > 0) this._set("more", "");
         else continue;
         return added;
@@ -135,11 +136,19 @@ export class OlderMessages {
     const address = new URL(`spaces/${encodeURIComponent(this._login.space)}/history`, this._base);
     if (before !== null) address.searchParams.set("before", String(before));
     for (const text of query.text ?? []) address.searchParams.append("text", text);
-    for (const name of /** @type {const} */ (["kind", "from", "id"])) if (query[name]) address.searchParams.set(name, /** @type {string} */ (query[name]));
+    for (const name of /** @type {const} */ (["kind", "from", "id"]))
+      if (query[name]) address.searchParams.set(name, /** @type {string} */ (query[name]));
     for (;;) {
-      const answer = await fetch(address, { headers: { Authorization: `Bearer ${this._login.token}` }, signal: AbortSignal.timeout(PAGE_MILLISECONDS), cache: "no-store", credentials: "omit" });
+      const answer = await fetch(address, {
+        headers: { Authorization: `Bearer ${this._login.token}` },
+        signal: AbortSignal.timeout(PAGE_MILLISECONDS),
+        cache: "no-store",
+        credentials: "omit",
+      });
       if (answer.status === 429 || answer.status === 503) {
-        await new Promise((go) => setTimeout(go, Math.min(MAX_WAIT_SECONDS, Number(answer.headers.get("Retry-After")) || 1) * 1000));
+        await new Promise((go) =>
+          setTimeout(go, Math.min(MAX_WAIT_SECONDS, Number(answer.headers.get("Retry-After")) || 1) * 1000),
+        );
         continue;
       }
       if (answer.status === 404) throw new NotOffered("no such page");
@@ -147,7 +156,12 @@ export class OlderMessages {
       if (!answer.ok) throw new Error(parseJson(text)?.message ?? `HTTP ${answer.status}`);
       const before = Number(textAt(text, ["before"]) ?? "null");
       const end = JSON.parse(textAt(text, ["end"]) ?? "null");
-      return { raws: membersOf(textAt(text, ["messages"]) ?? "[]").map((part) => part.text), before: textAt(text, ["before"]) === "null" ? null : before, end, hasGap: textAt(text, ["gap"]) === "true" };
+      return {
+        raws: membersOf(textAt(text, ["messages"]) ?? "[]").map((part) => part.text),
+        before: textAt(text, ["before"]) === "null" ? null : before,
+        end,
+        hasGap: textAt(text, ["gap"]) === "true",
+      };
     }
   }
 

@@ -119,7 +119,8 @@ export class ProposalSync {
     for (;;) {
       try {
         const answer = await this._sender.send("moot/list-proposals", question);
-        if (answer.kind !== "moot/proposals") throw new Refused("unsupported", "This gateway does not tell what is pending.");
+        if (answer.kind !== "moot/proposals")
+          throw new Refused("unsupported", "This gateway does not tell what is pending.");
         return answer.payload ?? {};
       } catch (fault) {
         const seconds = fault instanceof Refused ? fault.payload?.retry_after : undefined;
@@ -141,7 +142,8 @@ export class ProposalSync {
 
   _askAboutDeadlines() {
     const now = Date.now();
-    if (this.isKnown && this._proposals.open().some((each) => each.expiresAt > 0 && each.expiresAt < now)) void this.refresh();
+    if (this.isKnown && this._proposals.open().some((each) => each.expiresAt > 0 && each.expiresAt < now))
+      void this.refresh();
   }
 
   /** @param {ProposalSync["knowledge"]} knowledge @param {string} problem */
@@ -155,5 +157,10 @@ export class ProposalSync {
 /** An address at the gateway, with the token in a header. @param {URL} base @param {{space: string, token: string}} login @param {string} id */
 export function fetchProposal(base, login, id) {
   const address = new URL(`spaces/${encodeURIComponent(login.space)}/proposals/${encodeURIComponent(id)}`, base);
-  return fetch(address, { headers: { Authorization: `Bearer ${login.token}` }, signal: AbortSignal.timeout(WHOLE_MILLISECONDS), cache: "no-store", credentials: "omit" });
+  return fetch(address, {
+    headers: { Authorization: `Bearer ${login.token}` },
+    signal: AbortSignal.timeout(WHOLE_MILLISECONDS),
+    cache: "no-store",
+    credentials: "omit",
+  });
 }

@@ -60,9 +60,13 @@ export class ProviderGrant {
 
   async _renew() {
     try {
-      const tokens = await requestTokens(this._provider, { grant_type: "refresh_token", refresh_token: this._refreshToken ?? "" });
+      const tokens = await requestTokens(this._provider, {
+        grant_type: "refresh_token",
+        refresh_token: this._refreshToken ?? "",
+      });
       const claims = tokens.id_token ? claimsOf(tokens.id_token) : null;
-      if (tokens.id_token && (claims?.iss !== this._provider.issuer || claims.sub !== this._subject)) throw new ProviderRefused("The provider renewed the sign-in of somebody else.");
+      if (tokens.id_token && (claims?.iss !== this._provider.issuer || claims.sub !== this._subject))
+        throw new ProviderRefused("The provider renewed the sign-in of somebody else.");
       if (this._isEnded) {
         // Signed out meanwhile: what has just come is not for keeping.
         this._refreshToken = tokens.refresh_token;

@@ -41,23 +41,42 @@ const SECRET_BYTES = 32;
 export async function fetchProviders(base) {
   let body;
   try {
-    const answer = await fetch(new URL("oidc", base), { signal: AbortSignal.timeout(ANSWER_MILLISECONDS), cache: "no-store", credentials: "omit" });
+    const answer = await fetch(new URL("oidc", base), {
+      signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
+      cache: "no-store",
+      credentials: "omit",
+    });
     body = answer.ok ? await answer.json() : {};
   } catch {
     throw new SignInError("The gateway does not respond. Is it running?");
   }
   /** @type {Provider[]} */
   const all = Array.isArray(body?.providers) ? body.providers : [];
-  return all.filter((each) => isSecure(each?.authorization_endpoint) && isSecure(each?.token_endpoint) && (all.length === 1 || each.names_issuer === true));
+  return all.filter(
+    (each) =>
+      isSecure(each?.authorization_endpoint) &&
+      isSecure(each?.token_endpoint) &&
+      (all.length === 1 || each.names_issuer === true),
+  );
 }
 
 /** Leave for the provider. Throws SignInError. @param {URL} base @param {Provider} provider */
 export async function beginSignIn(base, provider) {
-  if (!crypto.subtle) throw new SignInError("Signing in at a provider works over https only, or with a gateway on this computer.");
+  if (!crypto.subtle)
+    throw new SignInError("Signing in at a provider works over https only, or with a gateway on this computer.");
   const [verifier, state, nonce] = [randomText(), randomText(), randomText()];
-  const challenge = base64url(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier))));
+  const challenge = base64url(
+    new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier))),
+  );
   /** @type {Begun} */
-  const begun = { issuer: provider.issuer, state, nonce, verifier, at: Date.now(), place: location.hash.startsWith("#/") ? location.hash : "" };
+  const begun = {
+    issuer: provider.issuer,
+    state,
+    nonce,
+    verifier,
+    at: Date.now(),
+    place: location.hash.startsWith("#/") ? location.hash : "",
+  };
   const scopes = [...new Set(["openid", ...provider.scopes])];
   const address = new URL(provider.authorization_endpoint);
   const asked = {
@@ -102,23 +121,42 @@ export function takeAnswer(base) {
  * @param {URL} base @param {Answer} answer @returns {Promise<ProviderGrant>}
  */
 export async function finishSignIn(base, { parameters, begun }) {
-  if (!begun) throw new SignInError("This answer of a provider belongs to no sign-in that was begun in this tab, or was used already. Sign in again.");
-  if (only(parameters, "state") !== begun.state) throw new SignInError("The answer of the provider belongs to another sign-in. Sign in again.");
+  if (!begun)
+    throw new SignInError(
+      "This answer of a provider belongs to no sign-in that was begun in this tab, or was used already. Sign in again.",
+    );
+  if (only(parameters, "state") !== begun.state)
+    throw new SignInError("The answer of the provider belongs to another sign-in. Sign in again.");
   if (Date.now() - begun.at > MAX_AWAY_MILLISECONDS) throw new SignInError("Signing in took too long. Sign in again.");
   const provider = (await fetchProviders(base)).find((each) => each.issuer === begun.issuer);
   if (!provider) throw new SignInError("The gateway no longer names this provider. Sign in again.");
   if (parameters.has("iss") || provider.names_issuer) {
-    if (only(parameters, "iss") !== provider.issuer) throw new SignInError("The answer comes from another provider than the one that you went to; its code was not used. Sign in again, and tell whoever runs this gateway if it happens again.");
+    if (only(parameters, "iss") !== provider.issuer)
+      throw new SignInError(
+        "The answer comes from another provider than the one that you went to; its code was not used. Sign in again, and tell whoever runs this gateway if it happens again.",
+      );
   }
-  if (parameters.has("error")) throw new SignInError(`The provider did not sign you in: ${(parameters.get("error_description") || parameters.get("error") || "").slice(0, 200)}`);
+  if (parameters.has("error"))
+    throw new SignInError(
+      `The provider did not sign you in: ${(parameters.get("error_description") || parameters.get("error") || "").slice(0, 200)}`,
+    );
   const code = only(parameters, "code");
   if (!code) throw new SignInError("The provider answered without a code. Sign in again.");
-  const tokens = await requestTokens(provider, { grant_type: "authorization_code", code, redirect_uri: pageAddress(base), code_verifier: begun.verifier });
+  const tokens = await requestTokens(provider, {
+    grant_type: "authorization_code",
+    code,
+    redirect_uri: pageAddress(base),
+    code_verifier: begun.verifier,
+  });
   // From the provider itself, over TLS: its signature need not be checked here (OpenID Connect Core 3.1.3.7).
   const claims = claimsOf(tokens.id_token);
   const audience = [claims?.aud].flat();
-  const isOurs = claims?.iss === provider.issuer && audience.includes(provider.client_id) && (claims.azp ?? provider.client_id) === provider.client_id;
-  if (!isOurs || claims.nonce !== begun.nonce || typeof claims.sub !== "string") throw new SignInError("The provider’s ID token is missing or belongs to another sign-in. Sign in again.");
+  const isOurs =
+    claims?.iss === provider.issuer &&
+    audience.includes(provider.client_id) &&
+    (claims.azp ?? provider.client_id) === provider.client_id;
+  if (!isOurs || claims.nonce !== begun.nonce || typeof claims.sub !== "string")
+    throw new SignInError("The provider’s ID token is missing or belongs to another sign-in. Sign in again.");
   return new ProviderGrant(provider, tokens, claims.sub);
 }
 
@@ -147,7 +185,10 @@ function only(parameters, name) {
 function readBegun(key) {
   try {
     const kept = JSON.parse(sessionStorage.getItem(key) ?? "null");
-    return ["issuer", "state", "nonce", "verifier", "place"].every((name) => typeof kept?.[name] === "string") && typeof kept.at === "number" ? kept : null;
+    return ["issuer", "state", "nonce", "verifier", "place"].every((name) => typeof kept?.[name] === "string") &&
+      typeof kept.at === "number"
+      ? kept
+      : null;
   } catch {
     return null;
   }
@@ -166,5 +207,8 @@ function randomText() {
 
 /** @param {Uint8Array} bytes */
 function base64url(bytes) {
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "");
 }

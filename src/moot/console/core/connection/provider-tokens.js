@@ -21,11 +21,18 @@ export async function requestTokens(provider, form) {
     answer = await post(provider.token_endpoint, all);
     body = await answer.json();
   } catch {
-    throw new SignInError("The provider gave no answer that this page may read. Is it reachable, and does it know this page’s origin (CORS)?");
+    throw new SignInError(
+      "The provider gave no answer that this page may read. Is it reachable, and does it know this page’s origin (CORS)?",
+    );
   }
-  if (answer.status >= 500 || answer.status === 429) throw new SignInError(`The provider does not respond properly (HTTP ${answer.status}). Try again.`);
-  if (!answer.ok) throw new ProviderRefused(`The provider refused the sign-in: ${String(body?.error_description || body?.error || `HTTP ${answer.status}`).slice(0, 200)}. Sign in again.`);
-  if (typeof body?.access_token !== "string" || String(body.token_type).toLowerCase() !== "bearer") throw new ProviderRefused("The provider gave no bearer token.");
+  if (answer.status >= 500 || answer.status === 429)
+    throw new SignInError(`The provider does not respond properly (HTTP ${answer.status}). Try again.`);
+  if (!answer.ok)
+    throw new ProviderRefused(
+      `The provider refused the sign-in: ${String(body?.error_description || body?.error || `HTTP ${answer.status}`).slice(0, 200)}. Sign in again.`,
+    );
+  if (typeof body?.access_token !== "string" || String(body.token_type).toLowerCase() !== "bearer")
+    throw new ProviderRefused("The provider gave no bearer token.");
   return body;
 }
 

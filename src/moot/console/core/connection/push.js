@@ -14,10 +14,14 @@ const STORAGE_KEY = "moot.push";
 
 /** Why this browser cannot be told here, and what to do; empty if it can. */
 export function whyImpossible() {
-  if (!isSecureContext) return "Browsers allow notifications only over HTTPS and on localhost, and this page was opened over plain HTTP. Open it at an HTTPS address of this gateway; whoever runs it can set one up.";
+  if (!isSecureContext)
+    return "Browsers allow notifications only over HTTPS and on localhost, and this page was opened over plain HTTP. Open it at an HTTPS address of this gateway; whoever runs it can set one up.";
   if (canInstall() && "PushManager" in globalThis && "Notification" in globalThis) return "";
-  const isApple = /iPhone|iPad/.test(navigator.userAgent) || (navigator.userAgent.includes("Macintosh") && navigator.maxTouchPoints > 1);
-  if (isApple) return "On an iPhone or iPad, put this page on the home screen first (Share, then Add to Home Screen), open it from there and sign in.";
+  const isApple =
+    /iPhone|iPad/.test(navigator.userAgent) ||
+    (navigator.userAgent.includes("Macintosh") && navigator.maxTouchPoints > 1);
+  if (isApple)
+    return "On an iPhone or iPad, put this page on the home screen first (Share, then Add to Home Screen), open it from there and sign in.";
   return "This browser has no push notifications here. A private window has none; other browsers do.";
 }
 
@@ -55,7 +59,8 @@ export async function readPush(base, logins) {
  * @param {URL} base @param {Login[]} logins @param {QuietHours | null} quietHours
  */
 export async function turnOn(base, logins, quietHours) {
-  if ((await Notification.requestPermission()) !== "granted") throw new Error("Notifications are blocked for this page: allow them in the browser’s site settings.");
+  if ((await Notification.requestPermission()) !== "granted")
+    throw new Error("Notifications are blocked for this page: allow them in the browser’s site settings.");
   const worker = await registration(base, { make: true });
   if (!worker) throw new Error("The browser did not install the page’s service worker. Reload the page and try again.");
   const listings = await Promise.all(tokensOf(logins).map(async (token) => ({ token, ...(await list(base, token)) })));
@@ -84,9 +89,13 @@ export async function turnOff(base, logins) {
   if (!subscription) return;
   const id = await idOf(subscription.endpoint);
   // Both, whichever fails: either of them is enough.
-  const answers = await Promise.allSettled([subscription.unsubscribe(), ...tokensOf(logins).map((token) => ask(base, "DELETE", `/${id}`, token))]);
+  const answers = await Promise.allSettled([
+    subscription.unsubscribe(),
+    ...tokensOf(logins).map((token) => ask(base, "DELETE", `/${id}`, token)),
+  ]);
   const [browser, ...gateway] = answers.map((each) => each.status === "fulfilled");
-  if (!browser && gateway.includes(false)) throw new Error("Neither the gateway nor the push service answered. Try again when you are connected.");
+  if (!browser && gateway.includes(false))
+    throw new Error("Neither the gateway nor the push service answered. Try again when you are connected.");
 }
 
 /** Signing out: nobody is told here any more. @param {URL} base @param {Login[]} logins */
@@ -156,7 +165,10 @@ function isFor(subscription, key) {
 
 /** base64url without padding. @param {ArrayBuffer} bytes */
 function textOf(bytes) {
-  return btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  return btoa(String.fromCharCode(...new Uint8Array(bytes)))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replace(/=+$/, "");
 }
 
 /** @param {string} text base64url */
@@ -192,7 +204,10 @@ function remember(base, logins) {
 /** @param {URL} base @param {Login[]} logins */
 function forget(base, logins) {
   const gone = logins.map(nameOf);
-  store(base, remembered(base).filter((each) => !gone.includes(each)));
+  store(
+    base,
+    remembered(base).filter((each) => !gone.includes(each)),
+  );
 }
 
 /** @param {URL} base @param {string[]} names */

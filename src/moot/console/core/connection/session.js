@@ -57,10 +57,14 @@ export class OpenSpace {
         onEnvelope: (raw, past) => {
           const envelope = this.state.receive(raw, { past });
           if (envelope && !past) this.sender.receive(envelope, this.state.me.id);
-          if (envelope?.kind === "system/welcome" && envelope.payload?.more !== undefined) void this._fetchRoster(envelope.id);
+          if (envelope?.kind === "system/welcome" && envelope.payload?.more !== undefined)
+            void this._fetchRoster(envelope.id);
         },
         onEarly: (raw) => this._receiveEarly(raw),
-        beforeHistory: async (welcome) => Array.isArray(welcome.extensions) && welcome.extensions.includes("moot/list-proposals") && this.sync.refresh(),
+        beforeHistory: async (welcome) =>
+          Array.isArray(welcome.extensions) &&
+          welcome.extensions.includes("moot/list-proposals") &&
+          this.sync.refresh(),
         // It has proposals that were decided long ago: the gateway is asked again behind it.
         onHistory: () => this.sync.expectMore(),
         onFrame: (id, data) => this.state.receiveFrame(id, data),
@@ -78,8 +82,14 @@ export class OpenSpace {
     this.sender = new EnvelopeSender(this.connection);
     this.state.isOwnQuestion = (id) => this.sender.isBackground(id);
     this.older = new OlderMessages(base, login, this.state);
-    this.sync = new ProposalSync(this.sender, this.state.proposals, (id) => fetchProposal(base, login, id), () => this.state.changes.publish("proposals"));
-    this.fetchLargeValue = (/** @type {import("./large-values.js").LargeValue} */ value) => fetchLargeValue(base, login, value);
+    this.sync = new ProposalSync(
+      this.sender,
+      this.state.proposals,
+      (id) => fetchProposal(base, login, id),
+      () => this.state.changes.publish("proposals"),
+    );
+    this.fetchLargeValue = (/** @type {import("./large-values.js").LargeValue} */ value) =>
+      fetchLargeValue(base, login, value);
     this.state.onProposals = (raw) => this.sync.receivePage(raw);
     this.heartbeat = new Heartbeat(this.connection, base, () => this.sync.refresh());
     this.state.on(["proposals", "chats", "trust"], () => sessionChanges.publish("spaces"));
@@ -97,7 +107,10 @@ export class OpenSpace {
     const isHeard = state === "live" && responds;
     if (state === "waiting" || state === "ended") this.sender.failAll();
     if (isHeard && !this._isHeard) void this.sync.refresh();
-    else if (!isHeard && this._isHeard) this.sync.lose(state === "live" ? "the gateway does not respond" : state === "ended" ? reason : "the connection is lost");
+    else if (!isHeard && this._isHeard)
+      this.sync.lose(
+        state === "live" ? "the gateway does not respond" : state === "ended" ? reason : "the connection is lost",
+      );
     this._isHeard = isHeard;
   }
 
@@ -156,7 +169,11 @@ export class Session {
     /** @type {OpenSpace | null} */
     this.current = null;
     this.remembers = false;
-    this._distant = new DistantSpaces(base, () => this.logins.filter((login) => !this.openSpaces.has(login.space)), () => this.changes.publish("spaces"));
+    this._distant = new DistantSpaces(
+      base,
+      () => this.logins.filter((login) => !this.openSpaces.has(login.space)),
+      () => this.changes.publish("spaces"),
+    );
     /** Whether the gateway did not answer when tokens were to be restored. */
     this.isUnreachable = false;
   }
@@ -212,21 +229,43 @@ export class Session {
     const given = token.trim();
     if (!given) throw new SignInError("Enter the token that you were given.");
     // A header cannot contain line breaks or special characters; fetch would fail without a reason.
-    if (!/^[\x21-\x7e]+$/.test(given)) throw new SignInError("Not a valid token: a token has no spaces or line breaks.");
+    if (!/^[\x21-\x7e]+$/.test(given))
+      throw new SignInError("Not a valid token: a token has no spaces or line breaks.");
     const answer = await this._fetchSpaces(given, grant !== undefined);
-    if (grant && answer.status === 503) throw new KeyNotKnown(`The gateway cannot check the provider’s token yet: ${(await readJson(answer))?.message ?? "try again in a moment"}`);
-    if (answer.status >= 502) throw new GatewayUnreachable(`The gateway does not respond (HTTP ${answer.status}). Is it running?`);
-    if (grant && !answer.ok) throw new SignInError(`The provider signed you in, but the gateway does not let you in: ${(await readJson(answer))?.message ?? `HTTP ${answer.status}`}`);
-    if (answer.status === 401) throw new SignInError("Unknown token. A token is shown once, when someone is invited; it may also be in .moot/tokens/NAME.token.");
-    if (!answer.ok) throw new SignInError(`The gateway replied with HTTP ${answer.status}: ${(await readJson(answer))?.message ?? "no reason given"}`);
+    if (grant && answer.status === 503)
+      throw new KeyNotKnown(
+        `The gateway cannot check the provider’s token yet: ${(await readJson(answer))?.message ?? "try again in a moment"}`,
+      );
+    if (answer.status >= 502)
+      throw new GatewayUnreachable(`The gateway does not respond (HTTP ${answer.status}). Is it running?`);
+    if (grant && !answer.ok)
+      throw new SignInError(
+        `The provider signed you in, but the gateway does not let you in: ${(await readJson(answer))?.message ?? `HTTP ${answer.status}`}`,
+      );
+    if (answer.status === 401)
+      throw new SignInError(
+        "Unknown token. A token is shown once, when someone is invited; it may also be in .moot/tokens/NAME.token.",
+      );
+    if (!answer.ok)
+      throw new SignInError(
+        `The gateway replied with HTTP ${answer.status}: ${(await readJson(answer))?.message ?? "no reason given"}`,
+      );
     const body = await readJson(answer);
     /** @type {Login[]} */
     const found = (Array.isArray(body?.spaces) ? body.spaces : [])
       .filter((/** @type {any} */ each) => typeof each?.name === "string" && (each.dialects ?? ["mew"]).includes("mew"))
-      .map((/** @type {any} */ each) => ({ space: each.name, participant: String(each.participant ?? ""), token: given, administrator: each.administrator === true, ...(grant ? { grant } : {}) }));
-    if (found.length === 0) throw new SignInError("This token gives access to no space that supports MEW, which the console requires.");
+      .map((/** @type {any} */ each) => ({
+        space: each.name,
+        participant: String(each.participant ?? ""),
+        token: given,
+        administrator: each.administrator === true,
+        ...(grant ? { grant } : {}),
+      }));
+    if (found.length === 0)
+      throw new SignInError("This token gives access to no space that supports MEW, which the console requires.");
     this.logins = [...this.logins.filter((login) => !found.some((each) => each.space === login.space)), ...found];
-    for (const login of found) if (this.openSpaces.get(login.space)?.login.token !== given) this._closeSpace(login.space);
+    for (const login of found)
+      if (this.openSpaces.get(login.space)?.login.token !== given) this._closeSpace(login.space);
     return found;
   }
 
@@ -260,11 +299,13 @@ export class Session {
         answer = await this._post("sign-in-links/redeem", { code });
       } catch {
         // A question that was lost can be asked again; the gateway takes a code once.
-        if (tries === MAX_REDEEM_ATTEMPTS) throw new SignInError("The gateway does not respond. Is it running? Open the link again.");
+        if (tries === MAX_REDEEM_ATTEMPTS)
+          throw new SignInError("The gateway does not respond. Is it running? Open the link again.");
       }
     }
     const body = await readJson(answer);
-    if (!answer.ok || typeof body?.token !== "string") throw new SignInError(`This link does not work: ${body?.message ?? `HTTP ${answer.status}`}.`);
+    if (!answer.ok || typeof body?.token !== "string")
+      throw new SignInError(`This link does not work: ${body?.message ?? `HTTP ${answer.status}`}.`);
     return this.signIn(body.token, true);
   }
 
@@ -330,7 +371,11 @@ export class Session {
   /** What waits for this person in a space; while it is being asked for, that it is not known is not worth a word. @param {string} space @returns {{count: number, isKnown: boolean}} */
   pendingIn(space) {
     const open = this.openSpaces.get(space);
-    if (open) return { count: open.state.proposals.toDecide(open.state.me.id).length, isKnown: open.sync.knowledge !== "not-known" };
+    if (open)
+      return {
+        count: open.state.proposals.toDecide(open.state.me.id).length,
+        isKnown: open.sync.knowledge !== "not-known",
+      };
     const count = this._distant.counts.get(space);
     return { count: count ?? 0, isKnown: count !== null };
   }
@@ -356,7 +401,8 @@ export class Session {
   /** Leave every space and forget every token. */
   signOut() {
     const stopped = stopOnSignOut(this.base, this.logins);
-    for (const grant of new Set(this.logins.map((login) => login.grant))) if (grant) void this._endGrant(grant, stopped);
+    for (const grant of new Set(this.logins.map((login) => login.grant)))
+      if (grant) void this._endGrant(grant, stopped);
     sessionStorage.removeItem(this._storageKey);
     for (const name of [...this.openSpaces.keys()]) this._closeSpace(name);
     this._distant.close();
@@ -372,7 +418,16 @@ export class Session {
     await stopped;
     const headers = { Authorization: `Bearer ${token}` };
     // Without an answer the token is valid for its last minutes, but nobody has it.
-    await Promise.allSettled([revoked, fetch(new URL("oidc/sign-out", this.gateways.current), { method: "POST", headers, cache: "no-store", credentials: "omit", keepalive: true })]);
+    await Promise.allSettled([
+      revoked,
+      fetch(new URL("oidc/sign-out", this.gateways.current), {
+        method: "POST",
+        headers,
+        cache: "no-store",
+        credentials: "omit",
+        keepalive: true,
+      }),
+    ]);
   }
 
   /** @param {string} space */

@@ -52,7 +52,8 @@ export class ChangeFeed {
   _schedule() {
     const rest = Math.max(inputDelay(), this._rushing ? this._flushedAt + RUSH_MILLISECONDS - performance.now() : 0);
     if (rest > 0) setTimeout(() => this._waiting && this._schedule(), rest);
-    else if (!document.hidden) requestAnimationFrame(() => (inputDelay() > 0 ? this._waiting && this._schedule() : this.flush()));
+    else if (!document.hidden)
+      requestAnimationFrame(() => (inputDelay() > 0 ? this._waiting && this._schedule() : this.flush()));
   }
 
   /** Notify the subscribers now. */
@@ -67,7 +68,8 @@ export class ChangeFeed {
     this._changed = new Set();
     /** @type {Set<(topics: Set<string>) => void>} */
     const notified = new Set();
-    for (const topic of [...changed, "*"]) for (const watcher of this._subscribers.get(topic) ?? []) notified.add(watcher);
+    for (const topic of [...changed, "*"])
+      for (const watcher of this._subscribers.get(topic) ?? []) notified.add(watcher);
     for (const watcher of notified) {
       try {
         watcher(changed);

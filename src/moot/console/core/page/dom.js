@@ -7,21 +7,107 @@
 
 // Attributes that cannot run anything. `href` is checked again below.
 const ALLOWED = new Set([
-  "abbr", "autocapitalize", "autocomplete", "cols", "colspan", "content", "datetime", "dir", "disabled", "download", "enterkeyhint",
-  "for", "form", "headers", "height", "hidden", "href", "id", "inputmode", "label", "lang", "list", "max", "maxlength",
-  "min", "minlength", "multiple", "name", "open", "pattern", "placeholder", "readonly", "rel", "required", "role",
-  "rowspan", "rows", "scope", "selected", "size", "spellcheck", "start", "step", "tabindex", "target", "title", "type",
-  "width", "wrap",
+  "abbr",
+  "autocapitalize",
+  "autocomplete",
+  "cols",
+  "colspan",
+  "content",
+  "datetime",
+  "dir",
+  "disabled",
+  "download",
+  "enterkeyhint",
+  "for",
+  "form",
+  "headers",
+  "height",
+  "hidden",
+  "href",
+  "id",
+  "inputmode",
+  "label",
+  "lang",
+  "list",
+  "max",
+  "maxlength",
+  "min",
+  "minlength",
+  "multiple",
+  "name",
+  "open",
+  "pattern",
+  "placeholder",
+  "readonly",
+  "rel",
+  "required",
+  "role",
+  "rowspan",
+  "rows",
+  "scope",
+  "selected",
+  "size",
+  "spellcheck",
+  "start",
+  "step",
+  "tabindex",
+  "target",
+  "title",
+  "type",
+  "width",
+  "wrap",
 ]);
 const SVG_ALLOWED = new Set([
-  "cx", "cy", "d", "dx", "dy", "fill", "height", "id", "marker-end", "markerHeight", "markerUnits", "markerWidth", "orient",
-  "points", "preserveAspectRatio", "r", "refX", "refY", "role", "rx", "ry", "stroke", "stroke-width", "tabindex",
-  "text-anchor", "transform", "viewBox", "width", "x", "x1", "x2", "y", "y1", "y2",
+  "cx",
+  "cy",
+  "d",
+  "dx",
+  "dy",
+  "fill",
+  "height",
+  "id",
+  "marker-end",
+  "markerHeight",
+  "markerUnits",
+  "markerWidth",
+  "orient",
+  "points",
+  "preserveAspectRatio",
+  "r",
+  "refX",
+  "refY",
+  "role",
+  "rx",
+  "ry",
+  "stroke",
+  "stroke-width",
+  "tabindex",
+  "text-anchor",
+  "transform",
+  "viewBox",
+  "width",
+  "x",
+  "x1",
+  "x2",
+  "y",
+  "y1",
+  "y2",
 ]);
 const SVG = "http://www.w3.org/2000/svg";
 // javascript:, data: and the like are not made links.
 const SAFE_LINK = /^(https?:\/\/|mailto:|#)/i;
-const FORBIDDEN_TAGS = new Set(["script", "iframe", "object", "embed", "base", "link", "meta", "style", "frame", "portal"]);
+const FORBIDDEN_TAGS = new Set([
+  "script",
+  "iframe",
+  "object",
+  "embed",
+  "base",
+  "link",
+  "meta",
+  "style",
+  "frame",
+  "portal",
+]);
 
 /**
  * An element. `attributes` may hold `class` (string or list), `on` ({click: handler}), `data` and `aria`
@@ -45,7 +131,8 @@ export function el(tag, attributes = {}, ...children) {
  * @returns {any}
  */
 export function svg(tag, attributes = {}, ...children) {
-  if (FORBIDDEN_TAGS.has(tag.toLowerCase()) || tag === "foreignObject" || tag === "use") throw new Error(`no <${tag}> is made here`);
+  if (FORBIDDEN_TAGS.has(tag.toLowerCase()) || tag === "foreignObject" || tag === "use")
+    throw new Error(`no <${tag}> is made here`);
   const element = document.createElementNS(SVG, tag);
   return fill(element, attributes, children, SVG_ALLOWED);
 }
@@ -55,8 +142,10 @@ function fill(element, attributes, children, allowed) {
   let value;
   for (const [name, given] of Object.entries(attributes)) {
     if (given === null || given === undefined || given === false) continue;
-    if (name === "class") element.setAttribute("class", Array.isArray(given) ? given.filter(Boolean).join(" ") : String(given));
-    else if (name === "on") for (const [event, handler] of Object.entries(given)) element.addEventListener(event, handler);
+    if (name === "class")
+      element.setAttribute("class", Array.isArray(given) ? given.filter(Boolean).join(" ") : String(given));
+    else if (name === "on")
+      for (const [event, handler] of Object.entries(given)) element.addEventListener(event, handler);
     else if (name === "data") for (const [key, each] of Object.entries(given)) element.dataset[key] = String(each);
     else if (name === "aria") for (const [key, each] of Object.entries(given)) aria(element, key, each);
     else if (name === "value") value = given;
@@ -171,11 +260,18 @@ export function redraw(node, facts, build) {
   drawn.set(node, now);
   const active = document.activeElement;
   const focusKey = active instanceof HTMLElement && node.contains(active) ? active.dataset.focus : undefined;
-  const open = new Set([...node.querySelectorAll("details[open][data-fold]")].map((each) => /** @type {HTMLElement} */ (each).dataset.fold));
+  const open = new Set(
+    [...node.querySelectorAll("details[open][data-fold]")].map(
+      (each) => /** @type {HTMLElement} */ (each).dataset.fold,
+    ),
+  );
   replace(node, build());
-  for (const fold of node.querySelectorAll("details[data-fold]")) if (open.has(/** @type {HTMLElement} */ (fold).dataset.fold)) fold.setAttribute("open", "");
+  for (const fold of node.querySelectorAll("details[data-fold]"))
+    if (open.has(/** @type {HTMLElement} */ (fold).dataset.fold)) fold.setAttribute("open", "");
   if (focusKey !== undefined) {
-    const again = [...node.querySelectorAll("[data-focus]")].find((each) => /** @type {HTMLElement} */ (each).dataset.focus === focusKey);
+    const again = [...node.querySelectorAll("[data-focus]")].find(
+      (each) => /** @type {HTMLElement} */ (each).dataset.focus === focusKey,
+    );
     /** @type {HTMLElement | undefined} */ (again)?.focus({ preventScroll: true });
   }
 }

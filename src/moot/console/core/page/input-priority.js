@@ -11,7 +11,10 @@ const ANSWER_MILLISECONDS = 100;
 let busyUntil = 0;
 let inputs = 0;
 
-addEventListener("pointerdown", () => (busyUntil = performance.now() + PRESS_MILLISECONDS), { capture: true, passive: true });
+addEventListener("pointerdown", () => (busyUntil = performance.now() + PRESS_MILLISECONDS), {
+  capture: true,
+  passive: true,
+});
 for (const name of ["click", "keydown"]) addEventListener(name, onInput, { capture: true, passive: true });
 
 function onInput() {

@@ -23,7 +23,10 @@ export async function registration(base, options = {}) {
 /** @param {URL} base */
 async function register(base) {
   try {
-    await navigator.serviceWorker.register(new URL("service-worker.js", base), { scope: base.pathname, updateViaCache: "none" });
+    await navigator.serviceWorker.register(new URL("service-worker.js", base), {
+      scope: base.pathname,
+      updateViaCache: "none",
+    });
   } catch {
     // Private windows refuse it; everything but opening offline and notifications works.
   }
@@ -32,7 +35,10 @@ async function register(base) {
 /** Register it when the page has loaded and nothing else is to be done. @param {URL} base */
 export function registerWorker(base) {
   if (!canInstall()) return;
-  const whenIdle = () => ("requestIdleCallback" in globalThis ? requestIdleCallback(() => void register(base), { timeout: 10_000 }) : setTimeout(() => void register(base), 2_000));
+  const whenIdle = () =>
+    "requestIdleCallback" in globalThis
+      ? requestIdleCallback(() => void register(base), { timeout: 10_000 })
+      : setTimeout(() => void register(base), 2_000);
   if (document.readyState === "complete") whenIdle();
   else addEventListener("load", whenIdle, { once: true });
   // A notification was pressed while this page is open.

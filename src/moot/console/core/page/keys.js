@@ -26,7 +26,9 @@ export class Keys {
    * @returns {() => void} removes them again
    */
   add(scope, shortcuts, options = {}) {
-    const added = Object.entries(shortcuts).map(([keys, [label, run]]) => /** @type {Shortcut} */ ({ keys, label, run, scope, whileTyping: options.whileTyping }));
+    const added = Object.entries(shortcuts).map(
+      ([keys, [label, run]]) => /** @type {Shortcut} */ ({ keys, label, run, scope, whileTyping: options.whileTyping }),
+    );
     this._shortcuts.push(...added);
     return () => {
       this._shortcuts = this._shortcuts.filter((each) => !added.includes(each));
@@ -59,7 +61,12 @@ export class Keys {
     // The shortcut added last wins: a view may override a key.
     const found = usable.findLast((each) => each.keys === steps) ?? usable.findLast((each) => each.keys === key);
     // Enter and Space belong to whatever button or link has the focus.
-    if ((key === "Enter" || key === "Space") && event.target instanceof Element && event.target.closest("button, a, summary, input, [role=button]")) return;
+    if (
+      (key === "Enter" || key === "Space") &&
+      event.target instanceof Element &&
+      event.target.closest("button, a, summary, input, [role=button]")
+    )
+      return;
     if (found) {
       event.preventDefault();
       found.run(event);
@@ -81,6 +88,9 @@ function keyName(event) {
 /** @param {EventTarget | null} target */
 function isTyping(target) {
   if (!(target instanceof HTMLElement)) return false;
-  if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
-  return target instanceof HTMLInputElement && !["checkbox", "radio", "button", "submit", "range"].includes(target.type);
+  if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement)
+    return true;
+  return (
+    target instanceof HTMLInputElement && !["checkbox", "radio", "button", "submit", "range"].includes(target.type)
+  );
 }

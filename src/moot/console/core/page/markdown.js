@@ -29,7 +29,13 @@ function blocks(lines, deep) {
     else if (fence) {
       let end = at + 1;
       while (end < lines.length && !lines[end].trimStart().startsWith(fence[1])) end += 1;
-      nodes.push(el("pre", { tabindex: "0", role: "group", "aria-label": fence[2] ? `code, ${fence[2]}` : "code" }, el("code", {}, lines.slice(at + 1, end).join("\n"))));
+      nodes.push(
+        el(
+          "pre",
+          { tabindex: "0", role: "group", "aria-label": fence[2] ? `code, ${fence[2]}` : "code" },
+          el("code", {}, lines.slice(at + 1, end).join("\n")),
+        ),
+      );
       at = end + 1;
     } else if (heading) {
       // h1 and h2 are the page's own headings.
@@ -41,7 +47,16 @@ function blocks(lines, deep) {
     } else if (/^ {0,3}>/.test(line) && deep < MAX_DEPTH) {
       let end = at;
       while (end < lines.length && /^ {0,3}>/.test(lines[end])) end += 1;
-      nodes.push(el("blockquote", {}, blocks(lines.slice(at, end).map((each) => each.replace(/^ {0,3}> ?/, "")), deep + 1)));
+      nodes.push(
+        el(
+          "blockquote",
+          {},
+          blocks(
+            lines.slice(at, end).map((each) => each.replace(/^ {0,3}> ?/, "")),
+            deep + 1,
+          ),
+        ),
+      );
       at = end;
     } else if (itemOf(line) && deep < MAX_DEPTH) {
       const [list, end] = listAt(lines, at, deep);
@@ -78,7 +93,11 @@ function listAt(lines, at, deep) {
     const indent = item[1].length + item[2].length + 1;
     const inside = [item[4]];
     at += 1;
-    while (at < lines.length && lines[at].trim() && (lines[at].startsWith(" ".repeat(Math.min(indent, 2))) || !startsBlock(lines[at]))) {
+    while (
+      at < lines.length &&
+      lines[at].trim() &&
+      (lines[at].startsWith(" ".repeat(Math.min(indent, 2))) || !startsBlock(lines[at]))
+    ) {
       inside.push(lines[at].slice(Math.min(indent, lines[at].length - lines[at].trimStart().length)));
       at += 1;
     }
@@ -88,7 +107,8 @@ function listAt(lines, at, deep) {
 }
 
 // Each alternative is bounded or excludes its own end, so that no text makes matching slow.
-const INLINE = /(`{1,3})([^`]{1,2000})\1|!?\[([^[\]]{0,500})\]\(\s*([^\s()<>]{1,2000})\s*\)|\*\*([^*]{1,2000})\*\*|__([^_]{1,2000})__|\*([^*\s][^*]{0,2000})\*|(?<!\w)_([^_\s][^_]{0,2000})_(?!\w)|~~([^~]{1,2000})~~|(https?:\/\/[^\s<>()"'`]{1,2000})/;
+const INLINE =
+  /(`{1,3})([^`]{1,2000})\1|!?\[([^[\]]{0,500})\]\(\s*([^\s()<>]{1,2000})\s*\)|\*\*([^*]{1,2000})\*\*|__([^_]{1,2000})__|\*([^*\s][^*]{0,2000})\*|(?<!\w)_([^_\s][^_]{0,2000})_(?!\w)|~~([^~]{1,2000})~~|(https?:\/\/[^\s<>()"'`]{1,2000})/;
 
 /** @param {string} text @param {number} deep @returns {Node[]} */
 function inline(text, deep) {

@@ -56,7 +56,16 @@ export function onNavigation(show) {
   addEventListener("hashchange", show);
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest('a[href^="#/"]') : null;
-    if (!link || event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    if (
+      !link ||
+      event.defaultPrevented ||
+      event.button !== 0 ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.shiftKey ||
+      event.altKey
+    )
+      return;
     event.preventDefault();
     navigate(/** @type {string} */ (link.getAttribute("href")));
   });

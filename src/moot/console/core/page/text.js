@@ -50,7 +50,11 @@ export function nameOf(text, options = {}) {
   const shown = oneLine(text, NAME_CHARACTERS);
   return el(
     "bdi",
-    { class: ["name", options.class], data: { hue: String(hue(String(text))) }, title: shown === text ? null : "Contains invisible characters, or is shortened" },
+    {
+      class: ["name", options.class],
+      data: { hue: String(hue(String(text))) },
+      title: shown === text ? null : "Contains invisible characters, or is shortened",
+    },
     shown,
     options.you && el("span", { class: "you" }, " (you)"),
   );
@@ -60,7 +64,8 @@ export function nameOf(text, options = {}) {
 export function hue(name) {
   // With this start value the names in the demos and the tutorial get different colours.
   let sum = 69;
-  for (let index = 0; index < Math.min(name.length, 64); index += 1) sum = (Math.imul(sum, 16_777_619) + name.charCodeAt(index)) >>> 0;
+  for (let index = 0; index < Math.min(name.length, 64); index += 1)
+    sum = (Math.imul(sum, 16_777_619) + name.charCodeAt(index)) >>> 0;
   // Knuth's multiplier, for its high bits: names that differ in one letter should look different.
   return Math.imul(sum, 2_654_435_761) >>> 29;
 }
@@ -89,7 +94,12 @@ function splitPieces(text) {
 export function textBlock(text, options = {}) {
   const all = String(text);
   const max = options.maxCharacters ?? BLOCK_CHARACTERS;
-  const body = el(options.tag ?? "pre", { class: ["text-block", options.class], tabindex: options.tag ? null : "0", "aria-label": options.tag ? null : (options.label ?? "text") , role: options.tag ? null : "group" });
+  const body = el(options.tag ?? "pre", {
+    class: ["text-block", options.class],
+    tabindex: options.tag ? null : "0",
+    "aria-label": options.tag ? null : (options.label ?? "text"),
+    role: options.tag ? null : "group",
+  });
   if (all.length <= max) {
     body.append(escapeHidden(all));
     return body;

@@ -5,8 +5,19 @@ const twoDigits = new Intl.NumberFormat(undefined, { minimumIntegerDigits: 2, us
 const SECONDS = Array.from({ length: 60 }, (_, second) => twoDigits.format(second));
 const plain = new Intl.NumberFormat(undefined, { useGrouping: false });
 const tenths = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
+const day = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  hour12: false,
+});
 
 /** Milliseconds of an RFC 3339 time; `otherwise` if it is not one. @param {unknown} text @param {number} otherwise */
 export function parseTime(text, otherwise) {
@@ -22,7 +33,8 @@ export function formatTime(at) {
   if (Math.abs(Date.now() - at) < 86_400_000) {
     // Formatting is slow and the timeline needs it a thousand times a second, so seconds are added by hand.
     const minute = Math.floor(at / 60_000);
-    if (minute !== lastDay.minute) lastDay = { minute, text: clock.format(minute * 60_000).replace(/\p{Nd}\p{Nd}\P{Nd}*$/u, "") };
+    if (minute !== lastDay.minute)
+      lastDay = { minute, text: clock.format(minute * 60_000).replace(/\p{Nd}\p{Nd}\P{Nd}*$/u, "") };
     return lastDay.text + SECONDS[Math.floor((((at % 60_000) + 60_000) % 60_000) / 1000)];
   }
   return day.format(at);
@@ -43,7 +55,14 @@ export function ago(at, now = Date.now()) {
   const seconds = Math.round((now - at) / 1000);
   const size = Math.abs(seconds);
   if (size < 2) return "just now";
-  const [count, unit] = size < 90 ? [size, "s"] : size < 5400 ? [size / 60, "min"] : size < 129_600 ? [size / 3600, "h"] : [size / 86_400, "days"];
+  const [count, unit] =
+    size < 90
+      ? [size, "s"]
+      : size < 5400
+        ? [size / 60, "min"]
+        : size < 129_600
+          ? [size / 3600, "h"]
+          : [size / 86_400, "days"];
   const text = `${plain.format(Math.round(count))} ${unit}`;
   return seconds > 0 ? `${text} ago` : `in ${text}`;
 }

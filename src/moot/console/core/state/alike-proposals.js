@@ -13,7 +13,11 @@ function keyOf(proposal) {
     const { bodyText, method } = proposal.call;
     // `_meta` is for the programs in between.
     const params = membersOf(textAt(bodyText, ["params"]) ?? "{}").filter((each) => each.key !== "_meta");
-    key = JSON.stringify([[...proposal.to].sort(), method, params.map((each) => [each.key, inOrder(each.text)]).sort()]);
+    key = JSON.stringify([
+      [...proposal.to].sort(),
+      method,
+      params.map((each) => [each.key, inOrder(each.text)]).sort(),
+    ]);
     keys.set(proposal, key);
   }
   return key;
@@ -23,7 +27,12 @@ function keyOf(proposal) {
 function inOrder(text) {
   if (text.startsWith("[")) return membersOf(text).map((each) => inOrder(each.text));
   if (!text.startsWith("{")) return text;
-  return ["{", ...membersOf(text).map((each) => [each.key, inOrder(each.text)]).sort()];
+  return [
+    "{",
+    ...membersOf(text)
+      .map((each) => [each.key, inOrder(each.text)])
+      .sort(),
+  ];
 }
 
 /** How many ask for the same, for each of which there are several. @param {Iterable<Proposal>} pending @returns {Map<Proposal, number>} */
@@ -35,11 +44,17 @@ export function countAlike(pending) {
     if (group) group.push(each);
     else groups.set(keyOf(each), [each]);
   }
-  return new Map([...groups.values()].filter((group) => group.length > 1).flatMap((group) => group.map((each) => /** @type {[Proposal, number]} */ ([each, group.length]))));
+  return new Map(
+    [...groups.values()]
+      .filter((group) => group.length > 1)
+      .flatMap((group) => group.map((each) => /** @type {[Proposal, number]} */ ([each, group.length]))),
+  );
 }
 
 /** The others that ask for the same as this one, oldest first. @param {Iterable<Proposal>} pending @param {Proposal} proposal @returns {Proposal[]} */
 export function alikeOf(pending, proposal) {
   const key = keyOf(proposal);
-  return [...pending].filter((each) => each !== proposal && each.call.name === proposal.call.name && keyOf(each) === key);
+  return [...pending].filter(
+    (each) => each !== proposal && each.call.name === proposal.call.name && keyOf(each) === key,
+  );
 }

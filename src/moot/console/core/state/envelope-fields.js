@@ -46,8 +46,14 @@ export function operationOf(envelope, requestOperation) {
   if (named) return named;
   const payload = envelope.payload ?? {};
   const method = typeof payload.method === "string" ? payload.method : "";
-  if (method && envelope.kind.startsWith("mcp/")) return { base: envelope.kind, method, name: contextOf(method, payload.params) };
-  if (envelope.kind === "mcp/response" || envelope.kind === "mcp/withdraw" || envelope.kind === "mcp/reject" || envelope.kind === "moot/approve") {
+  if (method && envelope.kind.startsWith("mcp/"))
+    return { base: envelope.kind, method, name: contextOf(method, payload.params) };
+  if (
+    envelope.kind === "mcp/response" ||
+    envelope.kind === "mcp/withdraw" ||
+    envelope.kind === "mcp/reject" ||
+    envelope.kind === "moot/approve"
+  ) {
     for (const id of correlations(envelope)) {
       const found = requestOperation(id);
       if (found) return { base: envelope.kind, method: found.method, name: found.name };
@@ -78,7 +84,9 @@ export function reasoningText(payload) {
   for (const name of ["message", "reasoning", "input", "reason"]) {
     const text = payload?.[name];
     if (typeof text !== "string" || text === "") continue;
-    return name === "reasoning" && typeof payload.action === "string" && payload.action ? `${text} → ${payload.action}` : text;
+    return name === "reasoning" && typeof payload.action === "string" && payload.action
+      ? `${text} → ${payload.action}`
+      : text;
   }
   return "";
 }
@@ -90,21 +98,38 @@ export function summary(envelope, operation, raw = "") {
   const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
   if (kind === "chat") return text(payload.text);
   if (kind.startsWith("reasoning/")) return reasoningText(payload);
-  if (kind === "mcp/response") return payload.error ? `${saysUnknown(payload.error) ? "not known" : "error"}: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result, raw);
-  if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params, raw);
+  if (kind === "mcp/response")
+    return payload.error
+      ? `${saysUnknown(payload.error) ? "not known" : "error"}: ${text(payload.error.message) || payload.error.code}`
+      : resultSummary(payload.result, raw);
+  if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined)
+    return argumentsSummary(payload.params, raw);
   if (/^mcp\/(request|proposal)/.test(kind) && operation.method) return "";
-  if (kind === "system/presence") return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
+  if (kind === "system/presence")
+    return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
   if (kind === "system/error") return `${text(payload.error)}: ${text(payload.message)}`;
-  if (kind === "system/welcome") return `you are ${payload.you?.id}; ${payload.participants?.length ?? 0} others online`;
-  if (kind === "capability/grant" || kind === "capability/revoke") return `${payload.recipient ?? ""} ${JSON.stringify(payload.capabilities ?? payload.grant_id ?? "")}`;
-  if (kind.startsWith("stream/")) return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
+  if (kind === "system/welcome")
+    return `you are ${payload.you?.id}; ${payload.participants?.length ?? 0} others online`;
+  if (kind === "capability/grant" || kind === "capability/revoke")
+    return `${payload.recipient ?? ""} ${JSON.stringify(payload.capabilities ?? payload.grant_id ?? "")}`;
+  if (kind.startsWith("stream/"))
+    return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
   if (kind.startsWith("trust/")) return trustSummary(payload);
-  if (kind === "moot/votes") return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
+  if (kind === "moot/votes")
+    return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
   if (kind === "moot/outcome") return unknownReason(text(payload.reason));
-  if (kind === "moot/settle") return `${{ done: "it was done", failed: "it was not done" }[String(payload.outcome)] ?? ""}${payload.note ? `: ${text(payload.note)}` : ""}`;
-  if (kind.startsWith("participant/") || kind.startsWith("space/")) return [payload.participant_id, payload.status, payload.reason].filter((each) => typeof each === "string").join(" · ");
+  if (kind === "moot/settle")
+    return `${{ done: "it was done", failed: "it was not done" }[String(payload.outcome)] ?? ""}${payload.note ? `: ${text(payload.note)}` : ""}`;
+  if (kind.startsWith("participant/") || kind.startsWith("space/"))
+    return [payload.participant_id, payload.status, payload.reason]
+      .filter((each) => typeof each === "string")
+      .join(" · ");
   const first = payload.reason ?? payload.text ?? payload.message;
-  return typeof first === "string" ? first : envelope.payload === undefined ? "" : exactText(payload, raw, ["payload"]).slice(0, 400);
+  return typeof first === "string"
+    ? first
+    : envelope.payload === undefined
+      ? ""
+      : exactText(payload, raw, ["payload"]).slice(0, 400);
 }
 
 /** JSON of a part of an envelope, to the last digit. @param {any} value @param {string} raw @param {string[]} path */
@@ -115,19 +140,34 @@ function exactText(value, raw, path) {
 /** D-92: a rule's name and state, or a suggestion's text. @param {any} payload */
 function trustSummary(payload) {
   const rule = typeof payload.rule === "string" ? payload.rule : payload.rule?.name;
-  const named = [payload.state ? rule : payload.suggestion, payload.lift && `resume ${payload.lift}`, payload.resume && "resume all rules", !payload.state && payload.granted && "granted instead", payload.state];
+  const named = [
+    payload.state ? rule : payload.suggestion,
+    payload.lift && `resume ${payload.lift}`,
+    payload.resume && "resume all rules",
+    !payload.state && payload.granted && "granted instead",
+    payload.state,
+  ];
   const more = payload.why ?? payload.words ?? payload.reason ?? "";
-  return `${named.filter((each) => typeof each === "string").join(" ")}${typeof more === "string" && more ? `: ${more}` : ""}` || "all rules";
+  return (
+    `${named.filter((each) => typeof each === "string").join(" ")}${typeof more === "string" && more ? `: ${more}` : ""}` ||
+    "all rules"
+  );
 }
 
 /** @param {any} result @param {string} raw */
 function resultSummary(result, raw) {
-  if (result === null || typeof result !== "object") return result === undefined ? "" : exactText(result, raw, ["payload", "result"]);
+  if (result === null || typeof result !== "object")
+    return result === undefined ? "" : exactText(result, raw, ["payload", "result"]);
   if (Array.isArray(result.content)) {
-    const text = result.content.map((/** @type {any} */ each) => (typeof each?.text === "string" ? each.text.slice(0, 400) : `[${each?.type ?? "?"}]`)).join(" ");
+    const text = result.content
+      .map((/** @type {any} */ each) =>
+        typeof each?.text === "string" ? each.text.slice(0, 400) : `[${each?.type ?? "?"}]`,
+      )
+      .join(" ");
     return result.isError ? `failed: ${text}` : text;
   }
-  for (const list of ["tools", "resources", "prompts"]) if (Array.isArray(result[list])) return `${result[list].length} ${list}`;
+  for (const list of ["tools", "resources", "prompts"])
+    if (Array.isArray(result[list])) return `${result[list].length} ${list}`;
   return exactText(result, raw, ["payload", "result"]).slice(0, 400);
 }
 
@@ -141,7 +181,10 @@ const NO_TEXTS = new Map();
 function fragileTexts(params, raw) {
   const at = raw.indexOf('"params"');
   if (at < 0 || raw.length - at > MAX_EXACT || !hasFragileNumbers(raw.slice(at))) return NO_TEXTS;
-  const text = textAt(raw, params?.arguments === undefined ? ["payload", "params"] : ["payload", "params", "arguments"]);
+  const text = textAt(
+    raw,
+    params?.arguments === undefined ? ["payload", "params"] : ["payload", "params", "arguments"],
+  );
   return text?.startsWith("{") ? new Map(membersOf(text).map((each) => [each.key, each.text])) : NO_TEXTS;
 }
 
@@ -159,7 +202,11 @@ function argumentsSummary(params, raw) {
     const isExact = typeof value === "number" || (value !== null && typeof value === "object");
     if (isExact) exact ??= fragileTexts(params, raw);
     const large = referenceIn(value);
-    const shown = large ? `(${formatNumber(large.bytes)} bytes)` : typeof value === "string" ? value : ((isExact && exact?.get(key)) || (JSON.stringify(value) ?? ""));
+    const shown = large
+      ? `(${formatNumber(large.bytes)} bytes)`
+      : typeof value === "string"
+        ? value
+        : (isExact && exact?.get(key)) || (JSON.stringify(value) ?? "");
     text += `${text && " "}${key}=${shown.slice(0, 200)}`;
   }
   return text;

@@ -123,7 +123,10 @@ export class Envelopes {
    * @param {Row[]} older from `read` @returns {number} how many were added
    */
   prepend(older) {
-    const added = older.filter((row) => !this._byId.has(row.id)).slice(-Math.max(0, this.max - this.size)).map((row) => ({ ...row }));
+    const added = older
+      .filter((row) => !this._byId.has(row.id))
+      .slice(-Math.max(0, this.max - this.size))
+      .map((row) => ({ ...row }));
     if (added.length === 0) return 0;
     added.forEach((row, index) => {
       row.isOlder = true;
@@ -148,8 +151,14 @@ export class Envelopes {
       rows.push(...orphans.rows);
       this.conversations.delete(row.id);
     }
-    for (const [root, rows] of joined) this.conversations.set(root, { root, rows: rows.concat(this.conversations.get(root)?.rows ?? []).sort((a, b) => a - b) });
-    if (this._keepsEffects) for (const row of added.toReversed()) for (const id of row.about) this._effects.set(id, [row.n, ...(this._effects.get(id) ?? [])]);
+    for (const [root, rows] of joined)
+      this.conversations.set(root, {
+        root,
+        rows: rows.concat(this.conversations.get(root)?.rows ?? []).sort((a, b) => a - b),
+      });
+    if (this._keepsEffects)
+      for (const row of added.toReversed())
+        for (const id of row.about) this._effects.set(id, [row.n, ...(this._effects.get(id) ?? [])]);
     return added.length;
   }
 
@@ -164,7 +173,8 @@ export class Envelopes {
   read(envelope, raw, receivedAt) {
     const about = correlations(envelope);
     const operation = operationOf(envelope, (id) => this._operations.get(id));
-    if (operation.method && (envelope.kind.startsWith("mcp/request") || envelope.kind.startsWith("mcp/proposal"))) this._remember(envelope.id, operation);
+    if (operation.method && (envelope.kind.startsWith("mcp/request") || envelope.kind.startsWith("mcp/proposal")))
+      this._remember(envelope.id, operation);
     const payload = envelope.payload ?? {};
     return {
       n: 0,
@@ -180,7 +190,11 @@ export class Envelopes {
       summary: summary(envelope, operation, raw).slice(0, MAX_SUMMARY_CHARACTERS),
       raw,
       root: "",
-      failed: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,
+      failed:
+        envelope.kind === "system/error" ||
+        envelope.kind === "mcp/reject" ||
+        Boolean(payload.error) ||
+        payload.result?.isError === true,
       isUnknown: envelope.kind.startsWith("mcp/response") && saysUnknown(payload.error),
     };
   }
@@ -188,7 +202,24 @@ export class Envelopes {
   /** A place where something may be missing. @param {string} reason @param {number} at @param {boolean} canLoad */
   addGap(reason, at, canLoad) {
     /** @type {Row} */
-    const row = { n: this.next, type: "gap", id: `gap-${at}-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${at}-${this.next}`, failed: true, isUnknown: false, canLoad };
+    const row = {
+      n: this.next,
+      type: "gap",
+      id: `gap-${at}-${this.next}`,
+      at,
+      from: "",
+      to: [],
+      kind: "gap",
+      operation: "",
+      about: [],
+      context: "",
+      summary: reason,
+      raw: "",
+      root: `gap-${at}-${this.next}`,
+      failed: true,
+      isUnknown: false,
+      canLoad,
+    };
     this._append(row);
     return row;
   }

@@ -8,12 +8,34 @@
  * it. Nothing else that failed is hidden.
  */
 
-const KINDS = new Set(["system/presence", "system/welcome", "chat/acknowledge", "participant/status", "participant/request-status", "capability/grant-ack", "moot/list-proposals", "moot/roster", "moot/list-owners"]);
-const OPERATIONS = new Set([
-  "tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping",
-  "notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed", "notifications/resources/updated", "notifications/progress",
+const KINDS = new Set([
+  "system/presence",
+  "system/welcome",
+  "chat/acknowledge",
+  "participant/status",
+  "participant/request-status",
+  "capability/grant-ack",
+  "moot/list-proposals",
+  "moot/roster",
+  "moot/list-owners",
 ]);
-const RULE_QUESTIONS = new Set(["trust_rules", "trust_suggestions", "trust_report", "trust_reviews", "trust_explain"].map((name) => `tools/call:${name}`));
+const OPERATIONS = new Set([
+  "tools/list",
+  "resources/list",
+  "resources/templates/list",
+  "prompts/list",
+  "ping",
+  "notifications/tools/list_changed",
+  "notifications/resources/list_changed",
+  "notifications/prompts/list_changed",
+  "notifications/resources/updated",
+  "notifications/progress",
+]);
+const RULE_QUESTIONS = new Set(
+  ["trust_rules", "trust_suggestions", "trust_report", "trust_reviews", "trust_explain"].map(
+    (name) => `tools/call:${name}`,
+  ),
+);
 
 /**
  * @param {import("./envelopes.js").Row} row @param {(id: string) => boolean} isOwn whether an id is of a question that this page asked by itself
@@ -24,6 +46,7 @@ export function isHousekeeping(row, isOwn, keepsRules = () => false) {
   const isCall = row.kind.startsWith("mcp/request") || row.kind.startsWith("mcp/response");
   if (isCall && (isOwn(row.id) || row.about.some(isOwn))) return true;
   if (row.failed) return false;
-  if (isCall && RULE_QUESTIONS.has(row.operation)) return row.kind.startsWith("mcp/request") ? row.to.length > 0 && row.to.every(keepsRules) : keepsRules(row.from);
+  if (isCall && RULE_QUESTIONS.has(row.operation))
+    return row.kind.startsWith("mcp/request") ? row.to.length > 0 && row.to.every(keepsRules) : keepsRules(row.from);
   return KINDS.has(row.kind) || (isCall && OPERATIONS.has(row.operation));
 }

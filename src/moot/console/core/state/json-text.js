@@ -189,7 +189,9 @@ export class NumberText {
 export function withPlainNumbers(value) {
   if (value instanceof NumberText) return Number(value.text);
   if (Array.isArray(value)) return value.map(withPlainNumbers);
-  return isObject(value) ? Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withPlainNumbers(each)])) : value;
+  return isObject(value)
+    ? Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withPlainNumbers(each)]))
+    : value;
 }
 
 // Only where a number can stand, so that it is rarely found in a text.
@@ -201,7 +203,17 @@ export function hasFragileNumbers(text) {
 }
 
 // What members compare and decide by, to the last digit; other numbers of a message are computed with.
-const EXACT_MEMBERS = new Set(["capabilities", "your_capabilities", "arguments", "allows", "refuses", "default", "const", "enum", "examples"]);
+const EXACT_MEMBERS = new Set([
+  "capabilities",
+  "your_capabilities",
+  "arguments",
+  "allows",
+  "refuses",
+  "default",
+  "const",
+  "enum",
+  "examples",
+]);
 // Messages whose numbers are shown from what was parsed; the arguments of calls are taken from the text itself.
 const EXACT_KINDS = /^(?:capability\/|system\/(?:welcome|presence|error)$|moot\/roster|space\/invite|trust\/)/;
 
@@ -209,7 +221,12 @@ const EXACT_KINDS = /^(?:capability\/|system\/(?:welcome|presence|error)$|moot\/
 function mayNeedExactNumbers(envelope) {
   if (typeof envelope?.kind !== "string") return false;
   // Of results, what an approver says of its rules, and what tools want. At a thousand a second, the others are not looked at.
-  if (envelope.kind.startsWith("mcp/")) return envelope.kind.startsWith("mcp/response") && isObject(envelope.payload?.result) && (envelope.payload.result.structuredContent !== undefined || envelope.payload.result.tools !== undefined);
+  if (envelope.kind.startsWith("mcp/"))
+    return (
+      envelope.kind.startsWith("mcp/response") &&
+      isObject(envelope.payload?.result) &&
+      (envelope.payload.result.structuredContent !== undefined || envelope.payload.result.tools !== undefined)
+    );
   return EXACT_KINDS.test(envelope.kind);
 }
 
@@ -229,7 +246,12 @@ export function parseEnvelope(raw) {
 function parseMembersExactly(text, depth) {
   if (depth > MAX_EXACT_DEPTH || !/^[{[]/.test(text)) return JSON.parse(text);
   if (text.startsWith("[")) return membersOf(text).map((each) => parseMembersExactly(each.text, depth + 1));
-  return Object.fromEntries(membersOf(text).map((each) => [each.key, EXACT_MEMBERS.has(each.key) ? parseForDisplay(each.text, depth + 1) : parseMembersExactly(each.text, depth + 1)]));
+  return Object.fromEntries(
+    membersOf(text).map((each) => [
+      each.key,
+      EXACT_MEMBERS.has(each.key) ? parseForDisplay(each.text, depth + 1) : parseMembersExactly(each.text, depth + 1),
+    ]),
+  );
 }
 
 /** The parsed value for showing it: numbers that would be changed are `NumberText`. Throws SyntaxError. @param {string} text @param {number} [depth] @returns {any} */
@@ -237,7 +259,9 @@ export function parseForDisplay(text, depth = 0) {
   const trimmed = text.trim();
   if (depth <= 2 * MAX_EXACT_DEPTH && /^[{[]/.test(trimmed)) {
     const parts = membersOf(trimmed);
-    return trimmed.startsWith("[") ? parts.map((each) => parseForDisplay(each.text, depth + 1)) : Object.fromEntries(parts.map((each) => [each.key, parseForDisplay(each.text, depth + 1)]));
+    return trimmed.startsWith("[")
+      ? parts.map((each) => parseForDisplay(each.text, depth + 1))
+      : Object.fromEntries(parts.map((each) => [each.key, parseForDisplay(each.text, depth + 1)]));
   }
   const value = JSON.parse(trimmed);
   return typeof value === "number" && String(value) !== trimmed ? new NumberText(trimmed) : value;

@@ -52,7 +52,15 @@ export function setVotes(proposal, votes) {
 /** The gateway has accepted a request that carries it out, so it was pending there. @param {Proposal} proposal @param {string} request @param {string} by @param {string[]} asked @param {number} at */
 export function fulfil(proposal, request, by, asked, at) {
   if (isFulfilled(proposal)) return false;
-  Object.assign(proposal, { status: "fulfilled", ending: "", fulfilledBy: by, requests: [request], requestId: request, reason: "", settledAt: at });
+  Object.assign(proposal, {
+    status: "fulfilled",
+    ending: "",
+    fulfilledBy: by,
+    requests: [request],
+    requestId: request,
+    reason: "",
+    settledAt: at,
+  });
   Object.assign(proposal, { asked, waiting: asked, isAnswered: false, hasFailed: false });
   return true;
 }
@@ -65,7 +73,14 @@ export function resume(proposal, request, at, given) {
   if (proposal.requestId === request || proposal.status !== "fulfilled") return true;
   // The gateway's list may have told of it before the history told of an earlier one.
   proposal.requests = [...proposal.requests.filter((each) => each !== request), request];
-  Object.assign(proposal, { status: "fulfilled", requestId: request, reason: "", waiting: proposal.asked, isAnswered: false, hasFailed: false });
+  Object.assign(proposal, {
+    status: "fulfilled",
+    requestId: request,
+    reason: "",
+    waiting: proposal.asked,
+    isAnswered: false,
+    hasFailed: false,
+  });
   return true;
 }
 
@@ -92,7 +107,8 @@ export function loseTrack(proposal, reason, at) {
 
 /** A person says what came of it; that nobody knew is not part of the history. @param {Proposal} proposal @param {any} payload @param {string} by @param {number} at */
 export function assess(proposal, payload, by, at) {
-  if (!["fulfilled", "unknown"].includes(proposal.status) || !["done", "failed"].includes(payload?.outcome)) return false;
+  if (!["fulfilled", "unknown"].includes(proposal.status) || !["done", "failed"].includes(payload?.outcome))
+    return false;
   const note = typeof payload.note === "string" ? payload.note : "";
   Object.assign(proposal, { status: payload.outcome, reason: "", assessedBy: by, note, outcomeAt: at });
   return true;

@@ -43,7 +43,8 @@ export class Chats {
       const isMine = row.from === state.me.id;
       if (isMine) addBounded(this.ours, chat, MAX_UNACKNOWLEDGED);
       // MEW 3.4.1: messages addressed to us, or to everybody.
-      else if (row.to.length === 0 || row.to.includes(state.me.id) || row.to.includes(state.me.name)) addBounded(this.unacknowledged, chat, MAX_UNACKNOWLEDGED);
+      else if (row.to.length === 0 || row.to.includes(state.me.id) || row.to.includes(state.me.name))
+        addBounded(this.unacknowledged, chat, MAX_UNACKNOWLEDGED);
       return "chats";
     }
     if (envelope.kind !== "chat/acknowledge" && envelope.kind !== "chat/cancel") return null;
@@ -77,7 +78,9 @@ export class Chats {
       const known = this.byId.get(row.id);
       if (known) known.n = row.n;
     }
-    const chats = older.filter(({ row, payload }) => typeof payload?.text === "string" && !this.byId.has(row.id)).map(({ row, payload }) => chatOf(row, payload));
+    const chats = older
+      .filter(({ row, payload }) => typeof payload?.text === "string" && !this.byId.has(row.id))
+      .map(({ row, payload }) => chatOf(row, payload));
     const added = room > 0 ? chats.slice(-room) : [];
     if (added.length === 0) return;
     // From before all others, unless they fill a gap.
@@ -112,7 +115,19 @@ export class Chats {
 
 /** @param {import("./envelopes.js").Row} row @param {any} payload @returns {Chat} */
 function chatOf(row, payload) {
-  return { id: row.id, n: row.n, from: row.from, to: row.to, about: row.about, context: row.context, text: payload.text, format: payload.format === "markdown" ? "markdown" : "plain", at: row.at, acknowledged: [], cancelled: null };
+  return {
+    id: row.id,
+    n: row.n,
+    from: row.from,
+    to: row.to,
+    about: row.about,
+    context: row.context,
+    text: payload.text,
+    format: payload.format === "markdown" ? "markdown" : "plain",
+    at: row.at,
+    acknowledged: [],
+    cancelled: null,
+  };
 }
 
 /** @param {Map<string, Chat>} chats @param {Chat} chat @param {number} max */

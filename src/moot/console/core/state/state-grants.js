@@ -36,7 +36,9 @@ export class Grants {
     const chain = [grant];
     const seen = new Set([grant.id]);
     for (let current = grant; ; ) {
-      const above = this.of(current.granter).find((each) => !seen.has(each.id) && each.at <= current.at && !each.revoked?.whole);
+      const above = this.of(current.granter).find(
+        (each) => !seen.has(each.id) && each.at <= current.at && !each.revoked?.whole,
+      );
       if (!above) return chain;
       seen.add(above.id);
       chain.push(above);
@@ -50,8 +52,14 @@ export class Grants {
     if (envelope.kind === "capability/grant") {
       const recipient = typeof payload.recipient === "string" ? payload.recipient : (row.to[0] ?? "");
       this.byId.set(row.id, {
-        id: row.id, granter: row.from, recipient, capabilities: Array.isArray(payload.capabilities) ? payload.capabilities : [],
-        reason: String(payload.reason ?? ""), at: row.at, acknowledged: false, revoked: null,
+        id: row.id,
+        granter: row.from,
+        recipient,
+        capabilities: Array.isArray(payload.capabilities) ? payload.capabilities : [],
+        reason: String(payload.reason ?? ""),
+        at: row.at,
+        acknowledged: false,
+        revoked: null,
       });
       trimMap(this.byId, MAX_GRANTS);
       return "grants";

@@ -8,7 +8,19 @@
 import { trimMap } from "../page/bounded-map.js";
 import { callBodyText, membersOf, parseJson, textAt } from "./json-text.js";
 import { addressees, contextOf, correlations, operationOf, saysUnknown } from "./envelope-fields.js";
-import { addVote, answer, assess, expectsAnswer, fulfil, isFulfilled, loseTrack, reject, resume, setVotes, settle } from "./proposal-life.js";
+import {
+  addVote,
+  answer,
+  assess,
+  expectsAnswer,
+  fulfil,
+  isFulfilled,
+  loseTrack,
+  reject,
+  resume,
+  setVotes,
+  settle,
+} from "./proposal-life.js";
 import { parseTime } from "../page/time.js";
 
 /**
@@ -108,16 +120,24 @@ export class Proposals {
     if (kind === "system/welcome") this._isTold = strings(payload.extensions).includes("moot/list-proposals");
     const reason = typeof payload.reason === "string" ? payload.reason : "";
     const about = this._known(correlations(envelope));
-    if (kind === "mcp/withdraw") return this._change(about, (each) => each.from === row.from && settle(each, "withdrawn", row.at, reason || "other"));
+    if (kind === "mcp/withdraw")
+      return this._change(
+        about,
+        (each) => each.from === row.from && settle(each, "withdrawn", row.at, reason || "other"),
+      );
     if (kind === "mcp/reject") return this._addRejection(about, reason, row);
-    if (kind === "moot/approve") return this._change(about, (each) => addVote(each, { by: row.from, at: row.at, id: row.id }));
+    if (kind === "moot/approve")
+      return this._change(about, (each) => addVote(each, { by: row.from, at: row.at, id: row.id }));
     if (kind === "moot/settle") return this._change(about, (each) => assess(each, payload, row.from, row.at));
     if (row.from !== GATEWAY) return null;
     const named = this._known([payload.proposal_id]);
     if (kind === "moot/votes") return this._change(named, (each) => this._setCount(each, payload, row.at));
-    if (kind === "moot/outcome" && payload.outcome === "unknown") return this._change(named, (each) => this._loseTrack(each, payload, row.at));
+    if (kind === "moot/outcome" && payload.outcome === "unknown")
+      return this._change(named, (each) => this._loseTrack(each, payload, row.at));
     // Our decision came too late: the refusal contains the proposal's state.
-    return kind === "system/error" && payload.error === "proposal_settled" ? this._change(named, (each) => this._settleLate(each, payload, row.at)) : null;
+    return kind === "system/error" && payload.error === "proposal_settled"
+      ? this._change(named, (each) => this._settleLate(each, payload, row.at))
+      : null;
   }
 
   /** @param {unknown[]} ids @returns {Proposal[]} */
@@ -140,7 +160,8 @@ export class Proposals {
     if (this.pending.size === 0) this._newestAt = -Infinity;
     for (const request of isFulfilled(proposal) ? proposal.requests : []) {
       const executed = this._executed.get(request) ?? [];
-      if (!executed.includes(proposal)) this._executed.set(request, [...executed.filter((each) => each.id !== proposal.id), proposal]);
+      if (!executed.includes(proposal))
+        this._executed.set(request, [...executed.filter((each) => each.id !== proposal.id), proposal]);
     }
     trimMap(this._executed, MAX_REQUESTS);
     trimMap(this.byId, MAX_SETTLED + this.pending.size, (each) => each.status !== "pending");
@@ -204,11 +225,14 @@ export class Proposals {
     proposal.expiresAt = parseTime(told.expires_at, 0);
     this._setCount(proposal, told, at);
     const reasons = strings(told.reject_reasons);
-    for (const [index, by] of strings(told.rejected_by).entries()) reject(proposal, { by, reason: reasons[index] ?? "", at, id, comments: [] });
+    for (const [index, by] of strings(told.rejected_by).entries())
+      reject(proposal, { by, reason: reasons[index] ?? "", at, id, comments: [] });
     // It was over by a removal that was older than it.
-    if (isInOrder && told.state === "open" && proposal.status !== "pending" && !isFulfilled(proposal)) this._open(proposal);
+    if (isInOrder && told.state === "open" && proposal.status !== "pending" && !isFulfilled(proposal))
+      this._open(proposal);
     if (told.state === "fulfilled") this._restoreFulfilment(proposal, told, isInOrder);
-    else if (told.state === "withdrawn" || told.state === "expired") settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
+    else if (told.state === "withdrawn" || told.state === "expired")
+      settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
     this._index(proposal);
     return true;
   }
@@ -233,7 +257,14 @@ export class Proposals {
     fulfil(proposal, request, String(told.fulfilled_by ?? ""), strings(told.asked), at);
     // A late answer is recognised by its request, which may never have been received here.
     if (request && !this.requests.has(request)) {
-      this.requests.set(request, { id: request, from: proposal.fulfilledBy, to: proposal.asked, call: proposal.call, at, answer: null });
+      this.requests.set(request, {
+        id: request,
+        from: proposal.fulfilledBy,
+        to: proposal.asked,
+        call: proposal.call,
+        at,
+        answer: null,
+      });
     }
     if (proposal.status === "done" || proposal.status === "failed") return;
     proposal.status = ["done", "failed", "unknown"].includes(told.outcome) ? told.outcome : "fulfilled";
@@ -252,9 +283,36 @@ export class Proposals {
     if (known?.raw === raw) return known;
     /** @type {Proposal} */
     const proposal = {
-      id: envelope.id, from: String(envelope.from ?? ""), to: addressees(envelope), call: callOf(envelope, raw), raw, at,
-      context: typeof envelope.context === "string" ? envelope.context : "", about: correlations(envelope), status: "pending", ending: "", uncertain: false, expiresAt: 0, votesNeeded: 0, votesMissing: 0, exempt: [],
-      rejections: [], approvals: [], inputs: [], fulfilledBy: "", requests: [], requestId: "", asked: [], waiting: [], isAnswered: false, hasFailed: false, reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
+      id: envelope.id,
+      from: String(envelope.from ?? ""),
+      to: addressees(envelope),
+      call: callOf(envelope, raw),
+      raw,
+      at,
+      context: typeof envelope.context === "string" ? envelope.context : "",
+      about: correlations(envelope),
+      status: "pending",
+      ending: "",
+      uncertain: false,
+      expiresAt: 0,
+      votesNeeded: 0,
+      votesMissing: 0,
+      exempt: [],
+      rejections: [],
+      approvals: [],
+      inputs: [],
+      fulfilledBy: "",
+      requests: [],
+      requestId: "",
+      asked: [],
+      waiting: [],
+      isAnswered: false,
+      hasFailed: false,
+      reason: "",
+      assessedBy: "",
+      note: "",
+      settledAt: 0,
+      outcomeAt: 0,
     };
     this.byId.set(proposal.id, proposal);
     this._open(proposal);
@@ -288,12 +346,20 @@ export class Proposals {
   _addRequest(envelope, row) {
     const known = this._known(row.about);
     const received = this.requests.get(row.id)?.answer ?? null;
-    this.requests.set(row.id, { id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), at: row.at, answer: received });
+    this.requests.set(row.id, {
+      id: row.id,
+      from: row.from,
+      to: row.to,
+      call: callOf(envelope, row.raw),
+      at: row.at,
+      answer: received,
+    });
     trimMap(this.requests, MAX_REQUESTS);
     if (envelope.payload?.method === "notifications/cancelled") {
       // Whoever cancels its request gets no answer to it, done or not.
       const running = row.about.flatMap((id) => this._executed.get(id) ?? []);
-      const isTheirs = (/** @type {Proposal} */ each) => row.about.includes(each.requestId) && this.requests.get(each.requestId)?.from === row.from;
+      const isTheirs = (/** @type {Proposal} */ each) =>
+        row.about.includes(each.requestId) && this.requests.get(each.requestId)?.from === row.from;
       return this._change(running, (each) => isTheirs(each) && loseTrack(each, "cancelled", row.at)) ?? "requests";
     }
     const params = envelope.payload?.params;
@@ -317,7 +383,9 @@ export class Proposals {
       if (!request || (request.to.length > 0 && !request.to.includes(row.from))) continue;
       if (!request.answer) topic = topic ?? "requests";
       request.answer = request.answer ?? { id: row.id, from: row.from, at: row.at, result, error };
-      const executed = (this._executed.get(id) ?? []).filter((each) => each.requestId === id && expectsAnswer(each, row.from));
+      const executed = (this._executed.get(id) ?? []).filter(
+        (each) => each.requestId === id && expectsAnswer(each, row.from),
+      );
       const asks = result?.resultType === "input_required" && executed.length === 1 && executed[0].asked.length === 1;
       for (const proposal of executed) {
         // D-99: `moot/outcome` follows, but not in the history.

@@ -63,8 +63,10 @@ export class Reasoning {
         sequence.thoughts.shift();
         sequence.dropped += 1;
       }
-    } else if (envelope.kind === "reasoning/conclusion" && row.from === sequence.from) this._end(sequence, "concluded", message, row.from);
-    else if (envelope.kind === "reasoning/cancel") this._end(sequence, "cancelled", typeof payload.reason === "string" ? payload.reason : message, row.from);
+    } else if (envelope.kind === "reasoning/conclusion" && row.from === sequence.from)
+      this._end(sequence, "concluded", message, row.from);
+    else if (envelope.kind === "reasoning/cancel")
+      this._end(sequence, "cancelled", typeof payload.reason === "string" ? payload.reason : message, row.from);
     return "reasoning";
   }
 
@@ -72,8 +74,20 @@ export class Reasoning {
   _start(id, context, row, message, startUnknown = false) {
     /** @type {Sequence} */
     const sequence = {
-      id, from: row.from, message, startUnknown: startUnknown, context, about: startUnknown ? [] : row.about, at: row.at, changedAt: row.at,
-      thoughts: [], dropped: 0, status: "active", ending: "", endedBy: "", streams: [],
+      id,
+      from: row.from,
+      message,
+      startUnknown: startUnknown,
+      context,
+      about: startUnknown ? [] : row.about,
+      at: row.at,
+      changedAt: row.at,
+      thoughts: [],
+      dropped: 0,
+      status: "active",
+      ending: "",
+      endedBy: "",
+      streams: [],
     };
     this.byId.set(id, sequence);
     trimMap(this.byId, MAX_SEQUENCES);
@@ -88,7 +102,13 @@ export class Reasoning {
   _sequenceOf(kind, row) {
     const id = row.context.slice(row.context.lastIndexOf("/") + 1);
     const found = this.within(row.context);
-    if (kind !== "reasoning/thought" || !id || found?.id === id || (found?.from === row.from && found.status === "active")) return found;
+    if (
+      kind !== "reasoning/thought" ||
+      !id ||
+      found?.id === id ||
+      (found?.from === row.from && found.status === "active")
+    )
+      return found;
     return this._start(id, row.context, row, "", true);
   }
 
@@ -105,7 +125,9 @@ export class Reasoning {
       trimMap(this._requested, MAX_SEQUENCES);
       return null;
     }
-    const sequence = row.about.map((id) => this.byId.get(this._requested.get(id) ?? "")).find((each) => each !== undefined);
+    const sequence = row.about
+      .map((id) => this.byId.get(this._requested.get(id) ?? ""))
+      .find((each) => each !== undefined);
     if (!sequence || typeof envelope.payload?.stream_id !== "string") return null;
     sequence.streams.push(envelope.payload.stream_id);
     return "reasoning";

@@ -96,7 +96,10 @@ export class Roster {
 
   /** Ruling 0017: the pause that ends later applies; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
   _pause(member, payload, row) {
-    const seconds = typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= MAX_PAUSE_SECONDS ? payload.timeout_seconds : Infinity;
+    const seconds =
+      typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= MAX_PAUSE_SECONDS
+        ? payload.timeout_seconds
+        : Infinity;
     const until = row.at + seconds * 1000;
     if (member.paused && this.isPaused(member, row.at) && member.paused.until >= until) return;
     member.paused = { id: row.id, by: row.from, reason: String(payload.reason ?? ""), until };
@@ -107,13 +110,19 @@ export class Roster {
     const pause = correlations(envelope)[0];
     if (row.to.length > 0) return row.to.map((id) => this.get(id)).filter((each) => each !== undefined);
     const others = [...this.members.values()].filter((each) => each.id !== row.from);
-    return pause && envelope.kind === "participant/resume" ? others.filter((each) => each.paused?.id === pause) : others;
+    return pause && envelope.kind === "participant/resume"
+      ? others.filter((each) => each.paused?.id === pause)
+      : others;
   }
 
   /** @param {any} payload @param {import("./envelopes.js").Row} row */
   _welcome(payload, row) {
     const you = payload.you ?? {};
-    this.me = { id: String(you.id ?? ""), name: String(you.name ?? you.id ?? ""), capabilities: list(you.capabilities) };
+    this.me = {
+      id: String(you.id ?? ""),
+      name: String(you.name ?? you.id ?? ""),
+      capabilities: list(you.capabilities),
+    };
     const current = new Set([this.me.id]);
     this._update(you, row, true);
     for (const shown of list(payload.participants)) {
@@ -141,7 +150,8 @@ export class Roster {
   /** @param {import("./envelopes.js").Row} row */
   _markAbsent(row) {
     for (const member of this.members.values()) {
-      if (this._listed !== null && member.present && !this._listed.has(member.id)) Object.assign(member, { present: false, since: row.at });
+      if (this._listed !== null && member.present && !this._listed.has(member.id))
+        Object.assign(member, { present: false, since: row.at });
     }
     this._listed = null;
   }
@@ -170,7 +180,21 @@ export class Roster {
     const id = String(described.id);
     let member = this.members.get(id);
     if (!member) {
-      member = { id, name: id, capabilities: [], present: false, invited: false, since: row.at, lastMessageAt: 0, messageCount: 0, violations: 0, paused: null, status: null, leaveReason: "", invitedBy: "" };
+      member = {
+        id,
+        name: id,
+        capabilities: [],
+        present: false,
+        invited: false,
+        since: row.at,
+        lastMessageAt: 0,
+        messageCount: 0,
+        violations: 0,
+        paused: null,
+        status: null,
+        leaveReason: "",
+        invitedBy: "",
+      };
       if (this.members.size < MAX_MEMBERS) this.members.set(id, member);
     }
     if (member.present !== present) member.since = row.at;

@@ -66,7 +66,9 @@ export class Streams {
       this._update({ ...request, ...payload }, row);
       return "streams";
     }
-    const stream = this.byId.get(String(payload.stream_id ?? "")) ?? [...this.byId.values()].find((each) => row.about.includes(each.requestId) || row.about.includes(each.openId));
+    const stream =
+      this.byId.get(String(payload.stream_id ?? "")) ??
+      [...this.byId.values()].find((each) => row.about.includes(each.requestId) || row.about.includes(each.openId));
     if (!stream) return null;
     if (kind === "stream/close") {
       if (row.from !== "gateway" && row.from !== stream.owner) return null;
@@ -74,7 +76,8 @@ export class Streams {
       stream.closeReason = String(payload.reason ?? "closed");
     } else {
       if (Array.isArray(payload.authorized_writers)) stream.writers = payload.authorized_writers.map(String);
-      if (kind === "stream/ownership-transferred") stream.owner = String(payload.new_owner ?? payload.owner ?? stream.owner);
+      if (kind === "stream/ownership-transferred")
+        stream.owner = String(payload.new_owner ?? payload.owner ?? stream.owner);
     }
     return "streams";
   }
@@ -115,7 +118,8 @@ export class Streams {
     }
     if (typeof payload.next === "string") return "streams";
     for (const stream of this.byId.values()) {
-      if (this._listed !== null && stream.open && !this._listed.has(stream.id)) Object.assign(stream, { open: false, closeReason: stream.closeReason || "closed while you were offline" });
+      if (this._listed !== null && stream.open && !this._listed.has(stream.id))
+        Object.assign(stream, { open: false, closeReason: stream.closeReason || "closed while you were offline" });
     }
     this._listed = null;
     return "streams";

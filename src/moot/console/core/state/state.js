@@ -72,10 +72,17 @@ export class State {
     } catch {
       return null;
     }
-    if (envelope === null || typeof envelope !== "object" || typeof envelope.kind !== "string" || typeof envelope.id !== "string") return null;
+    if (
+      envelope === null ||
+      typeof envelope !== "object" ||
+      typeof envelope.kind !== "string" ||
+      typeof envelope.id !== "string"
+    )
+      return null;
     const known = this.envelopes.byId(envelope.id);
     // D-94: in some spaces a sender that was restarted may use an id again, at another time.
-    const isKnown = known !== undefined && (known.from !== envelope.from || parseTime(envelope.ts, known.at) === known.at);
+    const isKnown =
+      known !== undefined && (known.from !== envelope.from || parseTime(envelope.ts, known.at) === known.at);
     // What was read from the journal before it arrived here is shown, and what it does is still to be done.
     const isDue = isKnown && known.isOlder === true && known.from === envelope.from && !options.past;
     if (isKnown && !isDue) return null;
@@ -87,7 +94,9 @@ export class State {
       return envelope;
     }
     const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
-    const row = isDue ? known : this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
+    const row = isDue
+      ? known
+      : this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
     row.isOlder = false;
     if (!isDue && !isHousekeeping(row, this.isOwnQuestion, this._keepsRules)) this.activity.addCopy(row);
     this.changes.publish("envelopes");
@@ -124,9 +133,15 @@ export class State {
     if (typeof envelope?.kind !== "string" || typeof envelope.id !== "string") return null;
     const isOfGateway = envelope.from === "system:gateway";
     if (envelope.kind === "moot/proposals" && isOfGateway) this.onProposals(raw);
-    else if (/^(mcp\/|moot\/|space\/kick|system\/)/.test(envelope.kind) && (typeof envelope.payload === "object" || envelope.payload === undefined)) {
+    else if (
+      /^(mcp\/|moot\/|space\/kick|system\/)/.test(envelope.kind) &&
+      (typeof envelope.payload === "object" || envelope.payload === undefined)
+    ) {
       const row = this.envelopes.read(envelope, raw, Date.now());
-      const topics = [isOfGateway ? this.roster.receive(envelope, row) : null, this.proposals.receive(envelope, row, this)];
+      const topics = [
+        isOfGateway ? this.roster.receive(envelope, row) : null,
+        this.proposals.receive(envelope, row, this),
+      ];
       for (const topic of topics) if (topic) this.changes.publish(topic);
     }
     return envelope;
@@ -140,7 +155,10 @@ export class State {
     const rows = raws.map((raw) => this.readOlder(raw)).filter((row) => row !== null);
     const added = this.envelopes.prepend(rows);
     this.activity.prepend(rows.filter((row) => !isHousekeeping(row, this.isOwnQuestion, this._keepsRules)));
-    const chats = rows.filter((row) => row.kind === "chat").map((row) => this.envelopes.byId(row.id)).filter((row) => row !== undefined);
+    const chats = rows
+      .filter((row) => row.kind === "chat")
+      .map((row) => this.envelopes.byId(row.id))
+      .filter((row) => row !== undefined);
     this.chats.addOlder(chats.map((row) => ({ row, payload: this.envelopes.envelope(row).payload })));
     if (chats.length > 0) this.changes.publish("chats");
     return added;
@@ -154,7 +172,9 @@ export class State {
     } catch {
       return null;
     }
-    return typeof envelope?.kind === "string" && typeof envelope.id === "string" ? this.envelopes.read(envelope, raw, 0) : null;
+    return typeof envelope?.kind === "string" && typeof envelope.id === "string"
+      ? this.envelopes.read(envelope, raw, 0)
+      : null;
   }
 
   /** Whether anybody spoke of a rule. */
@@ -197,7 +217,14 @@ export class State {
   _recordRefusal(envelope, row) {
     if (envelope.kind !== "system/error") return;
     const payload = envelope.payload ?? {};
-    this.refusals.push({ id: row.id, about: correlations(envelope)[0] ?? "", code: String(payload.error ?? ""), message: String(payload.message ?? ""), payload, at: row.at });
+    this.refusals.push({
+      id: row.id,
+      about: correlations(envelope)[0] ?? "",
+      code: String(payload.error ?? ""),
+      message: String(payload.message ?? ""),
+      payload,
+      at: row.at,
+    });
     if (this.refusals.length > MAX_REFUSALS) this.refusals.splice(0, this.refusals.length - MAX_REFUSALS);
     this.changes.publish("refusals");
   }
@@ -206,7 +233,8 @@ export class State {
   _countMessage(row) {
     for (const to of row.to.length > 0 ? row.to : ["*"]) {
       const key = `${row.from}\n${to}`;
-      if (this.messageCounts.size < MAX_PAIRS || this.messageCounts.has(key)) this.messageCounts.set(key, (this.messageCounts.get(key) ?? 0) + 1);
+      if (this.messageCounts.size < MAX_PAIRS || this.messageCounts.has(key))
+        this.messageCounts.set(key, (this.messageCounts.get(key) ?? 0) + 1);
     }
   }
 }

@@ -30,7 +30,13 @@ export class SignInAudit {
     this._foot = el("div", { class: "administration-foot" });
     const choice = el("input", { type: "checkbox", on: { change: () => void this._restart() } });
     this._refusedOnly = choice;
-    this.node = el("div", { class: "administration-audit" }, el("label", { class: "choice" }, choice, el("span", {}, "Refused only")), this._list, this._foot);
+    this.node = el(
+      "div",
+      { class: "administration-audit" },
+      el("label", { class: "choice" }, choice, el("span", {}, "Refused only")),
+      this._list,
+      this._foot,
+    );
     /** The row that is still growing: a token that is renewed every few minutes is one row. @type {{key: string, row: HTMLElement, events: SignInEvent[]} | null} */
     this._last = null;
     this._turn = 0;
@@ -49,14 +55,33 @@ export class SignInAudit {
     replace(this._foot, el("span", { class: "soft" }, "Loading…"));
     try {
       for (let pages = 0, found = 0; this._before !== null && found === 0 && pages < MAX_EMPTY_PAGES; pages += 1) {
-        const page = await this._client.signIns({ limit: PAGE, ...(this._before ? { before: this._before } : {}), ...(this._refusedOnly.checked ? { event: "refused" } : {}) });
+        const page = await this._client.signIns({
+          limit: PAGE,
+          ...(this._before ? { before: this._before } : {}),
+          ...(this._refusedOnly.checked ? { event: "refused" } : {}),
+        });
         if (turn !== this._turn) return;
         this._before = page.before === null ? null : String(page.before);
         found = page.sign_ins.length;
         for (const event of page.sign_ins) this._add(event);
-        if (!page.is_kept) return replace(this._foot, el("span", { class: "soft" }, "This space keeps no journal, so that nobody knows who signed in."));
+        if (!page.is_kept)
+          return replace(
+            this._foot,
+            el("span", { class: "soft" }, "This space keeps no journal, so that nobody knows who signed in."),
+          );
       }
-      replace(this._foot, this._before === null ? el("span", { class: "soft" }, this._list.childElementCount === 0 ? "Nobody has signed in at a provider. Connections with tokens of the gateway are in the journal as join." : "That is all that the journal has.") : button("Show older", () => void this.more()));
+      replace(
+        this._foot,
+        this._before === null
+          ? el(
+              "span",
+              { class: "soft" },
+              this._list.childElementCount === 0
+                ? "Nobody has signed in at a provider. Connections with tokens of the gateway are in the journal as join."
+                : "That is all that the journal has.",
+            )
+          : button("Show older", () => void this.more()),
+      );
     } catch (fault) {
       if (turn === this._turn && this.node.isConnected) this._fail(fault);
     }
@@ -64,7 +89,17 @@ export class SignInAudit {
 
   /** @param {SignInEvent} event */
   _add(event) {
-    const key = JSON.stringify([event.event, event.participant, event.subject, event.client, event.issuer, event.rule, event.by, event.why, event.count]);
+    const key = JSON.stringify([
+      event.event,
+      event.participant,
+      event.subject,
+      event.client,
+      event.issuer,
+      event.rule,
+      event.by,
+      event.why,
+      event.count,
+    ]);
     if (this._last?.key === key) {
       this._last.events.push(event);
       replace(this._last.row, eventCells(this._last.events));
@@ -86,30 +121,62 @@ function eventCells(events) {
   return [
     el("time", { class: "faint", datetime: isoTime(at) }, formatTime(at)),
     el("span", { class: "tag", data: { tone } }, title),
-    el("div", { class: "grow" }, sentence(newest), events.length > 1 && el("span", { class: "soft" }, ` · ${events.length} times since ${formatTime(parseTime(oldest.at, 0))}`), detail(newest)),
+    el(
+      "div",
+      { class: "grow" },
+      sentence(newest),
+      events.length > 1 &&
+        el("span", { class: "soft" }, ` · ${events.length} times since ${formatTime(parseTime(oldest.at, 0))}`),
+      detail(newest),
+    ),
   ];
 }
 
 /** @param {SignInEvent} event */
 function sentence(event) {
-  const who = event.participant === undefined ? el("bdi", { class: "name" }, oneLine(event.account ?? event.subject ?? "somebody", 80)) : nameOf(event.participant);
+  const who =
+    event.participant === undefined
+      ? el("bdi", { class: "name" }, oneLine(event.account ?? event.subject ?? "somebody", 80))
+      : nameOf(event.participant);
   if (event.count !== undefined) return [`${event.count} more sign-ins, too many to record one by one`];
   const by = event.by === undefined || event.by === event.participant ? null : event.by;
   switch (event.event) {
     case "signed_out":
-      return event.by === "themselves" ? [who] : event.by === "the rules" ? [who, ", because the rules changed"] : [who, " by ", el("bdi", {}, oneLine(event.by ?? "", 200))];
+      return event.by === "themselves"
+        ? [who]
+        : event.by === "the rules"
+          ? [who, ", because the rules changed"]
+          : [who, " by ", el("bdi", {}, oneLine(event.by ?? "", 200))];
     case "token_made":
     case "token_replaced":
     case "restored":
       return ["for ", who, by && [" by ", el("bdi", {}, oneLine(by, 200))]];
     default:
-      return [who, event.client !== undefined && [" with ", el("bdi", { class: "mono" }, oneLine(event.client, 80))], event.why !== undefined && [": ", el("bdi", {}, oneLine(event.why, 300))]];
+      return [
+        who,
+        event.client !== undefined && [" with ", el("bdi", { class: "mono" }, oneLine(event.client, 80))],
+        event.why !== undefined && [": ", el("bdi", {}, oneLine(event.why, 300))],
+      ];
   }
 }
 
 /** Where an account is from, and by which rule it came. @param {SignInEvent} event */
 function detail(event) {
   if (event.issuer === undefined) return null;
-  const rule = event.rule === undefined ? "" : `by rule ${event.rule}${event.profile === undefined ? "" : ` (profile ${oneLine(event.profile, 60)})`}, `;
-  return el("div", { class: "soft administration-facts" }, el("span", {}, rule, "account ", el("bdi", { class: "mono" }, oneLine(event.subject ?? "", 80)), ` at ${hostOf(event.issuer)}`));
+  const rule =
+    event.rule === undefined
+      ? ""
+      : `by rule ${event.rule}${event.profile === undefined ? "" : ` (profile ${oneLine(event.profile, 60)})`}, `;
+  return el(
+    "div",
+    { class: "soft administration-facts" },
+    el(
+      "span",
+      {},
+      rule,
+      "account ",
+      el("bdi", { class: "mono" }, oneLine(event.subject ?? "", 80)),
+      ` at ${hostOf(event.issuer)}`,
+    ),
+  );
 }

@@ -39,58 +39,133 @@ export function memberCards(context, client, { tokens, absent }, filter, changed
     if (!`${token.participant}\n${token.client ?? ""}`.toLowerCase().includes(wanted)) continue;
     members.set(token.participant, [...(members.get(token.participant) ?? []), token]);
   }
-  const sorted = [...members].sort(([a, ours], [b, theirs]) => Number(connectionsOf(theirs) > 0) - Number(connectionsOf(ours) > 0) || Number(theirs.length > 0) - Number(ours.length > 0) || a.localeCompare(b));
-  if (sorted.length === 0) return el("div", { class: "empty" }, icon("key", 24), el("strong", {}, filter ? "No match" : "No tokens"), el("p", {}, filter ? "No member or program has this in its name." : "Nothing lets anybody into this space."));
+  const sorted = [...members].sort(
+    ([a, ours], [b, theirs]) =>
+      Number(connectionsOf(theirs) > 0) - Number(connectionsOf(ours) > 0) ||
+      Number(theirs.length > 0) - Number(ours.length > 0) ||
+      a.localeCompare(b),
+  );
+  if (sorted.length === 0)
+    return el(
+      "div",
+      { class: "empty" },
+      icon("key", 24),
+      el("strong", {}, filter ? "No match" : "No tokens"),
+      el("p", {}, filter ? "No member or program has this in its name." : "Nothing lets anybody into this space."),
+    );
   return [
     sorted.slice(0, MAX_MEMBERS).map(([name, own]) => memberCard(context, client, name, own, changed)),
-    sorted.length > MAX_MEMBERS && el("p", { class: "soft" }, `and ${counted(sorted.length - MAX_MEMBERS, "more member")}: use the filter`),
+    sorted.length > MAX_MEMBERS &&
+      el("p", { class: "soft" }, `and ${counted(sorted.length - MAX_MEMBERS, "more member")}: use the filter`),
   ];
 }
 
 /** @param {Context} context @param {Administration} client @param {string} name @param {AdminToken[]} tokens @param {() => void} changed */
 function memberCard(context, client, name, tokens, changed) {
   const connections = connectionsOf(tokens);
-  return el("section", { class: "card administration-member", "aria-label": oneLine(name, 80), data: { member: name } },
-    el("div", { class: "administration-row" },
-      el("h2", { class: "grow" }, nameOf(name), name === context.state.me.name && el("span", { class: "soft" }, " (you)")),
-      el("span", { class: "pill", data: connections > 0 ? { tone: "good" } : {} }, el("span", { class: "dot" }), connections > 0 ? counted(connections, "connection") : "not connected"),
-      (tokens.length === 0 || tokens.some(endsBySignOut)) && button("Sign out everywhere…", () => signOutDialog(context, client, name, tokens, changed), { class: "small danger", data: { focus: `out-${name}` }, aria: { label: `Sign ${oneLine(name, 80)} out everywhere…` } })),
-    tokens.length === 0 ? el("p", { class: "soft administration-absent" }, "No session now. A token that the provider issued before may still let them in.") : el("ul", { class: "administration-tokens" }, tokens.map((each) => tokenRow(context, client, each, changed))));
+  return el(
+    "section",
+    { class: "card administration-member", "aria-label": oneLine(name, 80), data: { member: name } },
+    el(
+      "div",
+      { class: "administration-row" },
+      el(
+        "h2",
+        { class: "grow" },
+        nameOf(name),
+        name === context.state.me.name && el("span", { class: "soft" }, " (you)"),
+      ),
+      el(
+        "span",
+        { class: "pill", data: connections > 0 ? { tone: "good" } : {} },
+        el("span", { class: "dot" }),
+        connections > 0 ? counted(connections, "connection") : "not connected",
+      ),
+      (tokens.length === 0 || tokens.some(endsBySignOut)) &&
+        button("Sign out everywhere…", () => signOutDialog(context, client, name, tokens, changed), {
+          class: "small danger",
+          data: { focus: `out-${name}` },
+          aria: { label: `Sign ${oneLine(name, 80)} out everywhere…` },
+        }),
+    ),
+    tokens.length === 0
+      ? el(
+          "p",
+          { class: "soft administration-absent" },
+          "No session now. A token that the provider issued before may still let them in.",
+        )
+      : el(
+          "ul",
+          { class: "administration-tokens" },
+          tokens.map((each) => tokenRow(context, client, each, changed)),
+        ),
+  );
 }
 
 /** What kind of token it is. @param {AdminToken} token */
 function kindOf(token) {
   const client = el("bdi", { class: "mono" }, oneLine(token.client ?? "", 80));
   if (token.source === "sign_in") return token.client ? ["Signed in with ", client] : ["Signed in"];
-  if (token.source === "minted") return token.client ? ["Short-lived token, made with ", client] : ["Short-lived token"];
-  return [{ invited: "Token of an invitation", lasting: "Lasting token, made by an administrator" }[token.source] ?? "Token of the configuration"];
+  if (token.source === "minted")
+    return token.client ? ["Short-lived token, made with ", client] : ["Short-lived token"];
+  return [
+    { invited: "Token of an invitation", lasting: "Lasting token, made by an administrator" }[token.source] ??
+      "Token of the configuration",
+  ];
 }
 
 /** @param {string} label @param {string | undefined} at */
 function timeNode(label, at) {
   const time = parseTime(at, NaN);
-  return Number.isFinite(time) && el("span", {}, `${label} `, el("time", { datetime: isoTime(time) }, formatMinute(time)));
+  return (
+    Number.isFinite(time) && el("span", {}, `${label} `, el("time", { datetime: isoTime(time) }, formatMinute(time)))
+  );
 }
 
 /** @param {Context} context @param {Administration} client @param {AdminToken} token @param {() => void} changed */
 function tokenRow(context, client, token, changed) {
   const rights = token.capabilities;
-  return el("li", { class: "administration-row", data: { token: token.id } },
-    el("div", { class: "grow" },
+  return el(
+    "li",
+    { class: "administration-row", data: { token: token.id } },
+    el(
+      "div",
+      { class: "grow" },
       el("div", {}, kindOf(token)),
-      el("div", { class: "soft administration-facts" },
-        timeNode("since", token.since), timeNode("until", token.expires) || el("span", {}, "until it is replaced"),
+      el(
+        "div",
+        { class: "soft administration-facts" },
+        timeNode("since", token.since),
+        timeNode("until", token.expires) || el("span", {}, "until it is replaced"),
         token.rule !== undefined && el("span", {}, `by rule ${token.rule} of ${hostOf(token.issuer ?? "")}`),
-        el("span", { class: "mono faint", title: "The beginning of its hash, as moot member tokens shows it" }, oneLine(token.id, 16)),
-        rights !== undefined && el("details", { data: { fold: token.id } }, el("summary", {}, roleOf(rights)), rightsList(rights)))),
-    token.connections > 0 && el("span", { class: "soft administration-count" }, counted(token.connections, "connection")),
-    button("End…", () => revokeDialog(context, client, token, changed), { class: "small", data: { focus: `end-${token.id}` }, aria: { label: `End the token ${token.id} of ${oneLine(token.participant, 80)}…` } }));
+        el(
+          "span",
+          { class: "mono faint", title: "The beginning of its hash, as moot member tokens shows it" },
+          oneLine(token.id, 16),
+        ),
+        rights !== undefined &&
+          el("details", { data: { fold: token.id } }, el("summary", {}, roleOf(rights)), rightsList(rights)),
+      ),
+    ),
+    token.connections > 0 &&
+      el("span", { class: "soft administration-count" }, counted(token.connections, "connection")),
+    button("End…", () => revokeDialog(context, client, token, changed), {
+      class: "small",
+      data: { focus: `end-${token.id}` },
+      aria: { label: `End the token ${token.id} of ${oneLine(token.participant, 80)}…` },
+    }),
+  );
 }
 
 /** @param {any[]} rights */
 export function rightsList(rights) {
   if (rights.length === 0) return el("p", { class: "soft" }, "nothing");
-  return el("ul", { class: "facts" }, rights.slice(0, MAX_RIGHTS).map((each) => el("li", {}, el("bdi", {}, oneLine(describeCapability(each), 200)))), rights.length > MAX_RIGHTS && el("li", {}, `and ${rights.length - MAX_RIGHTS} more`));
+  return el(
+    "ul",
+    { class: "facts" },
+    rights.slice(0, MAX_RIGHTS).map((each) => el("li", {}, el("bdi", {}, oneLine(describeCapability(each), 200)))),
+    rights.length > MAX_RIGHTS && el("li", {}, `and ${rights.length - MAX_RIGHTS} more`),
+  );
 }
 
 /** A provider in a word. @param {string} issuer */
@@ -100,41 +175,88 @@ export function hostOf(issuer) {
 
 /** @param {Context} context @param {string} name */
 function isYou(context, name) {
-  return name === context.state.me.name && el("p", {}, el("strong", {}, "This is you: "), "this page may lose its connection, too.");
+  return (
+    name === context.state.me.name &&
+    el("p", {}, el("strong", {}, "This is you: "), "this page may lose its connection, too.")
+  );
 }
 
 /** @param {Context} context @param {Administration} client @param {AdminToken} token @param {() => void} changed */
 function revokeDialog(context, client, token, changed) {
-  const again = { sign_in: "They can sign in again at the provider; this token stays void.", minted: "It cannot be used again." }[token.source] ?? "It cannot be used again: whoever has it needs another one from an administrator.";
-  actionDialog("End this token?", [
-    el("p", {}, nameOf(token.participant), ": ", kindOf(token), "."),
-    el("p", {}, `It is void at once${token.connections > 0 ? `, and ${counted(token.connections, "connection")} with it` : ""}. ${again}`),
-    isYou(context, token.participant),
-  ], {
-    verb: "End token", danger: true,
-    act: () => client.revoke(token.id),
-    done: () => {
-      context.notify(`Ended a token of ${oneLine(token.participant, 40)}`, "good");
-      changed();
+  const again =
+    { sign_in: "They can sign in again at the provider; this token stays void.", minted: "It cannot be used again." }[
+      token.source
+    ] ?? "It cannot be used again: whoever has it needs another one from an administrator.";
+  actionDialog(
+    "End this token?",
+    [
+      el("p", {}, nameOf(token.participant), ": ", kindOf(token), "."),
+      el(
+        "p",
+        {},
+        `It is void at once${token.connections > 0 ? `, and ${counted(token.connections, "connection")} with it` : ""}. ${again}`,
+      ),
+      isYou(context, token.participant),
+    ],
+    {
+      verb: "End token",
+      danger: true,
+      act: () => client.revoke(token.id),
+      done: () => {
+        context.notify(`Ended a token of ${oneLine(token.participant, 40)}`, "good");
+        changed();
+      },
     },
-  });
+  );
 }
 
 /** @param {Context} context @param {Administration} client @param {string} name @param {AdminToken[]} tokens @param {() => void} changed */
 function signOutDialog(context, client, name, tokens, changed) {
   const ended = tokens.filter(endsBySignOut);
   const left = tokens.length - ended.length;
-  actionDialog(`Sign ${oneLine(name, 40)} out everywhere?`, [
-    ended.length === 0 ? el("p", {}, nameOf(name), " has no session now. Tokens that the provider issued until now are void from now on.") : el("p", {}, `Ends ${ended.length === 1 ? "one session or token" : `${ended.length} sessions and tokens`} of `, nameOf(name), ` in this space at once, with ${counted(connectionsOf(ended), "connection")}.`),
-    el("p", { class: "soft" }, "Only a token that the provider issues from now on lets them in again. If they leave for good, lock the account at the provider, or remove the member."),
-    left > 0 && el("p", {}, el("strong", {}, `${counted(left, "token")} of the configuration or of an invitation ${left === 1 ? "stays" : "stay"}: `), "end it by itself if it has to go."),
-    isYou(context, name),
-  ], {
-    verb: "Sign out", danger: true,
-    act: () => client.signOut(name),
-    done: () => {
-      context.notify(`Signed ${oneLine(name, 40)} out everywhere`, "good");
-      changed();
+  actionDialog(
+    `Sign ${oneLine(name, 40)} out everywhere?`,
+    [
+      ended.length === 0
+        ? el(
+            "p",
+            {},
+            nameOf(name),
+            " has no session now. Tokens that the provider issued until now are void from now on.",
+          )
+        : el(
+            "p",
+            {},
+            `Ends ${ended.length === 1 ? "one session or token" : `${ended.length} sessions and tokens`} of `,
+            nameOf(name),
+            ` in this space at once, with ${counted(connectionsOf(ended), "connection")}.`,
+          ),
+      el(
+        "p",
+        { class: "soft" },
+        "Only a token that the provider issues from now on lets them in again. If they leave for good, lock the account at the provider, or remove the member.",
+      ),
+      left > 0 &&
+        el(
+          "p",
+          {},
+          el(
+            "strong",
+            {},
+            `${counted(left, "token")} of the configuration or of an invitation ${left === 1 ? "stays" : "stay"}: `,
+          ),
+          "end it by itself if it has to go.",
+        ),
+      isYou(context, name),
+    ],
+    {
+      verb: "Sign out",
+      danger: true,
+      act: () => client.signOut(name),
+      done: () => {
+        context.notify(`Signed ${oneLine(name, 40)} out everywhere`, "good");
+        changed();
+      },
     },
-  });
+  );
 }

@@ -25,13 +25,45 @@ class AdministrationView {
     this._filter = "";
     /** @type {{tokens: import("../../core/connection/administration.js").AdminToken[], absent: string[]}} */
     this._known = { tokens: [], absent: [] };
-    this._panel = el("div", { class: "view-body administration", id: newId("administration"), role: "tabpanel", tabindex: "-1" });
+    this._panel = el("div", {
+      class: "view-body administration",
+      id: newId("administration"),
+      role: "tabpanel",
+      tabindex: "-1",
+    });
     this._tabs = Object.entries(PARTS).map(([part, title]) =>
-      el("button", { type: "button", role: "tab", class: "tab", "aria-controls": this._panel.id, data: { part }, on: { click: () => context.go("administration", part) } }, title));
-    this._tools = el("div", { class: "administration-tools" },
-      el("div", { class: "tabs", role: "tablist", "aria-label": "Administration", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._arrow(event) } }, this._tabs),
-      button("Refresh", () => void this.load(), { class: "quiet small", shortcut: "r" }));
-    outlet.append(el("div", { class: "view-head" }, el("h1", {}, "Administration"), el("span", { class: "grow" }), this._tools), this._panel);
+      el(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          class: "tab",
+          "aria-controls": this._panel.id,
+          data: { part },
+          on: { click: () => context.go("administration", part) },
+        },
+        title,
+      ),
+    );
+    this._tools = el(
+      "div",
+      { class: "administration-tools" },
+      el(
+        "div",
+        {
+          class: "tabs",
+          role: "tablist",
+          "aria-label": "Administration",
+          on: { keydown: (/** @type {KeyboardEvent} */ event) => this._arrow(event) },
+        },
+        this._tabs,
+      ),
+      button("Refresh", () => void this.load(), { class: "quiet small", shortcut: "r" }),
+    );
+    outlet.append(
+      el("div", { class: "view-head" }, el("h1", {}, "Administration"), el("span", { class: "grow" }), this._tools),
+      this._panel,
+    );
     this._stops = [
       context.state.on("roster", () => this._followRoster()),
       context.keys.add("Administration", { r: ["Refresh", () => void this.load()] }),
@@ -71,11 +103,14 @@ class AdministrationView {
 
   _followRoster() {
     if (this._timer !== undefined || this._part === "audit" || !this.client.hasToken) return;
-    this._timer = setTimeout(() => {
-      this._timer = undefined;
-      // What somebody reads page by page by now is not begun anew.
-      if (this._part !== "audit") void this.load();
-    }, SETTLE_MILLISECONDS + SETTLE_MILLISECONDS_PER_TOKEN * this._known.tokens.length);
+    this._timer = setTimeout(
+      () => {
+        this._timer = undefined;
+        // What somebody reads page by page by now is not begun anew.
+        if (this._part !== "audit") void this.load();
+      },
+      SETTLE_MILLISECONDS + SETTLE_MILLISECONDS_PER_TOKEN * this._known.tokens.length,
+    );
   }
 
   /** Ask the gateway for what is shown. */
@@ -86,11 +121,17 @@ class AdministrationView {
     try {
       if (part === "audit") await this._showAudit();
       else {
-        const [known, providers] = await Promise.all([this.client.tokens(), part === "rules" ? this.client.rules() : []]);
+        const [known, providers] = await Promise.all([
+          this.client.tokens(),
+          part === "rules" ? this.client.rules() : [],
+        ]);
         if (part !== this._part) return;
         this._known = known;
         if (part === "tokens") this._showTokens();
-        else redraw(this._panelOf(part), [known, providers], () => ruleCards(this.context.openSpace.name, providers, known.tokens));
+        else
+          redraw(this._panelOf(part), [known, providers], () =>
+            ruleCards(this.context.openSpace.name, providers, known.tokens),
+          );
       }
     } catch (fault) {
       if (part === this._part) this._showFault(fault);
@@ -117,7 +158,9 @@ class AdministrationView {
       panel.append(field.node, el("div", { class: "administration-members" }));
     }
     const list = /** @type {HTMLElement} */ (panel.lastElementChild);
-    redraw(list, [this._known, this._filter], () => memberCards(this.context, this.client, this._known, this._filter, () => void this.load()));
+    redraw(list, [this._known, this._filter], () =>
+      memberCards(this.context, this.client, this._known, this._filter, () => void this.load()),
+    );
   }
 
   async _showAudit() {
@@ -135,24 +178,64 @@ class AdministrationView {
       this.client.dropToken();
       this._tools.hidden = true;
       this._showGate(message);
-    } else replace(this._panel, el("div", { class: "empty" }, icon("warning", 24), el("strong", {}, "Not loaded"), el("p", {}, message), button("Try again", () => void this.load())));
+    } else
+      replace(
+        this._panel,
+        el(
+          "div",
+          { class: "empty" },
+          icon("warning", 24),
+          el("strong", {}, "Not loaded"),
+          el("p", {}, message),
+          button("Try again", () => void this.load()),
+        ),
+      );
   }
 
   /** For whoever is no administrator: why there is nothing here, and what an administrator does. @param {string} refusal */
   _showGate(refusal) {
     const { name, login } = this.context.openSpace;
-    const field = labelledField("Administrator’s token", { type: "password", spellcheck: "false", required: true, "aria-invalid": refusal ? "true" : null });
+    const field = labelledField("Administrator’s token", {
+      type: "password",
+      spellcheck: "false",
+      required: true,
+      "aria-invalid": refusal ? "true" : null,
+    });
     const fault = el("p", { class: "fault", role: "alert" }, refusal && `Refused: ${refusal}.`);
     const submit = (/** @type {Event} */ event) => {
       event.preventDefault();
-      if (!/^[\x21-\x7e]+$/.test(field.value())) return replace(fault, "Not a valid token: a token has no spaces or line breaks.");
+      if (!/^[\x21-\x7e]+$/.test(field.value()))
+        return replace(fault, "Not a valid token: a token has no spaces or line breaks.");
       this.client.useToken(field.value());
       void this.load();
     };
-    replace(this._panel, el("div", { class: "administration-gate" },
-      el("div", { class: "empty" }, icon("rules", 24), el("strong", {}, "For administrators only"),
-        el("p", {}, nameOf(login.participant), ` is not an administrator of ${escapeHidden(name)}. Administrators are those whom a rule for sign-ins names (administrator: true), and whoever has a token of gateway.admin_tokens.`)),
-      el("form", { class: "card administration-form", on: { submit } }, field.node, fault, el("small", { class: "soft" }, "It is kept in this page’s memory only, until you sign out or reload."), button("Continue", () => undefined, { class: "primary" }))));
+    replace(
+      this._panel,
+      el(
+        "div",
+        { class: "administration-gate" },
+        el(
+          "div",
+          { class: "empty" },
+          icon("rules", 24),
+          el("strong", {}, "For administrators only"),
+          el(
+            "p",
+            {},
+            nameOf(login.participant),
+            ` is not an administrator of ${escapeHidden(name)}. Administrators are those whom a rule for sign-ins names (administrator: true), and whoever has a token of gateway.admin_tokens.`,
+          ),
+        ),
+        el(
+          "form",
+          { class: "card administration-form", on: { submit } },
+          field.node,
+          fault,
+          el("small", { class: "soft" }, "It is kept in this page’s memory only, until you sign out or reload."),
+          button("Continue", () => undefined, { class: "primary" }),
+        ),
+      ),
+    );
     const press = this._panel.querySelector(".administration-form .button");
     press?.setAttribute("type", "submit");
   }
@@ -162,22 +245,54 @@ class AdministrationView {
 
 // Claims that have a name among people; the others are said as they are.
 const IN_WORDS = {
-  groups: "in the group", roles: "with the role", "realm_access.roles": "with the role", "cognito:groups": "in the group",
-  client_id: "that use the program", azp: "that use the program", appid: "that use the program", cid: "that use the program",
-  email: "with the address", hd: "of the domain", sub: "with the id",
+  groups: "in the group",
+  roles: "with the role",
+  "realm_access.roles": "with the role",
+  "cognito:groups": "in the group",
+  client_id: "that use the program",
+  azp: "that use the program",
+  appid: "that use the program",
+  cid: "that use the program",
+  email: "with the address",
+  hd: "of the domain",
+  sub: "with the id",
 };
 const MAX_NAMES = 20;
 
 /** Groups → rights: what the rules of the configuration say, in words, and whom they have let in. @param {string} space @param {ProviderRules[]} providers @param {AdminToken[]} tokens */
 function ruleCards(space, providers, tokens) {
-  if (providers.length === 0) return el("div", { class: "empty" }, icon("rules", 24), el("strong", {}, "No identity provider"), el("p", {}, "Members come in with tokens of the gateway. With gateway.oidc, rules give rights to groups and programs of your provider."));
+  if (providers.length === 0)
+    return el(
+      "div",
+      { class: "empty" },
+      icon("rules", 24),
+      el("strong", {}, "No identity provider"),
+      el(
+        "p",
+        {},
+        "Members come in with tokens of the gateway. With gateway.oidc, rules give rights to groups and programs of your provider.",
+      ),
+    );
   return providers.map((provider) => {
     const others = provider.all_rules - provider.rules.length;
-    return el("section", { class: "rules-part", "aria-label": oneLine(provider.issuer, 120) },
+    return el(
+      "section",
+      { class: "rules-part", "aria-label": oneLine(provider.issuer, 120) },
       el("h2", {}, el("bdi", {}, oneLine(provider.issuer, 120))),
-      el("p", { class: "soft" }, "The first rule that matches an account decides; whoever matches none is refused.", others > 0 && ` ${counted(others, "rule")} for other spaces ${others === 1 ? "is" : "are"} not shown.`),
+      el(
+        "p",
+        { class: "soft" },
+        "The first rule that matches an account decides; whoever matches none is refused.",
+        others > 0 && ` ${counted(others, "rule")} for other spaces ${others === 1 ? "is" : "are"} not shown.`,
+      ),
       provider.rules.length === 0 && el("p", {}, `No rule of this provider lets anybody into ${oneLine(space, 60)}.`),
-      provider.rules.map((rule) => ruleCard(rule, tokens.filter((each) => each.rule === rule.number && each.issuer === provider.issuer))));
+      provider.rules.map((rule) =>
+        ruleCard(
+          rule,
+          tokens.filter((each) => each.rule === rule.number && each.issuer === provider.issuer),
+        ),
+      ),
+    );
   });
 }
 
@@ -185,17 +300,24 @@ function ruleCards(space, providers, tokens) {
 function whom(rule) {
   const claims = Object.entries(rule.match).filter(([claim, values]) => claim !== "sub" || !values.includes("*"));
   if (claims.length === 0) return ["Every account of the provider"];
-  return ["Accounts ", claims.map(([claim, values], index) => [
-    index > 0 && " and ",
-    Object.hasOwn(IN_WORDS, claim) ? IN_WORDS[/** @type {keyof typeof IN_WORDS} */ (claim)] : ["with ", el("bdi", { class: "mono" }, oneLine(claim, 80)), " ="],
-    values.map((value, place) => [place > 0 ? " or " : " ", el("bdi", { class: "mono" }, oneLine(value, 80))]),
-  ])];
+  return [
+    "Accounts ",
+    claims.map(([claim, values], index) => [
+      index > 0 && " and ",
+      Object.hasOwn(IN_WORDS, claim)
+        ? IN_WORDS[/** @type {keyof typeof IN_WORDS} */ (claim)]
+        : ["with ", el("bdi", { class: "mono" }, oneLine(claim, 80)), " ="],
+      values.map((value, place) => [place > 0 ? " or " : " ", el("bdi", { class: "mono" }, oneLine(value, 80))]),
+    ]),
+  ];
 }
 
 /** How they are called here: claims of their token, or a name. @param {string} template */
 function calledAs(template) {
   const parts = template.split(/(\{[^}]*\})/).filter(Boolean);
-  const named = parts.map((part) => (part.startsWith("{") ? el("em", {}, oneLine(part.slice(1, -1), 60)) : el("bdi", {}, oneLine(part, 60))));
+  const named = parts.map((part) =>
+    part.startsWith("{") ? el("em", {}, oneLine(part.slice(1, -1), 60)) : el("bdi", {}, oneLine(part, 60)),
+  );
   return [parts.length === 1 && template.startsWith("{") ? "come in under their " : "come in as ", named];
 }
 
@@ -203,15 +325,56 @@ function calledAs(template) {
 function ruleCard(rule, tokens) {
   const names = [...new Set(tokens.map((each) => each.participant))].sort((a, b) => a.localeCompare(b));
   const rights = rule.capabilities;
-  return el("article", { class: "card rule administration-rule", data: { rule: rule.number }, "aria-label": `Rule ${rule.number}` },
-    el("div", { class: "rule-head" }, el("span", { class: "rule-number" }, String(rule.number)),
-      el("div", { class: "grow" },
-        el("h3", { class: "rule-whom" }, whom(rule), rule.administrator && [" ", el("span", { class: "tag", data: { tone: "accent" } }, "administers this space")]),
+  return el(
+    "article",
+    { class: "card rule administration-rule", data: { rule: rule.number }, "aria-label": `Rule ${rule.number}` },
+    el(
+      "div",
+      { class: "rule-head" },
+      el("span", { class: "rule-number" }, String(rule.number)),
+      el(
+        "div",
+        { class: "grow" },
+        el(
+          "h3",
+          { class: "rule-whom" },
+          whom(rule),
+          rule.administrator && [" ", el("span", { class: "tag", data: { tone: "accent" } }, "administers this space")],
+        ),
         rule.enters && el("p", {}, calledAs(rule.participant)),
         !rule.enters && el("p", { class: "soft" }, "do not enter this space as members."),
-        rule.enters && rights !== undefined && el("details", { data: { fold: `rule-${rule.number}` } }, el("summary", {}, "Rights: ", roleOf(rights), rule.profile !== undefined && ` (profile ${oneLine(rule.profile, 60)})`), rightsList(rights)),
-        rule.enters && rights === undefined && el("p", {}, "Rights: as the configuration gives them to that participant."),
-        rule.enters && el("p", { class: "soft" }, names.length === 0 ? "Nobody is signed in by it now." : ["Signed in now: ", names.slice(0, MAX_NAMES).map((name, index) => [index > 0 && ", ", nameOf(name)]), names.length > MAX_NAMES && ` and ${names.length - MAX_NAMES} more`]))));
+        rule.enters &&
+          rights !== undefined &&
+          el(
+            "details",
+            { data: { fold: `rule-${rule.number}` } },
+            el(
+              "summary",
+              {},
+              "Rights: ",
+              roleOf(rights),
+              rule.profile !== undefined && ` (profile ${oneLine(rule.profile, 60)})`,
+            ),
+            rightsList(rights),
+          ),
+        rule.enters &&
+          rights === undefined &&
+          el("p", {}, "Rights: as the configuration gives them to that participant."),
+        rule.enters &&
+          el(
+            "p",
+            { class: "soft" },
+            names.length === 0
+              ? "Nobody is signed in by it now."
+              : [
+                  "Signed in now: ",
+                  names.slice(0, MAX_NAMES).map((name, index) => [index > 0 && ", ", nameOf(name)]),
+                  names.length > MAX_NAMES && ` and ${names.length - MAX_NAMES} more`,
+                ],
+          ),
+      ),
+    ),
+  );
 }
 
 registerView({

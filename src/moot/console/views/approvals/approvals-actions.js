@@ -11,7 +11,18 @@ import { button, el, replace } from "../../core/page/dom.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/state-proposals.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { isAllowed, callPermissions } from "../capabilities/capability-match.js";
-import { aboutProposal, approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
+import {
+  aboutProposal,
+  approve,
+  approveAndGrant,
+  settledText,
+  reject,
+  reviewedProposal,
+  titleOf,
+  vote,
+  obstacleText,
+  withdraw,
+} from "./proposal-decisions.js";
 import { SETTLE_MILLISECONDS, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
 import { grantDialog } from "../capabilities/grant-dialog.js";
 import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
@@ -49,9 +60,14 @@ export class ApprovalActions {
     this._host = "";
     this._drawnFor = "";
     this.node = el("div", {
-      class: "approvals-actions", role: "group", "aria-label": "Decide",
+      class: "approvals-actions",
+      role: "group",
+      "aria-label": "Decide",
       // A key that is held down repeats the click: that is not a decision.
-      on: { keydown: (/** @type {KeyboardEvent} */ event) => event.repeat && (event.key === "Enter" || event.key === " ") && event.preventDefault() },
+      on: {
+        keydown: (/** @type {KeyboardEvent} */ event) =>
+          event.repeat && (event.key === "Enter" || event.key === " ") && event.preventDefault(),
+      },
     });
   }
 
@@ -78,19 +94,62 @@ export class ApprovalActions {
     if (this.isArmed && proposal.status !== "pending") this.disarm();
     const { state } = this._context;
     const isOwn = proposal.from === state.me.id;
-    const rights = this._hosts().length === 0 ? "no" : callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request;
+    const rights =
+      this._hosts().length === 0
+        ? "no"
+        : callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request;
     const missing = votesMissingFor(proposal, state.me.id);
-    const able = { approve: missing > 0 ? isAllowed(state, "moot/approve") && !hasVoted(proposal, state.me.id) : rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), withdraw: isAllowed(state, "mcp/withdraw") };
-    const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
+    const able = {
+      approve: missing > 0 ? isAllowed(state, "moot/approve") && !hasVoted(proposal, state.me.id) : rights !== "no",
+      reject: isAllowed(state, "mcp/reject", {}, [proposal.from]),
+      grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]),
+      withdraw: isAllowed(state, "mcp/withdraw"),
+    };
+    const hosts =
+      proposal.to.length === 0
+        ? state.roster
+            .present()
+            .filter((each) => each.id !== state.me.id)
+            .map((each) => each.id)
+            .join("\n")
+        : "";
     const outcome = this._outcomes.get(proposal.id);
-    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "pending" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, voteText(proposal), this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
+    const now = JSON.stringify([
+      proposal.id,
+      proposal.status,
+      this._armed?.for,
+      this._sending.get(proposal.id),
+      outcome?.message,
+      able,
+      hosts,
+      this._host,
+      proposal.status === "pending" ? "" : settledText(proposal, state.me.id),
+      state.proposals.toDecide(state.me.id).length > 0,
+      voteText(proposal),
+      this.isArmed && this._isPartlyHidden(),
+      secondsLeft(this._context, proposal.id),
+    ]);
     if (now === this._drawnFor) return;
     this._drawnFor = now;
     const hadFocus = this.node.contains(document.activeElement);
     // A settled proposal shows its state; that a permission was granted with it would not be visible.
-    const word = outcome && (outcome.status !== "done" || outcome.granted || proposal.status === "pending") && el("p", { class: ["outcome", outcome.status === "done" ? "good" : "bad"], role: outcome.status === "done" ? null : "alert" }, icon(outcome.status === "done" ? "check" : "warning", 16), el("span", {}, outcome.message));
+    const word =
+      outcome &&
+      (outcome.status !== "done" || outcome.granted || proposal.status === "pending") &&
+      el(
+        "p",
+        {
+          class: ["outcome", outcome.status === "done" ? "good" : "bad"],
+          role: outcome.status === "done" ? null : "alert",
+        },
+        icon(outcome.status === "done" ? "check" : "warning", 16),
+        el("span", {}, outcome.message),
+      );
     replace(this.node, word, this._buttons(proposal, isOwn, able));
-    if (hadFocus) (this.node.querySelector("[data-first]:not(:disabled)") ?? this.node.querySelector("button:not(:disabled)"))?.focus();
+    if (hadFocus)
+      (
+        this.node.querySelector("[data-first]:not(:disabled)") ?? this.node.querySelector("button:not(:disabled)")
+      )?.focus();
   }
 
   /** @param {Proposal} proposal @param {boolean} isOwn @param {Record<string, boolean>} able */
@@ -100,25 +159,82 @@ export class ApprovalActions {
     if (sending) return el("p", { class: "soft", role: "status" }, `${sending}…`);
     if (proposal.status === "unknown") return this._settleButtons(proposal);
     if (proposal.status !== "pending") {
-      return el("div", { class: "action-row" }, el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))), state.proposals.toDecide(state.me.id).length > 0 && button("Next pending", this._next, { class: "small", data: { first: "true" } }));
+      return el(
+        "div",
+        { class: "action-row" },
+        el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))),
+        state.proposals.toDecide(state.me.id).length > 0 &&
+          button("Next pending", this._next, { class: "small", data: { first: "true" } }),
+      );
     }
     const seconds = secondsLeft(this._context, proposal.id);
-    if (seconds > 0) return el("div", { class: "action-row" }, el("p", { class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`), button("Take back", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }));
+    if (seconds > 0)
+      return el(
+        "div",
+        { class: "action-row" },
+        el("p", { class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`),
+        button("Take back", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }),
+      );
     if (this._armed) return this._confirmation(proposal, this._armed.for);
-    if (isOwn) return el("div", { class: "action-row" }, el("p", { class: "soft grow" }, "This is your own proposal; others decide."), button("Withdraw", () => this.withdraw(), { class: "danger", shortcut: "w", disabled: !able.withdraw, data: { first: "true" } }));
+    if (isOwn)
+      return el(
+        "div",
+        { class: "action-row" },
+        el("p", { class: "soft grow" }, "This is your own proposal; others decide."),
+        button("Withdraw", () => this.withdraw(), {
+          class: "danger",
+          shortcut: "w",
+          disabled: !able.withdraw,
+          data: { first: "true" },
+        }),
+      );
     const missing = votesMissingFor(proposal, state.me.id);
     return [
-      missing > 0 && el("p", { class: "soft" }, hasVoted(proposal, state.me.id) ? `You voted: ${voteText(proposal)}.` : `Approving is a vote here: ${voteText(proposal)}.`),
-      !able.approve && missing === 0 && el("p", { class: "soft" }, this._hosts().length === 0 ? "No host is named: choose who runs it." : "Your permissions do not allow this call, so you cannot approve it."),
+      missing > 0 &&
+        el(
+          "p",
+          { class: "soft" },
+          hasVoted(proposal, state.me.id)
+            ? `You voted: ${voteText(proposal)}.`
+            : `Approving is a vote here: ${voteText(proposal)}.`,
+        ),
+      !able.approve &&
+        missing === 0 &&
+        el(
+          "p",
+          { class: "soft" },
+          this._hosts().length === 0
+            ? "No host is named: choose who runs it."
+            : "Your permissions do not allow this call, so you cannot approve it.",
+        ),
       el(
         "div",
         { class: "action-row decide" },
         proposal.to.length === 0 && this._hostChoice(),
-        button("Approve once", () => this.approve(false), { class: "good", shortcut: "a", disabled: !able.approve, data: { first: "true" } }),
-        button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),
+        button("Approve once", () => this.approve(false), {
+          class: "good",
+          shortcut: "a",
+          disabled: !able.approve,
+          data: { first: "true" },
+        }),
+        button("Approve and grant…", () => this.grant(), {
+          shortcut: "A",
+          disabled: !able.grant,
+          title: able.grant ? undefined : "Your permissions do not allow this grant",
+        }),
         button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
-        button("Reject because…", () => this.reject(), { class: "danger quiet", shortcut: "r", disabled: !able.reject }),
-        missing > 0 && able.approve && button("Vote", () => this.vote(), { class: "quiet", shortcut: "v", title: "The same as approving, while votes are missing" }),
+        button("Reject because…", () => this.reject(), {
+          class: "danger quiet",
+          shortcut: "r",
+          disabled: !able.reject,
+        }),
+        missing > 0 &&
+          able.approve &&
+          button("Vote", () => this.vote(), {
+            class: "quiet",
+            shortcut: "v",
+            title: "The same as approving, while votes are missing",
+          }),
       ),
     ];
   }
@@ -129,8 +245,19 @@ export class ApprovalActions {
     const able = isAllowed(state, "moot/settle");
     const ask = (/** @type {"done" | "failed"} */ outcome) => settleDialog(this._context, proposal, outcome);
     return [
-      el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id))), ". Look before you propose it again."),
-      el("div", { class: "action-row" }, button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }), button("It was not done…", () => ask("failed"), { disabled: !able }), !able && el("p", { class: "soft" }, "Your permissions do not allow you to settle this.")),
+      el(
+        "p",
+        { class: "settled-text" },
+        escapeHidden(capitalize(settledText(proposal, state.me.id))),
+        ". Look before you propose it again.",
+      ),
+      el(
+        "div",
+        { class: "action-row" },
+        button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }),
+        button("It was not done…", () => ask("failed"), { disabled: !able }),
+        !able && el("p", { class: "soft" }, "Your permissions do not allow you to settle this."),
+      ),
     ];
   }
 
@@ -138,21 +265,44 @@ export class ApprovalActions {
   _confirmation(proposal, what) {
     const call = el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60));
     const question = {
-      approve: votesMissingFor(proposal, this._context.state.me.id) > 1 ? ["Vote for ", call, " exactly as shown?"] : ["Run ", call, " on ", this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
+      approve:
+        votesMissingFor(proposal, this._context.state.me.id) > 1
+          ? ["Vote for ", call, " exactly as shown?"]
+          : [
+              "Run ",
+              call,
+              " on ",
+              this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]),
+              " once, exactly as shown?",
+            ],
       reject: ["Reject ", call, "? Everyone sees it; others can still approve it."],
       vote: ["Vote for ", call, " exactly as shown?"],
       withdraw: ["Withdraw ", call, "?"],
     }[what];
-    const [text, shortcut, tone, act] = /** @type {[string, string, string, () => void]} */ ({
-      approve: ["Yes, approve", "a", "good", () => this.approve(false)],
-      reject: ["Yes, reject", "n", "danger", () => this.rejectPlainly()],
-      vote: ["Yes, vote", "v", "good", () => this.vote()],
-      withdraw: ["Yes, withdraw", "w", "danger", () => this.withdraw()],
-    }[what]);
+    const [text, shortcut, tone, act] = /** @type {[string, string, string, () => void]} */ (
+      {
+        approve: ["Yes, approve", "a", "good", () => this.approve(false)],
+        reject: ["Yes, reject", "n", "danger", () => this.rejectPlainly()],
+        vote: ["Yes, vote", "v", "good", () => this.vote()],
+        withdraw: ["Yes, withdraw", "w", "danger", () => this.withdraw()],
+      }[what]
+    );
     return el(
       "div",
       { class: "action-row armed" },
-      el("p", { class: "grow", role: "status" }, icon("warning", 16), el("span", {}, question, (what === "approve" || what === "vote") && this._isPartlyHidden() && el("strong", { class: "unread" }, " Part of it is still hidden."))),
+      el(
+        "p",
+        { class: "grow", role: "status" },
+        icon("warning", 16),
+        el(
+          "span",
+          {},
+          question,
+          (what === "approve" || what === "vote") &&
+            this._isPartlyHidden() &&
+            el("strong", { class: "unread" }, " Part of it is still hidden."),
+        ),
+      ),
       button("Cancel", () => this.disarm(), { class: "quiet", shortcut: "Esc" }),
       button(text, act, { class: tone, shortcut, data: { first: "true" } }),
     );
@@ -162,11 +312,23 @@ export class ApprovalActions {
   _hostChoice() {
     const { state } = this._context;
     const others = state.roster.present().filter((each) => each.id !== state.me.id);
-    const choice = el("select", { class: "field host-choice", "aria-label": "Host", value: this._host, on: { change: () => {
-      this._host = choice.value;
-      this.disarm();
-      this.draw();
-    } } }, el("option", { value: "" }, "Choose a host…"), others.map((each) => el("option", { value: each.id }, oneLine(each.id, 60))));
+    const choice = el(
+      "select",
+      {
+        class: "field host-choice",
+        "aria-label": "Host",
+        value: this._host,
+        on: {
+          change: () => {
+            this._host = choice.value;
+            this.disarm();
+            this.draw();
+          },
+        },
+      },
+      el("option", { value: "" }, "Choose a host…"),
+      others.map((each) => el("option", { value: each.id }, oneLine(each.id, 60))),
+    );
     return choice;
   }
 
@@ -178,7 +340,13 @@ export class ApprovalActions {
 
   /** Whether a press counts; shows the reason if not. */
   _acceptsPress() {
-    if (!this._proposal || !this._shown || this._sending.has(this._proposal.id) || secondsLeft(this._context, this._proposal.id) > 0) return false;
+    if (
+      !this._proposal ||
+      !this._shown ||
+      this._sending.has(this._proposal.id) ||
+      secondsLeft(this._context, this._proposal.id) > 0
+    )
+      return false;
     const late = obstacleText(this._context, this._shown);
     if (late) {
       this._context.notify(aboutProposal(this._proposal, escapeHidden(late)), "bad");
@@ -194,7 +362,11 @@ export class ApprovalActions {
     const proposal = /** @type {Proposal} */ (this._proposal);
     if (votesMissingFor(proposal, state.me.id) > 0) {
       if (!isAllowed(state, "moot/approve") || hasVoted(proposal, state.me.id)) return;
-    } else if (this._hosts().length === 0 || callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request === "no") return;
+    } else if (
+      this._hosts().length === 0 ||
+      callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request === "no"
+    )
+      return;
     const host = this._host;
     this._confirmThenRun("approve", "Approving", (shown) => approve(this._context, shown, host));
   }
@@ -230,27 +402,64 @@ export class ApprovalActions {
 
   /** No, without words. */
   rejectPlainly() {
-    if (!this._acceptsPress() || !this._proposal || this._proposal.from === this._context.state.me.id || !isAllowed(this._context.state, "mcp/reject", {}, [this._proposal.from])) return;
+    if (
+      !this._acceptsPress() ||
+      !this._proposal ||
+      this._proposal.from === this._context.state.me.id ||
+      !isAllowed(this._context.state, "mcp/reject", {}, [this._proposal.from])
+    )
+      return;
     this._confirmThenRun("reject", "Rejecting", (shown) => reject(this._context, shown, PLAIN_NO, ""));
   }
 
   reject() {
-    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id) return;
+    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id)
+      return;
     this.disarm();
-    rejectDialog(this._context, [this._shown], [summaryOf(this._proposal)], (reason, explanation) => void this._decide("Rejecting", (shown) => reject(this._context, shown, reason, explanation)));
+    rejectDialog(
+      this._context,
+      [this._shown],
+      [summaryOf(this._proposal)],
+      (reason, explanation) =>
+        void this._decide("Rejecting", (shown) => reject(this._context, shown, reason, explanation)),
+    );
   }
 
   grant() {
-    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id || this._hosts().length === 0) return;
+    if (
+      !this._acceptsPress() ||
+      !this._proposal ||
+      !this._shown ||
+      this._proposal.from === this._context.state.me.id ||
+      this._hosts().length === 0
+    )
+      return;
     this.disarm();
     const host = this._host;
-    const unread = this._isPartlyHidden() && el("p", { class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
-    grantDialog(this._context, this._proposal, this._shown, summaryOf(this._proposal, unread), (capability, term) => void this._decide("Approving and granting", (shown) => approveAndGrant(this._context, shown, capability, term, host)));
+    const unread =
+      this._isPartlyHidden() && el("p", { class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
+    grantDialog(
+      this._context,
+      this._proposal,
+      this._shown,
+      summaryOf(this._proposal, unread),
+      (capability, term) =>
+        void this._decide("Approving and granting", (shown) =>
+          approveAndGrant(this._context, shown, capability, term, host),
+        ),
+    );
   }
 
   vote() {
     const me = this._context.state.me.id;
-    if (!this._acceptsPress() || !this._proposal || this._proposal.from === me || hasVoted(this._proposal, me) || !isAllowed(this._context.state, "moot/approve")) return;
+    if (
+      !this._acceptsPress() ||
+      !this._proposal ||
+      this._proposal.from === me ||
+      hasVoted(this._proposal, me) ||
+      !isAllowed(this._context.state, "moot/approve")
+    )
+      return;
     this._confirmThenRun("vote", "Voting", (shown) => vote(this._context, shown));
   }
 
@@ -265,7 +474,13 @@ export class ApprovalActions {
     const proposal = this._proposal;
     if (!shown || !proposal) return;
     const hidden = text.startsWith("Approv") && this._isPartlyHidden() ? " (part of it was not shown)" : "";
-    if (text !== "Withdrawing" && hold(this._context, shown.id, `${text} ${oneLine(titleOf(proposal), 60)}${hidden}`, () => this._send(shown, text, act))) this.draw();
+    if (
+      text !== "Withdrawing" &&
+      hold(this._context, shown.id, `${text} ${oneLine(titleOf(proposal), 60)}${hidden}`, () =>
+        this._send(shown, text, act),
+      )
+    )
+      this.draw();
     else await this._send(shown, text, act);
   }
 

@@ -10,7 +10,10 @@ import { icon } from "../parts/icons.js";
 
 const STORAGE_KEY = "moot.approvals.alerts";
 // Two soft beeps, as short as a key click.
-const TONES = [[0, 660], [0.14, 880]];
+const TONES = [
+  [0, 660],
+  [0.14, 880],
+];
 const TONE_SECONDS = 0.12;
 const TONE_VOLUME = 0.08;
 // A flood of proposals makes one sound.
@@ -20,7 +23,10 @@ const QUIET_MILLISECONDS = 3_000;
 function readAlertSettings() {
   try {
     const kept = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}");
-    return { sound: kept.sound === true, notification: kept.notification === true && "Notification" in globalThis && Notification.permission === "granted" };
+    return {
+      sound: kept.sound === true,
+      notification: kept.notification === true && "Notification" in globalThis && Notification.permission === "granted",
+    };
   } catch {
     return { sound: false, notification: false };
   }
@@ -89,9 +95,15 @@ function beep() {
 /** @param {import("../../core/state/state.js").State} state @param {import("../../core/state/state-proposals.js").Proposal[]} added */
 function notify(state, added) {
   const [first] = added;
-  const text = added.length > 1 ? `${added.length} pending proposals` : `${oneLine(first.from, 40)} proposes ${oneLine(titleOf(first), 60)}`;
+  const text =
+    added.length > 1
+      ? `${added.length} pending proposals`
+      : `${oneLine(first.from, 40)} proposes ${oneLine(titleOf(first), 60)}`;
   try {
-    const shown = new Notification(`Moot · ${oneLine(state.space, 40)}`, { body: text, tag: `moot-approvals-${state.space}` });
+    const shown = new Notification(`Moot · ${oneLine(state.space, 40)}`, {
+      body: text,
+      tag: `moot-approvals-${state.space}`,
+    });
     shown.onclick = () => {
       focus();
       location.hash = routeAddress(state.space, "approvals", first.id);
@@ -109,16 +121,34 @@ export function alertSwitches(context) {
     const chosen = readAlertSettings();
     replace(
       holder,
-      button("Sound", () => {
-        storeAlertSettings({ ...chosen, sound: !chosen.sound });
-        if (!chosen.sound) beep();
-        draw();
-      }, { class: "quiet small", icon: icon("bell", 16), aria: { pressed: chosen.sound }, title: "Play a short sound for new proposals" }),
-      button("Notify", async () => {
-        if (!chosen.notification && !(await requestPermission(context))) return;
-        storeAlertSettings({ ...chosen, notification: !chosen.notification });
-        draw();
-      }, { class: "quiet small", icon: icon("approvals", 16), aria: { pressed: chosen.notification }, title: "Show a system notification for new proposals while this window is not in focus" }),
+      button(
+        "Sound",
+        () => {
+          storeAlertSettings({ ...chosen, sound: !chosen.sound });
+          if (!chosen.sound) beep();
+          draw();
+        },
+        {
+          class: "quiet small",
+          icon: icon("bell", 16),
+          aria: { pressed: chosen.sound },
+          title: "Play a short sound for new proposals",
+        },
+      ),
+      button(
+        "Notify",
+        async () => {
+          if (!chosen.notification && !(await requestPermission(context))) return;
+          storeAlertSettings({ ...chosen, notification: !chosen.notification });
+          draw();
+        },
+        {
+          class: "quiet small",
+          icon: icon("approvals", 16),
+          aria: { pressed: chosen.notification },
+          title: "Show a system notification for new proposals while this window is not in focus",
+        },
+      ),
     );
   };
   draw();

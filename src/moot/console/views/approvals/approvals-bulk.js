@@ -32,23 +32,60 @@ const MAX_NAME_CHARACTERS = 100;
 function callView(proposal) {
   const { bodyText, method } = proposal.call;
   const params = textAt(bodyText, ["params"]) ?? "";
-  if (bodyText.length > MAX_CALL_CHARACTERS) return textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
+  if (bodyText.length > MAX_CALL_CHARACTERS)
+    return textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
   const given = textAt(bodyText, ["params", "arguments"]) ?? "";
   const parts = given.startsWith("{") ? membersOf(given) : [];
-  const isPlain = method === "tools/call" && parts.length > 0 && membersOf(params).length === 2 && parts.every((each) => each.key.length <= MAX_NAME_CHARACTERS);
-  if (!isPlain) return params && textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
-  return el("dl", { class: "arguments" }, parts.map((each) => row(each.key, each.text.startsWith('"') ? valueView(each.text) : el("span", { class: "argument-text" }, escapeHidden(formatJson(each.text))))));
+  const isPlain =
+    method === "tools/call" &&
+    parts.length > 0 &&
+    membersOf(params).length === 2 &&
+    parts.every((each) => each.key.length <= MAX_NAME_CHARACTERS);
+  if (!isPlain)
+    return params && textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
+  return el(
+    "dl",
+    { class: "arguments" },
+    parts.map((each) =>
+      row(
+        each.key,
+        each.text.startsWith('"')
+          ? valueView(each.text)
+          : el("span", { class: "argument-text" }, escapeHidden(formatJson(each.text))),
+      ),
+    ),
+  );
 }
 
 /** @param {Context} context @param {Proposal} proposal */
 function entry(context, proposal) {
-  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, [callView(proposal), rejectionsView(proposal), knownLossView(context, proposal), ...cautionsView(context, proposal)]), el("p", { class: "fault" }));
+  return el(
+    "li",
+    { data: { id: proposal.id } },
+    summaryOf(proposal, [
+      callView(proposal),
+      rejectionsView(proposal),
+      knownLossView(context, proposal),
+      ...cautionsView(context, proposal),
+    ]),
+    el("p", { class: "fault" }),
+  );
 }
 
 /** Who rejected it, and why. @param {Proposal} proposal */
 function rejectionsView(proposal) {
   if (proposal.rejections.length === 0) return null;
-  return el("p", { class: "caution" }, icon("warning", 16), el("span", {}, "Rejected by ", proposal.rejections.map((each, index) => [index > 0 && ", ", nameOf(each.by)])));
+  return el(
+    "p",
+    { class: "caution" },
+    icon("warning", 16),
+    el(
+      "span",
+      {},
+      "Rejected by ",
+      proposal.rejections.map((each, index) => [index > 0 && ", ", nameOf(each.by)]),
+    ),
+  );
 }
 
 /** Why one of them cannot be approved from here. @param {Context} context @param {Proposal} proposal */
@@ -56,15 +93,22 @@ function obstacle(context, proposal) {
   const { state } = context;
   if (proposal.from === state.me.id) return "It is your own proposal.";
   if (proposal.to.length === 0) return "It names no host: decide on it separately.";
-  if (proposal.call.bodyText.length > MAX_CALL_CHARACTERS) return "It is too long to be read here: decide on it separately.";
-  return callPermissions(state.me.capabilities, state, proposal.to, proposal.call).request === "no" ? "Your permissions do not allow this call." : "";
+  if (proposal.call.bodyText.length > MAX_CALL_CHARACTERS)
+    return "It is too long to be read here: decide on it separately.";
+  return callPermissions(state.me.capabilities, state, proposal.to, proposal.call).request === "no"
+    ? "Your permissions do not allow this call."
+    : "";
 }
 
 /** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
 export function approveSelected(context, proposals, finished) {
   const able = proposals.filter((each) => obstacle(context, each) === "");
   const shown = able.map(reviewedProposal);
-  const list = el("ul", { class: "decision-list" }, proposals.map((each) => entry(context, each)));
+  const list = el(
+    "ul",
+    { class: "decision-list" },
+    proposals.map((each) => entry(context, each)),
+  );
   const mark = () => {
     for (const item of list.children) {
       const proposal = proposals.find((each) => each.id === item.dataset.id);
@@ -79,14 +123,27 @@ export function approveSelected(context, proposals, finished) {
   const act = afterDelay(async () => {
     if (yes.disabled) return;
     dialog.close();
-    const send = async () => report(context, "approved", shown, await Promise.all(shown.map((each) => approve(context, each))), proposals.length);
+    const send = async () =>
+      report(
+        context,
+        "approved",
+        shown,
+        await Promise.all(shown.map((each) => approve(context, each))),
+        proposals.length,
+      );
     if (!hold(context, "", `Approving ${shown.length === 1 ? "1 call" : `${shown.length} calls`}`, send)) await send();
     finished(shown.map((each) => each.id));
   });
   const yes = button("Approve", act, { class: "good" });
-  const dialog = openDialog(`Approve ${proposals.length} proposals`, [el("p", {}, "Each of these calls runs once, exactly as shown."), list], {
-    class: "decide wide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes], closed: () => stop(),
-  });
+  const dialog = openDialog(
+    `Approve ${proposals.length} proposals`,
+    [el("p", {}, "Each of these calls runs once, exactly as shown."), list],
+    {
+      class: "decide wide",
+      actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes],
+      closed: () => stop(),
+    },
+  );
   const stop = watchProposals(context, shown, mark);
   mark();
   return dialog;
@@ -95,16 +152,40 @@ export function approveSelected(context, proposals, finished) {
 /** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
 export function rejectSelected(context, proposals, finished) {
   const shown = proposals.map(reviewedProposal);
-  return rejectDialog(context, shown, [el("ul", { class: "decision-list" }, proposals.map((each) => entry(context, each)))], async (reason, explanation) => {
-    report(context, "rejected", shown, await Promise.all(shown.map((each) => reject(context, each, reason, explanation))), proposals.length);
-    finished(shown.map((each) => each.id));
-  });
+  return rejectDialog(
+    context,
+    shown,
+    [
+      el(
+        "ul",
+        { class: "decision-list" },
+        proposals.map((each) => entry(context, each)),
+      ),
+    ],
+    async (reason, explanation) => {
+      report(
+        context,
+        "rejected",
+        shown,
+        await Promise.all(shown.map((each) => reject(context, each, reason, explanation))),
+        proposals.length,
+      );
+      finished(shown.map((each) => each.id));
+    },
+  );
 }
 
 /** @param {Context} context @param {string} word @param {import("./proposal-decisions.js").ReviewedProposal[]} shown @param {import("./proposal-decisions.js").Outcome[]} outcomes of each @param {number} request */
 function report(context, word, shown, outcomes, request) {
   const done = outcomes.filter((each) => each.status === "done").length;
-  const rest = shown.flatMap(({ id }, index) => (outcomes[index].status === "done" ? [] : [aboutProposal(context.state.proposals.byId.get(id), outcomes[index].message)]));
+  const rest = shown.flatMap(({ id }, index) =>
+    outcomes[index].status === "done"
+      ? []
+      : [aboutProposal(context.state.proposals.byId.get(id), outcomes[index].message)],
+  );
   const more = rest.length > MAX_NAMED ? ` And ${rest.length - MAX_NAMED} more.` : "";
-  context.notify(`${done} of ${request} ${word}${rest.length > 0 ? `. ${rest.slice(0, MAX_NAMED).join(" ")}${more}` : ""}`, rest.length > 0 || done < request ? "bad" : "good");
+  context.notify(
+    `${done} of ${request} ${word}${rest.length > 0 ? `. ${rest.slice(0, MAX_NAMED).join(" ")}${more}` : ""}`,
+    rest.length > 0 || done < request ? "bad" : "good",
+  );
 }

@@ -13,7 +13,20 @@ import { describeRejection } from "../parts/error-text.js";
 export const SETTLE_MILLISECONDS = 400;
 
 // MEW 3.3.3, in the order in which people need them.
-const REASONS = ["disagree", "inappropriate", "unsafe", "busy", "incapable", "policy", "duplicate", "invalid", "timeout", "resource_limit", "no_longer_needed", "other"];
+const REASONS = [
+  "disagree",
+  "inappropriate",
+  "unsafe",
+  "busy",
+  "incapable",
+  "policy",
+  "duplicate",
+  "invalid",
+  "timeout",
+  "resource_limit",
+  "no_longer_needed",
+  "other",
+];
 
 /** "No longer needed". @param {string} reason */
 function reasonTitle(reason) {
@@ -52,25 +65,55 @@ export function onCtrlEnter(node, act) {
  */
 export function rejectDialog(context, shown, list, decide) {
   const group = newId("reason");
-  const text = el("textarea", { class: "field", id: newId("comment"), rows: "2", placeholder: "Sent to the proposer as a chat message", maxlength: "4000" });
+  const text = el("textarea", {
+    class: "field",
+    id: newId("comment"),
+    rows: "2",
+    placeholder: "Sent to the proposer as a chat message",
+    maxlength: "4000",
+  });
   const status = el("p", { class: "fault", role: "status" });
   const radios = REASONS.map((reason, index) => {
     const radio = el("input", { type: "radio", name: group, value: reason, checked: index === 0 });
-    return { radio, node: el("label", { class: "choice" }, radio, el("span", {}, el("span", {}, reasonTitle(reason)), el("small", {}, describeRejection(reason)))) };
+    return {
+      radio,
+      node: el(
+        "label",
+        { class: "choice" },
+        radio,
+        el("span", {}, el("span", {}, reasonTitle(reason)), el("small", {}, describeRejection(reason))),
+      ),
+    };
   });
   const act = afterDelay(() => {
     const reason = radios.find((each) => each.radio.checked)?.radio.value ?? "disagree";
     dialog.close();
     decide(reason, text.value.trim());
   });
-  const yes = button(shown.length > 1 ? `Reject ${shown.length}` : "Reject", act, { class: "danger", shortcut: "Ctrl+Enter" });
-  const dialog = openDialog(shown.length > 1 ? `Reject ${shown.length} proposals` : "Reject", [
-    el("div", { class: "decision-list" }, list),
-    el("fieldset", { class: "reasons" }, el("legend", {}, "Reason"), radios.map((each) => each.node)),
-    el("div", {}, el("label", { for: text.id }, "Comment (optional)"), text),
-    el("p", { class: "soft" }, "Everyone sees this. Others can still approve it."),
-    status,
-  ], { class: "decide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes], closed: () => stop() });
+  const yes = button(shown.length > 1 ? `Reject ${shown.length}` : "Reject", act, {
+    class: "danger",
+    shortcut: "Ctrl+Enter",
+  });
+  const dialog = openDialog(
+    shown.length > 1 ? `Reject ${shown.length} proposals` : "Reject",
+    [
+      el("div", { class: "decision-list" }, list),
+      el(
+        "fieldset",
+        { class: "reasons" },
+        el("legend", {}, "Reason"),
+        radios.map((each) => each.node),
+      ),
+      el("div", {}, el("label", { for: text.id }, "Comment (optional)"), text),
+      el("p", { class: "soft" }, "Everyone sees this. Others can still approve it."),
+      status,
+    ],
+    {
+      class: "decide",
+      actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes],
+      closed: () => stop(),
+    },
+  );
   onCtrlEnter(dialog.node, act);
   const stop = watchProposals(context, shown, () => {
     replace(status, escapeHidden(shown.map((each) => obstacleText(context, each)).find(Boolean) ?? ""));
@@ -85,12 +128,20 @@ export function rejectDialog(context, shown, list, decide) {
  * @param {import("../../app.js").Context} context @param {Proposal} proposal @param {"done" | "failed"} outcome
  */
 export function settleDialog(context, proposal, outcome) {
-  const note = labelledField("How do you know? (optional)", { tag: "textarea", rows: "2", maxlength: "1000" }, "Everyone in the space can read it.");
-  return actionDialog(outcome === "done" ? "It was done" : "It was not done", [
-    summaryOf(proposal),
-    el("p", {}, "If its host answers later, that answer counts."),
-    note.node,
-  ], { verb: outcome === "done" ? "Record as done" : "Record as not done", act: () => settle(context, proposal.id, outcome, note.value()), done: () => context.notify("Recorded", "good") });
+  const note = labelledField(
+    "How do you know? (optional)",
+    { tag: "textarea", rows: "2", maxlength: "1000" },
+    "Everyone in the space can read it.",
+  );
+  return actionDialog(
+    outcome === "done" ? "It was done" : "It was not done",
+    [summaryOf(proposal), el("p", {}, "If its host answers later, that answer counts."), note.node],
+    {
+      verb: outcome === "done" ? "Record as done" : "Record as not done",
+      act: () => settle(context, proposal.id, outcome, note.value()),
+      done: () => context.notify("Recorded", "good"),
+    },
+  );
 }
 
 /** A line about a proposal, for a dialog. @param {Proposal} proposal @param {any} [more] */
@@ -98,7 +149,15 @@ export function summaryOf(proposal, more) {
   return el(
     "div",
     { class: "decision-summary" },
-    el("p", {}, nameOf(proposal.from), " proposes ", el("strong", { class: "mono" }, oneLine(titleOf(proposal), 80)), " on ", proposal.to.length > 0 ? proposal.to.map((id) => nameOf(id)) : "any host"),
+    el(
+      "p",
+      {},
+      nameOf(proposal.from),
+      " proposes ",
+      el("strong", { class: "mono" }, oneLine(titleOf(proposal), 80)),
+      " on ",
+      proposal.to.length > 0 ? proposal.to.map((id) => nameOf(id)) : "any host",
+    ),
     more,
   );
 }

@@ -27,7 +27,10 @@ const MAX_SPACES = 12;
 
 /** What is pending in the other spaces of this person, as far as it is known. @param {import("../../app.js").Context} context @returns {Elsewhere[]} */
 function pendingElsewhere({ session, openSpace }) {
-  return session.logins.filter((login) => login.space !== openSpace.name).map(({ space }) => ({ space, ...session.pendingIn(space) })).filter((each) => each.count > 0 || !each.isKnown);
+  return session.logins
+    .filter((login) => login.space !== openSpace.name)
+    .map(({ space }) => ({ space, ...session.pendingIn(space) }))
+    .filter((each) => each.count > 0 || !each.isKnown);
 }
 
 /** "30 pending in 10 other spaces"; empty if there is nothing to say. @param {import("../../app.js").Context} context */
@@ -35,7 +38,9 @@ export function elsewhereText(context) {
   const others = pendingElsewhere(context);
   const waiting = others.filter((each) => each.count > 0);
   if (waiting.length > 0) return totalText(waiting);
-  return others.length > 0 ? `What is pending in ${others.length} other ${others.length === 1 ? "space" : "spaces"} is not known` : "";
+  return others.length > 0
+    ? `What is pending in ${others.length} other ${others.length === 1 ? "space" : "spaces"} is not known`
+    : "";
 }
 
 /** @param {Elsewhere[]} waiting */
@@ -70,24 +75,41 @@ export class ProposalList {
       section("Outcome unknown", this._unknown),
       section("Recent decisions", this._decided),
     ];
-    this.node = el("div", { class: "approvals-list", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } }, this._knowledge, this._waiting, this._more, this._lists);
+    this.node = el(
+      "div",
+      { class: "approvals-list", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } },
+      this._knowledge,
+      this._waiting,
+      this._more,
+      this._lists,
+    );
   }
 
   /**
    * @param {{waiting: Proposal[], others: Proposal[], unknown: Proposal[], decided: Proposal[]}} proposals @param {string} selected
    */
   draw({ waiting, others, unknown, decided }, selected) {
-    for (const id of this.marked) if (this._context.state.proposals.byId.get(id)?.status !== "pending") this.marked.delete(id);
+    for (const id of this.marked)
+      if (this._context.state.proposals.byId.get(id)?.status !== "pending") this.marked.delete(id);
     const shown = waiting.slice(0, MAX_ROWS);
     this._alike = countAlike(this._context.state.proposals.pending.values());
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
-    const lists = /** @type {[HTMLElement, Proposal[]][]} */ ([[this._waiting, shown], [this._others, others.slice(0, MAX_ROWS)], [this._unknown, unknown.slice(0, MAX_ROWS)], [this._decided, decided]]);
+    const lists = /** @type {[HTMLElement, Proposal[]][]} */ ([
+      [this._waiting, shown],
+      [this._others, others.slice(0, MAX_ROWS)],
+      [this._unknown, unknown.slice(0, MAX_ROWS)],
+      [this._decided, decided],
+    ]);
     for (const [list, proposals] of lists) {
-      arrange(list, proposals.map((each) => this._row(each, selected)));
+      arrange(
+        list,
+        proposals.map((each) => this._row(each, selected)),
+      );
       if (list !== this._waiting) /** @type {HTMLElement} */ (list.parentElement).hidden = proposals.length === 0;
     }
     // A row that moves from one list to the other keeps the focus.
-    if (focused && focused !== document.activeElement && this.node.contains(focused)) focused.focus({ preventScroll: true });
+    if (focused && focused !== document.activeElement && this.node.contains(focused))
+      focused.focus({ preventScroll: true });
     const kept = new Set(lists.flatMap(([, proposals]) => proposals.map((each) => each.id)));
     for (const id of this._rows.keys()) if (!kept.has(id)) this._rows.delete(id);
     this._drawKnowledge(waiting.length);
@@ -98,21 +120,61 @@ export class ProposalList {
 
   /** One queue over all spaces: those of others are links. */
   _drawElsewhere() {
-    const found = [...this._context.session.openSpaces.values()].filter((each) => each !== this._context.openSpace).flatMap((each) => each.state.proposals.toDecide(each.state.me.id).map((proposal) => ({ space: each.name, proposal }))).slice(0, MAX_ROWS);
+    const found = [...this._context.session.openSpaces.values()]
+      .filter((each) => each !== this._context.openSpace)
+      .flatMap((each) =>
+        each.state.proposals.toDecide(each.state.me.id).map((proposal) => ({ space: each.name, proposal })),
+      )
+      .slice(0, MAX_ROWS);
     const others = pendingElsewhere(this._context);
     /** @type {HTMLElement} */ (this._elsewhere.parentElement).hidden = elsewhereText(this._context) === "";
-    const links = (/** @type {Elsewhere[]} */ spaces) => spaces.slice(0, MAX_SPACES).map(({ space, count }, index) => [index > 0 && ", ", el("a", { href: routeAddress(space, "approvals") }, el("bdi", {}, oneLine(space, 40))), count > 0 && ` ${formatNumber(count)}`]);
+    const links = (/** @type {Elsewhere[]} */ spaces) =>
+      spaces
+        .slice(0, MAX_SPACES)
+        .map(({ space, count }, index) => [
+          index > 0 && ", ",
+          el("a", { href: routeAddress(space, "approvals") }, el("bdi", {}, oneLine(space, 40))),
+          count > 0 && ` ${formatNumber(count)}`,
+        ]);
     const [waiting, unknown] = [others.filter((each) => each.count > 0), others.filter((each) => !each.isKnown)];
-    const rest = (/** @type {Elsewhere[]} */ spaces) => spaces.length > MAX_SPACES && ` and ${spaces.length - MAX_SPACES} more`;
+    const rest = (/** @type {Elsewhere[]} */ spaces) =>
+      spaces.length > MAX_SPACES && ` and ${spaces.length - MAX_SPACES} more`;
     redraw(this._where, others, () => [
       waiting.length > 0 && el("span", {}, `${totalText(waiting)}: `, links(waiting), rest(waiting), ". "),
-      unknown.length > 0 && el("span", { class: "soft" }, "Not known in ", links(unknown.map((each) => ({ ...each, count: 0 }))), rest(unknown), "."),
+      unknown.length > 0 &&
+        el(
+          "span",
+          { class: "soft" },
+          "Not known in ",
+          links(unknown.map((each) => ({ ...each, count: 0 }))),
+          rest(unknown),
+          ".",
+        ),
     ]);
-    redraw(this._elsewhere, found.map(({ space, proposal }) => [space, proposal.id]), () => found.map(({ space, proposal }) => el(
-      "li",
-      { class: "approvals-row elsewhere" },
-      el("a", { class: "approvals-row-open", href: routeAddress(space, "approvals", proposal.id) }, el("span", { class: "approvals-row-what" }, el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60)), el("span", { class: "faint" }, " in "), el("bdi", {}, oneLine(space, 40))), el("bdi", { class: "approvals-row-arguments" }, argumentsLine(proposal)), el("span", { class: "approvals-row-who" }, nameOf(proposal.from))),
-    )));
+    redraw(
+      this._elsewhere,
+      found.map(({ space, proposal }) => [space, proposal.id]),
+      () =>
+        found.map(({ space, proposal }) =>
+          el(
+            "li",
+            { class: "approvals-row elsewhere" },
+            el(
+              "a",
+              { class: "approvals-row-open", href: routeAddress(space, "approvals", proposal.id) },
+              el(
+                "span",
+                { class: "approvals-row-what" },
+                el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60)),
+                el("span", { class: "faint" }, " in "),
+                el("bdi", {}, oneLine(space, 40)),
+              ),
+              el("bdi", { class: "approvals-row-arguments" }, argumentsLine(proposal)),
+              el("span", { class: "approvals-row-who" }, nameOf(proposal.from)),
+            ),
+          ),
+        ),
+    );
   }
 
   /** That nothing is pending is said only when the gateway said so. @param {number} count */
@@ -123,9 +185,36 @@ export class ProposalList {
     const now = [knowledge, problem, count > 0, isElsewhere].join("\n");
     if (now === this._knowledgeDrawnFor) return;
     this._knowledgeDrawnFor = now;
-    if (knowledge === "known") replace(this._knowledge, el("p", { class: "soft" }, `No pending proposals${isElsewhere ? " in this space" : ""}.`));
-    else if (knowledge === "asking") replace(this._knowledge, el("p", { class: "soft loading" }, el("span", { class: "spinner", "aria-hidden": "true" }), count > 0 ? "Loading more…" : "Loading what is pending…"));
-    else replace(this._knowledge, el("p", { class: "caution" }, icon("warning", 16), el("span", {}, `${count > 0 ? "There may be more" : "What is pending is not known"}: ${escapeHidden(problem)}.`)), button("Retry", () => void this._retry(), { class: "small" }));
+    if (knowledge === "known")
+      replace(
+        this._knowledge,
+        el("p", { class: "soft" }, `No pending proposals${isElsewhere ? " in this space" : ""}.`),
+      );
+    else if (knowledge === "asking")
+      replace(
+        this._knowledge,
+        el(
+          "p",
+          { class: "soft loading" },
+          el("span", { class: "spinner", "aria-hidden": "true" }),
+          count > 0 ? "Loading more…" : "Loading what is pending…",
+        ),
+      );
+    else
+      replace(
+        this._knowledge,
+        el(
+          "p",
+          { class: "caution" },
+          icon("warning", 16),
+          el(
+            "span",
+            {},
+            `${count > 0 ? "There may be more" : "What is pending is not known"}: ${escapeHidden(problem)}.`,
+          ),
+        ),
+        button("Retry", () => void this._retry(), { class: "small" }),
+      );
   }
 
   _retry() {
@@ -142,7 +231,14 @@ export class ProposalList {
       this._rows.set(proposal.id, row);
     }
     const isSelected = proposal.id === selected;
-    const drawnFor = [this._alike.get(proposal) ?? 1, proposal.status, proposal.rejections.length, proposal.approvals.length, voteText(proposal), proposal.uncertain].join(" ");
+    const drawnFor = [
+      this._alike.get(proposal) ?? 1,
+      proposal.status,
+      proposal.rejections.length,
+      proposal.approvals.length,
+      voteText(proposal),
+      proposal.uncertain,
+    ].join(" ");
     if (drawnFor !== row.drawnFor) {
       row.drawnFor = drawnFor;
       row.state.replaceChildren(...this._state(proposal));
@@ -162,15 +258,43 @@ export class ProposalList {
   _build(proposal) {
     const what = oneLine(titleOf(proposal), 60);
     const state = el("span", { class: "approvals-row-state" });
-    const box = el("input", { type: "checkbox", "aria-label": `Select ${what} from ${oneLine(proposal.from, 40)}`, tabindex: "-1", on: { change: () => this.toggle(proposal.id) } });
+    const box = el("input", {
+      type: "checkbox",
+      "aria-label": `Select ${what} from ${oneLine(proposal.from, 40)}`,
+      tabindex: "-1",
+      on: { change: () => this.toggle(proposal.id) },
+    });
     const open = el(
       "button",
       { type: "button", class: "approvals-row-open", on: { click: () => this._acts.choose(proposal.id) } },
-      el("span", { class: "approvals-row-what" }, el("bdi", { class: "mono" }, what), proposal.to.length > 0 && [el("span", { class: "faint" }, " on "), nameOf(proposal.to[0])]),
+      el(
+        "span",
+        { class: "approvals-row-what" },
+        el("bdi", { class: "mono" }, what),
+        proposal.to.length > 0 && [el("span", { class: "faint" }, " on "), nameOf(proposal.to[0])],
+      ),
       el("bdi", { class: "approvals-row-arguments" }, argumentsLine(proposal)),
-      el("span", { class: "approvals-row-who" }, nameOf(proposal.from, { you: proposal.from === this._context.state.me.id }), el("span", { class: "faint" }, " · "), el("time", { class: "since faint", data: { at: String(proposal.at) } }, ago(proposal.at)), state),
+      el(
+        "span",
+        { class: "approvals-row-who" },
+        nameOf(proposal.from, { you: proposal.from === this._context.state.me.id }),
+        el("span", { class: "faint" }, " · "),
+        el("time", { class: "since faint", data: { at: String(proposal.at) } }, ago(proposal.at)),
+        state,
+      ),
     );
-    return { node: el("li", { class: "approvals-row", data: { id: proposal.id } }, el("label", { class: "approvals-row-mark" }, box), open), open, box, state, drawnFor: "" };
+    return {
+      node: el(
+        "li",
+        { class: "approvals-row", data: { id: proposal.id } },
+        el("label", { class: "approvals-row-mark" }, box),
+        open,
+      ),
+      open,
+      box,
+      state,
+      drawnFor: "",
+    };
   }
 
   /** @param {Proposal} proposal */
@@ -178,15 +302,33 @@ export class ProposalList {
     const me = this._context.state.me.id;
     const found = [];
     const times = this._alike.get(proposal) ?? 1;
-    if (times > 1) found.push(el("span", { class: "tag", data: { tone: "warn" }, title: `The same call is pending ${times} times; each one that is approved is carried out` }, `same call, ${times} pending`));
-    if (proposal.rejections.length > 0) found.push(el("span", { class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
+    if (times > 1)
+      found.push(
+        el(
+          "span",
+          {
+            class: "tag",
+            data: { tone: "warn" },
+            title: `The same call is pending ${times} times; each one that is approved is carried out`,
+          },
+          `same call, ${times} pending`,
+        ),
+      );
+    if (proposal.rejections.length > 0)
+      found.push(el("span", { class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
     const votes = voteText(proposal);
     if (votes) found.push(el("span", { class: "tag", data: { tone: "accent" } }, votes));
-    if (proposal.uncertain && proposal.status === "pending") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
+    if (proposal.uncertain && proposal.status === "pending")
+      found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
     if (proposal.status === "fulfilled") found.push(el("span", { class: "tag", data: { tone: "accent" } }, "running"));
-    if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, approvedBy(proposal.fulfilledBy, me)));
-    if (proposal.status === "failed") found.push(el("span", { class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"));
-    if (proposal.status === "unknown") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "outcome unknown"));
+    if (proposal.status === "done")
+      found.push(el("span", { class: "tag", data: { tone: "good" } }, approvedBy(proposal.fulfilledBy, me)));
+    if (proposal.status === "failed")
+      found.push(
+        el("span", { class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"),
+      );
+    if (proposal.status === "unknown")
+      found.push(el("span", { class: "tag", data: { tone: "warn" } }, "outcome unknown"));
     if (proposal.ending) found.push(el("span", { class: "tag" }, proposal.ending));
     return found;
   }
@@ -258,8 +400,11 @@ function lineOf(text) {
 
 /** The arguments on a line, digits as they were received. @param {Proposal} proposal */
 function argumentsLine(proposal) {
-  const given = textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
+  const given =
+    textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
   if (!given.startsWith("{")) return oneLine(given, LINE);
-  const text = membersOf(given).slice(0, 20).map((each) => `${each.key}=${lineOf(each.text)}`);
+  const text = membersOf(given)
+    .slice(0, 20)
+    .map((each) => `${each.key}=${lineOf(each.text)}`);
   return oneLine(text.join(" "), LINE);
 }

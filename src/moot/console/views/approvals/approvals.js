@@ -45,18 +45,58 @@ class ApprovalsView {
     this._shown = null;
     /** @type {Set<string>} */
     this._announced = new Set(this._proposals.open().map((each) => each.id));
-    this._list = new ProposalList(context, { choose: (id) => context.go("approvals", id), mark: () => this._drawBulk() });
+    this._list = new ProposalList(context, {
+      choose: (id) => context.go("approvals", id),
+      mark: () => this._drawBulk(),
+    });
     this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
     this._count = el("span", { class: "soft" });
-    this._bulk = el("div", { class: "approvals-bulk", role: "group", "aria-label": "Selected proposals", hidden: true });
-    this._body = el("div", { class: "approvals-body", on: { scroll: () => this._drawFold(), "moot:grant": () => this._actions.grant() } });
-    this._fold = el("button", { type: "button", class: "approvals-fold", hidden: true, on: { click: () => this._body.scrollBy({ top: this._body.clientHeight * 0.9 }) } });
+    this._bulk = el("div", {
+      class: "approvals-bulk",
+      role: "group",
+      "aria-label": "Selected proposals",
+      hidden: true,
+    });
+    this._body = el("div", {
+      class: "approvals-body",
+      on: { scroll: () => this._drawFold(), "moot:grant": () => this._actions.grant() },
+    });
+    this._fold = el("button", {
+      type: "button",
+      class: "approvals-fold",
+      hidden: true,
+      on: { click: () => this._body.scrollBy({ top: this._body.clientHeight * 0.9 }) },
+    });
     this._sizes = new ResizeObserver(() => this._drawFold());
     this._sizes.observe(this._body);
-    this._detail = el("section", { class: "approvals-detail", "aria-label": "Proposal" }, el("div", { class: "approvals-back" }, button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) })), this._body, this._fold, this._actions.node);
-    this._root = el("div", { class: "approvals" }, el("div", { class: "approvals-side" }, this._list.node), this._detail);
+    this._detail = el(
+      "section",
+      { class: "approvals-detail", "aria-label": "Proposal" },
+      el(
+        "div",
+        { class: "approvals-back" },
+        button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) }),
+      ),
+      this._body,
+      this._fold,
+      this._actions.node,
+    );
+    this._root = el(
+      "div",
+      { class: "approvals" },
+      el("div", { class: "approvals-side" }, this._list.node),
+      this._detail,
+    );
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Inbox"), this._count, el("span", { class: "grow" }), takeBackChoice(), alertSwitches(context)),
+      el(
+        "div",
+        { class: "view-head" },
+        el("h1", {}, "Inbox"),
+        this._count,
+        el("span", { class: "grow" }),
+        takeBackChoice(),
+        alertSwitches(context),
+      ),
       this._bulk,
       this._root,
     );
@@ -107,7 +147,10 @@ class ApprovalsView {
       waiting: this._pending(),
       others: this._proposals.open().filter((each) => waitsForOthers(each, me)),
       unknown: settled.filter((each) => each.status === "unknown"),
-      decided: settled.filter((each) => each.status !== "unknown").sort((a, b) => b.settledAt - a.settledAt).slice(0, MAX_DECIDED),
+      decided: settled
+        .filter((each) => each.status !== "unknown")
+        .sort((a, b) => b.settledAt - a.settledAt)
+        .slice(0, MAX_DECIDED),
     };
   }
 
@@ -123,7 +166,13 @@ class ApprovalsView {
     if (this._wanted && this._proposals.byId.has(this._wanted)) this.select(this._wanted, false);
     else if (this._isReplaced()) this._reselect();
     // While the page still learns what is pending, the first that it heard of may have been decided long ago.
-    else if (!this.selected && !this._wanted && waiting.length > 0 && this._context.openSpace.sync.knowledge !== "asking") this.select(waiting[0].id, false);
+    else if (
+      !this.selected &&
+      !this._wanted &&
+      waiting.length > 0 &&
+      this._context.openSpace.sync.knowledge !== "asking"
+    )
+      this.select(waiting[0].id, false);
     else if (!this.selected && !this._wanted) this._drawEmpty();
     this._drawAlike();
     this._drawHistory();
@@ -133,7 +182,12 @@ class ApprovalsView {
   _drawAlike() {
     if (!this._shown) return;
     const { proposal, view } = this._shown;
-    const now = proposal.status === "pending" ? alikeOf(this._proposals.pending.values(), proposal).map((each) => each.id).join(" ") : "";
+    const now =
+      proposal.status === "pending"
+        ? alikeOf(this._proposals.pending.values(), proposal)
+            .map((each) => each.id)
+            .join(" ")
+        : "";
     if (this._shown.alike !== undefined && this._shown.alike !== now) view.refresh();
     this._shown.alike = now;
   }
@@ -196,8 +250,14 @@ class ApprovalsView {
     if (rows.length === 0) return;
     const current = rows.findIndex((each) => each.id === this.selected);
     // After a decision, go on to the proposal that took its place, so that one can be decided after the other.
-    const from = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(this._position, waiting.length) - (step > 0 ? 1 : 0) : current;
-    const next = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(from + step, waiting.length - 1) : current + step;
+    const from =
+      (this._justDecided || current < 0) && waiting.length > 0
+        ? Math.min(this._position, waiting.length) - (step > 0 ? 1 : 0)
+        : current;
+    const next =
+      (this._justDecided || current < 0) && waiting.length > 0
+        ? Math.min(from + step, waiting.length - 1)
+        : current + step;
     const proposal = rows[Math.max(0, Math.min(rows.length - 1, next))];
     history.replaceState(null, "", this._context.link("approvals", proposal.id));
     this.select(proposal.id, true);
@@ -254,7 +314,8 @@ class ApprovalsView {
       el("strong", {}, `${count} selected`),
       button(`Approve ${count}…`, () => this._decideSelected(approveSelected), { class: "small", shortcut: "a" }),
       button(`Reject ${count}…`, () => this._decideSelected(rejectSelected), { class: "small danger", shortcut: "r" }),
-      count < waiting.length && button("Select all", () => this._list.markAll(waiting.slice(0, MAX_AT_ONCE)), { class: "small quiet" }),
+      count < waiting.length &&
+        button("Select all", () => this._list.markAll(waiting.slice(0, MAX_AT_ONCE)), { class: "small quiet" }),
       button("Clear", () => this._list.clear(), { class: "small quiet", shortcut: "Esc" }),
     );
   }
@@ -265,11 +326,16 @@ class ApprovalsView {
     const { knowledge } = this._context.openSpace.sync;
     const elsewhere = elsewhereText(this._context);
     const [title, text] = {
-      known: elsewhere ? ["No pending proposals in this space", `${elsewhere}: see the list.`] : ["No pending proposals", "New proposals appear here with everything needed to decide."],
+      known: elsewhere
+        ? ["No pending proposals in this space", `${elsewhere}: see the list.`]
+        : ["No pending proposals", "New proposals appear here with everything needed to decide."],
       asking: ["Loading", "The gateway is asked what is pending."],
       "not-known": ["What is pending is not known", "It is loaded as soon as the gateway responds."],
     }[knowledge];
-    replace(this._body, el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, title), el("p", {}, text)));
+    replace(
+      this._body,
+      el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, title), el("p", {}, text)),
+    );
   }
 
   /** The history of the selected proposal; redrawn only when it changed. */
@@ -279,7 +345,16 @@ class ApprovalsView {
     const request = this._proposals.requests.get(proposal.requestId);
     const progress = request && !request.answer ? this._context.state.envelopes.effectsOf(request.id).length : 0;
     const rejections = proposal.rejections.map((each) => `${each.id}:${each.comments.length}`);
-    const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded, proposal.votesMissing, proposal.inputs.length].join(" ");
+    const now = [
+      proposal.status,
+      ...rejections,
+      proposal.approvals.length,
+      Boolean(request?.answer),
+      progress,
+      proposal.votesNeeded,
+      proposal.votesMissing,
+      proposal.inputs.length,
+    ].join(" ");
     this._actions.draw();
     if (now === this._shown.drawnFor) return;
     const wasOpen = this._shown.drawnFor.startsWith("pending");
@@ -288,7 +363,8 @@ class ApprovalsView {
     if (wasOpen && proposal.status !== "pending") {
       this._justDecided = true;
       const outcome = settledText(proposal, this._context.state.me.id);
-      if (proposal.fulfilledBy !== this._context.state.me.id) this._context.announce(`${oneLine(titleOf(proposal), 60)}: ${oneLine(outcome, 120)}`);
+      if (proposal.fulfilledBy !== this._context.state.me.id)
+        this._context.announce(`${oneLine(titleOf(proposal), 60)}: ${oneLine(outcome, 120)}`);
     }
   }
 
@@ -305,7 +381,8 @@ class ApprovalsView {
     const added = waiting.filter((each) => !this._announced.has(each.id));
     for (const each of added) this._announced.add(each.id);
     const others = added.filter((each) => each.from !== this._context.state.me.id);
-    if (others.length === 1) this._context.announce(`${oneLine(others[0].from, 40)} proposes ${oneLine(titleOf(others[0]), 60)}`);
+    if (others.length === 1)
+      this._context.announce(`${oneLine(others[0].from, 40)} proposes ${oneLine(titleOf(others[0]), 60)}`);
     else if (others.length > 1) this._context.announce(`${others.length} new proposals`);
   }
 
@@ -327,7 +404,8 @@ class ApprovalsView {
     this.select(id, true);
     if (this._wanted === id) void this._find(id);
     // On a phone the list is hidden now; elsewhere the focus stays in the list.
-    if (getComputedStyle(this._list.node).display === "none" || !this._list.node.checkVisibility()) this._body.querySelector("h2")?.focus();
+    if (getComputedStyle(this._list.node).display === "none" || !this._list.node.checkVisibility())
+      this._body.querySelector("h2")?.focus();
   }
 
   /** A link to a proposal that was not received here: the gateway remembers what became of it. @param {string} id */
@@ -342,9 +420,31 @@ class ApprovalsView {
     show(el("strong", {}, "Loading"), el("p", {}, el("bdi", { class: "mono" }, oneLine(id, 60))));
     const found = await this._context.openSpace.sync.find(id);
     if (this._wanted !== id || this._proposals.byId.has(id)) return;
-    if (found.problem) show(el("strong", {}, "Could not load this proposal"), el("p", {}, escapeHidden(found.problem)), button("Retry", () => void this._find(id), { class: "small" }));
-    else if (!found.told) show(el("strong", {}, "Unknown proposal"), el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60))));
-    else show(el("strong", { class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)), el("p", {}, "Proposed by ", nameOf(String(found.told.proposer)), ": ", escapeHidden(recordText(found.told)), "."), el("p", { class: "soft" }, "Its arguments are in the journal."));
+    if (found.problem)
+      show(
+        el("strong", {}, "Could not load this proposal"),
+        el("p", {}, escapeHidden(found.problem)),
+        button("Retry", () => void this._find(id), { class: "small" }),
+      );
+    else if (!found.told)
+      show(
+        el("strong", {}, "Unknown proposal"),
+        el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
+      );
+    else
+      show(
+        el("strong", { class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)),
+        el(
+          "p",
+          {},
+          "Proposed by ",
+          nameOf(String(found.told.proposer)),
+          ": ",
+          escapeHidden(recordText(found.told)),
+          ".",
+        ),
+        el("p", { class: "soft" }, "Its arguments are in the journal."),
+      );
   }
 
   close() {

@@ -33,7 +33,13 @@ const GRANT_REASON = "approved, and allowed without asking";
 
 /** @param {Proposal} proposal @returns {ReviewedProposal} */
 export function reviewedProposal(proposal) {
-  return { id: proposal.id, from: proposal.from, to: [...proposal.to], raw: proposal.raw, bodyText: proposal.call.bodyText };
+  return {
+    id: proposal.id,
+    from: proposal.from,
+    to: [...proposal.to],
+    raw: proposal.raw,
+    bodyText: proposal.call.bodyText,
+  };
 }
 
 /** `write_file on files`. @param {Proposal} proposal */
@@ -76,7 +82,12 @@ export function isOrphaned(proposal) {
 /** A settled proposal as the gateway tells it, as text. @param {any} told */
 export function recordText(told) {
   if (told.state !== "fulfilled") return told.state === "open" ? "pending" : String(told.state);
-  const outcome = { done: "it was carried out", failed: "it failed", pending: "it is running", unknown: `whether it was carried out is not known (${unknownReason(String(told.reason ?? ""))})` }[String(told.outcome)];
+  const outcome = {
+    done: "it was carried out",
+    failed: "it failed",
+    pending: "it is running",
+    unknown: `whether it was carried out is not known (${unknownReason(String(told.reason ?? ""))})`,
+  }[String(told.outcome)];
   return `${told.fulfilled_by ?? "someone"} approved it${outcome ? `; ${outcome}` : ""}`;
 }
 
@@ -104,31 +115,55 @@ export function obstacleText(context, shown) {
 export async function approve(context, shown, host = "") {
   const proposal = context.state.proposals.byId.get(shown.id);
   if (proposal && votesMissingFor(proposal, context.state.me.id) > 0) return vote(context, shown);
-  const outcome = await runDecision(context, shown, () =>
-    // The proposer's own text of method and params: no digit of a number may change.
-    context.send("mcp/request", null, { to: shown.to.length > 0 ? shown.to : [host], about: shown.id, payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}` }),
-  "Approved");
+  const outcome = await runDecision(
+    context,
+    shown,
+    () =>
+      // The proposer's own text of method and params: no digit of a number may change.
+      context.send("mcp/request", null, {
+        to: shown.to.length > 0 ? shown.to : [host],
+        about: shown.id,
+        payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}`,
+      }),
+    "Approved",
+  );
   // The gateway's count is what counts, if ours is not known yet.
   return outcome.status === "approvals" ? vote(context, shown) : outcome;
 }
 
 /** MEW 3.3.2: reject; the comment follows as a chat about the rejection. @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {string} reason @param {string} explanation @returns {Promise<Outcome>} */
 export function reject(context, shown, reason, explanation) {
-  return runDecision(context, shown, async () => {
-    const echo = await context.send("mcp/reject", { reason }, { to: [shown.from], about: shown.id });
-    if (explanation) await context.send("chat", { text: explanation, format: "plain" }, { to: [shown.from], about: echo.id });
-  }, `Rejected: ${reason}`);
+  return runDecision(
+    context,
+    shown,
+    async () => {
+      const echo = await context.send("mcp/reject", { reason }, { to: [shown.from], about: shown.id });
+      if (explanation)
+        await context.send("chat", { text: explanation, format: "plain" }, { to: [shown.from], about: echo.id });
+    },
+    `Rejected: ${reason}`,
+  );
 }
 
 /** Vote for it, where the space requires several approvals; the last vote carries it out. @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
 export async function vote(context, shown) {
-  const outcome = await runDecision(context, shown, () => context.send("moot/approve", {}, { about: shown.id }), "Vote recorded");
+  const outcome = await runDecision(
+    context,
+    shown,
+    () => context.send("moot/approve", {}, { about: shown.id }),
+    "Vote recorded",
+  );
   return { ...outcome, voted: outcome.status === "done" };
 }
 
 /** @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
 export function withdraw(context, shown) {
-  return runDecision(context, shown, () => context.send("mcp/withdraw", { reason: "no_longer_needed" }, { about: shown.id }), "Withdrawn");
+  return runDecision(
+    context,
+    shown,
+    () => context.send("mcp/withdraw", { reason: "no_longer_needed" }, { about: shown.id }),
+    "Withdrawn",
+  );
 }
 
 /**
@@ -138,16 +173,26 @@ export function withdraw(context, shown) {
 export async function approveAndGrant(context, shown, capability, term, host) {
   const outcome = await approve(context, shown, host);
   if (outcome.status !== "done") return outcome;
-  if (outcome.voted) return { ...outcome, message: "Vote recorded. Nothing was granted: a permission does not lift the vote" };
+  if (outcome.voted)
+    return { ...outcome, message: "Vote recorded. Nothing was granted: a permission does not lift the vote" };
   const now = Date.now();
-  const limits = Object.entries(term.limits(now)).map(([name, value]) => `,${JSON.stringify(name)}:${value}`).join("");
+  const limits = Object.entries(term.limits(now))
+    .map(([name, value]) => `,${JSON.stringify(name)}:${value}`)
+    .join("");
   const payloadText = `{"recipient":${JSON.stringify(shown.from)},"capabilities":[${capability}],"reason":${JSON.stringify(GRANT_REASON)}${limits}}`;
   try {
     await context.send("capability/grant", null, { to: [shown.from], payloadText });
   } catch (fault) {
-    return { status: "refused", message: `Approved, but the grant to ${escapeHidden(shown.from)} failed: ${errorText(fault)}` };
+    return {
+      status: "refused",
+      message: `Approved, but the grant to ${escapeHidden(shown.from)} failed: ${errorText(fault)}`,
+    };
   }
-  return { status: "done", granted: true, message: `Approved; ${escapeHidden(shown.from)} can do this without asking ${term.text(now)}` };
+  return {
+    status: "done",
+    granted: true,
+    message: `Approved; ${escapeHidden(shown.from)} can do this without asking ${term.text(now)}`,
+  };
 }
 
 /** @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {() => Promise<any>} act @param {string} done @returns {Promise<Outcome>} */
@@ -168,12 +213,21 @@ function outcomeOf(context, shown, fault) {
   const proposal = context.state.proposals.byId.get(shown.id);
   switch (fault.code) {
     case "proposal_settled":
-      return { status: "settled", message: `Too late: ${escapeHidden(proposal && proposal.status !== "pending" ? settledText(proposal, context.state.me.id) : fault.message)}. Your decision had no effect.` };
+      return {
+        status: "settled",
+        message: `Too late: ${escapeHidden(proposal && proposal.status !== "pending" ? settledText(proposal, context.state.me.id) : fault.message)}. Your decision had no effect.`,
+      };
     case "proposal_mismatch":
-      return { status: "mismatch", message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).` };
+      return {
+        status: "mismatch",
+        message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).`,
+      };
     case "approval_required": {
       const needed = Number(fault.payload?.approvals_needed) || 0;
-      return { status: "approvals", message: `Not yet: this space requires ${needed || "more"} ${needed === 1 ? "vote" : "votes"} first (${escapeHidden(fault.message)}).` };
+      return {
+        status: "approvals",
+        message: `Not yet: this space requires ${needed || "more"} ${needed === 1 ? "vote" : "votes"} first (${escapeHidden(fault.message)}).`,
+      };
     }
     case "lost":
       return { status: "lost", message: `${escapeHidden(fault.message)}. Check the timeline before you decide again.` };

@@ -12,18 +12,89 @@ import { isOrphaned } from "./proposal-decisions.js";
 
 /** @param {import("../../app.js").Context} context @param {Proposal} proposal */
 export function proposalHistory(context, proposal) {
-  const steps = [step(context, "made", proposal.at, proposal.id, ["Proposed by ", nameNode(context, proposal.from)], proposal)];
+  const steps = [
+    step(context, "made", proposal.at, proposal.id, ["Proposed by ", nameNode(context, proposal.from)], proposal),
+  ];
   const middle = [
-    ...proposal.rejections.map((each) => ({ at: each.at, node: () => step(context, "no", each.at, each.id, [nameNode(context, each.by), ` rejected it${each.reason ? `: ${escapeHidden(each.reason)}` : ""}`, each.comments.map((text) => el("q", {}, escapeHidden(text.slice(0, 2000))))], proposal) })),
-    ...proposal.approvals.map((each) => ({ at: each.at, node: () => step(context, "yes", each.at, each.id, [nameNode(context, each.by), " voted for it"], proposal) })),
+    ...proposal.rejections.map((each) => ({
+      at: each.at,
+      node: () =>
+        step(
+          context,
+          "no",
+          each.at,
+          each.id,
+          [
+            nameNode(context, each.by),
+            ` rejected it${each.reason ? `: ${escapeHidden(each.reason)}` : ""}`,
+            each.comments.map((text) => el("q", {}, escapeHidden(text.slice(0, 2000)))),
+          ],
+          proposal,
+        ),
+    })),
+    ...proposal.approvals.map((each) => ({
+      at: each.at,
+      node: () => step(context, "yes", each.at, each.id, [nameNode(context, each.by), " voted for it"], proposal),
+    })),
   ].sort((a, b) => a.at - b.at);
   steps.push(...middle.map((each) => each.node()));
   const votes = voteText(proposal);
-  if (votes) steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, votes, proposal.exempt.length > 0 && ["; exempt: ", proposal.exempt.map((id, index) => [index > 0 && ", ", nameNode(context, id)])])));
-  if (proposal.ending === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, isOrphaned(proposal) ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"] : [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
-  else if (proposal.ending) steps.push(step(context, "over", proposal.settledAt, proposal.id, [proposal.ending === "expired" ? "Expired" : "Not pending any more; the gateway does not remember what became of it"], proposal));
+  if (votes)
+    steps.push(
+      el(
+        "li",
+        { class: "history-step", data: { tone: "wait" } },
+        el("span", { class: "history-dot" }),
+        el(
+          "span",
+          { class: "grow" },
+          votes,
+          proposal.exempt.length > 0 && [
+            "; exempt: ",
+            proposal.exempt.map((id, index) => [index > 0 && ", ", nameNode(context, id)]),
+          ],
+        ),
+      ),
+    );
+  if (proposal.ending === "withdrawn")
+    steps.push(
+      step(
+        context,
+        "over",
+        proposal.settledAt,
+        proposal.id,
+        isOrphaned(proposal)
+          ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"]
+          : [
+              nameNode(context, proposal.from),
+              ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`,
+            ],
+        proposal,
+      ),
+    );
+  else if (proposal.ending)
+    steps.push(
+      step(
+        context,
+        "over",
+        proposal.settledAt,
+        proposal.id,
+        [
+          proposal.ending === "expired"
+            ? "Expired"
+            : "Not pending any more; the gateway does not remember what became of it",
+        ],
+        proposal,
+      ),
+    );
   else if (proposal.status !== "pending") steps.push(...decisionSteps(context, proposal));
-  return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(context, proposal));
+  return el(
+    "section",
+    { class: "proposal-history", "aria-label": "History" },
+    el("h3", {}, "History"),
+    el("ol", { class: "history-steps" }, steps),
+    resultView(context, proposal),
+  );
 }
 
 /** @param {import("../../app.js").Context} context @param {string} id */
@@ -34,21 +105,90 @@ function nameNode(context, id) {
 /** @param {import("../../app.js").Context} context @param {Proposal} proposal */
 function decisionSteps(context, proposal) {
   const request = context.state.proposals.requests.get(proposal.requestId);
-  const steps = [step(context, "yes", proposal.settledAt, proposal.requestId || proposal.id, [proposal.fulfilledBy ? nameNode(context, proposal.fulfilledBy) : "Someone", " approved it", byRule(context, proposal)], proposal)];
-  steps.push(...proposal.inputs.map((each) => step(context, "yes", each.at, each.id, [nameNode(context, proposal.from), " answered: ", el("q", {}, escapeHidden(JSON.stringify(each.given).slice(0, 2000)))], proposal)));
+  const steps = [
+    step(
+      context,
+      "yes",
+      proposal.settledAt,
+      proposal.requestId || proposal.id,
+      [
+        proposal.fulfilledBy ? nameNode(context, proposal.fulfilledBy) : "Someone",
+        " approved it",
+        byRule(context, proposal),
+      ],
+      proposal,
+    ),
+  ];
+  steps.push(
+    ...proposal.inputs.map((each) =>
+      step(
+        context,
+        "yes",
+        each.at,
+        each.id,
+        [
+          nameNode(context, proposal.from),
+          " answered: ",
+          el("q", {}, escapeHidden(JSON.stringify(each.given).slice(0, 2000))),
+        ],
+        proposal,
+      ),
+    ),
+  );
   if (!request) return steps;
   if (proposal.assessedBy) {
-    steps.push(step(context, proposal.status === "failed" ? "no" : "yes", proposal.outcomeAt, proposal.id, [nameNode(context, proposal.assessedBy), proposal.status === "failed" ? " found that it was not done" : " found that it was done", proposal.note && el("q", {}, escapeHidden(proposal.note.slice(0, 2000)))], proposal));
+    steps.push(
+      step(
+        context,
+        proposal.status === "failed" ? "no" : "yes",
+        proposal.outcomeAt,
+        proposal.id,
+        [
+          nameNode(context, proposal.assessedBy),
+          proposal.status === "failed" ? " found that it was not done" : " found that it was done",
+          proposal.note && el("q", {}, escapeHidden(proposal.note.slice(0, 2000))),
+        ],
+        proposal,
+      ),
+    );
   } else if (proposal.status === "unknown") {
-    steps.push(step(context, "over", proposal.outcomeAt, proposal.id, [`Outcome unknown: ${escapeHidden(unknownReason(proposal.reason))}`], proposal));
+    steps.push(
+      step(
+        context,
+        "over",
+        proposal.outcomeAt,
+        proposal.id,
+        [`Outcome unknown: ${escapeHidden(unknownReason(proposal.reason))}`],
+        proposal,
+      ),
+    );
   }
   if (request.answer) {
     const failed = proposal.status === "failed";
-    const asks = request.answer.result?.resultType === "input_required" ? [" asks ", nameNode(context, proposal.from), " for input"] : " replied";
-    steps.push(step(context, failed ? "no" : "yes", request.answer.at, request.answer.id, [nameNode(context, request.answer.from), failed ? " reported an error" : asks], proposal));
+    const asks =
+      request.answer.result?.resultType === "input_required"
+        ? [" asks ", nameNode(context, proposal.from), " for input"]
+        : " replied";
+    steps.push(
+      step(
+        context,
+        failed ? "no" : "yes",
+        request.answer.at,
+        request.answer.id,
+        [nameNode(context, request.answer.from), failed ? " reported an error" : asks],
+        proposal,
+      ),
+    );
   } else if (proposal.status === "fulfilled") {
     const progress = progressOf(context.state, request.id);
-    steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, "Running", progress && progressView(progress))));
+    steps.push(
+      el(
+        "li",
+        { class: "history-step", data: { tone: "wait" } },
+        el("span", { class: "history-dot" }),
+        el("span", { class: "grow" }, "Running", progress && progressView(progress)),
+      ),
+    );
   }
   return steps;
 }
@@ -57,14 +197,28 @@ function decisionSteps(context, proposal) {
 function byRule(context, proposal) {
   const sent = context.state.envelopes.byId(proposal.requestId)?.context ?? "";
   if (!sent.startsWith("trust/rule/")) return null;
-  return [" by rule ", el("a", { href: context.link("rules", "explain", proposal.id) }, escapeHidden(sent.slice("trust/rule/".length, 200)))];
+  return [
+    " by rule ",
+    el(
+      "a",
+      { href: context.link("rules", "explain", proposal.id) },
+      escapeHidden(sent.slice("trust/rule/".length, 200)),
+    ),
+  ];
 }
 
 /** @param {import("../../app.js").Context} context @param {Proposal} proposal */
 function resultView(context, proposal) {
   const { state } = context;
   const answer = state.proposals.requests.get(proposal.requestId)?.answer;
-  return answer ? el("div", { class: "history-result" }, el("h4", {}, "Result"), answerView(answer, context, state.envelopes.byId(answer.id)?.raw)) : null;
+  return answer
+    ? el(
+        "div",
+        { class: "history-result" },
+        el("h4", {}, "Result"),
+        answerView(answer, context, state.envelopes.byId(answer.id)?.raw),
+      )
+    : null;
 }
 
 /** @param {import("../../app.js").Context} context @param {string} tone @param {number} at @param {string} id @param {any[]} text @param {Proposal} proposal */
@@ -75,6 +229,12 @@ function step(context, tone, at, id, text, proposal) {
     { class: "history-step", data: { tone } },
     el("span", { class: "history-dot", "aria-hidden": "true" }),
     el("span", { class: "grow" }, text),
-    el("a", { class: "history-link faint", href: context.link("timeline", id), title: "Show in timeline" }, when, icon("right", 12), el("span", { class: "sr" }, " show in timeline")),
+    el(
+      "a",
+      { class: "history-link faint", href: context.link("timeline", id), title: "Show in timeline" },
+      when,
+      icon("right", 12),
+      el("span", { class: "sr" }, " show in timeline"),
+    ),
   );
 }

@@ -54,7 +54,12 @@ function thoughtQuotes(context, proposal) {
 /** @param {Context} context @param {string} from @param {string} verb @param {string} text @param {string} id */
 function quote(context, from, verb, text, id) {
   const cut = text.length > QUOTE_CHARACTERS ? `${text.slice(0, QUOTE_CHARACTERS)}…` : text;
-  return el("blockquote", {}, el("p", {}, nameOf(from), ` ${verb}: `, el("bdi", {}, escapeHidden(cut))), el("a", { class: "faint", href: context.link("timeline", id) }, "Show in timeline"));
+  return el(
+    "blockquote",
+    {},
+    el("p", {}, nameOf(from), ` ${verb}: `, el("bdi", {}, escapeHidden(cut))),
+    el("a", { class: "faint", href: context.link("timeline", id) }, "Show in timeline"),
+  );
 }
 
 /** How calls of this tool by this proposer were decided before. @param {Context} context @param {Proposal} proposal */
@@ -72,14 +77,24 @@ function pastText(context, proposal) {
   ]).filter(([number]) => number > 0);
   const latest = before.reduce((a, b) => (a.at > b.at ? a : b));
   return [
-    `${oneLine(proposal.call.name || proposal.call.method, 60)} by `, nameOf(proposal.from), ` before: ${counts.map(([number, text]) => `${number} ${text}`).join(", ")}; the latest `,
-    el("a", { href: context.link("approvals", latest.id) }, ago(latest.at)), ".",
+    `${oneLine(proposal.call.name || proposal.call.method, 60)} by `,
+    nameOf(proposal.from),
+    ` before: ${counts.map(([number, text]) => `${number} ${text}`).join(", ")}; the latest `,
+    el("a", { href: context.link("approvals", latest.id) }, ago(latest.at)),
+    ".",
   ];
 }
 
 /** @param {Context} context @param {Proposal} proposal */
 function alike(context, proposal) {
-  return [...context.state.proposals.byId.values()].filter((each) => each.id !== proposal.id && each.from === proposal.from && each.call.method === proposal.call.method && each.call.name === proposal.call.name && each.to.join() === proposal.to.join());
+  return [...context.state.proposals.byId.values()].filter(
+    (each) =>
+      each.id !== proposal.id &&
+      each.from === proposal.from &&
+      each.call.method === proposal.call.method &&
+      each.call.name === proposal.call.name &&
+      each.to.join() === proposal.to.join(),
+  );
 }
 
 /**
@@ -89,20 +104,58 @@ function alike(context, proposal) {
 function offerView(context, proposal) {
   const me = context.state.me.id;
   const before = alike(context, proposal);
-  if (proposal.status !== "pending" || proposal.from === me || before.some((each) => each.rejections.some((rejection) => rejection.by === me))) return null;
+  if (
+    proposal.status !== "pending" ||
+    proposal.from === me ||
+    before.some((each) => each.rejections.some((rejection) => rejection.by === me))
+  )
+    return null;
   const mine = before.filter((each) => each.fulfilledBy === me);
   const equal = mine.filter((each) => each.call.bodyText === proposal.call.bodyText).length;
   if (equal < OFTEN_EQUAL && mine.length < OFTEN) return null;
-  const what = equal >= OFTEN_EQUAL ? `this exact call ${equal} times` : `${oneLine(proposal.call.name || proposal.call.method, 60)} from ${oneLine(proposal.from, 40)} ${mine.length} times`;
+  const what =
+    equal >= OFTEN_EQUAL
+      ? `this exact call ${equal} times`
+      : `${oneLine(proposal.call.name || proposal.call.method, 60)} from ${oneLine(proposal.from, 40)} ${mine.length} times`;
   // The approver is asked, visibly for everyone, only if it suggested something.
   const approver = openSuggestions(context.state) > 0 ? approverStateOf(context) : null;
-  const suggestion = [...(approver?.record?.suggestions.values() ?? [])].find((each) => each.rule?.proposer === proposal.from && each.rule?.tool === proposal.call.name && each.rule?.decision !== "reject");
+  const suggestion = [...(approver?.record?.suggestions.values() ?? [])].find(
+    (each) =>
+      each.rule?.proposer === proposal.from &&
+      each.rule?.tool === proposal.call.name &&
+      each.rule?.decision !== "reject",
+  );
   const accept = SUGGESTION_ACTIONS[0];
-  return el("div", { class: "proposal-offer", role: "note" },
-    el("p", {}, el("strong", {}, `You approved ${what} and rejected none. `), suggestion ? ["A rule is suggested: ", el("bdi", {}, escapeHidden(suggestion.words)), "."] : "Stop being asked?"),
-    el("div", { class: "action-row" },
-      approver && suggestion && mayAllow(context.state.me.capabilities, "trust/accept") && button("Make it a rule…", () => accept.run(context, approver, suggestion), { class: "small" }),
+  return el(
+    "div",
+    { class: "proposal-offer", role: "note" },
+    el(
+      "p",
+      {},
+      el("strong", {}, `You approved ${what} and rejected none. `),
+      suggestion ? ["A rule is suggested: ", el("bdi", {}, escapeHidden(suggestion.words)), "."] : "Stop being asked?",
+    ),
+    el(
+      "div",
+      { class: "action-row" },
+      approver &&
+        suggestion &&
+        mayAllow(context.state.me.capabilities, "trust/accept") &&
+        button("Make it a rule…", () => accept.run(context, approver, suggestion), { class: "small" }),
       suggestion && el("a", { href: context.link("rules") }, "Compare in Rules"),
-      el("button", { type: "button", class: "button small", on: { click: (/** @type {Event} */ event) => event.currentTarget?.dispatchEvent(new CustomEvent("moot:grant", { bubbles: true })) } }, "Approve and grant…"),
-      !suggestion && el("a", { href: context.link("rules") }, "Rules")));
+      el(
+        "button",
+        {
+          type: "button",
+          class: "button small",
+          on: {
+            click: (/** @type {Event} */ event) =>
+              event.currentTarget?.dispatchEvent(new CustomEvent("moot:grant", { bubbles: true })),
+          },
+        },
+        "Approve and grant…",
+      ),
+      !suggestion && el("a", { href: context.link("rules") }, "Rules"),
+    ),
+  );
 }

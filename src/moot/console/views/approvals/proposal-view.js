@@ -15,7 +15,16 @@ import { declaredHints, toolCatalogueOf } from "../tools/tool-catalogue.js";
 import { validate } from "../tools/call-validation.js";
 import { describeCapability } from "../capabilities/capability-text.js";
 import { titleOf, errorText } from "./proposal-decisions.js";
-import { PATHS, addedView, diffView, editsIn, lastKnownText, onlyText, replacementIn, wholeTextIn } from "../parts/text-diff.js";
+import {
+  PATHS,
+  addedView,
+  diffView,
+  editsIn,
+  lastKnownText,
+  onlyText,
+  replacementIn,
+  wholeTextIn,
+} from "../parts/text-diff.js";
 import { grantScopes } from "../capabilities/grant-scopes.js";
 import { copyButton } from "../timeline/envelope-details.js";
 import { icon } from "../parts/icons.js";
@@ -69,27 +78,55 @@ export function proposalView(context, proposal) {
     later.forEach((look) => look());
   };
   refresh();
-  return { node, refresh, unread: () => readable.querySelector(".show-all, [data-cut], .json details:not([open]), .json button") !== null };
+  return {
+    node,
+    refresh,
+    unread: () => readable.querySelector(".show-all, [data-cut], .json details:not([open]), .json button") !== null,
+  };
 }
 
 /** @param {Context} context @param {Proposal} proposal */
 function head(context, proposal) {
-  const host = proposal.to.length > 0 ? proposal.to.map((id, index) => [index > 0 && ", ", nameOf(id)]) : el("span", { class: "soft" }, "any host");
+  const host =
+    proposal.to.length > 0
+      ? proposal.to.map((id, index) => [index > 0 && ", ", nameOf(id)])
+      : el("span", { class: "soft" }, "any host");
   return el(
     "header",
     { class: "proposal-head" },
-    el("h2", { tabindex: "-1" }, nameOf(proposal.from, { you: proposal.from === context.state.me.id }), " proposes ", el("bdi", { class: "mono proposal-what" }, oneLine(titleOf(proposal), 120))),
+    el(
+      "h2",
+      { tabindex: "-1" },
+      nameOf(proposal.from, { you: proposal.from === context.state.me.id }),
+      " proposes ",
+      el("bdi", { class: "mono proposal-what" }, oneLine(titleOf(proposal), 120)),
+    ),
     el(
       "p",
       { class: "soft proposal-facts" },
       el("span", {}, "on ", host),
-      proposal.call.method !== "tools/call" && el("span", {}, "method ", el("bdi", { class: "mono" }, oneLine(proposal.call.method, 80))),
-      el("span", {}, `proposed ${formatMinute(proposal.at)}, `, el("time", { class: "since", data: { at: String(proposal.at) } }, ago(proposal.at))),
-      proposal.context && !context.state.reasoning.within(proposal.context) && el("span", {}, "in ", el("bdi", { class: "mono" }, oneLine(proposal.context, 60))),
+      proposal.call.method !== "tools/call" &&
+        el("span", {}, "method ", el("bdi", { class: "mono" }, oneLine(proposal.call.method, 80))),
+      el(
+        "span",
+        {},
+        `proposed ${formatMinute(proposal.at)}, `,
+        el("time", { class: "since", data: { at: String(proposal.at) } }, ago(proposal.at)),
+      ),
+      proposal.context &&
+        !context.state.reasoning.within(proposal.context) &&
+        el("span", {}, "in ", el("bdi", { class: "mono" }, oneLine(proposal.context, 60))),
       el("a", { href: context.link("timeline", proposal.id) }, "Show in timeline"),
       el("a", { href: context.link("flow", proposal.id) }, "View flow"),
-      proposal.call.method === "tools/call" && proposal.to.length === 1 && el("a", { href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
-      copyButton(new URL(context.link("approvals", proposal.id), location.href).href, "Copy link to this proposal", context, { icon: "link", text: "Copy link", isQuiet: true }),
+      proposal.call.method === "tools/call" &&
+        proposal.to.length === 1 &&
+        el("a", { href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
+      copyButton(
+        new URL(context.link("approvals", proposal.id), location.href).href,
+        "Copy link to this proposal",
+        context,
+        { icon: "link", text: "Copy link", isQuiet: true },
+      ),
     ),
   );
 }
@@ -102,19 +139,50 @@ function toolView(context, proposal) {
   if (!found) {
     const status = box.of(proposal.to[0] ?? "")?.status;
     if (status === "asking") return el("p", { class: "soft" }, "Loading the tool’s description…");
-    if (status === "known") return el("p", { class: "caution" }, icon("warning", 16), el("span", {}, nameOf(proposal.to[0]), " has no tool of this name."));
+    if (status === "known")
+      return el(
+        "p",
+        { class: "caution" },
+        icon("warning", 16),
+        el("span", {}, nameOf(proposal.to[0]), " has no tool of this name."),
+      );
     return null;
   }
   return [
-    el("p", { class: "proposal-description" }, found.title && el("strong", {}, oneLine(found.title, 120), ": "), found.description ? escapeHidden(found.description.slice(0, 2000)) : el("span", { class: "soft" }, "No description.")),
-    declaredHints(found).length > 0 && el("p", { class: "claims" }, el("span", { class: "soft" }, "Declared:"), declaredHints(found).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text))),
+    el(
+      "p",
+      { class: "proposal-description" },
+      found.title && el("strong", {}, oneLine(found.title, 120), ": "),
+      found.description
+        ? escapeHidden(found.description.slice(0, 2000))
+        : el("span", { class: "soft" }, "No description."),
+    ),
+    declaredHints(found).length > 0 &&
+      el(
+        "p",
+        { class: "claims" },
+        el("span", { class: "soft" }, "Declared:"),
+        declaredHints(found).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text)),
+      ),
   ];
 }
 
 /** Everything to read before deciding, the most serious first. @param {Context} context @param {Proposal} proposal */
 export function cautionsView(context, proposal) {
-  const risks = risksOf(proposal.call).map((risk) => el("p", { class: "caution", data: { tone: risk.tone } }, icon(risk.tone === "info" ? "help" : "warning", 16), el("bdi", {}, oneLine(risk.text, 300))));
-  return [...risks, ...warningsOf(context, proposal).map((text) => el("p", { class: "caution" }, icon("warning", 16), el("span", {}, text)))];
+  const risks = risksOf(proposal.call).map((risk) =>
+    el(
+      "p",
+      { class: "caution", data: { tone: risk.tone } },
+      icon(risk.tone === "info" ? "help" : "warning", 16),
+      el("bdi", {}, oneLine(risk.text, 300)),
+    ),
+  );
+  return [
+    ...risks,
+    ...warningsOf(context, proposal).map((text) =>
+      el("p", { class: "caution" }, icon("warning", 16), el("span", {}, text)),
+    ),
+  ];
 }
 
 /** Warnings to read before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
@@ -122,7 +190,8 @@ function warningsOf(context, proposal) {
   if (proposal.status !== "pending") return [];
   const { state } = context;
   const found = [];
-  if (proposal.uncertain) found.push("The connection was lost, so this may already be decided. The gateway runs it at most once.");
+  if (proposal.uncertain)
+    found.push("The connection was lost, so this may already be decided. The gateway runs it at most once.");
   for (const id of proposal.to) {
     const host = state.roster.get(id);
     if (!host?.present) found.push([nameOf(id), " is offline, so the call cannot run now."]);
@@ -130,15 +199,31 @@ function warningsOf(context, proposal) {
   }
   const member = state.roster.get(proposal.from);
   if (proposal.from !== state.me.id && !member?.present) found.push([nameOf(proposal.from), " has left the space."]);
-  for (const other of alikeOf(state.proposals.open(), proposal).slice(0, 3)) found.push(["The same call is already pending: ", el("a", { href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)), ", proposed by ", nameOf(other.from), ". Approving both carries it out twice."]);
+  for (const other of alikeOf(state.proposals.open(), proposal).slice(0, 3))
+    found.push([
+      "The same call is already pending: ",
+      el("a", { href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)),
+      ", proposed by ",
+      nameOf(other.from),
+      ". Approving both carries it out twice.",
+    ]);
   if (hasHiddenCharacters(proposal)) found.push("Contains invisible characters, shown as ⟨U+…⟩.");
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
-  const tool = proposal.call.method === "tools/call" ? toolCatalogueOf(context).tool(host, proposal.call.name) : undefined;
+  const tool =
+    proposal.call.method === "tools/call" ? toolCatalogueOf(context).tool(host, proposal.call.name) : undefined;
   if (tool) {
     const given = proposal.call.params?.arguments ?? {};
     // A large value is not here, so nothing is known about it.
-    const faults = referenceIn(given) ? [] : validate(tool.inputSchema, given).filter((each) => !referenceIn(valueAt(given, each.path)));
-    if (faults.length > 0) found.push(`The arguments do not match the tool’s schema: ${faults.slice(0, 3).map((each) => `${each.path.length > 0 ? `${oneLine(each.path.join("."), 60)} ` : ""}${each.message}`).join("; ")}.`);
+    const faults = referenceIn(given)
+      ? []
+      : validate(tool.inputSchema, given).filter((each) => !referenceIn(valueAt(given, each.path)));
+    if (faults.length > 0)
+      found.push(
+        `The arguments do not match the tool’s schema: ${faults
+          .slice(0, 3)
+          .map((each) => `${each.path.length > 0 ? `${oneLine(each.path.join("."), 60)} ` : ""}${each.message}`)
+          .join("; ")}.`,
+      );
   }
   return found;
 }
@@ -151,7 +236,12 @@ function hasHiddenCharacters(proposal) {
   let found = hidden.get(proposal);
   if (found === undefined) {
     // Escaped characters count, too; carriage returns do not, since many files have them.
-    const text = proposal.call.bodyText.replace(/(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})/g, (_, before, code) => before + String.fromCharCode(parseInt(code, 16))).replace(/[\r\n\t]/g, "");
+    const text = proposal.call.bodyText
+      .replace(
+        /(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})/g,
+        (_, before, code) => before + String.fromCharCode(parseInt(code, 16)),
+      )
+      .replace(/[\r\n\t]/g, "");
     found = escapeHidden(text) !== text;
     hidden.set(proposal, found);
   }
@@ -166,7 +256,19 @@ function callTabs(context, proposal, readable) {
     panel.id = newId("call");
     panel.setAttribute("role", "tabpanel");
     panel.setAttribute("aria-label", text);
-    return el("button", { type: "button", role: "tab", class: "tab", "aria-controls": panel.id, "aria-selected": String(panel === readable), tabindex: panel === readable ? "0" : "-1", on: { click: () => choose(text) } }, text);
+    return el(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        class: "tab",
+        "aria-controls": panel.id,
+        "aria-selected": String(panel === readable),
+        tabindex: panel === readable ? "0" : "-1",
+        on: { click: () => choose(text) },
+      },
+      text,
+    );
   });
   const choose = (/** @type {string} */ chosen) => {
     Object.entries(panels).forEach(([text, panel], index) => {
@@ -175,16 +277,59 @@ function callTabs(context, proposal, readable) {
       tabs[index].setAttribute("tabindex", text === chosen ? "0" : "-1");
     });
     if (!exact.hidden && exact.childElementCount === 0)
-      replace(exact, el("div", { class: "content-bar" }, el("span", { class: "soft grow" }, "Approving sends exactly this."), copyButton(proposal.call.bodyText, "Copy call as JSON", context, { text: "Copy call", isQuiet: true })), textBlock(formatJson(proposal.call.bodyText), { maxCharacters: TREE_CHARACTERS, class: "exact-text", label: "exact text" }));
+      replace(
+        exact,
+        el(
+          "div",
+          { class: "content-bar" },
+          el("span", { class: "soft grow" }, "Approving sends exactly this."),
+          copyButton(proposal.call.bodyText, "Copy call as JSON", context, { text: "Copy call", isQuiet: true }),
+        ),
+        textBlock(formatJson(proposal.call.bodyText), {
+          maxCharacters: TREE_CHARACTERS,
+          class: "exact-text",
+          label: "exact text",
+        }),
+      );
   };
-  const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Format of the call", on: { keydown: (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
-    event.preventDefault();
-    const other = tabs.find((each) => each.getAttribute("aria-selected") !== "true");
-    other?.click();
-    other?.focus();
-  } } }, tabs);
-  return el("section", { class: "proposal-call" }, el("div", { class: "section-bar" }, el("h3", {}, "Call"), list, el("span", { class: "grow" }), proposal.call.params?.arguments !== undefined && copyButton(formatJson(textAt(proposal.call.bodyText, ["params", "arguments"]) ?? "{}"), "Copy arguments", context, { text: "Copy arguments", isQuiet: true })), readable, exact);
+  const list = el(
+    "div",
+    {
+      class: "tabs",
+      role: "tablist",
+      "aria-label": "Format of the call",
+      on: {
+        keydown: (/** @type {KeyboardEvent} */ event) => {
+          if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
+          event.preventDefault();
+          const other = tabs.find((each) => each.getAttribute("aria-selected") !== "true");
+          other?.click();
+          other?.focus();
+        },
+      },
+    },
+    tabs,
+  );
+  return el(
+    "section",
+    { class: "proposal-call" },
+    el(
+      "div",
+      { class: "section-bar" },
+      el("h3", {}, "Call"),
+      list,
+      el("span", { class: "grow" }),
+      proposal.call.params?.arguments !== undefined &&
+        copyButton(
+          formatJson(textAt(proposal.call.bodyText, ["params", "arguments"]) ?? "{}"),
+          "Copy arguments",
+          context,
+          { text: "Copy arguments", isQuiet: true },
+        ),
+    ),
+    readable,
+    exact,
+  );
 }
 
 /** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known */
@@ -196,11 +341,23 @@ function readableCall(context, proposal, later) {
   const all = membersOf(params);
   const given = all.find((each) => each.key === "arguments");
   const plain = given?.text.startsWith("{") ? given : undefined;
-  const others = all.filter((each) => !(each.key === "_meta" && isListed) && (each.key !== "arguments" || !plain) && !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')));
+  const others = all.filter(
+    (each) =>
+      !(each.key === "_meta" && isListed) &&
+      (each.key !== "arguments" || !plain) &&
+      !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')),
+  );
   return [
     plain && argumentsView(context, proposal, plain.text, later),
     !given && proposal.call.method === "tools/call" && el("p", { class: "soft" }, "No arguments."),
-    others.length > 0 && [proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"), el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text, context))))],
+    others.length > 0 && [
+      proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"),
+      el(
+        "dl",
+        { class: "arguments" },
+        others.map((each) => row(each.key, valueView(each.text, context))),
+      ),
+    ],
   ];
 }
 
@@ -216,9 +373,11 @@ function argumentsView(context, proposal, text, later) {
   const rows = [];
   for (const part of all) {
     if (pair && part.key === pair[1]) continue;
-    if (pair && part.key === pair[0]) rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
+    if (pair && part.key === pair[0])
+      rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
     else if (edits && part.key === edits.name) rows.push(row(edits.name, editsView(edits.edits, part.text)));
-    else if (!pair && whole && part.key === whole.name) rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
+    else if (!pair && whole && part.key === whole.name)
+      rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
     else rows.push(row(part.key, valueView(part.text, context)));
   }
   return el("dl", { class: "arguments" }, rows);
@@ -227,11 +386,25 @@ function argumentsView(context, proposal, text, later) {
 /** @param {any[]} edits @param {string} text of all of them */
 function editsView(edits, text) {
   const texts = membersOf(text).map((each) => each.text);
-  return el("ol", { class: "edits" }, edits.map((edit, index) => {
-    const [old, added] = /** @type {[string, string]} */ (replacementIn(edit));
-    const others = membersOf(texts[index]).filter(({ key }) => key !== old && key !== added);
-    return el("li", {}, others.length > 0 && el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text)))), diffView(edit[old], edit[added]));
-  }));
+  return el(
+    "ol",
+    { class: "edits" },
+    edits.map((edit, index) => {
+      const [old, added] = /** @type {[string, string]} */ (replacementIn(edit));
+      const others = membersOf(texts[index]).filter(({ key }) => key !== old && key !== added);
+      return el(
+        "li",
+        {},
+        others.length > 0 &&
+          el(
+            "dl",
+            { class: "arguments" },
+            others.map((each) => row(each.key, valueView(each.text))),
+          ),
+        diffView(edit[old], edit[added]),
+      );
+    }),
+  );
 }
 
 /** A new text for a path, compared with the known content of the file. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later */
@@ -256,19 +429,35 @@ function contentView(context, proposal, path, text, later) {
     }
     compare.disabled = again.disabled = false;
   };
-  const compare = button("Compare with current file", () => void read(), { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content` });
+  const compare = button("Compare with current file", () => void read(), {
+    class: "small",
+    title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content`,
+  });
   const again = button("Read again", () => void read(), { class: "quiet small", title: compare.title });
   const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") =>
     replace(
       body,
-      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? [size, ` · ${problem || "replaces the file if there is one; its current content is not known here"}`] : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), el("span", { class: "button-pair" }, old === null ? compare : [again, whole])),
+      el(
+        "div",
+        { class: "content-bar" },
+        el(
+          "span",
+          { class: "soft" },
+          old === null
+            ? [size, ` · ${problem || "replaces the file if there is one; its current content is not known here"}`]
+            : ["compared with the file on ", nameOf(host), ` ${when}`],
+        ),
+        el("span", { class: "grow" }),
+        el("span", { class: "button-pair" }, old === null ? compare : [again, whole]),
+      ),
       old !== null && lossView(old, text),
       // Only what is known to be new is called added.
       old === null ? addedView(text, problem.startsWith(NEW_FILE) ? "+" : " ") : diffView(old, text),
     );
   later.push(() => {
     compare.hidden = again.hidden = !host || readCallFor(context, host, path) === null;
-    if (isCompared || compare.hidden || proposal.status !== "pending" || !mayReadItself(context, proposal, host, path)) return;
+    if (isCompared || compare.hidden || proposal.status !== "pending" || !mayReadItself(context, proposal, host, path))
+      return;
     isCompared = true;
     void read();
   });
@@ -290,7 +479,9 @@ function unreadText(host, why) {
 /** Whether nothing can have changed a file of that host since it was read a moment ago. @param {import("../../core/state/state-proposals.js").Proposals} proposals @param {string} host @param {number} readAt */
 function isCurrent(proposals, host, readAt) {
   if (Math.abs(Date.now() - readAt) > CURRENT_MILLISECONDS) return false;
-  return ![...proposals.requests.values()].some((each) => each.to.includes(host) && each.call.method === "tools/call" && (each.answer?.at ?? Infinity) > readAt);
+  return ![...proposals.requests.values()].some(
+    (each) => each.to.includes(host) && each.call.method === "tools/call" && (each.answer?.at ?? Infinity) > readAt,
+  );
 }
 
 /** What is lost when a file is replaced, in red. @param {string} old @param {string} text */
@@ -299,8 +490,20 @@ function lossView(old, text) {
   if (count === 0) return null;
   const lines = `${formatNumber(count)} ${count === 1 ? "line" : "lines"}`;
   const left = linesIn(text);
-  if (text.trim() === "") return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Empties the file: removes all ${lines}.`);
-  if (left * 2 < count) return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Shortens the file from ${lines} to ${formatNumber(left)}.`);
+  if (text.trim() === "")
+    return el(
+      "p",
+      { class: "caution", data: { tone: "bad" } },
+      icon("warning", 16),
+      `Empties the file: removes all ${lines}.`,
+    );
+  if (left * 2 < count)
+    return el(
+      "p",
+      { class: "caution", data: { tone: "bad" } },
+      icon("warning", 16),
+      `Shortens the file from ${lines} to ${formatNumber(left)}.`,
+    );
   return null;
 }
 
@@ -308,7 +511,10 @@ function lossView(old, text) {
 export function knownLossView(context, proposal) {
   const given = proposal.call.params?.arguments ?? {};
   const whole = wholeTextIn(given);
-  const known = whole && proposal.to.length === 1 ? lastKnownText(context.state.proposals, proposal.to[0], whole.path, Infinity) : null;
+  const known =
+    whole && proposal.to.length === 1
+      ? lastKnownText(context.state.proposals, proposal.to[0], whole.path, Infinity)
+      : null;
   return whole && known ? lossView(known.text, given[whole.name]) : null;
 }
 
@@ -333,7 +539,10 @@ function readCallFor(context, host, path) {
   const wanted = Object.keys(tool.inputSchema?.properties ?? {}).find((each) => PATHS.includes(each));
   if (!wanted) return null;
   const params = { name: tool.name, arguments: { [wanted]: path } };
-  return callPermissions(context.state.me.capabilities, context.state, [host], { method: "tools/call", params }).request === "yes" ? params : null;
+  return callPermissions(context.state.me.capabilities, context.state, [host], { method: "tools/call", params })
+    .request === "yes"
+    ? params
+    : null;
 }
 
 /**
@@ -344,7 +553,10 @@ function readCallFor(context, host, path) {
 function mayReadItself(context, proposal, host, path) {
   const params = readCallFor(context, host, path);
   const capabilities = context.state.roster.get(proposal.from)?.capabilities ?? [];
-  return params !== null && callPermissions(capabilities, context.state, [host], { method: "tools/call", params }).request === "yes";
+  return (
+    params !== null &&
+    callPermissions(capabilities, context.state, [host], { method: "tools/call", params }).request === "yes"
+  );
 }
 
 /** @param {string} name @param {any} value */
@@ -357,13 +569,16 @@ export function valueView(text, context) {
   if (text.startsWith('"')) {
     const value = String(JSON.parse(text));
     if (value === "") return el("span", { class: "soft" }, "(empty)");
-    if (value.length <= 200 && !/[\n\r]/.test(value)) return el("bdi", { class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
+    if (value.length <= 200 && !/[\n\r]/.test(value))
+      return el("bdi", { class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
     return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text" });
   }
   if (text.startsWith("{") || text.startsWith("[")) {
     const large = context && text.length < TREE_CHARACTERS ? referenceIn(JSON.parse(text)) : null;
     if (context && large) return largeValueView(context, large);
-    return text.length > TREE_CHARACTERS ? textBlock(text, { maxCharacters: TEXT_CHARACTERS, label: "JSON" }) : jsonTree(text, { label: "value" });
+    return text.length > TREE_CHARACTERS
+      ? textBlock(text, { maxCharacters: TEXT_CHARACTERS, label: "JSON" })
+      : jsonTree(text, { label: "value" });
   }
   return el("span", { class: "mono json-number" }, oneLine(text, 400));
 }
@@ -380,11 +595,36 @@ function grantEffectView(context, proposal) {
   const fold = el("details", { class: "change" }, el("summary", {}, "Effect of “Approve and grant”"), body);
   fold.addEventListener("toggle", () => {
     if (!fold.open) return;
-    const holds = callPermissions(context.state.roster.get(proposal.from)?.capabilities ?? [], context.state, proposal.to, proposal.call).request;
+    const holds = callPermissions(
+      context.state.roster.get(proposal.from)?.capabilities ?? [],
+      context.state,
+      proposal.to,
+      proposal.call,
+    ).request;
     replace(
       body,
-      el("p", {}, nameOf(proposal.from), holds === "yes" ? " can already make this call without approval. " : " cannot make this call itself. ", "“Approve once” changes no permissions."),
-      el("ul", { class: "change-list" }, grantScopes(context.state, proposal).map((width) => el("li", {}, el("strong", {}, width.title), ": ", width.text ? el("bdi", {}, escapeHidden(describeCapability(JSON.parse(width.text)))) : el("span", { class: "soft" }, `not available: ${escapeHidden(width.obstacle)}`)))),
+      el(
+        "p",
+        {},
+        nameOf(proposal.from),
+        holds === "yes" ? " can already make this call without approval. " : " cannot make this call itself. ",
+        "“Approve once” changes no permissions.",
+      ),
+      el(
+        "ul",
+        { class: "change-list" },
+        grantScopes(context.state, proposal).map((width) =>
+          el(
+            "li",
+            {},
+            el("strong", {}, width.title),
+            ": ",
+            width.text
+              ? el("bdi", {}, escapeHidden(describeCapability(JSON.parse(width.text))))
+              : el("span", { class: "soft" }, `not available: ${escapeHidden(width.obstacle)}`),
+          ),
+        ),
+      ),
     );
   });
   return fold;

@@ -35,7 +35,12 @@ let forgetting;
 let held = [];
 /** @type {Set<() => void>} */
 const listeners = new Set();
-const bar = el("div", { class: "take-back", role: "region", "aria-label": "Decisions that can be taken back", hidden: true });
+const bar = el("div", {
+  class: "take-back",
+  role: "region",
+  "aria-label": "Decisions that can be taken back",
+  hidden: true,
+});
 /** @type {any} */
 let ticking;
 /** @type {() => void} */
@@ -67,7 +72,16 @@ function store(seconds) {
 /** The setting. */
 export function takeBackChoice() {
   const id = newId("take-back");
-  const choice = el("select", { id, class: "field small", title: "How long a decision waits before it is sent", on: { change: () => store(Number(choice.value)) } }, CHOICES.map((seconds) => el("option", { value: String(seconds) }, seconds ? `${seconds} s` : "off")));
+  const choice = el(
+    "select",
+    {
+      id,
+      class: "field small",
+      title: "How long a decision waits before it is sent",
+      on: { change: () => store(Number(choice.value)) },
+    },
+    CHOICES.map((seconds) => el("option", { value: String(seconds) }, seconds ? `${seconds} s` : "off")),
+  );
   choice.value = String(takeBackSeconds());
   return el("div", { class: "take-back-choice" }, el("label", { for: id }, "Take back"), choice);
 }
@@ -127,8 +141,10 @@ function left(one) {
 function finish(one) {
   if (!held.includes(one)) return;
   remove(one);
-  if (Date.now() - one.due > LATE_MILLISECONDS) one.context.notify(`Not sent, because this page was asleep: ${one.text}. Decide again.`, "bad");
-  else if (!one.context.session.logins.some((each) => each.space === one.context.state.space)) one.context.notify(`Not sent, because you signed out: ${one.text}`, "bad");
+  if (Date.now() - one.due > LATE_MILLISECONDS)
+    one.context.notify(`Not sent, because this page was asleep: ${one.text}. Decide again.`, "bad");
+  else if (!one.context.session.logins.some((each) => each.space === one.context.state.space))
+    one.context.notify(`Not sent, because you signed out: ${one.text}`, "bad");
   else void one.send();
 }
 
@@ -160,12 +176,34 @@ function askToStay(event) {
 
 function draw() {
   bar.hidden = held.length === 0 && !lastTaken;
-  replace(bar, lastTaken && el("p", { class: "take-back-row taken" }, icon("check", 16), lastTaken), held.map((one) => el("div", { class: "take-back-row" },
-    icon("pause", 16),
-    el("p", { class: "grow" }, el("strong", {}, one.text), ` in ${left(one)} s. `, el("span", { class: "soft" }, "Not sent if you close this page.")),
-    button("Take back", () => takeBackOne(one), { class: "small primary", shortcut: one === held.at(-1) ? "z" : undefined }),
-    button("Send now", () => {
-      remove(one);
-      void one.send();
-    }, { class: "small quiet" }))));
+  replace(
+    bar,
+    lastTaken && el("p", { class: "take-back-row taken" }, icon("check", 16), lastTaken),
+    held.map((one) =>
+      el(
+        "div",
+        { class: "take-back-row" },
+        icon("pause", 16),
+        el(
+          "p",
+          { class: "grow" },
+          el("strong", {}, one.text),
+          ` in ${left(one)} s. `,
+          el("span", { class: "soft" }, "Not sent if you close this page."),
+        ),
+        button("Take back", () => takeBackOne(one), {
+          class: "small primary",
+          shortcut: one === held.at(-1) ? "z" : undefined,
+        }),
+        button(
+          "Send now",
+          () => {
+            remove(one);
+            void one.send();
+          },
+          { class: "small quiet" },
+        ),
+      ),
+    ),
+  );
 }

@@ -31,7 +31,8 @@ function tokensOf(source) {
 /** Whether `wide` matches every text that `read` matches. @param {string[]} wide @param {string[]} read */
 function tokensCover(wide, read) {
   const skip = (/** @type {Set<number>} */ positions) => {
-    for (const position of positions) if (wide[position] === "*" || wide[position] === "**") positions.add(position + 1);
+    for (const position of positions)
+      if (wide[position] === "*" || wide[position] === "**") positions.add(position + 1);
     return positions;
   };
   let current = skip(new Set([0]));
@@ -69,7 +70,10 @@ function valueCovers(held, wanted, depth) {
   if (depth > MAX_DEPTH) return false;
   if (JSON.stringify(held) === JSON.stringify(wanted)) return true;
   // One value only, so matching it is the proof.
-  if (isExact(wanted)) return Array.isArray(held) ? held.some((each) => valueCovers(each, wanted, depth + 1)) : valueMatches(held, wanted.$exact, depth) === "yes";
+  if (isExact(wanted))
+    return Array.isArray(held)
+      ? held.some((each) => valueCovers(each, wanted, depth + 1))
+      : valueMatches(held, wanted.$exact, depth) === "yes";
   if (isExact(held)) return typeof wanted === "string" && isPlain(wanted) && !isWild(wanted) && held.$exact === wanted;
   if (Array.isArray(wanted)) return wanted.length > 0 && wanted.every((each) => valueCovers(held, each, depth + 1));
   if (Array.isArray(held)) return held.some((each) => valueCovers(each, wanted, depth + 1));
@@ -81,7 +85,9 @@ function valueCovers(held, wanted, depth) {
     return held.startsWith("!") && isPlain(wanted) && !isWild(wanted) && !globMatches(held.slice(1), wanted);
   }
   if (held !== null && wanted !== null && typeof held === "object" && typeof wanted === "object") {
-    return Object.entries(held).every(([key, value]) => Object.hasOwn(wanted, key) && valueCovers(value, wanted[key], depth + 1));
+    return Object.entries(held).every(
+      ([key, value]) => Object.hasOwn(wanted, key) && valueCovers(value, wanted[key], depth + 1),
+    );
   }
   return false;
 }
@@ -97,7 +103,8 @@ export function covers(held, wanted) {
   const narrow = asObject(wanted);
   if (wide.kind === undefined || narrow.kind === undefined || !valueCovers(wide.kind, narrow.kind, 0)) return false;
   for (const field of ["payload", "x-moot-request"]) {
-    if (wide[field] !== undefined && (narrow[field] === undefined || !valueCovers(wide[field], narrow[field], 0))) return false;
+    if (wide[field] !== undefined && (narrow[field] === undefined || !valueCovers(wide[field], narrow[field], 0)))
+      return false;
   }
   return wide.to === undefined || (narrow.to !== undefined && valueCovers(list(wide.to), list(narrow.to), 0));
 }
@@ -117,5 +124,9 @@ export function coveredBy(wanted, held) {
  * @param {Capability[]} capabilities @param {string} kind
  */
 export function mayAllow(capabilities, kind) {
-  return capabilities.some((each) => list(asObject(each).kind).some((pattern) => typeof pattern === "string" && (isPlain(pattern) ? globMatches(pattern, kind) : true)));
+  return capabilities.some((each) =>
+    list(asObject(each).kind).some(
+      (pattern) => typeof pattern === "string" && (isPlain(pattern) ? globMatches(pattern, kind) : true),
+    ),
+  );
 }

@@ -43,7 +43,12 @@ export function matches(capability, kind, payload, to) {
   if (capability.to !== undefined) {
     const names = Array.isArray(capability.to) ? capability.to : [capability.to];
     // D-13: a broadcast has no addressee, so no list of addressees covers it.
-    answers.push(to.length > 0 && to.every((name) => names.some((/** @type {any} */ glob) => typeof glob === "string" && globMatches(glob, name))) ? "yes" : "no");
+    answers.push(
+      to.length > 0 &&
+        to.every((name) => names.some((/** @type {any} */ glob) => typeof glob === "string" && globMatches(glob, name)))
+        ? "yes"
+        : "no",
+    );
   }
   if (capability.payload !== undefined) answers.push(valueMatches(capability.payload, payload, 1));
   return combine(answers);
@@ -66,7 +71,12 @@ export function valueMatches(pattern, value, depth) {
   }
   if (pattern === null || typeof pattern !== "object") return pattern === value ? "yes" : "no";
   // 1 and 1.0 are different for the gateway, but not any more when they have been parsed here.
-  if (Object.hasOwn(pattern, "$exact")) return canonical(withPlainNumbers(pattern.$exact)) !== canonical(value) ? "no" : hasNumber(value) ? "perhaps" : "yes";
+  if (Object.hasOwn(pattern, "$exact"))
+    return canonical(withPlainNumbers(pattern.$exact)) !== canonical(value)
+      ? "no"
+      : hasNumber(value)
+        ? "perhaps"
+        : "yes";
   if (value === null || typeof value !== "object" || Array.isArray(value)) return "no";
   return combine(
     Object.entries(pattern).map(([key, each]) => {
@@ -78,12 +88,20 @@ export function valueMatches(pattern, value, depth) {
 
 /** @param {any} value @returns {boolean} */
 function hasNumber(value) {
-  return typeof value === "number" || (value !== null && typeof value === "object" && Object.values(value).some(hasNumber));
+  return (
+    typeof value === "number" || (value !== null && typeof value === "object" && Object.values(value).some(hasNumber))
+  );
 }
 
 /** JSON text that is equal for equal values, whatever the order of members. @param {any} value @returns {string} */
 function canonical(value) {
-  return JSON.stringify(value, (_key, each) => (each !== null && typeof each === "object" && !Array.isArray(each) ? Object.fromEntries(Object.entries(each).sort(([a], [b]) => (a < b ? -1 : 1))) : each)) ?? "";
+  return (
+    JSON.stringify(value, (_key, each) =>
+      each !== null && typeof each === "object" && !Array.isArray(each)
+        ? Object.fromEntries(Object.entries(each).sort(([a], [b]) => (a < b ? -1 : 1)))
+        : each,
+    ) ?? ""
+  );
 }
 
 /** @param {string} pattern @param {string} text @returns {Allowed} */
@@ -102,7 +120,9 @@ export function isRegex(text) {
 /** Whether a negation leaves open what it negates, so that it matches nothing. @param {string} text */
 export function negatesNothing(text) {
   const negated = text.slice(1);
-  return text.startsWith("!") && (!negated || negated.startsWith("!") || isRegex(negated) || negated !== negated.trim());
+  return (
+    text.startsWith("!") && (!negated || negated.startsWith("!") || isRegex(negated) || negated !== negated.trim())
+  );
 }
 
 /** @param {string} text */
@@ -119,14 +139,25 @@ export function isSafeRegex(source, length) {
   const plain = source.replace(/\\[\s\S]/g, "x").replace(/\[[^\]]*\]/g, "x");
   const ends = (plain.match(/[*+?{]/g) ?? []).length;
   const forks = (plain.match(/\|/g) ?? []).length;
-  return !/\)[*+?{]/.test(plain) && forks <= MAX_ALTERNATIVES && (ends === 0 || (ends === 1 && length <= ONE_END_TEXT) || (ends === 2 && length <= TWO_ENDS_TEXT));
+  return (
+    !/\)[*+?{]/.test(plain) &&
+    forks <= MAX_ALTERNATIVES &&
+    (ends === 0 || (ends === 1 && length <= ONE_END_TEXT) || (ends === 2 && length <= TWO_ENDS_TEXT))
+  );
 }
 
 /** The gateway uses RE2, the browser its own engine: only expressions that mean the same in both and are surely fast are evaluated. @param {string} source @param {string} text @returns {Allowed} */
 function regexMatches(source, text) {
   // Made by us, without a place to backtrack to.
-  if (text.length <= MAX_TEXT && urlPrefixOf(`/${source}/`) !== null) return new RegExp(source).test(text) ? "yes" : "no";
-  if (text.length > MAX_TEXT || !isSafeRegex(source, text.length) || source.includes("(?") || /\\[1-9kKpPABbzCQE]/.test(source)) return "perhaps";
+  if (text.length <= MAX_TEXT && urlPrefixOf(`/${source}/`) !== null)
+    return new RegExp(source).test(text) ? "yes" : "no";
+  if (
+    text.length > MAX_TEXT ||
+    !isSafeRegex(source, text.length) ||
+    source.includes("(?") ||
+    /\\[1-9kKpPABbzCQE]/.test(source)
+  )
+    return "perhaps";
   try {
     return new RegExp(source, "s").test(text) ? "yes" : "no";
   } catch {
@@ -176,7 +207,8 @@ export function globMatches(glob, text) {
 
 /** A star may match nothing. @param {Set<number>} positions @param {string[]} tokens */
 function skip(positions, tokens) {
-  for (const position of positions) if (tokens[position] === "*" || tokens[position] === "**") positions.add(position + 1);
+  for (const position of positions)
+    if (tokens[position] === "*" || tokens[position] === "**") positions.add(position + 1);
   return positions;
 }
 
@@ -212,5 +244,12 @@ export function callPermissions(capabilities, state, to, call) {
 
 /** @param {import("../../core/state/state.js").State} state @param {string} kind @param {any} [payload] @param {string[]} [to] runtime ids */
 export function isAllowed(state, kind, payload = {}, to = []) {
-  return anyAllows(state.me.capabilities, kind, payload, to.map((id) => state.roster.get(id)?.name ?? id)) !== "no";
+  return (
+    anyAllows(
+      state.me.capabilities,
+      kind,
+      payload,
+      to.map((id) => state.roster.get(id)?.name ?? id),
+    ) !== "no"
+  );
 }

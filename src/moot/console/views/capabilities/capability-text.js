@@ -44,13 +44,22 @@ export function describeCapability(given) {
   if (!isObject(capability)) return spacedJson(capability);
   const kinds = (Array.isArray(capability.kind) ? capability.kind : [capability.kind]).map(String);
   const calls = kinds.every((/** @type {string} */ each) => CALLS.includes(each));
-  const message = [kinds.map((/** @type {string} */ each) => (Object.hasOwn(KINDS, each) ? KINDS[each] : `send ${each}`)).join(" or ")];
+  const message = [
+    kinds.map((/** @type {string} */ each) => (Object.hasOwn(KINDS, each) ? KINDS[each] : `send ${each}`)).join(" or "),
+  ];
   if (isObject(capability.payload)) message.push(...describePayload(capability.payload));
   else if (calls) message.push("anything");
   const request = capability["x-moot-request"];
-  if (isObject(request)) message.push(`for ${[request.method, request.context].filter((each) => each !== undefined).map(text).join(" ")}`);
+  if (isObject(request))
+    message.push(
+      `for ${[request.method, request.context]
+        .filter((each) => each !== undefined)
+        .map(text)
+        .join(" ")}`,
+    );
   const to = capability.to;
-  if (Array.isArray(to) || typeof to === "string") message.push(`${calls ? "on" : "to"} ${(Array.isArray(to) ? to : [to]).map(String).join(" or ")}`);
+  if (Array.isArray(to) || typeof to === "string")
+    message.push(`${calls ? "on" : "to"} ${(Array.isArray(to) ? to : [to]).map(String).join(" or ")}`);
   return message.join(" ");
 }
 
@@ -61,8 +70,12 @@ function describePayload(payload) {
   if (whole) return [`exactly ${text(whole.name ?? method)} without arguments`];
   const { name, uri, arguments: given, ...fields } = isObject(params) ? params : {};
   const target = name ?? uri;
-  const message = method === "tools/call" ? [target === undefined ? "any tool" : text(target)] : [method, target].filter((each) => each !== undefined).map(text);
-  if (isObject(given) && isObject(given.$exact)) message.push(Object.keys(given.$exact).length > 0 ? `with exactly ${pairs(given.$exact)}` : "without arguments");
+  const message =
+    method === "tools/call"
+      ? [target === undefined ? "any tool" : text(target)]
+      : [method, target].filter((each) => each !== undefined).map(text);
+  if (isObject(given) && isObject(given.$exact))
+    message.push(Object.keys(given.$exact).length > 0 ? `with exactly ${pairs(given.$exact)}` : "without arguments");
   else if (isObject(given)) message.push(`with ${pairs(given)}`);
   const left = { ...rest, ...fields };
   if (Object.keys(left).length > 0) message.push(`with ${spacedJson(left)}`);
@@ -71,7 +84,9 @@ function describePayload(payload) {
 
 /** @param {Record<string, any>} given */
 function pairs(given) {
-  return Object.entries(given).map(([key, value]) => `${key}=${text(value)}`).join(", ");
+  return Object.entries(given)
+    .map(([key, value]) => `${key}=${text(value)}`)
+    .join(", ");
 }
 
 /** @param {any} value */
@@ -85,13 +100,19 @@ function text(value) {
 function spacedJson(value) {
   if (value instanceof NumberText) return value.text;
   if (Array.isArray(value)) return `[${value.map(spacedJson).join(", ")}]`;
-  if (isObject(value)) return `{${Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}: ${spacedJson(each)}`).join(", ")}}`;
+  if (isObject(value))
+    return `{${Object.entries(value)
+      .map(([key, each]) => `${JSON.stringify(key)}: ${spacedJson(each)}`)
+      .join(", ")}}`;
   return JSON.stringify(value) ?? "";
 }
 
 /** Whether one of them allows everything. @param {any[]} capabilities */
 export function hasFullRights(capabilities) {
-  return capabilities.some((each) => each === "*" || (isObject(each) && each.kind === "*" && each.payload === undefined && each.to === undefined));
+  return capabilities.some(
+    (each) =>
+      each === "*" || (isObject(each) && each.kind === "*" && each.payload === undefined && each.to === undefined),
+  );
 }
 
 /** A pattern that says by itself what it matches: letters and stars. @param {any} pattern */
@@ -101,11 +122,17 @@ function isGlob(pattern) {
 
 /** Which tools a member can call by these: all, some, or none. @param {any[]} capabilities @returns {"all" | "some" | "none"} */
 function callableTools(capabilities) {
-  const methodsOf = (/** @type {any} */ each) => (isObject(each?.payload) && each.payload.method !== undefined ? [each.payload.method].flat() : ["*"]);
+  const methodsOf = (/** @type {any} */ each) =>
+    isObject(each?.payload) && each.payload.method !== undefined ? [each.payload.method].flat() : ["*"];
   const requests = capabilities.filter((each) => mayAllow([each], "mcp/request"));
-  const calls = requests.filter((each) => methodsOf(each).some((pattern) => !isGlob(pattern) || globMatches(pattern, "tools/call")));
+  const calls = requests.filter((each) =>
+    methodsOf(each).some((pattern) => !isGlob(pattern) || globMatches(pattern, "tools/call")),
+  );
   if (calls.length === 0) return "none";
-  const isWhole = (/** @type {any} */ each) => each?.to === undefined && methodsOf(each).every(isGlob) && Object.keys(each?.payload ?? {}).every((key) => key === "method");
+  const isWhole = (/** @type {any} */ each) =>
+    each?.to === undefined &&
+    methodsOf(each).every(isGlob) &&
+    Object.keys(each?.payload ?? {}).every((key) => key === "method");
   return calls.some(isWhole) ? "all" : "some";
 }
 
@@ -113,7 +140,8 @@ function callableTools(capabilities) {
 export function roleOf(capabilities) {
   if (hasFullRights(capabilities)) return "full rights";
   const tools = callableTools(capabilities);
-  if (tools !== "none") return mayAllow(capabilities, "mcp/reject") ? "decides" : tools === "all" ? "calls tools" : "calls some tools";
+  if (tools !== "none")
+    return mayAllow(capabilities, "mcp/reject") ? "decides" : tools === "all" ? "calls tools" : "calls some tools";
   if (mayAllow(capabilities, "mcp/proposal")) return "proposes";
   if (mayAllow(capabilities, "mcp/response")) return "answers";
   if (mayAllow(capabilities, "chat")) return "chats";
@@ -129,17 +157,58 @@ const TOOLS = { kind: "mcp/request", payload: { method: "tools/*" } };
 
 /** The built-in profiles (moot/config/profiles.py), and two common ones. @type {{id: string, title: string, description: string, capabilities: any[]}[]} */
 export const PROFILES = [
-  { id: "agent", title: "New agent", description: "proposes, chats and shares reasoning; others decide", capabilities: [PROPOSE, { kind: "mcp/withdraw" }, CHAT, { kind: "chat/acknowledge" }, { kind: "reasoning/*" }, { kind: "participant/status" }] },
-  { id: "person", title: "Person who approves", description: "all of MCP, chat, and control of members", capabilities: [{ kind: "mcp/*" }, CHAT, { kind: "chat/*" }, { kind: "reasoning/*" }, { kind: "participant/*" }] },
-  { id: "response-only", title: "Tool server", description: "answers requests and chats", capabilities: [RESPOND, CHAT] },
-  { id: "read-only", title: "Reader", description: "lists and reads resources", capabilities: [READ, LIST, RESPOND, CHAT] },
-  { id: "trusted", title: "Trusted agent", description: "proposes, reads, and calls tools without approval", capabilities: [PROPOSE, CHAT, READ, TOOLS] },
+  {
+    id: "agent",
+    title: "New agent",
+    description: "proposes, chats and shares reasoning; others decide",
+    capabilities: [
+      PROPOSE,
+      { kind: "mcp/withdraw" },
+      CHAT,
+      { kind: "chat/acknowledge" },
+      { kind: "reasoning/*" },
+      { kind: "participant/status" },
+    ],
+  },
+  {
+    id: "person",
+    title: "Person who approves",
+    description: "all of MCP, chat, and control of members",
+    capabilities: [{ kind: "mcp/*" }, CHAT, { kind: "chat/*" }, { kind: "reasoning/*" }, { kind: "participant/*" }],
+  },
+  {
+    id: "response-only",
+    title: "Tool server",
+    description: "answers requests and chats",
+    capabilities: [RESPOND, CHAT],
+  },
+  {
+    id: "read-only",
+    title: "Reader",
+    description: "lists and reads resources",
+    capabilities: [READ, LIST, RESPOND, CHAT],
+  },
+  {
+    id: "trusted",
+    title: "Trusted agent",
+    description: "proposes, reads, and calls tools without approval",
+    capabilities: [PROPOSE, CHAT, READ, TOOLS],
+  },
   { id: "full", title: "Full", description: "all of MCP and chat", capabilities: [{ kind: "mcp/*" }, CHAT] },
   { id: "hand", title: "Custom", description: "only what you enter below", capabilities: [] },
 ];
 
 /** D-23: what every inviter can give, even if they hold less; a space may configure another baseline. */
-export const INVITE_BASELINE = [CHAT, { kind: "chat/acknowledge" }, { kind: "chat/cancel" }, PROPOSE, { kind: "mcp/withdraw" }, RESPOND, { kind: "participant/status" }, { kind: "reasoning/*" }];
+export const INVITE_BASELINE = [
+  CHAT,
+  { kind: "chat/acknowledge" },
+  { kind: "chat/cancel" },
+  PROPOSE,
+  { kind: "mcp/withdraw" },
+  RESPOND,
+  { kind: "participant/status" },
+  { kind: "reasoning/*" },
+];
 
 /**
  * Capabilities as a person types them: one kind or JSON object per line, or one JSON list.
@@ -152,7 +221,10 @@ export function readCapabilities(typed) {
   if (Array.isArray(parsed)) return checkCapabilities(parsed);
   if (isObject(parsed)) return checkCapabilities([parsed]);
   const found = [];
-  for (const line of whole.split("\n").map((each) => each.trim()).filter(Boolean)) {
+  for (const line of whole
+    .split("\n")
+    .map((each) => each.trim())
+    .filter(Boolean)) {
     if (line.startsWith("{")) {
       const one = parseTyped(line);
       if (one === undefined) return { capabilities: [], fault: `Invalid JSON in this line: ${line.slice(0, 80)}` };
@@ -174,7 +246,13 @@ function parseTyped(text) {
 
 /** @param {any[]} capabilities */
 function checkCapabilities(capabilities) {
-  const wrong = capabilities.find((each) => !isObject(each) || (typeof each.kind !== "string" && !Array.isArray(each.kind)));
-  return wrong === undefined ? { capabilities, fault: "" } : { capabilities: [], fault: `A capability is an object with a kind, not: ${(JSON.stringify(wrong) ?? "").slice(0, 80)}` };
+  const wrong = capabilities.find(
+    (each) => !isObject(each) || (typeof each.kind !== "string" && !Array.isArray(each.kind)),
+  );
+  return wrong === undefined
+    ? { capabilities, fault: "" }
+    : {
+        capabilities: [],
+        fault: `A capability is an object with a kind, not: ${(JSON.stringify(wrong) ?? "").slice(0, 80)}`,
+      };
 }
-

@@ -34,23 +34,79 @@ export function grantDialog(context, proposal, shown, summary, decide) {
   const { state } = context;
   const scopes = grantScopes(state, proposal);
   const group = newId("grant");
-  const editor = el("textarea", { class: "field mono capability-text", id: newId("capability"), rows: "8", spellcheck: "false", autocapitalize: "off", "aria-describedby": `${group}-meaning` });
-  const json = el("details", { class: "capability-json" }, el("summary", {}, "Capability as JSON"), el("label", { for: editor.id }, "Capability"), editor);
-  const meaning = el("section", { class: "grant-meaning", id: `${group}-meaning`, "aria-label": "What this grant means", "aria-live": "polite" });
+  const editor = el("textarea", {
+    class: "field mono capability-text",
+    id: newId("capability"),
+    rows: "8",
+    spellcheck: "false",
+    autocapitalize: "off",
+    "aria-describedby": `${group}-meaning`,
+  });
+  const json = el(
+    "details",
+    { class: "capability-json" },
+    el("summary", {}, "Capability as JSON"),
+    el("label", { for: editor.id }, "Capability"),
+    editor,
+  );
+  const meaning = el("section", {
+    class: "grant-meaning",
+    id: `${group}-meaning`,
+    "aria-label": "What this grant means",
+    "aria-live": "polite",
+  });
   const fault = el("p", { class: "fault", role: "status" });
-  let chosen = Math.max(0, scopes.findIndex((each) => each.text));
+  let chosen = Math.max(
+    0,
+    scopes.findIndex((each) => each.text),
+  );
   let term = GRANT_TERMS.find((each) => each.name === DEFAULT_TERM) ?? GRANT_TERMS[0];
   const custom = scopes[scopes.length - 1];
   let edited = custom.text || (scopes.find((each) => each.name === "tool")?.text ?? "");
   const radios = scopes.map((scope, index) => {
     const able = scope.text !== "" || scope === custom;
-    const radio = el("input", { type: "radio", name: `${group}-scope`, value: scope.name, checked: index === chosen, disabled: !able, on: { change: () => choose(index) } });
-    return { radio, node: el("label", { class: "choice card-choice" }, radio, el("span", {}, el("strong", {}, escapeHidden(scope.title)), el("small", {}, able ? escapeHidden(scope.description) : `Not available: ${escapeHidden(scope.obstacle)}`))) };
+    const radio = el("input", {
+      type: "radio",
+      name: `${group}-scope`,
+      value: scope.name,
+      checked: index === chosen,
+      disabled: !able,
+      on: { change: () => choose(index) },
+    });
+    return {
+      radio,
+      node: el(
+        "label",
+        { class: "choice card-choice" },
+        radio,
+        el(
+          "span",
+          {},
+          el("strong", {}, escapeHidden(scope.title)),
+          el("small", {}, able ? escapeHidden(scope.description) : `Not available: ${escapeHidden(scope.obstacle)}`),
+        ),
+      ),
+    };
   });
-  const terms = GRANT_TERMS.map((each) => el("label", { class: "choice card-choice term-choice" }, el("input", { type: "radio", name: `${group}-term`, value: each.name, checked: each === term, on: { change: () => {
-    term = each;
-    look();
-  } } }), el("span", {}, each.title)));
+  const terms = GRANT_TERMS.map((each) =>
+    el(
+      "label",
+      { class: "choice card-choice term-choice" },
+      el("input", {
+        type: "radio",
+        name: `${group}-term`,
+        value: each.name,
+        checked: each === term,
+        on: {
+          change: () => {
+            term = each;
+            look();
+          },
+        },
+      }),
+      el("span", {}, each.title),
+    ),
+  );
   const choose = (/** @type {number} */ index) => {
     chosen = index;
     const isCustom = scopes[index] === custom;
@@ -61,7 +117,9 @@ export function grantDialog(context, proposal, shown, summary, decide) {
     look();
   };
   const look = () => {
-    const wrong = hasHidden(editor.value) ? "Write invisible characters as \\u escapes." : capabilityError(state, proposal, editor.value);
+    const wrong = hasHidden(editor.value)
+      ? "Write invisible characters as \\u escapes."
+      : capabilityError(state, proposal, editor.value);
     const late = obstacleText(context, shown);
     replace(fault, escapeHidden(late || wrong));
     editor.setAttribute("aria-invalid", String(wrong !== ""));
@@ -79,15 +137,41 @@ export function grantDialog(context, proposal, shown, summary, decide) {
     decide(editor.value, term);
   });
   const yes = button("Approve and grant", act, { class: "good", shortcut: "Ctrl+Enter" });
-  const dialog = openDialog("Approve and grant", [
-    summary,
-    el("fieldset", { class: "widths" }, el("legend", {}, `What can ${oneLine(proposal.from, 60)} do without asking?`), el("div", { class: "card-choices" }, radios.map((each) => each.node))),
-    el("fieldset", { class: "widths" }, el("legend", {}, "For how long?"), el("div", { class: "card-choices terms" }, terms)),
-    meaning,
-    fault,
-    json,
-    el("p", { class: "soft" }, "The call is approved first; the permission is granted only if that succeeds. The gateway ends it on time, even if this page is closed. You can revoke it at any time under Members."),
-  ], { class: "decide wide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes], closed: () => stop() });
+  const dialog = openDialog(
+    "Approve and grant",
+    [
+      summary,
+      el(
+        "fieldset",
+        { class: "widths" },
+        el("legend", {}, `What can ${oneLine(proposal.from, 60)} do without asking?`),
+        el(
+          "div",
+          { class: "card-choices" },
+          radios.map((each) => each.node),
+        ),
+      ),
+      el(
+        "fieldset",
+        { class: "widths" },
+        el("legend", {}, "For how long?"),
+        el("div", { class: "card-choices terms" }, terms),
+      ),
+      meaning,
+      fault,
+      json,
+      el(
+        "p",
+        { class: "soft" },
+        "The call is approved first; the permission is granted only if that succeeds. The gateway ends it on time, even if this page is closed. You can revoke it at any time under Members.",
+      ),
+    ],
+    {
+      class: "decide wide",
+      actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes],
+      closed: () => stop(),
+    },
+  );
   onCtrlEnter(dialog.node, act);
   const stop = watchProposals(context, [shown], look);
   choose(chosen);
@@ -103,12 +187,36 @@ function meaningOf(context, proposal, text, term) {
   const after = term.after(now);
   // What ends it belongs to the first things to know.
   const asks = after ? [after, ...refused].slice(0, Math.max(1, refused.length)) : refused;
-  const list = (/** @type {string} */ title, /** @type {string[]} */ items, /** @type {"check" | "close"} */ sign) => items.length > 0 && el("div", { class: ["grant-examples", sign === "check" ? "allowed" : "asks"] }, el("h3", {}, title), el("ul", {}, items.map((each) => el("li", {}, icon(sign, 14), el("bdi", {}, escapeHidden(each))))));
+  const list = (/** @type {string} */ title, /** @type {string[]} */ items, /** @type {"check" | "close"} */ sign) =>
+    items.length > 0 &&
+    el(
+      "div",
+      { class: ["grant-examples", sign === "check" ? "allowed" : "asks"] },
+      el("h3", {}, title),
+      el(
+        "ul",
+        {},
+        items.map((each) => el("li", {}, icon(sign, 14), el("bdi", {}, escapeHidden(each)))),
+      ),
+    );
   return [
-    el("p", { class: "capability-description" }, nameOf(proposal.from), " will be able to ", el("bdi", {}, escapeHidden(describeCapability(parseForDisplay(text)))), ` ${term.text(now)}.`),
-    el("div", { class: "grant-lists" }, list("Runs without asking", allowed, "check"), list("Still asks", asks, "close")),
+    el(
+      "p",
+      { class: "capability-description" },
+      nameOf(proposal.from),
+      " will be able to ",
+      el("bdi", {}, escapeHidden(describeCapability(parseForDisplay(text)))),
+      ` ${term.text(now)}.`,
+    ),
+    el(
+      "div",
+      { class: "grant-lists" },
+      list("Runs without asking", allowed, "check"),
+      list("Still asks", asks, "close"),
+    ),
     capability.kind !== "mcp/request" && caution("This allows more than calls."),
-    !coveredBy(capability, context.state.me.capabilities) && caution("You may not have all of these permissions; you can grant only what you have."),
+    !coveredBy(capability, context.state.me.capabilities) &&
+      caution("You may not have all of these permissions; you can grant only what you have."),
   ];
 }
 
@@ -120,7 +228,11 @@ function caution(text) {
 /** JSON with indents, with hidden characters as escapes, because it can be edited. @param {string} text */
 function editableText(text) {
   if (!text) return "";
-  return formatJson(text).replace(/[^\n\x20-\x7e]/gu, (each) => (hasHidden(each) ? [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join("") : each));
+  return formatJson(text).replace(/[^\n\x20-\x7e]/gu, (each) =>
+    hasHidden(each)
+      ? [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join("")
+      : each,
+  );
 }
 
 /** @param {string} text */
@@ -147,7 +259,12 @@ function grantExamples(context, proposal, capability) {
   const refused = [];
   for (const each of similarCalls(context, proposal)) {
     const names = each.to.map((id) => state.roster.get(id)?.name ?? id);
-    const answer = matches(capability, "mcp/request", { jsonrpc: "2.0", id: 0, method: proposal.call.method, params: each.params }, names);
+    const answer = matches(
+      capability,
+      "mcp/request",
+      { jsonrpc: "2.0", id: 0, method: proposal.call.method, params: each.params },
+      names,
+    );
     if (answer === "yes") allowed.push(each.text);
     else if (answer === "no") refused.push(each.text);
   }
@@ -160,9 +277,11 @@ function similarCalls(context, proposal) {
   const given = isObject(params) && isObject(params.arguments) ? params.arguments : {};
   /** @type {ExampleCall[]} */
   const found = [];
-  const change = (/** @type {string} */ key, /** @type {any} */ value, /** @type {string} */ text) => found.push({ text, params: { ...params, arguments: { ...given, [key]: value } }, to: proposal.to });
+  const change = (/** @type {string} */ key, /** @type {any} */ value, /** @type {string} */ text) =>
+    found.push({ text, params: { ...params, arguments: { ...given, [key]: value } }, to: proposal.to });
   const address = Object.keys(given).find((key) => !TEXTS.includes(key) && isAddress(given[key]));
-  if (address !== undefined) for (const value of otherAddresses(given[address])) change(address, value, `${address} = ${short(value)}`);
+  if (address !== undefined)
+    for (const value of otherAddresses(given[address])) change(address, value, `${address} = ${short(value)}`);
   const path = PATHS.find((key) => key !== address && typeof given[key] === "string");
   if (path !== undefined) for (const value of otherPaths(given[path])) change(path, value, `${path} = ${short(value)}`);
   for (const [key, value] of Object.entries(given)) {
@@ -170,16 +289,32 @@ function similarCalls(context, proposal) {
     // Beyond that, one more is not what it seems.
     if (Number.isSafeInteger(value)) change(key, value + 1, `${key} = ${value + 1}`);
     else if (typeof value === "boolean") change(key, !value, `${key} = ${!value}`);
-    else if (typeof value === "string") change(key, `${value} (changed)`, TEXTS.includes(key) || value.length > MAX_TEXT ? `another ${short(key)}` : `another value for ${short(key)}`);
+    else if (typeof value === "string")
+      change(
+        key,
+        `${value} (changed)`,
+        TEXTS.includes(key) || value.length > MAX_TEXT ? `another ${short(key)}` : `another value for ${short(key)}`,
+      );
   }
   const extra = ["force", "recursive", "extra"].find((key) => !Object.hasOwn(given, key)) ?? "another";
   change(extra, true, `one more argument, ${extra} = true`);
   const [host] = proposal.to;
   const tools = (host && toolCatalogueOf(context).of(host)?.tools) || [];
   const other = tools.find((each) => each.name !== proposal.call.name)?.name ?? `not_${proposal.call.name}`;
-  if (proposal.call.method === "tools/call") found.push({ text: tools.length > 1 ? `another tool, such as ${short(other)}` : "another tool", params: { ...params, name: other }, to: proposal.to });
-  const elsewhere = context.state.roster.present().find((each) => !proposal.to.includes(each.id) && each.id !== context.state.me.id && each.id !== proposal.from);
-  found.push({ text: elsewhere ? `the same call on ${short(elsewhere.id)}` : "the same call on another host", params, to: [elsewhere?.id ?? "another-host"] });
+  if (proposal.call.method === "tools/call")
+    found.push({
+      text: tools.length > 1 ? `another tool, such as ${short(other)}` : "another tool",
+      params: { ...params, name: other },
+      to: proposal.to,
+    });
+  const elsewhere = context.state.roster
+    .present()
+    .find((each) => !proposal.to.includes(each.id) && each.id !== context.state.me.id && each.id !== proposal.from);
+  found.push({
+    text: elsewhere ? `the same call on ${short(elsewhere.id)}` : "the same call on another host",
+    params,
+    to: [elsewhere?.id ?? "another-host"],
+  });
   return found;
 }
 
@@ -191,7 +326,12 @@ function otherAddresses(address) {
   const site = prefixes[prefixes.length - 1];
   const host = site.slice(0, -1);
   const path = folder.slice(host.length);
-  return [`${folder}another`, `${site}elsewhere`, `${host.replace(/(:\d+)?$/, ".example.net$1")}${path}another`, host.startsWith("https:") ? `http${host.slice(5)}${path}another` : `${folder}%2e%2e/another`].filter((each) => each !== address);
+  return [
+    `${folder}another`,
+    `${site}elsewhere`,
+    `${host.replace(/(:\d+)?$/, ".example.net$1")}${path}another`,
+    host.startsWith("https:") ? `http${host.slice(5)}${path}another` : `${folder}%2e%2e/another`,
+  ].filter((each) => each !== address);
 }
 
 /** Beside it, below its folder, outside of it, and out of it through its parent. @param {string} path */
@@ -202,7 +342,12 @@ function otherPaths(path) {
   const ending = file.includes(".") ? file.slice(file.lastIndexOf(".")) : "";
   const beside = `another${ending}` === file ? `one-more${ending}` : `another${ending}`;
   const inFolder = (/** @type {string} */ name) => (at < 0 ? name : `${folder}/${name}`);
-  return [inFolder(beside), inFolder(`sub/${file}`), `${path.startsWith("/") ? "/" : ""}elsewhere/${file}`, inFolder(`../${file}`)];
+  return [
+    inFolder(beside),
+    inFolder(`sub/${file}`),
+    `${path.startsWith("/") ? "/" : ""}elsewhere/${file}`,
+    inFolder(`../${file}`),
+  ];
 }
 
 /** @param {string} text */

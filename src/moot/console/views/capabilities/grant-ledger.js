@@ -24,7 +24,14 @@ import { readTerm } from "./grant-terms.js";
  * @property {{how: "revoked" | "fell" | "removed" | "expired" | "used_up" | "clock_lost", by: string, at: number, reason: string} | null} ended
  */
 
-const KINDS = new Set(["system/welcome", "system/presence", "capability/grant", "capability/revoke", "space/kick", "space/invite-ack"]);
+const KINDS = new Set([
+  "system/welcome",
+  "system/presence",
+  "capability/grant",
+  "capability/revoke",
+  "space/kick",
+  "space/invite-ack",
+]);
 const MAX_ENTRIES = 2_000;
 const GATEWAY = "system:gateway";
 
@@ -71,13 +78,22 @@ class GrantLedger {
 
   /** Ended grants to or from a member, newest first. @param {string} name */
   ended(name) {
-    return [...this.byId.values()].filter((each) => each.ended && (each.recipient === name || each.granter === name)).reverse();
+    return [...this.byId.values()]
+      .filter((each) => each.ended && (each.recipient === name || each.granter === name))
+      .reverse();
   }
 
   /** All current capabilities of a member, each with the grant it comes from. @param {string} name @returns {{capability: any, grant: Entry | null}[]} */
   permissionsOf(name) {
-    const own = (this._own.get(name) ?? []).map((capability) => ({ capability, grant: /** @type {Entry | null} */ (null) }));
-    const granted = this.to(name).reverse().flatMap((grant) => grant.capabilities.map((capability) => ({ capability, grant: /** @type {Entry | null} */ (grant) })));
+    const own = (this._own.get(name) ?? []).map((capability) => ({
+      capability,
+      grant: /** @type {Entry | null} */ (null),
+    }));
+    const granted = this.to(name)
+      .reverse()
+      .flatMap((grant) =>
+        grant.capabilities.map((capability) => ({ capability, grant: /** @type {Entry | null} */ (grant) })),
+      );
     return [...own, ...granted];
   }
 
@@ -92,7 +108,9 @@ class GrantLedger {
       const wanted = current.capabilities[0] ?? current.given[0];
       const right = (this._own.get(current.granter) ?? []).find((each) => covers(each, wanted));
       if (right !== undefined) return { grants, root: current.granter, right };
-      const above = this.to(current.granter).find((each) => !grants.includes(each) && coveredBy(wanted, each.capabilities));
+      const above = this.to(current.granter).find(
+        (each) => !grants.includes(each) && coveredBy(wanted, each.capabilities),
+      );
       if (!above) return { grants, root: current.granter, right: undefined };
       grants.push(above);
       current = above;
@@ -114,14 +132,18 @@ class GrantLedger {
    * @param {string} name @param {any[]} rights @param {Entry} grant
    */
   mayRevoke(name, rights, grant) {
-    return grant.capabilities.every((each) => coveredBy(each, rights)) || this.chainOf(grant).grants.some((each) => each.granter === name);
+    return (
+      grant.capabilities.every((each) => coveredBy(each, rights)) ||
+      this.chainOf(grant).grants.some((each) => each.granter === name)
+    );
   }
 
   /** @param {import("../../core/state/envelopes.js").Row} row @param {any} payload */
   _apply(row, payload) {
     if (row.kind === "system/welcome") {
       this._applyCapabilities(payload.you, row);
-      for (const each of Array.isArray(payload.participants) ? payload.participants : []) this._applyCapabilities(each, row);
+      for (const each of Array.isArray(payload.participants) ? payload.participants : [])
+        this._applyCapabilities(each, row);
     } else if (row.kind === "system/presence") {
       if (payload.event !== "leave") this._applyCapabilities(payload.participant, row);
     } else if (row.kind === "capability/grant") this._grant(row, payload);
@@ -138,16 +160,30 @@ class GrantLedger {
     const left = shown.capabilities.map(key);
     for (const grant of this.to(name)) {
       const held = grant.capabilities.filter((each) => takeOne(left, key(each)));
-      if (held.length < grant.capabilities.length) this._setHeld(grant, held, { how: "fell", by: "", at: row.at, reason: "" });
+      if (held.length < grant.capabilities.length)
+        this._setHeld(grant, held, { how: "fell", by: "", at: row.at, reason: "" });
     }
-    this._own.set(name, left.map((each) => JSON.parse(each)));
+    this._own.set(
+      name,
+      left.map((each) => JSON.parse(each)),
+    );
   }
 
   /** @param {import("../../core/state/envelopes.js").Row} row @param {any} payload */
   _grant(row, payload) {
     if (!Array.isArray(payload.capabilities)) return;
     const recipient = this.nameOf(typeof payload.recipient === "string" ? payload.recipient : (row.to[0] ?? ""));
-    this.byId.set(row.id, { id: row.id, granter: this.nameOf(row.from), recipient, given: payload.capabilities, capabilities: payload.capabilities, reason: typeof payload.reason === "string" ? payload.reason : "", at: row.at, ...readTerm(payload, row.at), ended: null });
+    this.byId.set(row.id, {
+      id: row.id,
+      granter: this.nameOf(row.from),
+      recipient,
+      given: payload.capabilities,
+      capabilities: payload.capabilities,
+      reason: typeof payload.reason === "string" ? payload.reason : "",
+      at: row.at,
+      ...readTerm(payload, row.at),
+      ended: null,
+    });
     if (this.byId.size > MAX_ENTRIES) {
       const oldest = [...this.byId.values()].find((each) => each.ended);
       if (oldest) this.byId.delete(oldest.id);
@@ -157,7 +193,11 @@ class GrantLedger {
   /** @param {import("../../core/state/envelopes.js").Row} row @param {any} payload */
   _revoke(row, payload) {
     // The gateway itself ends what was granted for a time or a number of uses.
-    const how = row.from === GATEWAY && (payload.reason === "expired" || payload.reason === "used_up" || payload.reason === "clock_lost") ? /** @type {"expired" | "used_up" | "clock_lost"} */ (payload.reason) : /** @type {const} */ ("revoked");
+    const how =
+      row.from === GATEWAY &&
+      (payload.reason === "expired" || payload.reason === "used_up" || payload.reason === "clock_lost")
+        ? /** @type {"expired" | "used_up" | "clock_lost"} */ (payload.reason)
+        : /** @type {const} */ ("revoked");
     const known = { how, by: row.from, at: row.at, reason: typeof payload.reason === "string" ? payload.reason : "" };
     const recipient = this.nameOf(typeof payload.recipient === "string" ? payload.recipient : (row.to[0] ?? ""));
     const named = typeof payload.grant_id === "string" ? this.byId.get(payload.grant_id) : undefined;
@@ -173,7 +213,8 @@ class GrantLedger {
 
   /** @param {string} name @param {import("../../core/state/envelopes.js").Row} row */
   _removed(name, row) {
-    for (const grant of this.to(name)) this._setHeld(grant, [], { how: "removed", by: row.from, at: row.at, reason: "" });
+    for (const grant of this.to(name))
+      this._setHeld(grant, [], { how: "removed", by: row.from, at: row.at, reason: "" });
     this._own.set(name, []);
     this.invited.delete(name);
     this._revokeUnsupported(row);
@@ -182,7 +223,11 @@ class GrantLedger {
   /** @param {import("../../core/state/envelopes.js").Row} row */
   _revokeUnsupported(row) {
     for (const { grant, lost } of this._unsupported(new Set(), new Set())) {
-      this._setHeld(grant, grant.capabilities.filter((each) => !lost.includes(each)), { how: "fell", by: row.from, at: row.at, reason: "" });
+      this._setHeld(
+        grant,
+        grant.capabilities.filter((each) => !lost.includes(each)),
+        { how: "fell", by: row.from, at: row.at, reason: "" },
+      );
     }
   }
 
@@ -198,7 +243,8 @@ class GrantLedger {
 
   /** @param {import("../../core/state/envelopes.js").Row} row @param {any} payload */
   _invited(row, payload) {
-    if (payload.status === "created" && typeof payload.participant_id === "string") this.invited.set(payload.participant_id, row.at);
+    if (payload.status === "created" && typeof payload.participant_id === "string")
+      this.invited.set(payload.participant_id, row.at);
   }
 
   /** @param {Entry} grant @param {any[]} held @param {Entry["ended"]} known */
@@ -215,10 +261,14 @@ class GrantLedger {
     const living = [...this.byId.values()].filter((each) => !each.ended && !gone.has(each.id));
     /** @type {Map<string, any[]>} */
     const held = new Map();
-    for (const { granter } of living) held.set(granter, removed.has(granter) ? [] : [...(this._own.get(granter) ?? [])]);
-    let waiting = living.flatMap((grant) => (this._own.has(grant.granter) ? grant.capabilities.map((capability) => ({ grant, capability })) : []));
+    for (const { granter } of living)
+      held.set(granter, removed.has(granter) ? [] : [...(this._own.get(granter) ?? [])]);
+    let waiting = living.flatMap((grant) =>
+      this._own.has(grant.granter) ? grant.capabilities.map((capability) => ({ grant, capability })) : [],
+    );
     // Everything from an unknown granter counts, and may support more.
-    for (const grant of living) if (!this._own.has(grant.granter)) held.get(grant.recipient)?.push(...grant.capabilities);
+    for (const grant of living)
+      if (!this._own.has(grant.granter)) held.get(grant.recipient)?.push(...grant.capabilities);
     for (let before = -1; before !== waiting.length; ) {
       before = waiting.length;
       waiting = waiting.filter(({ grant, capability }) => {

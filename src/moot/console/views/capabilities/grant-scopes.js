@@ -35,11 +35,20 @@ class NotExpressible extends Error {}
  * @returns {GrantScope[]}
  */
 export function grantScopes(state, proposal) {
-  const what = proposal.call.method === "tools/call" && proposal.call.name ? `the tool ${proposal.call.name}` : `the method ${proposal.call.method}`;
+  const what =
+    proposal.call.method === "tools/call" && proposal.call.name
+      ? `the tool ${proposal.call.name}`
+      : `the method ${proposal.call.method}`;
   return [
     grantScope(state, proposal, "exact", "This exact call", "exactly these arguments, and no others"),
     ...placeScopes(state, proposal),
-    grantScope(state, proposal, "tool", proposal.call.method === "tools/call" ? "This tool" : "This method", `${what}, with any arguments`),
+    grantScope(
+      state,
+      proposal,
+      "tool",
+      proposal.call.method === "tools/call" ? "This tool" : "This method",
+      `${what}, with any arguments`,
+    ),
     grantScope(state, proposal, "pattern", "Custom pattern", "edit the capability as JSON"),
   ];
 }
@@ -58,13 +67,32 @@ function addressScopes(state, proposal) {
   const key = Object.keys(given).find((name) => !TEXTS.includes(name) && isAddress(given[name]));
   if (key === undefined) return [];
   const prefixes = urlPrefixes(given[key]);
-  const free = Object.keys(given).filter((name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]));
-  const others = params?.arguments === undefined ? "" : free.length > 0 ? `; ${free.join(", ")} and further arguments can be anything` : "; further arguments can be anything";
-  if (prefixes.length === 0) return [{ name: "address", title: "This address", description: "", text: "", obstacle: `${key} is not written plainly: a scheme, a host in small letters, and a path without .. or hidden signs` }];
+  const free = Object.keys(given).filter(
+    (name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]),
+  );
+  const others =
+    params?.arguments === undefined
+      ? ""
+      : free.length > 0
+        ? `; ${free.join(", ")} and further arguments can be anything`
+        : "; further arguments can be anything";
+  if (prefixes.length === 0)
+    return [
+      {
+        name: "address",
+        title: "This address",
+        description: "",
+        text: "",
+        obstacle: `${key} is not written plainly: a scheme, a host in small letters, and a path without .. or hidden signs`,
+      },
+    ];
   return prefixes.map((prefix, index) => {
     const name = index === prefixes.length - 1 ? "site" : "address";
     const message = `${key} ${name === "site" ? "on" : "below"} ${prefix}${others}`;
-    return grantScope(state, proposal, name, name === "site" ? "This site" : "This address", message, { key, pattern: urlPrefixPattern(prefix) ?? "" });
+    return grantScope(state, proposal, name, name === "site" ? "This site" : "This address", message, {
+      key,
+      pattern: urlPrefixPattern(prefix) ?? "",
+    });
   });
 }
 
@@ -73,16 +101,40 @@ function folderScope(state, proposal) {
   const { params } = proposal.call;
   const given = params?.arguments ?? {};
   const key = PATHS.find((name) => folderOf(given[name]) !== "");
-  if (key === undefined) return { name: "folder", title: "This folder", description: "", text: "", obstacle: "no argument names a file in a folder" };
+  if (key === undefined)
+    return {
+      name: "folder",
+      title: "This folder",
+      description: "",
+      text: "",
+      obstacle: "no argument names a file in a folder",
+    };
   const folder = folderOf(given[key]);
-  const free = Object.keys(given).filter((name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]));
-  const others = free.length > 0 ? `; ${free.join(", ")} and further arguments can be anything` : "; further arguments can be anything";
-  return grantScope(state, proposal, "folder", `This folder: ${folder}/`, `${proposal.call.name || proposal.call.method} with ${key} in ${folder}/ and below${others}`);
+  const free = Object.keys(given).filter(
+    (name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]),
+  );
+  const others =
+    free.length > 0
+      ? `; ${free.join(", ")} and further arguments can be anything`
+      : "; further arguments can be anything";
+  return grantScope(
+    state,
+    proposal,
+    "folder",
+    `This folder: ${folder}/`,
+    `${proposal.call.name || proposal.call.method} with ${key} in ${folder}/ and below${others}`,
+  );
 }
 
 /** The folder of a path; empty if it has none, is a URL, or leads out of itself. @param {unknown} value */
 function folderOf(value) {
-  if (typeof value !== "string" || !value.replace(/^\/+|\/+$/g, "").includes("/") || value.includes("://") || value.split("/").includes("..")) return "";
+  if (
+    typeof value !== "string" ||
+    !value.replace(/^\/+|\/+$/g, "").includes("/") ||
+    value.includes("://") ||
+    value.split("/").includes("..")
+  )
+    return "";
   return value.slice(0, value.lastIndexOf("/"));
 }
 
@@ -103,13 +155,19 @@ function grantScope(state, proposal, name, title, message, address = null) {
     const method = literalText(proposal.call.method);
     const params = paramsText(textAt(proposal.call.bodyText, ["params"]), name, address);
     const payload = `{"method":${method}${params === "{}" ? "" : `,"params":${params}`}}`;
-    const hosts = proposal.to.map((id) => state.roster.get(id)?.name ?? id).map((each) => JSON.stringify(literalName(each)));
+    const hosts = proposal.to
+      .map((id) => state.roster.get(id)?.name ?? id)
+      .map((each) => JSON.stringify(literalName(each)));
     const text = `{"kind":"mcp/request","payload":${payload}${hosts.length > 0 ? `,"to":[${hosts.join(",")}]` : ""}}`;
-    if (new TextEncoder().encode(text).length > CAPABILITY_BYTES) throw new NotExpressible("a capability has at most 16 KiB");
+    if (new TextEncoder().encode(text).length > CAPABILITY_BYTES)
+      throw new NotExpressible("a capability has at most 16 KiB");
     const wrong = capabilityError(state, proposal, text);
-    return wrong ? { name, title, description: message, text: "", obstacle: wrong } : { name, title, description: message, text, obstacle: "" };
+    return wrong
+      ? { name, title, description: message, text: "", obstacle: wrong }
+      : { name, title, description: message, text, obstacle: "" };
   } catch (fault) {
-    if (fault instanceof NotExpressible) return { name, title, description: message, text: "", obstacle: fault.message };
+    if (fault instanceof NotExpressible)
+      return { name, title, description: message, text: "", obstacle: fault.message };
     throw fault;
   }
 }
@@ -125,15 +183,20 @@ export function capabilityError(state, proposal, text) {
   } catch (fault) {
     return `Invalid JSON: ${fault instanceof Error ? fault.message : ""}`;
   }
-  if (capability === null || typeof capability !== "object" || Array.isArray(capability)) return 'A capability is an object, such as {"kind": "mcp/request"}.';
+  if (capability === null || typeof capability !== "object" || Array.isArray(capability))
+    return 'A capability is an object, such as {"kind": "mcp/request"}.';
   if (capability.kind === undefined) return 'The kind is missing: write {"kind": "mcp/request", …}.';
-  const unknown = Object.keys(capability).find((key) => !["kind", "payload", "to", "id", "description"].includes(key) && !key.startsWith("x-"));
+  const unknown = Object.keys(capability).find(
+    (key) => !["kind", "payload", "to", "id", "description"].includes(key) && !key.startsWith("x-"),
+  );
   if (unknown !== undefined) return `A capability has no field ${unknown}.`;
   const { method, params } = proposal.call;
   const body = params === undefined ? { method } : { method, params };
   const names = proposal.to.map((id) => state.roster.get(id)?.name ?? id);
   // "perhaps" is accepted: the gateway checks it and refuses it if it is invalid.
-  return matches(capability, "mcp/request", { jsonrpc: "2.0", id: 0, ...body }, names) === "no" ? "This does not allow the proposed call." : "";
+  return matches(capability, "mcp/request", { jsonrpc: "2.0", id: 0, ...body }, names) === "no"
+    ? "This does not allow the proposed call."
+    : "";
 }
 
 /** @param {string | null} text @param {GrantScope["name"]} name @param {AddressPattern | null} address */
@@ -144,7 +207,11 @@ function paramsText(text, name, address) {
   const parts = membersOf(text);
   const named = new Set(parts.map((part) => part.key));
   // Without arguments, and no call with some.
-  if (name === "exact" && named.has("name") && !named.has("arguments")) return `{"$exact":{${parts.filter((part) => part.key !== "_meta").map((part) => `${JSON.stringify(part.key)}:${part.text}`).join(",")}}}`;
+  if (name === "exact" && named.has("name") && !named.has("arguments"))
+    return `{"$exact":{${parts
+      .filter((part) => part.key !== "_meta")
+      .map((part) => `${JSON.stringify(part.key)}:${part.text}`)
+      .join(",")}}}`;
   for (const part of parts) {
     if (part.key === "_meta") continue; // progress tokens and the like differ each time
     if (part.key === "arguments" && part.text.startsWith("{")) {
@@ -152,7 +219,8 @@ function paramsText(text, name, address) {
       const stated = argumentsText(part.text, name, address);
       if (stated !== "{}") found.push(`"arguments":${stated}`);
     } else if (part.key === "uri" && address?.key === "uri") found.push(`"uri":${JSON.stringify(address.pattern)}`);
-    else if (name !== "tool" || part.key === "name" || part.key === "uri") found.push(`${keyText(part.key)}:${exactPattern(part.text)}`);
+    else if (name !== "tool" || part.key === "name" || part.key === "uri")
+      found.push(`${keyText(part.key)}:${exactPattern(part.text)}`);
   }
   return `{${found.join(",")}}`;
 }
@@ -165,9 +233,12 @@ function argumentsText(text, name, address) {
     if (part.text.startsWith('"')) {
       const value = JSON.parse(part.text);
       if (part.key === address?.key) found.push(`${keyText(part.key)}:${JSON.stringify(address.pattern)}`);
-      else if (!address && PATHS.includes(part.key) && folderOf(value)) found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(folderOf(value))}/**`)}`);
-      else if (isKept(part.key, value) || isPlace(part.key, value)) found.push(`${keyText(part.key)}:${literalText(value)}`);
-    } else if (!part.text.startsWith("{") && !part.text.startsWith("[")) found.push(`${keyText(part.key)}:${part.text}`);
+      else if (!address && PATHS.includes(part.key) && folderOf(value))
+        found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(folderOf(value))}/**`)}`);
+      else if (isKept(part.key, value) || isPlace(part.key, value))
+        found.push(`${keyText(part.key)}:${literalText(value)}`);
+    } else if (!part.text.startsWith("{") && !part.text.startsWith("["))
+      found.push(`${keyText(part.key)}:${part.text}`);
   }
   return `{${found.join(",")}}`;
 }
@@ -179,8 +250,11 @@ function exactPattern(text) {
 
 /** A pattern that matches only this text, with the signs of the pattern language escaped. @param {string} text */
 function literalText(text) {
-  const written = hasPatternSyntax(text) ? `/^${text.replace(/[^A-Za-z0-9_\u0080-\uffff]/g, (each) => (each === "\0" ? "\\x00" : `\\${each}`))}$/` : text;
-  if (new TextEncoder().encode(written).length > STRING_BYTES) throw new NotExpressible(`an argument is longer than ${STRING_BYTES} bytes`);
+  const written = hasPatternSyntax(text)
+    ? `/^${text.replace(/[^A-Za-z0-9_\u0080-\uffff]/g, (each) => (each === "\0" ? "\\x00" : `\\${each}`))}$/`
+    : text;
+  if (new TextEncoder().encode(written).length > STRING_BYTES)
+    throw new NotExpressible(`an argument is longer than ${STRING_BYTES} bytes`);
   return JSON.stringify(written);
 }
 
@@ -197,6 +271,7 @@ function hasPatternSyntax(text) {
 
 /** @param {string} name */
 function keyText(name) {
-  if (name.startsWith("$") || isWild(name)) throw new NotExpressible(`the argument name ${JSON.stringify(name)} contains pattern characters`);
+  if (name.startsWith("$") || isWild(name))
+    throw new NotExpressible(`the argument name ${JSON.stringify(name)} contains pattern characters`);
   return JSON.stringify(name);
 }

@@ -21,11 +21,14 @@ const MAX_ENDED = 20;
 /** A permission as text, with its JSON below on demand. @param {any} capability @param {boolean} exact @param {Context} context */
 function capabilityNode(capability, exact, context) {
   const description = typeof capability?.description === "string" ? capability.description : "";
-  return el("div", { class: "right" },
+  return el(
+    "div",
+    { class: "right" },
     el("bdi", { class: "right-text" }, oneLine(describeCapability(capability), 240)),
     description && el("small", {}, " “", el("bdi", {}, oneLine(description, 120)), "”"),
     exact && el("pre", { class: "right-json mono" }, escapeHidden(JSON.stringify(capability))),
-    exact && copyButton(JSON.stringify(capability), "Copy this permission as JSON", context));
+    exact && copyButton(JSON.stringify(capability), "Copy this permission as JSON", context),
+  );
 }
 
 /**
@@ -34,21 +37,69 @@ function capabilityNode(capability, exact, context) {
  */
 export function rightsList(context, member, exact) {
   const permissions = ledgerOf(context.state).permissionsOf(member.name);
-  if (permissions.length === 0) return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
+  if (permissions.length === 0)
+    return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
   const me = member.id === context.state.me.id;
-  return el("ul", { class: "permissions" }, permissions.slice(0, MAX_PERMISSIONS).map(({ capability, grant }) => el("li", {},
-    capabilityNode(capability, exact, context),
-    grant && el("span", { class: "tag", data: { tone: "accent" } }, "granted by ", nameOf(grant.granter), termText(grant) && `, ${termText(grant)}`),
-    !me && !grant && button("Remove…", () => removeDialog(context, member, capability), { class: "quiet small remove-capability", title: "From the configuration, or granted before you joined", disabled: lacksCapability(context, "capability/revoke"), aria: { label: `Remove: ${oneLine(describeCapability(capability), 120)}` } }))),
-    permissions.length > MAX_PERMISSIONS && el("li", { class: "soft" }, `and ${permissions.length - MAX_PERMISSIONS} more`));
+  return el(
+    "ul",
+    { class: "permissions" },
+    permissions
+      .slice(0, MAX_PERMISSIONS)
+      .map(({ capability, grant }) =>
+        el(
+          "li",
+          {},
+          capabilityNode(capability, exact, context),
+          grant &&
+            el(
+              "span",
+              { class: "tag", data: { tone: "accent" } },
+              "granted by ",
+              nameOf(grant.granter),
+              termText(grant) && `, ${termText(grant)}`,
+            ),
+          !me &&
+            !grant &&
+            button("Remove…", () => removeDialog(context, member, capability), {
+              class: "quiet small remove-capability",
+              title: "From the configuration, or granted before you joined",
+              disabled: lacksCapability(context, "capability/revoke"),
+              aria: { label: `Remove: ${oneLine(describeCapability(capability), 120)}` },
+            }),
+        ),
+      ),
+    permissions.length > MAX_PERMISSIONS &&
+      el("li", { class: "soft" }, `and ${permissions.length - MAX_PERMISSIONS} more`),
+  );
 }
 
 /** A grant's chain, from the permission that supports it down to it. @param {Context} context @param {Entry} grant */
 function chain(context, grant) {
   const { grants, root, right } = ledgerOf(context.state).chainOf(grant);
   const steps = [
-    el("li", {}, nameOf(root), right === undefined ? el("span", { class: "soft" }, " (granted before you joined)") : hasFullRights([right]) ? " has full rights" : [el("span", { class: "soft" }, " can "), el("bdi", {}, oneLine(describeCapability(right), 120))]),
-    ...grants.slice().reverse().map((each) => el("li", { "aria-current": each === grant ? "true" : null }, icon("right", 12), nameOf(each.recipient), el("span", { class: "soft" }, " was granted: "), el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 160)))),
+    el(
+      "li",
+      {},
+      nameOf(root),
+      right === undefined
+        ? el("span", { class: "soft" }, " (granted before you joined)")
+        : hasFullRights([right])
+          ? " has full rights"
+          : [el("span", { class: "soft" }, " can "), el("bdi", {}, oneLine(describeCapability(right), 120))],
+    ),
+    ...grants
+      .slice()
+      .reverse()
+      .map((each) =>
+        el(
+          "li",
+          { "aria-current": each === grant ? "true" : null },
+          icon("right", 12),
+          nameOf(each.recipient),
+          el("span", { class: "soft" }, " was granted: "),
+          el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 160)),
+        ),
+      ),
   ];
   return el("ol", { class: "chain", "aria-label": "Chain of this grant" }, steps);
 }
@@ -60,88 +111,226 @@ function chain(context, grant) {
 export function grantsList(context, grants, exact, gave) {
   const state = context.state;
   const ledger = ledgerOf(state);
-  return el("ul", { class: "grants" }, grants.map((grant) => {
-    const may = !lacksCapability(context, "capability/revoke");
-    const likely = may && ledger.mayRevoke(state.me.name, state.me.capabilities, grant);
-    return el("li", { class: "grant card", data: { grant: grant.id } },
-      el("div", { class: "grant-head" },
-        el("div", { class: "grow" }, gave ? ["to ", nameOf(grant.recipient)] : ["by ", nameOf(grant.granter)], el("time", { class: "faint", datetime: isoTime(grant.at) }, ` ${ago(grant.at)}`),
-          termText(grant) && el("span", { class: "tag", data: { tone: "accent" } }, termText(grant)),
-          state.grants.byId.get(grant.id)?.acknowledged && el("span", { class: "tag" }, icon("check", 12), "acknowledged")),
-        button("Revoke…", () => revokeDialog(context, grant), { class: "small danger", shortcut: gave ? undefined : "r", disabled: !may, title: may && !likely ? "Only the granter, someone above the granter in the chain, or a holder of the same permission can revoke this" : undefined, aria: { label: `Revoke: ${oneLine(grant.capabilities.map(describeCapability).join(", "), 120)}` }, data: { focus: `revoke-${grant.id}` } })),
-      grant.capabilities.map((each) => capabilityNode(each, exact, context)),
-      grant.reason && el("p", { class: "soft" }, "“", el("bdi", {}, oneLine(grant.reason, 200)), "”"),
-      chain(context, grant),
-      exact && el("p", { class: "faint small-text" }, "grant ", el("bdi", { class: "mono" }, oneLine(grant.id, 80))));
-  }));
+  return el(
+    "ul",
+    { class: "grants" },
+    grants.map((grant) => {
+      const may = !lacksCapability(context, "capability/revoke");
+      const likely = may && ledger.mayRevoke(state.me.name, state.me.capabilities, grant);
+      return el(
+        "li",
+        { class: "grant card", data: { grant: grant.id } },
+        el(
+          "div",
+          { class: "grant-head" },
+          el(
+            "div",
+            { class: "grow" },
+            gave ? ["to ", nameOf(grant.recipient)] : ["by ", nameOf(grant.granter)],
+            el("time", { class: "faint", datetime: isoTime(grant.at) }, ` ${ago(grant.at)}`),
+            termText(grant) && el("span", { class: "tag", data: { tone: "accent" } }, termText(grant)),
+            state.grants.byId.get(grant.id)?.acknowledged &&
+              el("span", { class: "tag" }, icon("check", 12), "acknowledged"),
+          ),
+          button("Revoke…", () => revokeDialog(context, grant), {
+            class: "small danger",
+            shortcut: gave ? undefined : "r",
+            disabled: !may,
+            title:
+              may && !likely
+                ? "Only the granter, someone above the granter in the chain, or a holder of the same permission can revoke this"
+                : undefined,
+            aria: { label: `Revoke: ${oneLine(grant.capabilities.map(describeCapability).join(", "), 120)}` },
+            data: { focus: `revoke-${grant.id}` },
+          }),
+        ),
+        grant.capabilities.map((each) => capabilityNode(each, exact, context)),
+        grant.reason && el("p", { class: "soft" }, "“", el("bdi", {}, oneLine(grant.reason, 200)), "”"),
+        chain(context, grant),
+        exact && el("p", { class: "faint small-text" }, "grant ", el("bdi", { class: "mono" }, oneLine(grant.id, 80))),
+      );
+    }),
+  );
 }
 
 /** Ended grants. @param {Entry[]} grants */
 export function endedGrants(grants) {
-  const options = { revoked: "revoked", expired: "expired", used_up: "used up", clock_lost: "ended with a restart, because the clock was not known", fell: "ended with the grant it depended on", removed: "ended when the member was removed" };
-  return el("details", { class: "ended-grants", data: { fold: "ended" } }, el("summary", {}, `Earlier grants (${grants.length})`),
-    el("ul", {}, grants.slice(0, MAX_ENDED).map((each) => el("li", {}, nameOf(each.granter), " → ", nameOf(each.recipient), ": ", el("bdi", {}, oneLine(each.given.map(describeCapability).join(", "), 160)), " ", el("span", { class: "tag" }, each.ended ? options[each.ended.how] : "", each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)]), each.ended?.how === "revoked" && each.ended.reason && el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”")))));
+  const options = {
+    revoked: "revoked",
+    expired: "expired",
+    used_up: "used up",
+    clock_lost: "ended with a restart, because the clock was not known",
+    fell: "ended with the grant it depended on",
+    removed: "ended when the member was removed",
+  };
+  return el(
+    "details",
+    { class: "ended-grants", data: { fold: "ended" } },
+    el("summary", {}, `Earlier grants (${grants.length})`),
+    el(
+      "ul",
+      {},
+      grants
+        .slice(0, MAX_ENDED)
+        .map((each) =>
+          el(
+            "li",
+            {},
+            nameOf(each.granter),
+            " → ",
+            nameOf(each.recipient),
+            ": ",
+            el("bdi", {}, oneLine(each.given.map(describeCapability).join(", "), 160)),
+            " ",
+            el(
+              "span",
+              { class: "tag" },
+              each.ended ? options[each.ended.how] : "",
+              each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)],
+            ),
+            each.ended?.how === "revoked" &&
+              each.ended.reason &&
+              el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”"),
+          ),
+        ),
+    ),
+  );
 }
 
 /** What is revoked together with a grant. @param {Context} context @param {Entry} grant */
 function dependentGrants(context, grant) {
   const fall = ledgerOf(context.state).cascadeOf([grant]);
   if (fall.length === 0) return el("p", { class: "soft" }, "No other known grant depends on it.");
-  return el("div", { class: "cascade" }, el("p", {}, el("strong", {}, "Also revoked, because they depend on it:")),
-    el("ul", { class: "losses" }, fall.map(({ grant: each, lost }) => el("li", {}, nameOf(each.recipient), el("span", { class: "soft" }, " from "), nameOf(each.granter), ": ", el("bdi", {}, oneLine(lost.map(describeCapability).join(", "), 160))))));
+  return el(
+    "div",
+    { class: "cascade" },
+    el("p", {}, el("strong", {}, "Also revoked, because they depend on it:")),
+    el(
+      "ul",
+      { class: "losses" },
+      fall.map(({ grant: each, lost }) =>
+        el(
+          "li",
+          {},
+          nameOf(each.recipient),
+          el("span", { class: "soft" }, " from "),
+          nameOf(each.granter),
+          ": ",
+          el("bdi", {}, oneLine(lost.map(describeCapability).join(", "), 160)),
+        ),
+      ),
+    ),
+  );
 }
 
 /** @param {Context} context @param {Entry} grant */
 export function revokeDialog(context, grant) {
   const reason = reasonField();
-  actionDialog("Revoke this grant?", [
-    el("p", {}, nameOf(grant.recipient), " immediately loses permission to:"),
-    el("ul", { class: "losses" }, grant.capabilities.map((each) => el("li", {}, el("bdi", {}, oneLine(describeCapability(each), 200))))),
-    dependentGrants(context, grant),
-    reason.node,
-  ], {
-    verb: "Revoke", danger: true, safe: true,
-    act: () => context.send("capability/revoke", { recipient: grant.recipient, grant_id: grant.id, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [grant.recipient] }),
-    done: () => context.notify(`Revoked from ${oneLine(grant.recipient, 40)}`, "good"),
-  });
+  actionDialog(
+    "Revoke this grant?",
+    [
+      el("p", {}, nameOf(grant.recipient), " immediately loses permission to:"),
+      el(
+        "ul",
+        { class: "losses" },
+        grant.capabilities.map((each) => el("li", {}, el("bdi", {}, oneLine(describeCapability(each), 200)))),
+      ),
+      dependentGrants(context, grant),
+      reason.node,
+    ],
+    {
+      verb: "Revoke",
+      danger: true,
+      safe: true,
+      act: () =>
+        context.send(
+          "capability/revoke",
+          { recipient: grant.recipient, grant_id: grant.id, ...(reason.value() ? { reason: reason.value() } : {}) },
+          { to: [grant.recipient] },
+        ),
+      done: () => context.notify(`Revoked from ${oneLine(grant.recipient, 40)}`, "good"),
+    },
+  );
 }
 
 /** Revoke everything that a pattern covers. @param {Context} context @param {Member} member @param {any} capability */
 function removeDialog(context, member, capability) {
   const reason = reasonField();
   const id = { value: "" };
-  actionDialog("Remove this permission?", [
-    el("p", {}, "Revokes everything granted to ", nameOf(member.id), " that this covers: ", el("bdi", {}, oneLine(describeCapability(capability), 200))),
-    el("p", { class: "soft" }, "Permissions from the configuration stay; only an operator can change those. You will see what remains."),
-    reason.node,
-  ], {
-    verb: "Remove", danger: true, safe: true,
-    act: () => {
-      const doing = context.send("capability/revoke", { recipient: member.id, capabilities: [capability], ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [member.id] });
-      id.value = doing.id;
-      return doing;
+  actionDialog(
+    "Remove this permission?",
+    [
+      el(
+        "p",
+        {},
+        "Revokes everything granted to ",
+        nameOf(member.id),
+        " that this covers: ",
+        el("bdi", {}, oneLine(describeCapability(capability), 200)),
+      ),
+      el(
+        "p",
+        { class: "soft" },
+        "Permissions from the configuration stay; only an operator can change those. You will see what remains.",
+      ),
+      reason.node,
+    ],
+    {
+      verb: "Remove",
+      danger: true,
+      safe: true,
+      act: () => {
+        const doing = context.send(
+          "capability/revoke",
+          { recipient: member.id, capabilities: [capability], ...(reason.value() ? { reason: reason.value() } : {}) },
+          { to: [member.id] },
+        );
+        id.value = doing.id;
+        return doing;
+      },
+      done: () => {
+        context.notify(
+          `Removed what was granted; ${oneLine(member.id, 40)} keeps the permissions from the configuration`,
+          "info",
+        );
+        watchForRemaining(context, id.value, (refusal) =>
+          context.notify(
+            `${refusalText(refusal)} Remaining: ${oneLine((refusal.payload?.remaining ?? []).map(describeCapability).join(", "), 200)}`,
+            "bad",
+          ),
+        );
+      },
     },
-    done: () => {
-      context.notify(`Removed what was granted; ${oneLine(member.id, 40)} keeps the permissions from the configuration`, "info");
-      watchForRemaining(context, id.value, (refusal) => context.notify(`${refusalText(refusal)} Remaining: ${oneLine((refusal.payload?.remaining ?? []).map(describeCapability).join(", "), 200)}`, "bad"));
-    },
-  });
+  );
 }
 
 /** @param {Context} context @param {Member} member */
 export function grantDialog(context, member) {
   const picker = capabilityPicker(context, { profile: "hand", baseline: [] });
   const reason = reasonField();
-  actionDialog(`Add permissions for ${oneLine(member.id, 40)}`, [el("p", { class: "soft" }, "You can grant permissions that you have yourself. They last until they are revoked."), picker.node, reason.node], {
-    verb: "Grant", class: "wide",
-    act: async () => {
-      const capabilities = picker.value();
-      if (!capabilities || capabilities.length === 0) {
-        picker.complain("Choose at least one permission.");
-        return undefined;
-      }
-      return context.send("capability/grant", { recipient: member.id, capabilities, ...(reason.value() ? { reason: reason.value() } : {}) }, { to: [member.id] });
+  actionDialog(
+    `Add permissions for ${oneLine(member.id, 40)}`,
+    [
+      el("p", { class: "soft" }, "You can grant permissions that you have yourself. They last until they are revoked."),
+      picker.node,
+      reason.node,
+    ],
+    {
+      verb: "Grant",
+      class: "wide",
+      act: async () => {
+        const capabilities = picker.value();
+        if (!capabilities || capabilities.length === 0) {
+          picker.complain("Choose at least one permission.");
+          return undefined;
+        }
+        return context.send(
+          "capability/grant",
+          { recipient: member.id, capabilities, ...(reason.value() ? { reason: reason.value() } : {}) },
+          { to: [member.id] },
+        );
+      },
+      done: () => context.notify(`Granted to ${oneLine(member.id, 40)}`, "good"),
     },
-    done: () => context.notify(`Granted to ${oneLine(member.id, 40)}`, "good"),
-  });
+  );
 }

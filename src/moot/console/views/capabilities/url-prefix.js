@@ -36,7 +36,10 @@ export function urlPrefixPattern(prefix) {
 
 /** The prefix that a pattern was made from; null for any other pattern. @param {string} pattern */
 export function urlPrefixOf(pattern) {
-  for (const [end, slash] of [[SITE_END, "/"], [FOLDER_END, ""]]) {
+  for (const [end, slash] of [
+    [SITE_END, "/"],
+    [FOLDER_END, ""],
+  ]) {
     if (!pattern.startsWith("/^") || !pattern.endsWith(end)) continue;
     const prefix = pattern.slice(2, -end.length).replace(/\\(.)/g, "$1") + slash;
     if (urlPrefixPattern(prefix) === pattern) return prefix;

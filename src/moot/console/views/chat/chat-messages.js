@@ -46,11 +46,37 @@ export class ChatMessages {
     /** @type {any} */
     this._later = undefined;
     this._items = el("ol", {});
-    this._list = el("div", { class: "chat-list", role: "log", "aria-label": "Chat", "aria-live": "off", tabindex: "0", on: { scroll: () => this._scrolled() } }, this._items);
+    this._list = el(
+      "div",
+      {
+        class: "chat-list",
+        role: "log",
+        "aria-label": "Chat",
+        "aria-live": "off",
+        tabindex: "0",
+        on: { scroll: () => this._scrolled() },
+      },
+      this._items,
+    );
     this._earlierParts = el("div", { class: "chat-earlier", role: "status" });
     this._earlier = el("li", {}, this._earlierParts);
-    this._newer = el("button", { type: "button", class: "button primary small chat-newer", hidden: true, on: { click: () => this.follow() } });
-    this._empty = el("div", { class: "empty" }, icon("chat", 28), el("strong", {}, "Nobody has said anything yet"), el("span", {}, "Write to everyone, or to one member. Agents answer here, and everyone in the space can read along."));
+    this._newer = el("button", {
+      type: "button",
+      class: "button primary small chat-newer",
+      hidden: true,
+      on: { click: () => this.follow() },
+    });
+    this._empty = el(
+      "div",
+      { class: "empty" },
+      icon("chat", 28),
+      el("strong", {}, "Nobody has said anything yet"),
+      el(
+        "span",
+        {},
+        "Write to everyone, or to one member. Agents answer here, and everyone in the space can read along.",
+      ),
+    );
     this.node = el("section", { class: "chat-main", "aria-label": "Messages" }, this._list, this._empty, this._newer);
     this._stop = context.state.on(["chats", "older"], () => this._changed());
     this._sizes = new ResizeObserver(() => this._until === Infinity && this._toEnd());
@@ -118,10 +144,18 @@ export class ChatMessages {
     const drawn = new Map();
     shown.forEach((chat, index) => {
       const last = index > 0 ? shown[index - 1] : null;
-      const joined = last !== null && last.from === chat.from && last.to.join() === chat.to.join() && chat.about.length === 0 && chat.at - last.at < TOGETHER_MILLISECONDS;
+      const joined =
+        last !== null &&
+        last.from === chat.from &&
+        last.to.join() === chat.to.join() &&
+        chat.about.length === 0 &&
+        chat.at - last.at < TOGETHER_MILLISECONDS;
       const signature = `${joined} ${chat.acknowledged.length} ${chat.cancelled?.by ?? ""} ${this.chats.unacknowledged.has(chat.id)}`;
       const old = this._drawn.get(chat.id);
-      drawn.set(chat.id, old?.signature === signature ? old : { node: this._message(chat, joined), signature, equipped: false });
+      drawn.set(
+        chat.id,
+        old?.signature === signature ? old : { node: this._message(chat, joined), signature, equipped: false },
+      );
     });
     this._drawn = drawn;
     // Buttons that appear on hover are added after the first frame.
@@ -136,7 +170,12 @@ export class ChatMessages {
     this._drawnAt = performance.now();
     // Includes the layout, because the scroll position was read. Drawing takes at most a tenth of the time on a slow machine, but happens at least once a second.
     const rushing = before.size >= PAGE && [...drawn.keys()].every((id) => !before.has(id));
-    this._pause = this._opening ? 0 : Math.max(rushing ? RUSH_MILLISECONDS : REDRAW_MILLISECONDS, Math.min(LONGEST_MILLISECONDS, (this._drawnAt - begun) * 10));
+    this._pause = this._opening
+      ? 0
+      : Math.max(
+          rushing ? RUSH_MILLISECONDS : REDRAW_MILLISECONDS,
+          Math.min(LONGEST_MILLISECONDS, (this._drawnAt - begun) * 10),
+        );
   }
 
   /** What stands above the first message: the way to earlier ones, or why there are none. @param {boolean} isLoaded whether there are some in this page */
@@ -146,7 +185,11 @@ export class ChatMessages {
       if (isLoaded) return [button("Show earlier", () => this._showEarlier(), { class: "quiet small" })];
       if (older.status === "loading") return [el("span", { class: "soft" }, "Loading earlier messages…")];
       if (older.status === "end") return [el("span", { class: "soft" }, END_TEXTS[older.reason] ?? "")];
-      if (older.status === "failed") return [el("span", { class: "fault" }, `Earlier messages could not be loaded: ${oneLine(older.reason, 120)}`), button("Retry", () => void this._loadEarlier(), { class: "small" })];
+      if (older.status === "failed")
+        return [
+          el("span", { class: "fault" }, `Earlier messages could not be loaded: ${oneLine(older.reason, 120)}`),
+          button("Retry", () => void this._loadEarlier(), { class: "small" }),
+        ];
       return [button("Load earlier messages", () => void this._loadEarlier(), { class: "quiet small" })];
     });
   }
@@ -188,10 +231,11 @@ export class ChatMessages {
       return;
     }
     const end = this._end() + PAGE;
-    if (end < this.chats.all.length) this._grow(() => {
-      this._until = this.chats.all[end - 1].n;
-      this._count = Math.min(MAX_SHOWN, this._count + PAGE);
-    });
+    if (end < this.chats.all.length)
+      this._grow(() => {
+        this._until = this.chats.all[end - 1].n;
+        this._count = Math.min(MAX_SHOWN, this._count + PAGE);
+      });
     else if (this._end() === this.chats.all.length) this.follow();
     else this._grow(() => (this._until = /** @type {Chat} */ (this.chats.all.at(-1)).n));
   }
@@ -222,15 +266,46 @@ export class ChatMessages {
     const waits = this.chats.unacknowledged.has(chat.id);
     return el(
       "li",
-      { class: ["chat-message", joined && "joined", chat.cancelled && "cancelled", mine && "mine"], data: { id: chat.id } },
-      !joined && el("div", { class: "chat-head" }, nameOf(chat.from, { you: mine }), chat.to.length > 0 && el("span", { class: "soft" }, "to ", chat.to.slice(0, 5).map((id, index) => [index > 0 && ", ", nameOf(id)]), chat.to.length > 5 && ` and ${chat.to.length - 5} more`), el("time", { datetime: isoTime(chat.at), class: "faint" }, formatTime(chat.at))),
+      {
+        class: ["chat-message", joined && "joined", chat.cancelled && "cancelled", mine && "mine"],
+        data: { id: chat.id },
+      },
+      !joined &&
+        el(
+          "div",
+          { class: "chat-head" },
+          nameOf(chat.from, { you: mine }),
+          chat.to.length > 0 &&
+            el(
+              "span",
+              { class: "soft" },
+              "to ",
+              chat.to.slice(0, 5).map((id, index) => [index > 0 && ", ", nameOf(id)]),
+              chat.to.length > 5 && ` and ${chat.to.length - 5} more`,
+            ),
+          el("time", { datetime: isoTime(chat.at), class: "faint" }, formatTime(chat.at)),
+        ),
       this._quote(chat),
       chat.format === "markdown" ? markdown(chat.text) : textBlock(chat.text, { tag: "div", class: "chat-plain" }),
       el(
         "div",
         { class: "chat-foot" },
-        chat.cancelled && el("span", { class: "tag" }, "cancelled", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
-        chat.acknowledged.length > 0 && el("span", { class: "tag", data: { tone: "good" }, title: chat.acknowledged.slice(0, 20).map((each) => `${oneLine(each.by, 40)}: ${oneLine(each.status, 20)}`).join("\n") }, icon("check", 13), `seen by ${chat.acknowledged.length}`),
+        chat.cancelled &&
+          el("span", { class: "tag" }, "cancelled", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
+        chat.acknowledged.length > 0 &&
+          el(
+            "span",
+            {
+              class: "tag",
+              data: { tone: "good" },
+              title: chat.acknowledged
+                .slice(0, 20)
+                .map((each) => `${oneLine(each.by, 40)}: ${oneLine(each.status, 20)}`)
+                .join("\n"),
+            },
+            icon("check", 13),
+            `seen by ${chat.acknowledged.length}`,
+          ),
         waits && button("Acknowledge", () => this._queue.acknowledge(chat), { class: "quiet small" }),
       ),
     );
@@ -244,7 +319,9 @@ export class ChatMessages {
       el(
         "div",
         { class: "chat-tools" },
-        chat.from === this.context.state.me.id && !chat.cancelled && button("Cancel message", () => this._queue.cancel(chat), { class: "quiet small" }),
+        chat.from === this.context.state.me.id &&
+          !chat.cancelled &&
+          button("Cancel message", () => this._queue.cancel(chat), { class: "quiet small" }),
         button("Reply", () => this._reply(chat), { class: "quiet small" }),
         el("a", { class: "button quiet small", href: this.context.link("timeline", chat.id) }, "Show in timeline"),
       ),
@@ -254,8 +331,31 @@ export class ChatMessages {
   /** The message that it replies to, if it is known here. @param {Chat} chat */
   _quote(chat) {
     const id = chat.about.find((each) => this.context.state.envelopes.has(each));
-    if (!id) return chat.about.length > 0 ? el("a", { class: "chat-quote soft", href: this.context.link("timeline", chat.about[0]) }, "a reply to an older message") : null;
+    if (!id)
+      return chat.about.length > 0
+        ? el(
+            "a",
+            { class: "chat-quote soft", href: this.context.link("timeline", chat.about[0]) },
+            "a reply to an older message",
+          )
+        : null;
     const row = /** @type {import("../../core/state/envelopes.js").Row} */ (this.context.state.envelopes.byId(id));
-    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.summary : `${didText(row.kind)} ${operationText(row.operation) || row.summary}`, 100)));
+    return el(
+      "a",
+      {
+        class: "chat-quote",
+        href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id),
+      },
+      nameOf(row.from),
+      " ",
+      el(
+        "bdi",
+        {},
+        oneLine(
+          row.kind === "chat" ? row.summary : `${didText(row.kind)} ${operationText(row.operation) || row.summary}`,
+          100,
+        ),
+      ),
+    );
   }
 }

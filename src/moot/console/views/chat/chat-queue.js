@@ -28,17 +28,34 @@ export class AcknowledgeQueue {
     this._later = undefined;
     const id = newId("queue");
     this._title = el("h2", { id });
-    this._all = button("Acknowledge all", () => this.acknowledgeAll(), { class: "small", shortcut: "e", icon: icon("check", 14) });
+    this._all = button("Acknowledge all", () => this.acknowledgeAll(), {
+      class: "small",
+      shortcut: "e",
+      icon: icon("check", 14),
+    });
     // For narrow pages, which have no room for the list.
-    this._next = button("Show oldest", () => {
-      const [oldest] = this.chats.unacknowledged.values();
-      if (oldest) this._show(oldest.id);
-    }, { class: "small quiet queue-next" });
+    this._next = button(
+      "Show oldest",
+      () => {
+        const [oldest] = this.chats.unacknowledged.values();
+        if (oldest) this._show(oldest.id);
+      },
+      { class: "small quiet queue-next" },
+    );
     this._list = el("ul", { class: "queue-list" });
     this._ours = el("div", { class: "queue-ours" });
     this._oursText = el("p", { class: "soft" });
-    this._cancel = button("Cancel all", () => this.cancelAll(), { class: "small", title: "Tell everyone that your unacknowledged messages need no attention any more" });
-    this.node = el("aside", { class: "queue", "aria-labelledby": id }, el("header", { class: "queue-head" }, this._title, this._next, this._all), this._list, this._ours);
+    this._cancel = button("Cancel all", () => this.cancelAll(), {
+      class: "small",
+      title: "Tell everyone that your unacknowledged messages need no attention any more",
+    });
+    this.node = el(
+      "aside",
+      { class: "queue", "aria-labelledby": id },
+      el("header", { class: "queue-head" }, this._title, this._next, this._all),
+      this._list,
+      this._ours,
+    );
     this._stop = context.state.on(["chats"], () => {
       this._later ??= setTimeout(() => this._drawLater(), REDRAW_MILLISECONDS);
     });
@@ -77,7 +94,10 @@ export class AcknowledgeQueue {
     this._drawn = drawn;
     const rest = `and ${waiting.length - max} more`;
     if (this._more.textContent !== rest) this._more.textContent = rest;
-    arrange(this._list, [...[...drawn.values()].map((each) => each.node), ...(waiting.length > max ? [this._more] : [])]);
+    arrange(this._list, [
+      ...[...drawn.values()].map((each) => each.node),
+      ...(waiting.length > max ? [this._more] : []),
+    ]);
     const ownText = `${ours.length} of your messages ${ours.length === 1 ? "is" : "are"} unacknowledged.`;
     if (this._oursText.textContent !== ownText) this._oursText.textContent = ownText;
     this._cancel.disabled = this._working;
@@ -91,20 +111,44 @@ export class AcknowledgeQueue {
     const node = el(
       "li",
       { class: "queue-item" },
-      el("button", { type: "button", class: "queue-text", on: { click: () => this._show(chat.id) } }, nameOf(chat.from), el("bdi", { class: "soft" }, oneLine(chat.text, 90)), time),
-      el("button", { type: "button", class: "button quiet icon-only small", title: "Acknowledge", "aria-label": `Acknowledge message from ${oneLine(chat.from, 40)}: ${oneLine(chat.text, 40)}`, on: { click: () => this.acknowledge(chat) } }, icon("check", 16)),
+      el(
+        "button",
+        { type: "button", class: "queue-text", on: { click: () => this._show(chat.id) } },
+        nameOf(chat.from),
+        el("bdi", { class: "soft" }, oneLine(chat.text, 90)),
+        time,
+      ),
+      el(
+        "button",
+        {
+          type: "button",
+          class: "button quiet icon-only small",
+          title: "Acknowledge",
+          "aria-label": `Acknowledge message from ${oneLine(chat.from, 40)}: ${oneLine(chat.text, 40)}`,
+          on: { click: () => this.acknowledge(chat) },
+        },
+        icon("check", 16),
+      ),
     );
     return { node, time };
   }
 
   /** @param {Chat} chat */
   acknowledge(chat) {
-    return this._each([chat], (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
+    return this._each(
+      [chat],
+      (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }),
+      "acknowledged",
+    );
   }
 
   /** One acknowledgement for each (MEW 3.4.1). */
   acknowledgeAll() {
-    return this._each([...this.chats.unacknowledged.values()], (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }), "acknowledged");
+    return this._each(
+      [...this.chats.unacknowledged.values()],
+      (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }),
+      "acknowledged",
+    );
   }
 
   /** @param {Chat} chat @param {string} [reason] */
@@ -113,7 +157,11 @@ export class AcknowledgeQueue {
   }
 
   cancelAll() {
-    return this._each([...this.chats.ours.values()], (each) => this.context.send("chat/cancel", { reason: "handled_elsewhere" }, { about: each.id }), "cancelled");
+    return this._each(
+      [...this.chats.ours.values()],
+      (each) => this.context.send("chat/cancel", { reason: "handled_elsewhere" }, { about: each.id }),
+      "cancelled",
+    );
   }
 
   /** @param {Chat[]} chats @param {(chat: Chat) => Promise<any>} act @param {string} word */
@@ -130,7 +178,10 @@ export class AcknowledgeQueue {
       }
       this.context.announce(`${done} ${word}`);
     } catch (error) {
-      this.context.notify(`${done} of ${chats.length} ${word}; ${error instanceof Error ? error.message : error}`, "bad");
+      this.context.notify(
+        `${done} of ${chats.length} ${word}; ${error instanceof Error ? error.message : error}`,
+        "bad",
+      );
     } finally {
       this._working = false;
       this.draw();

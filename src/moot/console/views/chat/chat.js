@@ -18,7 +18,12 @@ class ChatView {
     this._messages = new ChatMessages(context, this._queue, (chat) => this._startReply(chat));
     this._composer(outlet);
     this._stops = [context.state.on(["roster", "connection"], () => this._drawRecipients())];
-    this._stops.push(context.keys.add("Chat", { m: ["Write a message", () => this._text.focus()], e: ["Acknowledge all", () => this._queue.acknowledgeAll()] }));
+    this._stops.push(
+      context.keys.add("Chat", {
+        m: ["Write a message", () => this._text.focus()],
+        e: ["Acknowledge all", () => this._queue.acknowledgeAll()],
+      }),
+    );
     this._drawRecipients();
     this._messages.follow();
   }
@@ -26,7 +31,13 @@ class ChatView {
   /** @param {HTMLElement} outlet */
   _composer(outlet) {
     const ids = { text: newId("chat"), format: newId("format"), to: newId("to") };
-    this._text = el("textarea", { id: ids.text, class: "field", rows: "2", placeholder: "Write a message", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
+    this._text = el("textarea", {
+      id: ids.text,
+      class: "field",
+      rows: "2",
+      placeholder: "Write a message",
+      on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) },
+    });
     this._to = el("select", { id: ids.to, class: "field small" });
     this._format = el("input", { id: ids.format, type: "checkbox", checked: true });
     this._reply = el("div", { class: "chat-reply", hidden: true });
@@ -38,7 +49,16 @@ class ChatView {
         this._messages.node,
         el(
           "form",
-          { class: "chat-form", "aria-label": "New message", on: { submit: (/** @type {Event} */ event) => { event.preventDefault(); this._send(); } } },
+          {
+            class: "chat-form",
+            "aria-label": "New message",
+            on: {
+              submit: (/** @type {Event} */ event) => {
+                event.preventDefault();
+                this._send();
+              },
+            },
+          },
           this._reply,
           el("label", { class: "sr", for: ids.text }, "Message"),
           this._text,
@@ -49,7 +69,14 @@ class ChatView {
             this._to,
             el("label", { class: "choice", for: ids.format }, this._format, "Markdown"),
             el("span", { class: "grow" }),
-            el("span", { class: "faint chat-hint" }, el("kbd", {}, "Enter"), " sends, ", el("kbd", {}, "Shift+Enter"), " starts a new line"),
+            el(
+              "span",
+              { class: "faint chat-hint" },
+              el("kbd", {}, "Enter"),
+              " sends, ",
+              el("kbd", {}, "Shift+Enter"),
+              " starts a new line",
+            ),
             el("button", { type: "submit", class: "button primary" }, "Send"),
           ),
         ),
@@ -72,14 +99,22 @@ class ChatView {
   // Writing
 
   _drawRecipients() {
-    const names = this.context.state.roster.present().map((each) => each.id).filter((id) => id !== this.context.state.me.id);
+    const names = this.context.state.roster
+      .present()
+      .map((each) => each.id)
+      .filter((id) => id !== this.context.state.me.id);
     const key = names.join("\n");
     if (key === this._names) return;
     this._names = key;
     const value = this._to.value;
-    replace(this._to, el("option", { value: "" }, "everyone"), names.map((name) => el("option", { value: name }, oneLine(name, 64))));
+    replace(
+      this._to,
+      el("option", { value: "" }, "everyone"),
+      names.map((name) => el("option", { value: name }, oneLine(name, 64))),
+    );
     // What is meant for one must not go to everyone because they left meanwhile.
-    if (value && !names.includes(value)) this._to.append(el("option", { value }, `${oneLine(value, 64)} (not connected)`));
+    if (value && !names.includes(value))
+      this._to.append(el("option", { value }, `${oneLine(value, 64)} (not connected)`));
     this._to.value = value;
   }
 
@@ -87,7 +122,8 @@ class ChatView {
   _noteAbsent(ids) {
     const present = new Set(this.context.state.roster.present().map((each) => each.id));
     for (const id of new Set(ids)) {
-      if (id && id !== this.context.state.me.id && !present.has(id)) this.context.notify(`${oneLine(id, 64)} is not connected and did not receive this message.`, "bad");
+      if (id && id !== this.context.state.me.id && !present.has(id))
+        this.context.notify(`${oneLine(id, 64)} is not connected and did not receive this message.`, "bad");
     }
   }
 
@@ -97,7 +133,14 @@ class ChatView {
   _startReply(chat) {
     this._replyTo = chat;
     this._reply.hidden = false;
-    replace(this._reply, "Replying to ", nameOf(chat.from), ": ", el("bdi", { class: "soft" }, oneLine(chat.text, 80)), button("Cancel reply", () => this._endReply(), { class: "quiet small" }));
+    replace(
+      this._reply,
+      "Replying to ",
+      nameOf(chat.from),
+      ": ",
+      el("bdi", { class: "soft" }, oneLine(chat.text, 80)),
+      button("Cancel reply", () => this._endReply(), { class: "quiet small" }),
+    );
     this._text.focus();
   }
 
@@ -125,7 +168,11 @@ class ChatView {
     try {
       const reply = this._replyTo;
       this._endReply();
-      const sending = this.context.send("chat", { text, format: this._format.checked ? "markdown" : "plain" }, { to, about: reply ? [reply.id] : [], context: reply?.context });
+      const sending = this.context.send(
+        "chat",
+        { text, format: this._format.checked ? "markdown" : "plain" },
+        { to, about: reply ? [reply.id] : [], context: reply?.context },
+      );
       this._messages.follow();
       await sending;
       this._messages.follow();

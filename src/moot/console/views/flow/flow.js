@@ -26,8 +26,20 @@ class FlowView {
       el(
         "div",
         { class: "view-body flow" },
-        el("section", { class: "card flow-card", "aria-labelledby": "flow-who" }, el("h2", { id: "flow-who" }, "Who talks to whom"), this._memberGraph),
-        el("section", { class: "card flow-card", "aria-labelledby": "flow-how" }, el("h2", { id: "flow-how" }, "Operation"), this._operationGraph, el("h3", {}, "Recent operations"), this._operations),
+        el(
+          "section",
+          { class: "card flow-card", "aria-labelledby": "flow-who" },
+          el("h2", { id: "flow-who" }, "Who talks to whom"),
+          this._memberGraph,
+        ),
+        el(
+          "section",
+          { class: "card flow-card", "aria-labelledby": "flow-how" },
+          el("h2", { id: "flow-how" }, "Operation"),
+          this._operationGraph,
+          el("h3", {}, "Recent operations"),
+          this._operations,
+        ),
       ),
     );
     this._stop = context.state.on(["envelopes", "roster"], () => this._changed());
@@ -56,19 +68,43 @@ class FlowView {
     this._drawnAt = performance.now();
     const operations = this._latest();
     const id = this._id || (operations.find((row) => row.kind.startsWith("mcp/proposal")) ?? operations[0])?.id || "";
-    const focused = this._operationGraph.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement)?.dataset.id : "";
+    const focused = this._operationGraph.contains(document.activeElement)
+      ? /** @type {HTMLElement} */ (document.activeElement)?.dataset.id
+      : "";
     const open = this._memberGraph.querySelector("details")?.open ?? false;
     replace(this._memberGraph, memberGraph(this.context));
     const table = this._memberGraph.querySelector("details");
     if (table) table.open = open;
-    replace(this._operationGraph, operationGraph(id, this.context) ?? el("div", { class: "empty" }, icon("flow", 28), el("strong", {}, "No operations yet"), el("span", {}, "The steps from a proposal to its result are drawn here.")));
+    replace(
+      this._operationGraph,
+      operationGraph(id, this.context) ??
+        el(
+          "div",
+          { class: "empty" },
+          icon("flow", 28),
+          el("strong", {}, "No operations yet"),
+          el("span", {}, "The steps from a proposal to its result are drawn here."),
+        ),
+    );
     if (focused) this._operationGraph.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
     const key = `${id} ${operations.map((row) => row.id).join()}`;
     if (key === this._shown) return;
     this._shown = key;
     replace(
       this._operations,
-      operations.map((row) => el("li", {}, el("a", { class: "cause", href: this.context.link("flow", row.id), "aria-current": row.id === id ? "true" : null }, kindTag(row), el("bdi", { class: "grow mono" }, oneLine(operationText(row.operation) || row.kind, 60)), el("bdi", { class: "soft" }, oneLine(row.from, 30))))),
+      operations.map((row) =>
+        el(
+          "li",
+          {},
+          el(
+            "a",
+            { class: "cause", href: this.context.link("flow", row.id), "aria-current": row.id === id ? "true" : null },
+            kindTag(row),
+            el("bdi", { class: "grow mono" }, oneLine(operationText(row.operation) || row.kind, 60)),
+            el("bdi", { class: "soft" }, oneLine(row.from, 30)),
+          ),
+        ),
+      ),
     );
   }
 

@@ -20,21 +20,62 @@ export function memberGraph(context) {
     sentCounts.set(from, (sentCounts.get(from) ?? 0) + count);
     if (to !== "*") pairs.push({ from, to, count });
   }
-  const names = new Set([...roster.present().map((each) => each.id), ...sentCounts.keys(), ...pairs.map((each) => each.to)]);
-  const shown = [...names].sort((a, b) => (sentCounts.get(b) ?? 0) - (sentCounts.get(a) ?? 0)).slice(0, MAX_MEMBERS).sort((a, b) => a.localeCompare(b));
+  const names = new Set([
+    ...roster.present().map((each) => each.id),
+    ...sentCounts.keys(),
+    ...pairs.map((each) => each.to),
+  ]);
+  const shown = [...names]
+    .sort((a, b) => (sentCounts.get(b) ?? 0) - (sentCounts.get(a) ?? 0))
+    .slice(0, MAX_MEMBERS)
+    .sort((a, b) => a.localeCompare(b));
   if (shown.length === 0) return el("p", { class: "soft" }, "No members.");
   const places = new Map(shown.map((name, index) => [name, placeOf(index, shown.length)]));
-  const shownPairs = pairs.filter((each) => places.has(each.from) && places.has(each.to) && each.from !== each.to).sort((a, b) => b.count - a.count).slice(0, 120);
+  const shownPairs = pairs
+    .filter((each) => places.has(each.from) && places.has(each.to) && each.from !== each.to)
+    .sort((a, b) => b.count - a.count)
+    .slice(0, 120);
   const max = Math.max(1, ...shownPairs.map((each) => each.count));
   return el(
     "div",
     {},
     svg(
       "svg",
-      { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": `${shown.length} members; the table below has the same data`, class: "member-graph" },
-      svg("defs", {}, svg("marker", { id: "graph-arrow", viewBox: "0 0 8 8", refX: "7", refY: "4", markerUnits: "userSpaceOnUse", markerWidth: "9", markerHeight: "9", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }))),
-      shownPairs.map((each) => curve(places.get(each.from), places.get(each.to), each.count / max, `${each.from} → ${each.to}: ${each.count}`)),
-      shown.map((name) => memberNode(name, /** @type {any} */ (places.get(name)), roster.get(name)?.present ?? false, sentCounts.get(name) ?? 0)),
+      {
+        viewBox: `0 0 ${WIDE} ${HIGH}`,
+        role: "img",
+        "aria-label": `${shown.length} members; the table below has the same data`,
+        class: "member-graph",
+      },
+      svg(
+        "defs",
+        {},
+        svg(
+          "marker",
+          {
+            id: "graph-arrow",
+            viewBox: "0 0 8 8",
+            refX: "7",
+            refY: "4",
+            markerUnits: "userSpaceOnUse",
+            markerWidth: "9",
+            markerHeight: "9",
+            orient: "auto",
+          },
+          svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }),
+        ),
+      ),
+      shownPairs.map((each) =>
+        curve(places.get(each.from), places.get(each.to), each.count / max, `${each.from} → ${each.to}: ${each.count}`),
+      ),
+      shown.map((name) =>
+        memberNode(
+          name,
+          /** @type {any} */ (places.get(name)),
+          roster.get(name)?.present ?? false,
+          sentCounts.get(name) ?? 0,
+        ),
+      ),
     ),
     el("details", { class: "graph-table" }, el("summary", {}, "Table"), table(shownPairs, sentCounts, messageCounts)),
   );
@@ -43,7 +84,13 @@ export function memberGraph(context) {
 /** @param {number} index @param {number} count */
 function placeOf(index, count) {
   const angle = (index / count) * 2 * Math.PI - Math.PI / 2;
-  return { x: WIDE / 2 + RADIUS * Math.cos(angle), y: HIGH / 2 + RADIUS * Math.sin(angle), right: Math.cos(angle) >= -0.001, middle: Math.abs(Math.cos(angle)) < 0.2, top: Math.sin(angle) < 0 };
+  return {
+    x: WIDE / 2 + RADIUS * Math.cos(angle),
+    y: HIGH / 2 + RADIUS * Math.sin(angle),
+    right: Math.cos(angle) >= -0.001,
+    middle: Math.abs(Math.cos(angle)) < 0.2,
+    top: Math.sin(angle) < 0,
+  };
 }
 
 /** @param {any} from @param {any} to @param {number} share @param {string} text */
@@ -51,10 +98,22 @@ function curve(from, to, share, text) {
   // Bent towards the middle and to one side, so that both directions are visible.
   const bend = 0.22;
   const middle = { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
-  const control = { x: middle.x + (WIDE / 2 - middle.x) * 0.25 - (to.y - from.y) * bend * 0.5, y: middle.y + (HIGH / 2 - middle.y) * 0.25 + (to.x - from.x) * bend * 0.5 };
+  const control = {
+    x: middle.x + (WIDE / 2 - middle.x) * 0.25 - (to.y - from.y) * bend * 0.5,
+    y: middle.y + (HIGH / 2 - middle.y) * 0.25 + (to.x - from.x) * bend * 0.5,
+  };
   const end = shortened(control, to, 13);
   const start = shortened(control, from, 11);
-  return svg("path", { class: "graph-line", d: `M${round(start.x)} ${round(start.y)}Q${round(control.x)} ${round(control.y)} ${round(end.x)} ${round(end.y)}`, "stroke-width": String(1 + share * 4), "marker-end": "url(#graph-arrow)" }, svg("title", {}, text));
+  return svg(
+    "path",
+    {
+      class: "graph-line",
+      d: `M${round(start.x)} ${round(start.y)}Q${round(control.x)} ${round(control.y)} ${round(end.x)} ${round(end.y)}`,
+      "stroke-width": String(1 + share * 4),
+      "marker-end": "url(#graph-arrow)",
+    },
+    svg("title", {}, text),
+  );
 }
 
 /** @param {{x: number, y: number}} from @param {{x: number, y: number}} to @param {number} by */
@@ -77,18 +136,50 @@ function memberNode(name, position, present, sent) {
     "g",
     { class: present ? "graph-member" : "graph-member away" },
     svg("circle", { cx: String(round(position.x)), cy: String(round(position.y)), r: "8", class: `hue-${hue(name)}` }),
-    svg("text", { x: String(round(position.x + dx)), y: String(round(position.y + dy)), "text-anchor": anchor }, oneLine(name, 18)),
-    svg("title", {}, `${oneLine(name, 64)}: ${sent} ${sent === 1 ? "message" : "messages"}${present ? "" : ", offline"}`),
+    svg(
+      "text",
+      { x: String(round(position.x + dx)), y: String(round(position.y + dy)), "text-anchor": anchor },
+      oneLine(name, 18),
+    ),
+    svg(
+      "title",
+      {},
+      `${oneLine(name, 64)}: ${sent} ${sent === 1 ? "message" : "messages"}${present ? "" : ", offline"}`,
+    ),
   );
 }
 
 /** @param {{from: string, to: string, count: number}[]} pairs @param {Map<string, number>} sent @param {Map<string, number>} messageCounts */
 function table(pairs, sent, messageCounts) {
-  const toAll = [...sent.keys()].map((from) => ({ from, to: "", count: messageCounts.get(`${from}\n*`) ?? 0 })).filter((each) => each.count > 0);
+  const toAll = [...sent.keys()]
+    .map((from) => ({ from, to: "", count: messageCounts.get(`${from}\n*`) ?? 0 }))
+    .filter((each) => each.count > 0);
   return el(
     "table",
     { class: "plain-table" },
-    el("thead", {}, el("tr", {}, ["From", "To", "Messages"].map((text) => el("th", { scope: "col" }, text)))),
-    el("tbody", {}, [...toAll, ...pairs].slice(0, 150).map((each) => el("tr", {}, el("td", {}, nameOf(each.from)), el("td", {}, each.to ? nameOf(each.to) : el("span", { class: "soft" }, "everyone")), el("td", {}, String(each.count))))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ["From", "To", "Messages"].map((text) => el("th", { scope: "col" }, text)),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      [...toAll, ...pairs]
+        .slice(0, 150)
+        .map((each) =>
+          el(
+            "tr",
+            {},
+            el("td", {}, nameOf(each.from)),
+            el("td", {}, each.to ? nameOf(each.to) : el("span", { class: "soft" }, "everyone")),
+            el("td", {}, String(each.count)),
+          ),
+        ),
+    ),
   );
 }

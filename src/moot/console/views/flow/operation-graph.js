@@ -23,10 +23,12 @@ export function operationGraph(id, context) {
   const places = new Map();
   const isDownwards = matchMedia("(max-width: 40rem)").matches;
   const gap = isDownwards ? { x: BOX.gapLine, y: BOX.gapStep } : { x: BOX.gapStep, y: BOX.gapLine };
-  layers.forEach((layer, step) => layer.forEach((row, line) => {
-    const [column, level] = isDownwards ? [line, step] : [step, line];
-    places.set(row.id, { x: column * (BOX.wide + gap.x) + 4, y: level * (BOX.high + gap.y) + 4 });
-  }));
+  layers.forEach((layer, step) =>
+    layer.forEach((row, line) => {
+      const [column, level] = isDownwards ? [line, step] : [step, line];
+      places.set(row.id, { x: column * (BOX.wide + gap.x) + 4, y: level * (BOX.high + gap.y) + 4 });
+    }),
+  );
   const most = Math.max(...layers.map((layer) => layer.length));
   const [columns, levels] = isDownwards ? [most, layers.length] : [layers.length, most];
   const wide = columns * (BOX.wide + gap.x) - gap.x + 8;
@@ -35,9 +37,36 @@ export function operationGraph(id, context) {
   const open = (/** @type {string} */ target) => context.go("timeline", target);
   const picture = svg(
     "svg",
-    { viewBox: `0 0 ${wide} ${high}`, width: String(wide), height: String(high), role: "group", "aria-label": `${rows.length} ${rows.length === 1 ? "step" : "steps"}` },
-    svg("defs", {}, svg("marker", { id: "path-arrow", viewBox: "0 0 8 8", refX: "7", refY: "4", markerUnits: "userSpaceOnUse", markerWidth: "9", markerHeight: "9", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }))),
-    rows.flatMap((row) => row.about.filter((cause) => places.has(cause)).map((cause) => edge(places.get(cause), places.get(row.id), isDownwards))),
+    {
+      viewBox: `0 0 ${wide} ${high}`,
+      width: String(wide),
+      height: String(high),
+      role: "group",
+      "aria-label": `${rows.length} ${rows.length === 1 ? "step" : "steps"}`,
+    },
+    svg(
+      "defs",
+      {},
+      svg(
+        "marker",
+        {
+          id: "path-arrow",
+          viewBox: "0 0 8 8",
+          refX: "7",
+          refY: "4",
+          markerUnits: "userSpaceOnUse",
+          markerWidth: "9",
+          markerHeight: "9",
+          orient: "auto",
+        },
+        svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }),
+      ),
+    ),
+    rows.flatMap((row) =>
+      row.about
+        .filter((cause) => places.has(cause))
+        .map((cause) => edge(places.get(cause), places.get(row.id), isDownwards)),
+    ),
     rows.map((row) => box(row, places.get(row.id), row.at - first, row.id === id, open)),
   );
   // It becomes a little smaller before it has to be scrolled.
@@ -46,11 +75,7 @@ export function operationGraph(id, context) {
     "div",
     {},
     el("p", { class: "path-summary" }, statusLine(start, rows, context)),
-    el(
-      "div",
-      { class: "path-scroll", tabindex: "0", role: "group", "aria-label": "Graph of the operation" },
-      picture,
-    ),
+    el("div", { class: "path-scroll", tabindex: "0", role: "group", "aria-label": "Graph of the operation" }, picture),
   );
 }
 
@@ -90,12 +115,20 @@ function edge(from, to, isDownwards) {
     const a = { x: from.x + BOX.wide / 2, y: from.y + BOX.high };
     const b = { x: to.x + BOX.wide / 2, y: to.y - 2 };
     const middle = (a.y + b.y) / 2;
-    return svg("path", { class: "path-line", d: `M${a.x} ${a.y}C${a.x} ${middle} ${b.x} ${middle} ${b.x} ${b.y}`, "marker-end": "url(#path-arrow)" });
+    return svg("path", {
+      class: "path-line",
+      d: `M${a.x} ${a.y}C${a.x} ${middle} ${b.x} ${middle} ${b.x} ${b.y}`,
+      "marker-end": "url(#path-arrow)",
+    });
   }
   const a = { x: from.x + BOX.wide, y: from.y + BOX.high / 2 };
   const b = { x: to.x - 2, y: to.y + BOX.high / 2 };
   const middle = (a.x + b.x) / 2;
-  return svg("path", { class: "path-line", d: `M${a.x} ${a.y}C${middle} ${a.y} ${middle} ${b.y} ${b.x} ${b.y}`, "marker-end": "url(#path-arrow)" });
+  return svg("path", {
+    class: "path-line",
+    d: `M${a.x} ${a.y}C${middle} ${a.y} ${middle} ${b.y} ${b.x} ${b.y}`,
+    "marker-end": "url(#path-arrow)",
+  });
 }
 
 /** @param {Row} row @param {{x: number, y: number}} position @param {number} after @param {boolean} isCurrent @param {(id: string) => void} open */
@@ -103,12 +136,26 @@ function box(row, position, after, isCurrent, open) {
   const { family, word } = tagOf(row);
   const node = svg(
     "g",
-    { class: isCurrent ? "path-box here" : "path-box", transform: `translate(${position.x} ${position.y})`, tabindex: "0", role: "link", data: { family, id: row.id } },
+    {
+      class: isCurrent ? "path-box here" : "path-box",
+      transform: `translate(${position.x} ${position.y})`,
+      tabindex: "0",
+      role: "link",
+      data: { family, id: row.id },
+    },
     svg("rect", { width: String(BOX.wide), height: String(BOX.high), rx: "8" }),
     svg("text", { x: "10", y: "19", class: "path-kind" }, oneLine(word, 18)),
-    svg("text", { x: String(BOX.wide - 10), y: "19", "text-anchor": "end", class: "path-after" }, after > 0 ? `+${duration(after)}` : ""),
+    svg(
+      "text",
+      { x: String(BOX.wide - 10), y: "19", "text-anchor": "end", class: "path-after" },
+      after > 0 ? `+${duration(after)}` : "",
+    ),
     svg("text", { x: "10", y: "35", class: `path-name hue-text-${hue(row.from)}` }, oneLine(row.from, 22)),
-    svg("text", { x: "10", y: "50", class: "path-text" }, oneLine(row.kind === "mcp/response" || !row.operation ? row.summary : operationText(row.operation), 21)),
+    svg(
+      "text",
+      { x: "10", y: "50", class: "path-text" },
+      oneLine(row.kind === "mcp/response" || !row.operation ? row.summary : operationText(row.operation), 21),
+    ),
   );
   node.addEventListener("click", () => open(row.id));
   node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -122,7 +169,14 @@ function box(row, position, after, isCurrent, open) {
 /** A one-sentence summary. @param {Row} start @param {Row[]} rows @param {import("../../app.js").Context} context */
 function statusLine(start, rows, context) {
   const proposed = rows.map((row) => context.state.proposals.get(row.id)).find((each) => each !== undefined);
-  if (!proposed) return [kindTag(start), " ", el("bdi", { class: "mono" }, oneLine(operationText(start.operation) || start.summary, 60)), " by ", nameOf(start.from)];
+  if (!proposed)
+    return [
+      kindTag(start),
+      " ",
+      el("bdi", { class: "mono" }, oneLine(operationText(start.operation) || start.summary, 60)),
+      " by ",
+      nameOf(start.from),
+    ];
   const text = {
     pending: proposed.rejections.length > 0 ? "rejected, still pending" : "pending",
     fulfilled: "approved, no result yet",
@@ -134,6 +188,23 @@ function statusLine(start, rows, context) {
     expired: "expired",
     forgotten: "no longer known",
   }[proposed.status];
-  const tone = { pending: "warn", fulfilled: "accent", done: "good", failed: "bad", unknown: "warn", rejected: "bad", withdrawn: "", expired: "", forgotten: "" }[proposed.status];
-  return [nameOf(proposed.from), " proposed ", el("bdi", { class: "mono" }, oneLine(proposed.call.name || proposed.call.method, 60)), " ", el("span", { class: "tag", data: { tone } }, text), proposed.fulfilledBy && [" by ", nameOf(proposed.fulfilledBy)]];
+  const tone = {
+    pending: "warn",
+    fulfilled: "accent",
+    done: "good",
+    failed: "bad",
+    unknown: "warn",
+    rejected: "bad",
+    withdrawn: "",
+    expired: "",
+    forgotten: "",
+  }[proposed.status];
+  return [
+    nameOf(proposed.from),
+    " proposed ",
+    el("bdi", { class: "mono" }, oneLine(proposed.call.name || proposed.call.method, 60)),
+    " ",
+    el("span", { class: "tag", data: { tone } }, text),
+    proposed.fulfilledBy && [" by ", nameOf(proposed.fulfilledBy)],
+  ];
 }

@@ -18,72 +18,143 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 /** @param {Context} context @param {string} [name] */
 export function inviteDialog(context, name = "") {
-  const who = labelledField("Name", { maxlength: 64, value: name, autocapitalize: "off", spellcheck: "false" }, "Letters, digits, dots, hyphens and underscores. Everyone sees this name.");
+  const who = labelledField(
+    "Name",
+    { maxlength: 64, value: name, autocapitalize: "off", spellcheck: "false" },
+    "Letters, digits, dots, hyphens and underscores. Everyone sees this name.",
+  );
   const picker = capabilityPicker(context, { profile: "agent", baseline: INVITE_BASELINE });
-  const email = labelledField("Email (optional)", { type: "email", maxlength: 254 }, "If the gateway can send email, it sends the token there. Nobody else sees the address.");
+  const email = labelledField(
+    "Email (optional)",
+    { type: "email", maxlength: 254 },
+    "If the gateway can send email, it sends the token there. Nobody else sees the address.",
+  );
   const reason = reasonField();
-  actionDialog("Invite a member", [who.node, picker.node, el("div", { class: "two-fields" }, reason.node, email.node)], {
-    verb: "Invite", class: "wide",
-    act: async () => {
-      who.input.setAttribute("aria-invalid", String(!NAME.test(who.value())));
-      if (!NAME.test(who.value())) {
-        who.input.focus();
-        context.announce("The name is not valid");
-        return undefined;
-      }
-      const capabilities = picker.value();
-      if (capabilities === null) {
-        picker.complain("The additional permissions are not valid.");
-        return undefined;
-      }
-      const payload = { participant_id: who.value(), initial_capabilities: capabilities, ...(email.value() ? { email: email.value() } : {}), ...(reason.value() ? { reason: reason.value() } : {}) };
-      const answer = (await context.send("space/invite", payload, {})).payload ?? {};
-      if (answer.status === "created") {
-        ledgerOf(context.state).setInvited(who.value(), capabilities);
-        return answer;
-      }
-      throw Object.assign(new Error(answer.status === "already_exists" ? `${who.value()} is already a participant of this space. Choose another name, or remove the participant first if the token was lost.` : String(answer.message ?? answer.status)), { code: answer.error });
+  actionDialog(
+    "Invite a member",
+    [who.node, picker.node, el("div", { class: "two-fields" }, reason.node, email.node)],
+    {
+      verb: "Invite",
+      class: "wide",
+      act: async () => {
+        who.input.setAttribute("aria-invalid", String(!NAME.test(who.value())));
+        if (!NAME.test(who.value())) {
+          who.input.focus();
+          context.announce("The name is not valid");
+          return undefined;
+        }
+        const capabilities = picker.value();
+        if (capabilities === null) {
+          picker.complain("The additional permissions are not valid.");
+          return undefined;
+        }
+        const payload = {
+          participant_id: who.value(),
+          initial_capabilities: capabilities,
+          ...(email.value() ? { email: email.value() } : {}),
+          ...(reason.value() ? { reason: reason.value() } : {}),
+        };
+        const answer = (await context.send("space/invite", payload, {})).payload ?? {};
+        if (answer.status === "created") {
+          ledgerOf(context.state).setInvited(who.value(), capabilities);
+          return answer;
+        }
+        throw Object.assign(
+          new Error(
+            answer.status === "already_exists"
+              ? `${who.value()} is already a participant of this space. Choose another name, or remove the participant first if the token was lost.`
+              : String(answer.message ?? answer.status),
+          ),
+          { code: answer.error },
+        );
+      },
+      done: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token)),
     },
-    done: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token)),
-  });
+  );
 }
 
 /** @param {Context} context @param {string} name @param {string} token */
 function tokenDialog(context, name, token) {
   const base = context.session.base;
   const gateway = base.href.replace(/\/$/, "");
-  const space = /^[\w.-]+$/.test(context.state.space) ? context.state.space : `'${context.state.space.replaceAll("'", "'\\''")}'`;
+  const space = /^[\w.-]+$/.test(context.state.space)
+    ? context.state.space
+    : `'${context.state.space.replaceAll("'", "'\\''")}'`;
   const join = `moot join --gateway ${gateway} --space ${space} --token-file ${name}.token`;
   let copied = false;
-  const field = /** @type {HTMLTextAreaElement} */ (el("textarea", { class: "field mono token", rows: "2", readonly: true, value: token, "aria-label": "Token", spellcheck: "false", on: { focus: () => field.select() } }));
-  const copy = (/** @type {() => string} */ what, /** @type {string} */ text) => button("Copy", async () => {
-    try {
-      await navigator.clipboard.writeText(what());
-      copied = true;
-      context.notify("Copied", "good");
-      context.announce("Copied");
-    } catch {
-      copied = true;
-      field.select();
-      context.announce("The browser blocked copying: the text is selected");
-    }
-  }, { icon: icon("copy", 14), aria: { label: text } });
-  const dialog = openDialog(`${oneLine(name, 40)} is invited`, [
-    el("p", {}, nameOf(name), " signs in with this token. ", el("strong", {}, "It is shown only once"), " and stored nowhere: send it over a secure channel."),
-    el("div", { class: "field-row" }, field, copy(() => field.value, "Copy token")),
-    el("p", {}, "In a browser: open ", el("bdi", { class: "mono" }, gateway || "/"), " and sign in with it. In a terminal: save it as ", el("code", {}, `${name}.token`), ", then run:"),
-    el("div", { class: "field-row" }, el("pre", { class: "text-block mono grow", tabindex: "0", role: "group", "aria-label": "Command" }, join), copy(() => join, "Copy command")),
-  ], {
-    class: "token-dialog",
-    actions: [button("Done", () => dialog.close(), { class: "primary" })],
-    // An accidental click must not lose the token, which cannot be shown again.
-    stays: () => !copied,
-    closed: () => {
-      // Nothing else refers to the token.
-      field.value = "";
-      token = "";
+  const field = /** @type {HTMLTextAreaElement} */ (
+    el("textarea", {
+      class: "field mono token",
+      rows: "2",
+      readonly: true,
+      value: token,
+      "aria-label": "Token",
+      spellcheck: "false",
+      on: { focus: () => field.select() },
+    })
+  );
+  const copy = (/** @type {() => string} */ what, /** @type {string} */ text) =>
+    button(
+      "Copy",
+      async () => {
+        try {
+          await navigator.clipboard.writeText(what());
+          copied = true;
+          context.notify("Copied", "good");
+          context.announce("Copied");
+        } catch {
+          copied = true;
+          field.select();
+          context.announce("The browser blocked copying: the text is selected");
+        }
+      },
+      { icon: icon("copy", 14), aria: { label: text } },
+    );
+  const dialog = openDialog(
+    `${oneLine(name, 40)} is invited`,
+    [
+      el(
+        "p",
+        {},
+        nameOf(name),
+        " signs in with this token. ",
+        el("strong", {}, "It is shown only once"),
+        " and stored nowhere: send it over a secure channel.",
+      ),
+      el(
+        "div",
+        { class: "field-row" },
+        field,
+        copy(() => field.value, "Copy token"),
+      ),
+      el(
+        "p",
+        {},
+        "In a browser: open ",
+        el("bdi", { class: "mono" }, gateway || "/"),
+        " and sign in with it. In a terminal: save it as ",
+        el("code", {}, `${name}.token`),
+        ", then run:",
+      ),
+      el(
+        "div",
+        { class: "field-row" },
+        el("pre", { class: "text-block mono grow", tabindex: "0", role: "group", "aria-label": "Command" }, join),
+        copy(() => join, "Copy command"),
+      ),
+    ],
+    {
+      class: "token-dialog",
+      actions: [button("Done", () => dialog.close(), { class: "primary" })],
+      // An accidental click must not lose the token, which cannot be shown again.
+      stays: () => !copied,
+      closed: () => {
+        // Nothing else refers to the token.
+        field.value = "";
+        token = "";
+      },
     },
-  });
+  );
   field.focus();
   field.select();
 }

@@ -20,7 +20,10 @@ export async function requestFromMember(context, kind, payload, to, what) {
   const answer = await waitForAnswer(context, id, to);
   if (answer === null) {
     const refusal = context.state.refusalOf(id);
-    context.notify(refusal ? refusalText(refusal) : `${oneLine(to, 40)} was asked ${what} but has not replied.`, refusal ? "bad" : "info");
+    context.notify(
+      refusal ? refusalText(refusal) : `${oneLine(to, 40)} was asked ${what} but has not replied.`,
+      refusal ? "bad" : "info",
+    );
     return null;
   }
   context.notify(`${oneLine(to, 40)} replied: ${answerText(answer.payload)}`, "good");
@@ -50,7 +53,9 @@ export function waitForAnswer(context, id, from, milliseconds = ANSWER_MILLISECO
 
 /** A status or a compact-done in one line. @param {any} payload */
 function answerText(payload) {
-  const text = Object.entries(payload ?? {}).filter(([, value]) => value === null || typeof value !== "object").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
+  const text = Object.entries(payload ?? {})
+    .filter(([, value]) => value === null || typeof value !== "object")
+    .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
   return oneLine(text.join(", ") || "done", 200);
 }
 

@@ -30,15 +30,32 @@ class MembersView {
     /** @type {Set<string>} */
     this._thinking = new Set();
     const id = newId("find");
-    this._find = el("input", { id, class: "field", type: "search", placeholder: "Search", autocomplete: "off", spellcheck: "false", on: { input: () => this.show() } });
+    this._find = el("input", {
+      id,
+      class: "field",
+      type: "search",
+      placeholder: "Search",
+      autocomplete: "off",
+      spellcheck: "false",
+      on: { input: () => this.show() },
+    });
     this._count = el("span", { class: "soft" });
     this._list = el("div", { class: "panes-list" });
     this._detail = el("section", { class: "panes-detail", "aria-label": "Member" });
     this._panes = el("div", { class: "panes" }, this._list, this._detail);
     this._allControls = el("div", { class: "field-row" });
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Members"), this._count, el("span", { class: "grow" }), el("label", { class: "sr", for: id }, "Search members"), el("div", { class: "find" }, this._find), this._allControls,
-        button("Invite…", () => inviteDialog(context), { class: "primary", shortcut: "i", icon: icon("plus", 16) })),
+      el(
+        "div",
+        { class: "view-head" },
+        el("h1", {}, "Members"),
+        this._count,
+        el("span", { class: "grow" }),
+        el("label", { class: "sr", for: id }, "Search members"),
+        el("div", { class: "find" }, this._find),
+        this._allControls,
+        button("Invite…", () => inviteDialog(context), { class: "primary", shortcut: "i", icon: icon("plus", 16) }),
+      ),
       this._panes,
     );
     this._head = el("div", { class: "detail-head" });
@@ -46,7 +63,10 @@ class MembersView {
     this._permissions = el("div", {});
     this._grants = el("div", { class: "detail-parts" });
     this._status = el("div", {});
-    this._stops = [context.state.on(["roster", "grants", "proposals", "streams", "reasoning"], () => this.show()), this._keys()];
+    this._stops = [
+      context.state.on(["roster", "grants", "proposals", "streams", "reasoning"], () => this.show()),
+      this._keys(),
+    ];
     const timer = setInterval(() => this._tick(), TICK_MILLISECONDS);
     this._stops.push(() => clearInterval(timer));
     this.show();
@@ -68,23 +88,45 @@ class MembersView {
 
   /** The selected member. @returns {Member | undefined} */
   get member() {
-    return this._chosen ? (this.state.roster.get(this._chosen) ?? this._invitedMembers().find((each) => each.id === this._chosen)) : undefined;
+    return this._chosen
+      ? (this.state.roster.get(this._chosen) ?? this._invitedMembers().find((each) => each.id === this._chosen))
+      : undefined;
   }
 
   /** Participants that we invited and that have not joined yet. @returns {Member[]} */
   _invitedMembers() {
-    return [...ledgerOf(this.state).invited].filter(([name]) => !this.state.roster.get(name)).map(([name, at]) => ({ id: name, name, capabilities: [], present: false, invited: true, since: at, lastMessageAt: 0, messageCount: 0, violations: 0, paused: null, status: null, leaveReason: "", invitedBy: this.state.me.id }));
+    return [...ledgerOf(this.state).invited]
+      .filter(([name]) => !this.state.roster.get(name))
+      .map(([name, at]) => ({
+        id: name,
+        name,
+        capabilities: [],
+        present: false,
+        invited: true,
+        since: at,
+        lastMessageAt: 0,
+        messageCount: 0,
+        violations: 0,
+        paused: null,
+        status: null,
+        leaveReason: "",
+        invitedBy: this.state.me.id,
+      }));
   }
 
   /** @returns {{online: Member[], invited: Member[], away: Member[]}} */
   _sorted() {
     const wanted = this._find.value.trim().toLowerCase();
-    const all = [...this.state.roster.members.values(), ...this._invitedMembers()].filter((each) => !wanted || each.id.toLowerCase().includes(wanted) || each.name.toLowerCase().includes(wanted)).sort((a, b) => a.id.localeCompare(b.id));
+    const all = [...this.state.roster.members.values(), ...this._invitedMembers()]
+      .filter((each) => !wanted || each.id.toLowerCase().includes(wanted) || each.name.toLowerCase().includes(wanted))
+      .sort((a, b) => a.id.localeCompare(b.id));
     const me = this.state.me.id;
     return {
       online: all.filter((each) => each.present).sort((a, b) => Number(b.id === me) - Number(a.id === me)),
       invited: all.filter((each) => !each.present && each.invited && each.messageCount === 0),
-      away: all.filter((each) => !each.present && !(each.invited && each.messageCount === 0)).sort((a, b) => b.since - a.since),
+      away: all
+        .filter((each) => !each.present && !(each.invited && each.messageCount === 0))
+        .sort((a, b) => b.since - a.since),
     };
   }
 
@@ -94,10 +136,23 @@ class MembersView {
     this._paused = this._pausedNow();
     this._count.textContent = `${this.state.roster.present().length} online`;
     redraw(this._allControls, [this._paused > 1, this.state.me.capabilities], () => [
-      button("Pause everyone…", () => pauseDialog(this.context, null), { class: "danger", icon: icon("pause", 16), disabled: lacksCapability(this.context, "participant/pause"), data: { focus: "pause-all" } }),
-      this._paused > 1 && button("Resume everyone", () => void resume(this.context, null), { disabled: lacksCapability(this.context, "participant/resume"), data: { focus: "resume-all" } }),
+      button("Pause everyone…", () => pauseDialog(this.context, null), {
+        class: "danger",
+        icon: icon("pause", 16),
+        disabled: lacksCapability(this.context, "participant/pause"),
+        data: { focus: "pause-all" },
+      }),
+      this._paused > 1 &&
+        button("Resume everyone", () => void resume(this.context, null), {
+          disabled: lacksCapability(this.context, "participant/resume"),
+          data: { focus: "resume-all" },
+        }),
     ]);
-    const facts = [current, invited, away].map((each) => each.slice(0, MAX_HERE).map((member) => [member.id, this._role(member), this.state.roster.isPaused(member), this._activity(member)]));
+    const facts = [current, invited, away].map((each) =>
+      each
+        .slice(0, MAX_HERE)
+        .map((member) => [member.id, this._role(member), this.state.roster.isPaused(member), this._activity(member)]),
+    );
     redraw(this._list, [facts, this.member?.id], () => [
       this._section("Online", current.slice(0, MAX_HERE), current.length),
       this._section("Invited", invited.slice(0, MAX_AWAY), invited.length),
@@ -122,50 +177,167 @@ class MembersView {
   _section(title, members, all) {
     if (members.length === 0) return null;
     const id = newId("section");
-    return el("section", { "aria-labelledby": id },
+    return el(
+      "section",
+      { "aria-labelledby": id },
       el("h2", { class: "list-title", id }, `${title} `, el("span", { class: "faint" }, String(all))),
-      el("ul", {}, members.map((member) => el("li", {}, this._row(member)))),
-      all > members.length && el("p", { class: "faint list-more" }, `and ${all - members.length} more: search by name`));
+      el(
+        "ul",
+        {},
+        members.map((member) => el("li", {}, this._row(member))),
+      ),
+      all > members.length && el("p", { class: "faint list-more" }, `and ${all - members.length} more: search by name`),
+    );
   }
 
   /** @param {Member} member */
   _row(member) {
     const paused = this.state.roster.isPaused(member);
-    return el("a", { class: "member-row", href: this.context.link("members", member.id), "aria-current": this.member?.id === member.id ? "true" : null, data: { focus: `member-${member.id}`, presence: member.present ? "here" : "away" } },
+    return el(
+      "a",
+      {
+        class: "member-row",
+        href: this.context.link("members", member.id),
+        "aria-current": this.member?.id === member.id ? "true" : null,
+        data: { focus: `member-${member.id}`, presence: member.present ? "here" : "away" },
+      },
       el("span", { class: "presence-dot", "aria-hidden": "true" }),
-      el("span", { class: "grow member-name" }, nameOf(member.id, { you: member.id === this.state.me.id }), member.name !== member.id && el("small", {}, " ", el("bdi", {}, oneLine(member.name, 40)))),
+      el(
+        "span",
+        { class: "grow member-name" },
+        nameOf(member.id, { you: member.id === this.state.me.id }),
+        member.name !== member.id && el("small", {}, " ", el("bdi", {}, oneLine(member.name, 40))),
+      ),
       paused && el("span", { class: "tag", data: { tone: "warn" } }, icon("pause", 12), "paused"),
       this._activity(member) && el("span", { class: "tag", data: { tone: "accent" } }, "reasoning"),
-      el("span", { class: "faint member-role" }, this._role(member)));
+      el("span", { class: "faint member-role" }, this._role(member)),
+    );
   }
 
   _showDetail() {
     const member = this.member;
     this._panes.dataset.open = member ? "detail" : "list";
     if (!member) {
-      redraw(this._detail, ["nobody", this._chosen], () => el("div", { class: "empty" }, icon("members", 32), el("strong", {}, this._chosen ? "Unknown member" : "Select a member"), el("p", {}, this._chosen ? "It may have left before you joined." : "to see its permissions and grants, and to pause or remove it. ", !this._chosen && el("kbd", {}, "j"), !this._chosen && " selects the next one.")));
+      redraw(this._detail, ["nobody", this._chosen], () =>
+        el(
+          "div",
+          { class: "empty" },
+          icon("members", 32),
+          el("strong", {}, this._chosen ? "Unknown member" : "Select a member"),
+          el(
+            "p",
+            {},
+            this._chosen
+              ? "It may have left before you joined."
+              : "to see its permissions and grants, and to pause or remove it. ",
+            !this._chosen && el("kbd", {}, "j"),
+            !this._chosen && " selects the next one.",
+          ),
+        ),
+      );
       return;
     }
-    redraw(this._detail, ["member", member.id], () => [this._head, this._controls, this._status, this._permissions, this._grants]);
+    redraw(this._detail, ["member", member.id], () => [
+      this._head,
+      this._controls,
+      this._status,
+      this._permissions,
+      this._grants,
+    ]);
     const ledger = ledgerOf(this.state);
     const me = member.id === this.state.me.id;
     const paused = this.state.roster.isPaused(member);
-    redraw(this._head, [member.id, member.present, member.since, member.invitedBy, member.leaveReason, paused, member.violations, this.state.me.id], () => this._heading(member));
-    redraw(this._controls, [member.id, member.present, me, paused, this.state.me.capabilities], () => (me ? el("p", { class: "soft" }, "This is you.") : controls(this.context, member)));
-    redraw(this._status, [member.id, member.status], () => member.status && el("section", { class: "detail-part" }, el("h3", {}, "Last status"), statusTable(member)));
+    redraw(
+      this._head,
+      [
+        member.id,
+        member.present,
+        member.since,
+        member.invitedBy,
+        member.leaveReason,
+        paused,
+        member.violations,
+        this.state.me.id,
+      ],
+      () => this._heading(member),
+    );
+    redraw(this._controls, [member.id, member.present, me, paused, this.state.me.capabilities], () =>
+      me ? el("p", { class: "soft" }, "This is you.") : controls(this.context, member),
+    );
+    redraw(
+      this._status,
+      [member.id, member.status],
+      () => member.status && el("section", { class: "detail-part" }, el("h3", {}, "Last status"), statusTable(member)),
+    );
     const given = ledger.to(member.name);
     const gave = ledger.from(member.name);
     const ended = ledger.ended(member.name);
-    redraw(this._permissions, [member.id, ledger.permissionsOf(member.name).map((each) => [each.capability, each.grant?.id]), this._exact, this.state.me.capabilities], () => el("section", { class: "detail-part" },
-      el("div", { class: "part-head" }, el("h3", {}, "Permissions"),
-        button(this._exact ? "Hide JSON" : "Show JSON", () => this._toggleExact(), { class: "quiet small", shortcut: "x", aria: { pressed: String(this._exact) }, data: { focus: "exact" } }),
-        !me && button("Add permission…", () => grantDialog(this.context, member), { class: "small", shortcut: "n", disabled: lacksCapability(this.context, "capability/grant"), data: { focus: "grant" } })),
-      rightsList(this.context, member, this._exact)));
-    redraw(this._grants, [member.id, given.map((each) => [each.id, each.capabilities, this.state.grants.byId.get(each.id)?.acknowledged, ledger.chainOf(each).grants.map((one) => one.id)]), gave.map((each) => [each.id, each.capabilities]), ended.map((each) => each.id), this._exact, this.state.me.capabilities], () => [
-      given.length > 0 && el("section", { class: "detail-part" }, el("h3", {}, me ? "Granted to you" : "Grants received"), grantsList(this.context, given, this._exact, false)),
-      gave.length > 0 && el("section", { class: "detail-part" }, el("h3", {}, me ? "Granted by you" : "Grants given"), grantsList(this.context, gave, this._exact, true)),
-      ended.length > 0 && endedGrants(ended),
-    ]);
+    redraw(
+      this._permissions,
+      [
+        member.id,
+        ledger.permissionsOf(member.name).map((each) => [each.capability, each.grant?.id]),
+        this._exact,
+        this.state.me.capabilities,
+      ],
+      () =>
+        el(
+          "section",
+          { class: "detail-part" },
+          el(
+            "div",
+            { class: "part-head" },
+            el("h3", {}, "Permissions"),
+            button(this._exact ? "Hide JSON" : "Show JSON", () => this._toggleExact(), {
+              class: "quiet small",
+              shortcut: "x",
+              aria: { pressed: String(this._exact) },
+              data: { focus: "exact" },
+            }),
+            !me &&
+              button("Add permission…", () => grantDialog(this.context, member), {
+                class: "small",
+                shortcut: "n",
+                disabled: lacksCapability(this.context, "capability/grant"),
+                data: { focus: "grant" },
+              }),
+          ),
+          rightsList(this.context, member, this._exact),
+        ),
+    );
+    redraw(
+      this._grants,
+      [
+        member.id,
+        given.map((each) => [
+          each.id,
+          each.capabilities,
+          this.state.grants.byId.get(each.id)?.acknowledged,
+          ledger.chainOf(each).grants.map((one) => one.id),
+        ]),
+        gave.map((each) => [each.id, each.capabilities]),
+        ended.map((each) => each.id),
+        this._exact,
+        this.state.me.capabilities,
+      ],
+      () => [
+        given.length > 0 &&
+          el(
+            "section",
+            { class: "detail-part" },
+            el("h3", {}, me ? "Granted to you" : "Grants received"),
+            grantsList(this.context, given, this._exact, false),
+          ),
+        gave.length > 0 &&
+          el(
+            "section",
+            { class: "detail-part" },
+            el("h3", {}, me ? "Granted by you" : "Grants given"),
+            grantsList(this.context, gave, this._exact, true),
+          ),
+        ended.length > 0 && endedGrants(ended),
+      ],
+    );
     this._tick();
   }
 
@@ -173,16 +345,58 @@ class MembersView {
   _heading(member) {
     const paused = this.state.roster.isPaused(member);
     const invited = !member.present && member.invited && member.messageCount === 0;
-    const [text, tone] = invited ? ["invited", "accent"] : !member.present ? ["offline", ""] : paused ? ["paused", "warn"] : ["online", "good"];
+    const [text, tone] = invited
+      ? ["invited", "accent"]
+      : !member.present
+        ? ["offline", ""]
+        : paused
+          ? ["paused", "warn"]
+          : ["online", "good"];
     return [
-      el("a", { class: "back button quiet small", href: this.context.link("members") }, icon("right", 14), el("span", {}, "All members")),
-      el("div", { class: "detail-title" }, el("h2", {}, nameOf(member.id, { you: member.id === this.state.me.id })), el("span", { class: "state-mark presence", data: { tone } }, el("span", { class: "dot", "aria-hidden": "true" }), text)),
-      el("p", { class: "soft" },
+      el(
+        "a",
+        { class: "back button quiet small", href: this.context.link("members") },
+        icon("right", 14),
+        el("span", {}, "All members"),
+      ),
+      el(
+        "div",
+        { class: "detail-title" },
+        el("h2", {}, nameOf(member.id, { you: member.id === this.state.me.id })),
+        el(
+          "span",
+          { class: "state-mark presence", data: { tone } },
+          el("span", { class: "dot", "aria-hidden": "true" }),
+          text,
+        ),
+      ),
+      el(
+        "p",
+        { class: "soft" },
         member.name !== member.id && ["name ", el("bdi", {}, oneLine(member.name, 64)), " · "],
-        invited ? ["invited", member.invitedBy && [" by ", nameOf(member.invitedBy)]] : [member.present ? "joined " : "left ", el("time", { datetime: isoTime(member.since), class: "since" }, ago(member.since)), member.leaveReason && [": ", el("bdi", {}, oneLine(member.leaveReason, 160))]],
-        member.violations > 0 && ` · ${member.violations} protocol ${member.violations === 1 ? "violation" : "violations"}`,
-        " · ", el("span", { class: "activity" })),
-      el("p", { class: "copy-row" }, copyButton(new URL(this.context.link("members", member.id), location.href).href, "Copy link to this member", this.context, { icon: "link", text: "Copy link", isQuiet: true }), copyButton(member.id, "Copy name of this member", this.context, { text: "Copy name", isQuiet: true })),
+        invited
+          ? ["invited", member.invitedBy && [" by ", nameOf(member.invitedBy)]]
+          : [
+              member.present ? "joined " : "left ",
+              el("time", { datetime: isoTime(member.since), class: "since" }, ago(member.since)),
+              member.leaveReason && [": ", el("bdi", {}, oneLine(member.leaveReason, 160))],
+            ],
+        member.violations > 0 &&
+          ` · ${member.violations} protocol ${member.violations === 1 ? "violation" : "violations"}`,
+        " · ",
+        el("span", { class: "activity" }),
+      ),
+      el(
+        "p",
+        { class: "copy-row" },
+        copyButton(
+          new URL(this.context.link("members", member.id), location.href).href,
+          "Copy link to this member",
+          this.context,
+          { icon: "link", text: "Copy link", isQuiet: true },
+        ),
+        copyButton(member.id, "Copy name of this member", this.context, { text: "Copy name", isQuiet: true }),
+      ),
       el("p", { class: "pause-line warn-text", hidden: true }),
     ];
   }
@@ -199,7 +413,12 @@ class MembersView {
       return node;
     };
     set(".since", ago(member.since));
-    set(".activity", member.messageCount === 0 ? "no messages yet" : `${formatNumber(member.messageCount)} ${member.messageCount === 1 ? "message" : "messages"}, last ${ago(member.lastMessageAt)}`);
+    set(
+      ".activity",
+      member.messageCount === 0
+        ? "no messages yet"
+        : `${formatNumber(member.messageCount)} ${member.messageCount === 1 ? "message" : "messages"}, last ${ago(member.lastMessageAt)}`,
+    );
     const paused = this.state.roster.isPaused(member);
     const line = set(".pause-line", paused ? `Paused ${escapeHidden(pauseText(member, Date.now()))}` : "");
     if (line instanceof HTMLElement) line.hidden = !paused;
@@ -234,7 +453,8 @@ class MembersView {
   _revoke() {
     const member = this.member;
     if (!member) return;
-    const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-grant]"))?.dataset.grant;
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-grant]"))?.dataset
+      .grant;
     const ledger = ledgerOf(this.state);
     const grant = focused ? ledger.byId.get(focused) : ledger.to(member.name)[0];
     if (grant) revokeDialog(this.context, grant);
@@ -248,8 +468,31 @@ class MembersView {
       k: ["Previous member", () => this._move(-1)],
       "/": ["Search members", () => this._find.focus()],
       i: ["Invite a member", () => inviteDialog(context)],
-      p: ["Pause or resume", () => this._on((member) => (member.present ? (this.state.roster.isPaused(member) ? void resume(context, member) : pauseDialog(context, member)) : context.notify("This member is offline", "info")))],
-      ...Object.fromEntries(CONTROLS.filter((each) => each.key).map((each) => [each.key, [each.label.replace("…", ""), () => this._on((member) => (member.present || each.away ? void each.run(context, member) : context.notify("This member is offline", "info")))]])),
+      p: [
+        "Pause or resume",
+        () =>
+          this._on((member) =>
+            member.present
+              ? this.state.roster.isPaused(member)
+                ? void resume(context, member)
+                : pauseDialog(context, member)
+              : context.notify("This member is offline", "info"),
+          ),
+      ],
+      ...Object.fromEntries(
+        CONTROLS.filter((each) => each.key).map((each) => [
+          each.key,
+          [
+            each.label.replace("…", ""),
+            () =>
+              this._on((member) =>
+                member.present || each.away
+                  ? void each.run(context, member)
+                  : context.notify("This member is offline", "info"),
+              ),
+          ],
+        ]),
+      ),
       n: ["Add permission", () => this._on((member) => grantDialog(context, member))],
       r: ["Revoke the focused grant, or the newest", () => this._revoke()],
       x: ["Show or hide the JSON of permissions", () => this._toggleExact()],

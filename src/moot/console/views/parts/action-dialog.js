@@ -14,13 +14,26 @@ const MAX_REASON_CHARACTERS = 500;
 export function refusalText(fault) {
   const code = typeof fault?.code === "string" ? fault.code : "";
   const message = oneLine(fault?.message ?? "", 300);
-  return code ? `Refused (${oneLine(code, 40)}): ${describeError(code).means} ${message && message !== code ? `Gateway: ${message}` : ""}`.trim() : message;
+  return code
+    ? `Refused (${oneLine(code, 40)}): ${describeError(code).means} ${message && message !== code ? `Gateway: ${message}` : ""}`.trim()
+    : message;
 }
 
 /** The same, with advice on what to do. @param {any} fault */
 export function refusalBox(fault) {
   const { means, todo } = describeError(typeof fault?.code === "string" ? fault.code : "");
-  return el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, el("strong", {}, "Refused: "), means), fault?.message && el("p", {}, escapeHidden(fault.message)), el("p", { class: "soft" }, todo)));
+  return el(
+    "div",
+    { class: "refusal-box", role: "alert" },
+    icon("warning", 16),
+    el(
+      "div",
+      {},
+      el("p", {}, el("strong", {}, "Refused: "), means),
+      fault?.message && el("p", {}, escapeHidden(fault.message)),
+      el("p", { class: "soft" }, todo),
+    ),
+  );
 }
 
 /**
@@ -64,19 +77,28 @@ export function actionDialog(title, content, options) {
     }
   };
   const confirm = button(options.verb, () => void run(), { class: options.danger ? "danger" : "primary" });
-  const dialog = openDialog(title, [...content.filter((each) => each !== null && each !== false), fault].map((each) => /** @type {Node | string} */ (each)), {
-    class: options.class,
-    actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), confirm],
-    closed: options.closed,
-  });
+  const dialog = openDialog(
+    title,
+    [...content.filter((each) => each !== null && each !== false), fault].map(
+      (each) => /** @type {Node | string} */ (each),
+    ),
+    {
+      class: options.class,
+      actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), confirm],
+      closed: options.closed,
+    },
+  );
   dialog.node.addEventListener("keydown", (event) => {
-    const field = event.target instanceof HTMLInputElement && event.target.type !== "checkbox" && event.target.type !== "radio";
+    const field =
+      event.target instanceof HTMLInputElement && event.target.type !== "checkbox" && event.target.type !== "radio";
     if (event.key === "Enter" && ((options.safe && field) || event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       void run();
     }
   });
-  /** @type {HTMLElement | null} */ (dialog.node.querySelector("input:not([type=radio]):not([type=checkbox]), textarea, select"))?.focus();
+  /** @type {HTMLElement | null} */ (
+    dialog.node.querySelector("input:not([type=radio]):not([type=checkbox]), textarea, select")
+  )?.focus();
   return dialog;
 }
 
@@ -84,8 +106,25 @@ export function actionDialog(title, content, options) {
 export function labelledField(label, attributes = {}, hint = "") {
   const id = newId("field");
   const { tag, ...rest } = attributes;
-  const input = el(tag ?? "input", { id, class: "field", autocomplete: "off", type: tag ? null : "text", "aria-describedby": hint ? `${id}-hint` : null, ...rest });
-  return { node: el("div", { class: "labelled" }, el("label", { for: id }, label), input, hint && el("small", { id: `${id}-hint` }, hint)), input, value: () => String(input.value).trim() };
+  const input = el(tag ?? "input", {
+    id,
+    class: "field",
+    autocomplete: "off",
+    type: tag ? null : "text",
+    "aria-describedby": hint ? `${id}-hint` : null,
+    ...rest,
+  });
+  return {
+    node: el(
+      "div",
+      { class: "labelled" },
+      el("label", { for: id }, label),
+      input,
+      hint && el("small", { id: `${id}-hint` }, hint),
+    ),
+    input,
+    value: () => String(input.value).trim(),
+  };
 }
 
 export function reasonField() {

@@ -15,10 +15,20 @@ const MAX_PARTS = 100;
  */
 export function progressOf(state, request) {
   const wanted = state.proposals.requests.get(request);
-  const row = state.envelopes.effectsOf(request).findLast((each) => each.operation === "notifications/progress" && (!wanted || wanted.to.length === 0 || wanted.to.includes(each.from)));
+  const row = state.envelopes
+    .effectsOf(request)
+    .findLast(
+      (each) =>
+        each.operation === "notifications/progress" &&
+        (!wanted || wanted.to.length === 0 || wanted.to.includes(each.from)),
+    );
   if (!row) return null;
   const params = state.envelopes.envelope(row)?.payload?.params ?? {};
-  return { done: finite(params.progress), total: finite(params.total), message: typeof params.message === "string" ? params.message : "" };
+  return {
+    done: finite(params.progress),
+    total: finite(params.total),
+    message: typeof params.message === "string" ? params.message : "",
+  };
 }
 
 /** @param {any} value */
@@ -35,7 +45,19 @@ export function progressView(progress) {
   return el(
     "div",
     { class: "progress" },
-    el("div", { class: "progress-bar", role: "progressbar", "aria-label": "Progress", "aria-valuemin": "0", "aria-valuemax": String(progress.total || 100), "aria-valuenow": progress.total ? String(progress.done) : null, "aria-valuetext": text }, bar),
+    el(
+      "div",
+      {
+        class: "progress-bar",
+        role: "progressbar",
+        "aria-label": "Progress",
+        "aria-valuemin": "0",
+        "aria-valuemax": String(progress.total || 100),
+        "aria-valuenow": progress.total ? String(progress.done) : null,
+        "aria-valuetext": text,
+      },
+      bar,
+    ),
     el("span", { class: "soft" }, text, progress.message && [" · ", el("bdi", {}, oneLine(progress.message, 200))]),
   );
 }
@@ -45,29 +67,67 @@ export function progressView(progress) {
  * @param {{result?: any, error?: any}} answer @param {import("../../app.js").Context} context @param {string} [raw] its envelope as it was received, if it is still kept: digits as they are
  */
 export function answerView(answer, context, raw = "") {
-  const text = (/** @type {any} */ value, /** @type {string[]} */ ...path) => (raw && textAt(raw, ["payload", ...path])) || (JSON.stringify(value) ?? "null");
+  const text = (/** @type {any} */ value, /** @type {string[]} */ ...path) =>
+    (raw && textAt(raw, ["payload", ...path])) || (JSON.stringify(value) ?? "null");
   if (answer.error) {
     const { code, message, data } = answer.error;
-    return el("div", { class: "answer" }, el("p", { class: "fault" }, escapeHidden(`${message ?? "The call failed."}${code === undefined ? "" : ` (${code})`}`)), data !== undefined && jsonTree(text(data, "error", "data"), { label: "details" }));
+    return el(
+      "div",
+      { class: "answer" },
+      el(
+        "p",
+        { class: "fault" },
+        escapeHidden(`${message ?? "The call failed."}${code === undefined ? "" : ` (${code})`}`),
+      ),
+      data !== undefined && jsonTree(text(data, "error", "data"), { label: "details" }),
+    );
   }
   const result = answer.result;
   const content = Array.isArray(result?.content) ? result.content : null;
-  if (!content) return el("div", { class: "answer" }, result === undefined ? el("p", { class: "soft" }, "Empty result.") : jsonTree(text(result, "result"), { label: "result" }));
+  if (!content)
+    return el(
+      "div",
+      { class: "answer" },
+      result === undefined
+        ? el("p", { class: "soft" }, "Empty result.")
+        : jsonTree(text(result, "result"), { label: "result" }),
+    );
   return el(
     "div",
     { class: "answer" },
     content.length === 0 && !result.structuredContent && el("p", { class: "soft" }, "Empty result."),
-    content.slice(0, MAX_PARTS).map((/** @type {any} */ part, /** @type {number} */ index) => partView(part, () => text(part, "result", "content", String(index)))),
+    content
+      .slice(0, MAX_PARTS)
+      .map((/** @type {any} */ part, /** @type {number} */ index) =>
+        partView(part, () => text(part, "result", "content", String(index))),
+      ),
     content.length > MAX_PARTS && el("p", { class: "soft" }, `and ${content.length - MAX_PARTS} more`),
     listedValuesView(context, result),
-    result.structuredContent !== undefined && el("details", {}, el("summary", {}, "Structured data"), jsonTree(text(result.structuredContent, "result", "structuredContent"), { label: "data" })),
+    result.structuredContent !== undefined &&
+      el(
+        "details",
+        {},
+        el("summary", {}, "Structured data"),
+        jsonTree(text(result.structuredContent, "result", "structuredContent"), { label: "data" }),
+      ),
   );
 }
 
 /** @param {any} part @param {() => string} text */
 function partView(part, text) {
   if (typeof part?.text === "string") return textBlock(part.text, { label: "result" });
-  if (typeof part?.resource?.text === "string") return el("div", {}, el("p", { class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)), textBlock(part.resource.text, { label: "result" }));
-  if (typeof part?.data === "string") return el("p", { class: "soft" }, `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "unknown type", 60)}, about ${formatNumber(Math.round((part.data.length * 3) / 4))} bytes`);
+  if (typeof part?.resource?.text === "string")
+    return el(
+      "div",
+      {},
+      el("p", { class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)),
+      textBlock(part.resource.text, { label: "result" }),
+    );
+  if (typeof part?.data === "string")
+    return el(
+      "p",
+      { class: "soft" },
+      `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "unknown type", 60)}, about ${formatNumber(Math.round((part.data.length * 3) / 4))} bytes`,
+    );
   return jsonTree(text(), { label: "part" });
 }

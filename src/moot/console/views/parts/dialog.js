@@ -25,7 +25,11 @@ export function openDialog(title, content, options = {}) {
       "header",
       { class: "dialog-head" },
       el("h2", { id }, title),
-      el("button", { type: "button", class: "button quiet icon-only", "aria-label": "Close", on: { click: close } }, icon("close")),
+      el(
+        "button",
+        { type: "button", class: "button quiet icon-only", "aria-label": "Close", on: { click: close } },
+        icon("close"),
+      ),
     ),
     el("div", { class: "dialog-body" }, content),
     options.actions && el("footer", { class: "dialog-actions" }, options.actions),

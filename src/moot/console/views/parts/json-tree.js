@@ -27,9 +27,15 @@ function valueNode(text, depth, name = null) {
   if (first === "{" || first === "[") return members(text, depth, name);
   if (first === '"') {
     const value = String(JSON.parse(text));
-    return value.length > SHORT || value.includes("\n") ? textBlock(value, { class: "json-long", maxCharacters: 2000, label: "long text" }) : el("span", { class: "json-string" }, `"${escapeHidden(value)}"`);
+    return value.length > SHORT || value.includes("\n")
+      ? textBlock(value, { class: "json-long", maxCharacters: 2000, label: "long text" })
+      : el("span", { class: "json-string" }, `"${escapeHidden(value)}"`);
   }
-  return el("span", { class: first === "t" || first === "f" || first === "n" ? "json-literal" : "json-number" }, oneLine(text, 400));
+  return el(
+    "span",
+    { class: first === "t" || first === "f" || first === "n" ? "json-literal" : "json-number" },
+    oneLine(text, 400),
+  );
 }
 
 /** @param {string} text @param {number} depth @param {Node | null} name */
@@ -54,7 +60,12 @@ function members(text, depth, name) {
     show();
     return holder;
   }
-  const fold = el("details", {}, el("summary", {}, name, " ", `${isList ? `[${all.length}]` : `{${all.length}}`}`), list);
+  const fold = el(
+    "details",
+    {},
+    el("summary", {}, name, " ", `${isList ? `[${all.length}]` : `{${all.length}}`}`),
+    list,
+  );
   fold.addEventListener("toggle", () => {
     if (fold.open && shown === 0) show();
   });

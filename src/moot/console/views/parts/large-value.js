@@ -16,8 +16,16 @@ const SHOWN_CHARACTERS = 6_000;
  * @param {Context} context @param {LargeValue} value @param {string} [name] where it stands in the message
  */
 export function largeValueView(context, value, name = "") {
-  const text = el("div", {}, value.excerpt && textBlock(value.excerpt, { maxCharacters: SHOWN_CHARACTERS, label: "beginning of the text" }));
-  const note = el("p", { class: "soft", role: "status" }, value.excerpt && "The beginning. The gateway keeps the rest.");
+  const text = el(
+    "div",
+    {},
+    value.excerpt && textBlock(value.excerpt, { maxCharacters: SHOWN_CHARACTERS, label: "beginning of the text" }),
+  );
+  const note = el(
+    "p",
+    { class: "soft", role: "status" },
+    value.excerpt && "The beginning. The gateway keeps the rest.",
+  );
   const get = async (/** @type {(data: Uint8Array<ArrayBuffer>) => void} */ use) => {
     show.disabled = download.disabled = true;
     replace(note, "Fetching…");
@@ -29,23 +37,40 @@ export function largeValueView(context, value, name = "") {
     }
     show.disabled = download.disabled = false;
   };
-  const show = button("Show all", () => void get((data) => {
-    const whole = readText(data);
-    if (whole === null) return replace(note, "This is not text: download it.");
-    replace(text, textBlock(whole, { maxCharacters: SHOWN_CHARACTERS, label: "whole text" }));
-    text.querySelector(".show-all")?.click();
-    replace(note, `All ${formatNumber(value.bytes)} bytes.`);
-    show.remove();
-  }), { class: "small" });
-  const download = button("Download", () => void get((data) => {
-    save(data, `value-${value.sha256.slice(0, 12)}${readText(data.subarray(0, 4096)) === null ? "" : ".txt"}`);
-    replace(note, `Downloaded ${formatNumber(value.bytes)} bytes.`);
-  }), { class: "small" });
+  const show = button(
+    "Show all",
+    () =>
+      void get((data) => {
+        const whole = readText(data);
+        if (whole === null) return replace(note, "This is not text: download it.");
+        replace(text, textBlock(whole, { maxCharacters: SHOWN_CHARACTERS, label: "whole text" }));
+        text.querySelector(".show-all")?.click();
+        replace(note, `All ${formatNumber(value.bytes)} bytes.`);
+        show.remove();
+      }),
+    { class: "small" },
+  );
+  const download = button(
+    "Download",
+    () =>
+      void get((data) => {
+        save(data, `value-${value.sha256.slice(0, 12)}${readText(data.subarray(0, 4096)) === null ? "" : ".txt"}`);
+        replace(note, `Downloaded ${formatNumber(value.bytes)} bytes.`);
+      }),
+    { class: "small" },
+  );
   show.hidden = value.bytes > SHOWN_BYTES;
   const view = el(
     "div",
     { class: "large-value", data: { cut: "" } },
-    el("div", { class: "content-bar" }, name && el("bdi", { class: "mono" }, oneLine(name, 80)), el("span", {}, `${formatNumber(value.bytes)} bytes`), el("span", { class: "soft" }, "SHA-256 ", el("bdi", { class: "mono" }, value.sha256)), el("span", { class: "button-pair" }, show, download)),
+    el(
+      "div",
+      { class: "content-bar" },
+      name && el("bdi", { class: "mono" }, oneLine(name, 80)),
+      el("span", {}, `${formatNumber(value.bytes)} bytes`),
+      el("span", { class: "soft" }, "SHA-256 ", el("bdi", { class: "mono" }, value.sha256)),
+      el("span", { class: "button-pair" }, show, download),
+    ),
     text,
     note,
   );

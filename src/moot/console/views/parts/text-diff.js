@@ -10,7 +10,14 @@ import { formatNumber } from "../../core/page/numbers.js";
 import { escapeHidden } from "../../core/page/text.js";
 
 // Names that common tools use for the old and the new passage.
-const PAIRS = [["old", "new"], ["old_string", "new_string"], ["old_str", "new_str"], ["old_text", "new_text"], ["oldText", "newText"], ["before", "after"]];
+const PAIRS = [
+  ["old", "new"],
+  ["old_string", "new_string"],
+  ["old_str", "new_str"],
+  ["old_text", "new_text"],
+  ["oldText", "newText"],
+  ["before", "after"],
+];
 const EDITS = ["edits", "changes"];
 export const PATHS = ["path", "file_path", "file", "filename", "uri"];
 export const TEXTS = ["text", "content", "contents", "file_text", "new_content"];
@@ -27,7 +34,9 @@ const LINE_CHARACTERS = 2_000;
 
 /** The names of the old and the new passage, if these arguments have both; a new file has null as the old one. @param {any} given @returns {[string, string] | null} */
 export function replacementIn(given) {
-  for (const [old, added] of PAIRS) if ((typeof given?.[old] === "string" || given?.[old] === null) && typeof given[added] === "string") return [old, added];
+  for (const [old, added] of PAIRS)
+    if ((typeof given?.[old] === "string" || given?.[old] === null) && typeof given[added] === "string")
+      return [old, added];
   return null;
 }
 
@@ -48,7 +57,8 @@ function pathIn(given) {
 export function editsIn(given) {
   for (const name of EDITS) {
     const edits = given?.[name];
-    if (Array.isArray(edits) && edits.length > 0 && edits.every((each) => replacementIn(each) !== null)) return { name, edits };
+    if (Array.isArray(edits) && edits.length > 0 && edits.every((each) => replacementIn(each) !== null))
+      return { name, edits };
   }
   return null;
 }
@@ -61,7 +71,15 @@ export function editsIn(given) {
  */
 export function lastKnownText(proposals, host, path, before) {
   for (const request of [...proposals.requests.values()].reverse()) {
-    if (request.at >= before || request.to.length !== 1 || request.to[0] !== host || !request.answer || request.answer.error || request.answer.result?.isError === true) continue;
+    if (
+      request.at >= before ||
+      request.to.length !== 1 ||
+      request.to[0] !== host ||
+      !request.answer ||
+      request.answer.error ||
+      request.answer.result?.isError === true
+    )
+      continue;
     const given = request.call.params?.arguments;
     if (pathIn(given) !== path) continue;
     const whole = wholeTextIn(given);
@@ -75,7 +93,9 @@ export function lastKnownText(proposals, host, path, before) {
 /** @param {any} result @returns {string | null} */
 export function onlyText(result) {
   const content = result?.content;
-  return Array.isArray(content) && content.length === 1 && typeof content[0]?.text === "string" ? content[0].text : null;
+  return Array.isArray(content) && content.length === 1 && typeof content[0]?.text === "string"
+    ? content[0].text
+    : null;
 }
 
 /** The lines of both texts as kept, removed and added; null when comparing would take too long. @param {string} old @param {string} added @returns {Line[] | null} */
@@ -87,7 +107,12 @@ function diffLines(old, added) {
   let start = 0;
   while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
   let end = 0;
-  while (end < before.length - start && end < after.length - start && before[before.length - 1 - end] === after[after.length - 1 - end]) end += 1;
+  while (
+    end < before.length - start &&
+    end < after.length - start &&
+    before[before.length - 1 - end] === after[after.length - 1 - end]
+  )
+    end += 1;
   const steps = shortestEdit(before.slice(start, before.length - end), after.slice(start, after.length - end));
   if (!steps) return null;
   /** @type {Line[]} */
@@ -113,7 +138,10 @@ function shortestEdit(before, after) {
   for (let d = 0; d <= max; d += 1) {
     trace.push(new Map(reached));
     for (let k = -d; k <= d; k += 2) {
-      let x = k === -d || (k !== d && (reached.get(k - 1) ?? -1) < (reached.get(k + 1) ?? -1)) ? (reached.get(k + 1) ?? 0) : (reached.get(k - 1) ?? 0) + 1;
+      let x =
+        k === -d || (k !== d && (reached.get(k - 1) ?? -1) < (reached.get(k + 1) ?? -1))
+          ? (reached.get(k + 1) ?? 0)
+          : (reached.get(k - 1) ?? 0) + 1;
       let y = x - k;
       while (x < before.length && y < after.length && before[x] === after[y]) {
         x += 1;
@@ -158,13 +186,16 @@ function hunks(lines) {
   const shown = [];
   let last = -1;
   lines.forEach((line, index) => {
-    const near = lines.slice(Math.max(0, index - CONTEXT_LINES), index + CONTEXT_LINES + 1).some((each) => each.sign !== " ");
+    const near = lines
+      .slice(Math.max(0, index - CONTEXT_LINES), index + CONTEXT_LINES + 1)
+      .some((each) => each.sign !== " ");
     if (!near) return;
     if (index !== last + 1) shown.push({ sign: "@", text: unchangedText(index - last - 1), old: 0, new: 0 });
     shown.push(line);
     last = index;
   });
-  if (shown.length > 0 && last < lines.length - 1) shown.push({ sign: "@", text: unchangedText(lines.length - 1 - last), old: 0, new: 0 });
+  if (shown.length > 0 && last < lines.length - 1)
+    shown.push({ sign: "@", text: unchangedText(lines.length - 1 - last), old: 0, new: 0 });
   return shown;
 }
 
@@ -183,8 +214,14 @@ export function diffView(old, added) {
     "div",
     {},
     el("p", { class: "soft" }, "Too many differences to compare line by line: first the old text, then the new one."),
-    linesView(old.split("\n").map((text, index) => ({ sign: "-", text, old: index + 1, new: 0 })), "Old text"),
-    linesView(added.split("\n").map((text, index) => ({ sign: "+", text, old: 0, new: index + 1 })), "New text"),
+    linesView(
+      old.split("\n").map((text, index) => ({ sign: "-", text, old: index + 1, new: 0 })),
+      "Old text",
+    ),
+    linesView(
+      added.split("\n").map((text, index) => ({ sign: "+", text, old: 0, new: index + 1 })),
+      "New text",
+    ),
   );
 }
 
@@ -192,7 +229,10 @@ export function diffView(old, added) {
 export function addedView(text, sign = "+") {
   const lines = text.split("\n");
   if (text.endsWith("\n")) lines.pop();
-  return linesView(lines.map((each, index) => ({ sign, text: each, old: 0, new: index + 1 })), "New content");
+  return linesView(
+    lines.map((each, index) => ({ sign, text: each, old: 0, new: index + 1 })),
+    "New content",
+  );
 }
 
 /** @param {Line[]} lines @param {string} label */
@@ -217,12 +257,20 @@ function linesView(lines, label) {
 function lineView(line) {
   const sign = { " ": "same", "+": "added", "-": "removed", "@": "skipped" }[line.sign];
   const isCut = line.text.length > LINE_CHARACTERS;
-  const text = el("span", { class: "diff-text" }, escapeHidden(isCut ? line.text.slice(0, LINE_CHARACTERS) : line.text));
+  const text = el(
+    "span",
+    { class: "diff-text" },
+    escapeHidden(isCut ? line.text.slice(0, LINE_CHARACTERS) : line.text),
+  );
   if (isCut) {
-    const whole = button(`Show all ${formatNumber(line.text.length)} characters of this line`, () => {
-      replace(text, escapeHidden(line.text));
-      delete text.dataset.cut;
-    }, { class: "quiet small" });
+    const whole = button(
+      `Show all ${formatNumber(line.text.length)} characters of this line`,
+      () => {
+        replace(text, escapeHidden(line.text));
+        delete text.dataset.cut;
+      },
+      { class: "quiet small" },
+    );
     text.append("… ", whole);
     text.dataset.cut = "true";
   }

@@ -196,7 +196,8 @@ export class VirtualList {
     /** @type {HTMLElement | undefined} */
     const reused = shown?.element ?? this._reuse(shape);
     /** @type {HTMLElement} */
-    const element = reused ?? el("div", { class: "vl-row", role: "option", "aria-setsize": "-1", "aria-selected": "false" });
+    const element =
+      reused ?? el("div", { class: "vl-row", role: "option", "aria-setsize": "-1", "aria-selected": "false" });
     if (!reused) this._inner.append(element);
     if (element.hidden) element.hidden = false;
     if (element.dataset.index !== String(index)) this._move(element, index);
@@ -252,7 +253,14 @@ export class VirtualList {
     if (event.key === "Home") this._source.complete();
     const page = Math.max(1, Math.floor(this._height / this.rowHeight) - 1);
     const at = this.selected < 0 ? this._source.length() - 1 : this.selected;
-    const next = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: this._source.length() - 1 }[event.key];
+    const next = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      PageDown: at + page,
+      PageUp: at - page,
+      Home: 0,
+      End: this._source.length() - 1,
+    }[event.key];
     if (next !== undefined) this.select(this.selected < 0 && event.key.startsWith("Arrow") ? at : next);
     else if (event.key === "Enter" || event.key === " ") {
       if (this.selected >= 0) this._source.chosen(this.selected, event);

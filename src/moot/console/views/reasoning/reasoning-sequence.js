@@ -18,18 +18,57 @@ const THOUGHT_CHARACTERS = 1_500;
 export function sequenceNode(context, sequence, stop) {
   const state = el("span", { class: "state-mark" });
   const time = el("span", { class: "faint" });
-  const stopping = button("Stop", () => {
-    stopping.disabled = true;
-    stop();
-  }, { class: "danger small", shortcut: "s", icon: icon("close", 14), disabled: lacksCapability(context, "reasoning/cancel") });
-  stopping.append(el("span", { class: "sr" }, ` the reasoning of ${oneLine(sequence.from, 40)}: ${oneLine(sequence.message, 80)}`));
+  const stopping = button(
+    "Stop",
+    () => {
+      stopping.disabled = true;
+      stop();
+    },
+    {
+      class: "danger small",
+      shortcut: "s",
+      icon: icon("close", 14),
+      disabled: lacksCapability(context, "reasoning/cancel"),
+    },
+  );
+  stopping.append(
+    el("span", { class: "sr" }, ` the reasoning of ${oneLine(sequence.from, 40)}: ${oneLine(sequence.message, 80)}`),
+  );
   const dropped = el("p", { class: "faint", hidden: true });
   const list = el("ol", { class: "thoughts", "aria-label": "Thoughts" });
   const streams = el("div", { class: "sequence-streams" });
   const ending = el("div", { class: "ending", hidden: true });
-  const node = el("article", { class: "sequence card", data: { sequence: sequence.id }, "aria-label": `Reasoning of ${oneLine(sequence.from, 40)}` },
-    el("header", { class: "sequence-head" }, el("div", { class: "grow" }, nameOf(sequence.from), el("div", { class: "sequence-title" }, textBlock(sequence.message || (sequence.startUnknown ? "Started before you joined" : "Untitled"), { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }))), el("div", { class: "sequence-side" }, time, state, stopping)),
-    dropped, list, streams, ending);
+  const node = el(
+    "article",
+    {
+      class: "sequence card",
+      data: { sequence: sequence.id },
+      "aria-label": `Reasoning of ${oneLine(sequence.from, 40)}`,
+    },
+    el(
+      "header",
+      { class: "sequence-head" },
+      el(
+        "div",
+        { class: "grow" },
+        nameOf(sequence.from),
+        el(
+          "div",
+          { class: "sequence-title" },
+          textBlock(sequence.message || (sequence.startUnknown ? "Started before you joined" : "Untitled"), {
+            tag: "div",
+            maxCharacters: THOUGHT_CHARACTERS,
+            class: "thought-text",
+          }),
+        ),
+      ),
+      el("div", { class: "sequence-side" }, time, state, stopping),
+    ),
+    dropped,
+    list,
+    streams,
+    ending,
+  );
   let shown = 0;
   let status = "";
   /** @type {Set<string>} */
@@ -45,7 +84,15 @@ export function sequenceNode(context, sequence, stop) {
     const added = [];
     for (let n = Math.max(shown, sequence.dropped); n < all; n += 1) {
       const thought = sequence.thoughts[n - sequence.dropped];
-      added.push({ n: rowNumber(thought.id, thought.at), node: el("li", { class: "thought" }, el("time", { class: "faint thought-time", datetime: isoTime(thought.at) }, formatTime(thought.at)), textBlock(thought.text, { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" })) });
+      added.push({
+        n: rowNumber(thought.id, thought.at),
+        node: el(
+          "li",
+          { class: "thought" },
+          el("time", { class: "faint thought-time", datetime: isoTime(thought.at) }, formatTime(thought.at)),
+          textBlock(thought.text, { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }),
+        ),
+      });
     }
     shown = all;
     for (const each of below) {
@@ -75,8 +122,24 @@ export function sequenceNode(context, sequence, stop) {
     replace(state, el("span", { class: "dot", "aria-hidden": "true" }), text);
     node.dataset.status = now;
     ending.hidden = sequence.status === "active";
-    if (sequence.status === "concluded") replace(ending, el("strong", {}, "Conclusion"), textBlock(sequence.ending || "none", { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }));
-    if (sequence.status === "cancelled") replace(ending, el("strong", {}, "Stopped"), el("p", {}, "by ", nameOf(sequence.endedBy), sequence.ending && `: ${escapeHidden(oneLine(sequence.ending, 200))}`));
+    if (sequence.status === "concluded")
+      replace(
+        ending,
+        el("strong", {}, "Conclusion"),
+        textBlock(sequence.ending || "none", { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }),
+      );
+    if (sequence.status === "cancelled")
+      replace(
+        ending,
+        el("strong", {}, "Stopped"),
+        el(
+          "p",
+          {},
+          "by ",
+          nameOf(sequence.endedBy),
+          sequence.ending && `: ${escapeHidden(oneLine(sequence.ending, 200))}`,
+        ),
+      );
   };
 
   const showStreams = () => {
@@ -86,14 +149,30 @@ export function sequenceNode(context, sequence, stop) {
       let tail = tails.get(id);
       if (!tail) {
         tails.set(id, (tail = streamTail(context, stream)));
-        streams.append(el("section", { class: "sequence-stream" }, el("h3", {}, icon("streams", 14), " Stream ", el("a", { href: context.link("streams", id) }, el("bdi", { class: "mono" }, oneLine(id, 40)))), tail.node));
+        streams.append(
+          el(
+            "section",
+            { class: "sequence-stream" },
+            el(
+              "h3",
+              {},
+              icon("streams", 14),
+              " Stream ",
+              el("a", { href: context.link("streams", id) }, el("bdi", { class: "mono" }, oneLine(id, 40))),
+            ),
+            tail.node,
+          ),
+        );
       }
       tail.update();
     }
   };
 
   const tick = () => {
-    const text = sequence.status === "active" ? ago(sequence.at).replace(" ago", "") : duration(Math.max(0, sequence.changedAt - sequence.at));
+    const text =
+      sequence.status === "active"
+        ? ago(sequence.at).replace(" ago", "")
+        : duration(Math.max(0, sequence.changedAt - sequence.at));
     if (time.textContent !== text) time.textContent = text;
   };
 

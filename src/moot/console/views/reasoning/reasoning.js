@@ -20,7 +20,11 @@ const TICK_MILLISECONDS = 1_000;
 export function stopSequence(context, sequence) {
   return runAndNotify(
     context,
-    context.send("reasoning/cancel", { reason: "superseded" }, { context: sequence.context, to: [sequence.from], about: sequence.about.slice(0, 1) }),
+    context.send(
+      "reasoning/cancel",
+      { reason: "superseded" },
+      { context: sequence.context, to: [sequence.from], about: sequence.about.slice(0, 1) },
+    ),
     `${oneLine(sequence.from, 40)} was asked to stop`,
   );
 }
@@ -33,18 +37,36 @@ class ReasoningView {
     this._chosen = "";
     this._follow = true;
     this._list = el("div", { class: "panes-list" });
-    this._detail = el("section", { class: "panes-detail", "aria-label": "Reasoning", on: { scroll: () => this._scrolled() } });
+    this._detail = el("section", {
+      class: "panes-detail",
+      "aria-label": "Reasoning",
+      on: { scroll: () => this._scrolled() },
+    });
     this._panes = el("div", { class: "panes" }, this._list, this._detail);
     this._count = el("span", { class: "soft" });
     this._all = el("span", {});
-    outlet.append(el("div", { class: "view-head" }, el("h1", {}, "Reasoning"), this._count, el("span", { class: "grow" }), this._all), this._panes);
+    outlet.append(
+      el(
+        "div",
+        { class: "view-head" },
+        el("h1", {}, "Reasoning"),
+        this._count,
+        el("span", { class: "grow" }),
+        this._all,
+      ),
+      this._panes,
+    );
     this._head = el("div", { class: "detail-head" });
     this._body = el("div", { class: "thinking" });
     /** The drawn sequences, kept so that thoughts are added instead of redrawing all. @type {Map<string, ReturnType<typeof sequenceNode>>} */
     this._nodes = new Map();
     this._buildTree();
     const timer = setInterval(() => this._tick(), TICK_MILLISECONDS);
-    this._stops = [context.state.on(["reasoning", "roster", "streams"], () => this.show()), this._keys(), () => clearInterval(timer)];
+    this._stops = [
+      context.state.on(["reasoning", "roster", "streams"], () => this.show()),
+      this._keys(),
+      () => clearInterval(timer),
+    ];
     this.show();
   }
 
@@ -71,7 +93,13 @@ class ReasoningView {
       const above = this._parentOf(each);
       if (above) this._children.set(above, [...(this._children.get(above) ?? []), each]);
       else this._roots.push(each);
-      if (each.status === "active") for (let current = /** @type {Sequence | undefined} */ (each); current && !this._active.has(current); current = this._parentOf(current)) this._active.add(current);
+      if (each.status === "active")
+        for (
+          let current = /** @type {Sequence | undefined} */ (each);
+          current && !this._active.has(current);
+          current = this._parentOf(current)
+        )
+          this._active.add(current);
     }
   }
 
@@ -86,7 +114,10 @@ class ReasoningView {
   get _shown() {
     let found = this.state.reasoning.byId.get(this._chosen);
     for (let above = found && this._parentOf(found); above; above = this._parentOf(above)) found = above;
-    return found ?? (this._chosen ? undefined : (this._roots.findLast((each) => this._active.has(each)) ?? this._roots.at(-1)));
+    return (
+      found ??
+      (this._chosen ? undefined : (this._roots.findLast((each) => this._active.has(each)) ?? this._roots.at(-1)))
+    );
   }
 
   show() {
@@ -96,16 +127,39 @@ class ReasoningView {
     const going = this.state.reasoning.active();
     this._count.textContent = `${going.length || "none"} active`;
     const shown = this._shown;
-    redraw(this._all, [going.length > 1, this.state.me.capabilities], () => going.length > 1 && button(`Stop all ${going.length}`, () => this._stopAll(), { class: "danger", shortcut: "S", disabled: lacksCapability(this.context, "reasoning/cancel") }));
-    redraw(this._list, [active.map((each) => [each.id, each.thoughts.length + each.dropped]), ended.slice(0, MAX_ENDED).map((each) => each.id), shown?.id], () => [
-      this._section("Active", active),
-      this._section("Ended", ended.slice(0, MAX_ENDED)),
-    ]);
+    redraw(
+      this._all,
+      [going.length > 1, this.state.me.capabilities],
+      () =>
+        going.length > 1 &&
+        button(`Stop all ${going.length}`, () => this._stopAll(), {
+          class: "danger",
+          shortcut: "S",
+          disabled: lacksCapability(this.context, "reasoning/cancel"),
+        }),
+    );
+    redraw(
+      this._list,
+      [
+        active.map((each) => [each.id, each.thoughts.length + each.dropped]),
+        ended.slice(0, MAX_ENDED).map((each) => each.id),
+        shown?.id,
+      ],
+      () => [this._section("Active", active), this._section("Ended", ended.slice(0, MAX_ENDED))],
+    );
     // Without any, a phone shows what will be here instead of an empty list.
     this._panes.dataset.open = Boolean(this._chosen) === Boolean(shown) ? "detail" : "list";
     if (!shown) {
       this._nodes.clear();
-      redraw(this._detail, ["none", this._chosen], () => el("div", { class: "empty" }, icon("reasoning", 32), el("strong", {}, this._chosen ? "Unknown reasoning" : "No reasoning yet"), el("p", {}, "When a member shares its reasoning, you can follow and stop it here.")));
+      redraw(this._detail, ["none", this._chosen], () =>
+        el(
+          "div",
+          { class: "empty" },
+          icon("reasoning", 32),
+          el("strong", {}, this._chosen ? "Unknown reasoning" : "No reasoning yet"),
+          el("p", {}, "When a member shares its reasoning, you can follow and stop it here."),
+        ),
+      );
       return;
     }
     redraw(this._detail, ["one", shown.id], () => {
@@ -114,7 +168,12 @@ class ReasoningView {
     });
     const present = this.state.roster.members.get(shown.from)?.present ?? true;
     redraw(this._head, [shown.id, shown.status, present, shown.about], () => [
-      el("a", { class: "back button quiet small", href: this.context.link("reasoning") }, icon("right", 14), el("span", {}, "All reasoning")),
+      el(
+        "a",
+        { class: "back button quiet small", href: this.context.link("reasoning") },
+        icon("right", 14),
+        el("span", {}, "All reasoning"),
+      ),
       shown.about.length > 0 && el("p", { class: "soft" }, "Triggered by ", this._cause(shown.about[0])),
     ]);
     const tree = this._tree(shown);
@@ -125,25 +184,72 @@ class ReasoningView {
   /** @param {string} id */
   _cause(id) {
     const row = this.state.envelopes.byId(id);
-    return el("a", { href: this.context.link("timeline", id) }, row ? [nameOf(row.from), ": ", el("bdi", {}, oneLine(row.operation || row.summary || row.kind, 120))] : "a message from before you joined");
+    return el(
+      "a",
+      { href: this.context.link("timeline", id) },
+      row
+        ? [nameOf(row.from), ": ", el("bdi", {}, oneLine(row.operation || row.summary || row.kind, 120))]
+        : "a message from before you joined",
+    );
   }
 
   /** A sequence with its nested ones; drawn once, then extended. @param {Sequence} sequence @returns {HTMLElement} */
   _tree(sequence) {
     let drawn = this._nodes.get(sequence.id);
-    if (!drawn) this._nodes.set(sequence.id, (drawn = sequenceNode(this.context, sequence, () => void stopSequence(this.context, sequence))));
-    drawn.update((this._children.get(sequence) ?? []).map((each) => ({ at: each.at, id: each.id, node: this._tree(each) })));
+    if (!drawn)
+      this._nodes.set(
+        sequence.id,
+        (drawn = sequenceNode(this.context, sequence, () => void stopSequence(this.context, sequence))),
+      );
+    drawn.update(
+      (this._children.get(sequence) ?? []).map((each) => ({ at: each.at, id: each.id, node: this._tree(each) })),
+    );
     return drawn.node;
   }
 
   /** @param {string} title @param {Sequence[]} sequences */
   _section(title, sequences) {
     if (sequences.length === 0) return null;
-    return el("section", { "aria-label": title },
+    return el(
+      "section",
+      { "aria-label": title },
       el("h2", { class: "list-title" }, `${title} `, el("span", { class: "faint" }, String(sequences.length))),
-      el("ul", {}, sequences.map((each) => el("li", {}, el("a", { class: "member-row sequence-row", href: this.context.link("reasoning", each.id), "aria-current": this._shown === each ? "true" : null, data: { focus: `sequence-${each.id}` } },
-        el("span", { class: "grow" }, nameOf(each.from), el("bdi", { class: "sequence-message" }, oneLine(each.message || (each.startUnknown ? "started before you joined" : "untitled"), 120))),
-        el("span", { class: "faint" }, `${each.thoughts.length + each.dropped}`, el("span", { class: "sr" }, " thoughts")))))));
+      el(
+        "ul",
+        {},
+        sequences.map((each) =>
+          el(
+            "li",
+            {},
+            el(
+              "a",
+              {
+                class: "member-row sequence-row",
+                href: this.context.link("reasoning", each.id),
+                "aria-current": this._shown === each ? "true" : null,
+                data: { focus: `sequence-${each.id}` },
+              },
+              el(
+                "span",
+                { class: "grow" },
+                nameOf(each.from),
+                el(
+                  "bdi",
+                  { class: "sequence-message" },
+                  oneLine(each.message || (each.startUnknown ? "started before you joined" : "untitled"), 120),
+                ),
+              ),
+              el(
+                "span",
+                { class: "faint" },
+                `${each.thoughts.length + each.dropped}`,
+                el("span", { class: "sr" }, " thoughts"),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   _scrolled() {
@@ -161,9 +267,12 @@ class ReasoningView {
 
   /** The focused sequence, else the innermost active one. */
   _stopOne() {
-    const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-sequence]"))?.dataset.sequence;
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-sequence]"))?.dataset
+      .sequence;
     const shown = this._shown;
-    const all = shown ? this.state.reasoning.active().filter((each) => each === shown || each.context.startsWith(`${shown.context}/`)) : [];
+    const all = shown
+      ? this.state.reasoning.active().filter((each) => each === shown || each.context.startsWith(`${shown.context}/`))
+      : [];
     const sequence = (focused && this.state.reasoning.byId.get(focused)) || all[0];
     if (sequence?.status === "active") void stopSequence(this.context, sequence);
     else this.context.notify("No active reasoning here", "info");
@@ -182,7 +291,13 @@ class ReasoningView {
       k: ["Previous", () => this._move(-1)],
       s: ["Stop this reasoning", () => this._stopOne()],
       S: ["Stop all", () => this._stopAll()],
-      f: ["Follow the end", () => { this._follow = true; this.show(); }],
+      f: [
+        "Follow the end",
+        () => {
+          this._follow = true;
+          this.show();
+        },
+      ],
       Escape: ["Back to the list", () => this._chosen && this.context.go("reasoning")],
     });
   }

@@ -44,10 +44,26 @@ export function streamTail(context, stream) {
   let shownTo = 0;
   let shownFrames = -1;
   const sent = el("span", { class: "soft tail-status", role: "status" });
-  const body = el("pre", { class: "tail mono", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "End of the stream", on: { scroll: () => (following = body.scrollHeight - body.scrollTop - body.clientHeight < 24) } });
-  const holding = button("Pause", () => hold(), { class: "small", icon: icon("pause", 14), aria: { pressed: "false" } });
+  const body = el("pre", {
+    class: "tail mono",
+    tabindex: "0",
+    role: "log",
+    "aria-live": "off",
+    "aria-label": "End of the stream",
+    on: { scroll: () => (following = body.scrollHeight - body.scrollTop - body.clientHeight < 24) },
+  });
+  const holding = button("Pause", () => hold(), {
+    class: "small",
+    icon: icon("pause", 14),
+    aria: { pressed: "false" },
+  });
   const ending = button("Jump to end", () => follow(), { class: "small quiet", icon: icon("down", 14) });
-  const node = el("div", { class: "tail-box" }, el("div", { class: "tail-bar" }, sent, el("span", { class: "grow" }), ending, holding), body);
+  const node = el(
+    "div",
+    { class: "tail-box" },
+    el("div", { class: "tail-bar" }, sent, el("span", { class: "grow" }), ending, holding),
+    body,
+  );
 
   /** The current stream object; it may have been replaced after a reconnect. */
   const current = () => context.state.streams.byId.get(stream.id) ?? stream;
@@ -57,7 +73,10 @@ export function streamTail(context, stream) {
     const now = current();
     const all = now.cut + now.tail.length;
     const waiting = held ? ` · paused, ${formatNumber(all - shownTo)} new characters` : "";
-    const nothing = now.frames === 0 ? "no data since you joined" : `${formatNumber(now.frames)} frame${now.frames === 1 ? "" : "s"}, ${formatBytes(now.bytes)}`;
+    const nothing =
+      now.frames === 0
+        ? "no data since you joined"
+        : `${formatNumber(now.frames)} frame${now.frames === 1 ? "" : "s"}, ${formatBytes(now.bytes)}`;
     sent.textContent = nothing + (isBinary() ? "" : waiting);
   };
 
@@ -66,7 +85,12 @@ export function streamTail(context, stream) {
     if (now.frames === shownFrames || held) return;
     shownFrames = now.frames;
     const bytes = /** @type {any} */ (now).lastBytes;
-    body.textContent = now.frames === 0 ? "" : bytes instanceof Uint8Array ? `Start of the latest frame:\n${hexDump(bytes)}` : "Binary data.";
+    body.textContent =
+      now.frames === 0
+        ? ""
+        : bytes instanceof Uint8Array
+          ? `Start of the latest frame:\n${hexDump(bytes)}`
+          : "Binary data.";
   };
 
   const showText = () => {
@@ -77,7 +101,11 @@ export function streamTail(context, stream) {
     if (added >= SHOWN_CHARACTERS || shownTo < now.cut || body.childNodes.length > MAX_PIECES) {
       const kept = now.tail.slice(-SHOWN_CHARACTERS);
       const left = all - kept.length;
-      replace(body, left > 0 && el("span", { class: "faint" }, `… ${formatNumber(left)} earlier characters\n`), escapeHidden(kept));
+      replace(
+        body,
+        left > 0 && el("span", { class: "faint" }, `… ${formatNumber(left)} earlier characters\n`),
+        escapeHidden(kept),
+      );
     } else body.append(escapeHidden(now.tail.slice(now.tail.length - added)));
     shownTo = all;
   };

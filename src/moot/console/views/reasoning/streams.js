@@ -57,10 +57,17 @@ class StreamsView {
 
   show() {
     const open = this.state.streams.open().reverse();
-    const closed = [...this.state.streams.byId.values()].filter((each) => !each.open).reverse().slice(0, MAX_CLOSED);
+    const closed = [...this.state.streams.byId.values()]
+      .filter((each) => !each.open)
+      .reverse()
+      .slice(0, MAX_CLOSED);
     this._count.textContent = `${open.length || "none"} open`;
     const shown = this._shown;
-    redraw(this._list, [open.map((each) => [each.id, each.owner, each.description]), closed.map((each) => each.id), shown?.id], () => [this._section("Open", open), this._section("Closed", closed)]);
+    redraw(
+      this._list,
+      [open.map((each) => [each.id, each.owner, each.description]), closed.map((each) => each.id), shown?.id],
+      () => [this._section("Open", open), this._section("Closed", closed)],
+    );
     for (const node of this._list.querySelectorAll("[data-size]")) {
       const stream = this.state.streams.byId.get(/** @type {HTMLElement} */ (node).dataset.size ?? "");
       const text = stream ? formatBytes(stream.bytes) : "";
@@ -71,7 +78,15 @@ class StreamsView {
     if (!shown) {
       this._tail = null;
       this._tailId = "";
-      redraw(this._detail, ["none", this._chosen], () => el("div", { class: "empty" }, icon("streams", 32), el("strong", {}, this._chosen ? "Unknown stream" : "No streams yet"), el("p", {}, "Logs, long reasoning and files appear here while members write them.")));
+      redraw(this._detail, ["none", this._chosen], () =>
+        el(
+          "div",
+          { class: "empty" },
+          icon("streams", 32),
+          el("strong", {}, this._chosen ? "Unknown stream" : "No streams yet"),
+          el("p", {}, "Logs, long reasoning and files appear here while members write them."),
+        ),
+      );
       return;
     }
     redraw(this._detail, ["one", shown.id], () => [this._head, this._manage, this._tailPlace]);
@@ -80,43 +95,108 @@ class StreamsView {
       this._tail = streamTail(this.context, shown);
       this._tailPlace.replaceChildren(this._tail.node);
     }
-    redraw(this._head, [shown.id, shown.owner, shown.writers, shown.target, shown.open, shown.closeReason, shown.description], () => this._heading(shown));
+    redraw(
+      this._head,
+      [shown.id, shown.owner, shown.writers, shown.target, shown.open, shown.closeReason, shown.description],
+      () => this._heading(shown),
+    );
     const sequence = reasoningOf(this.context, shown);
-    redraw(this._manage, [shown.id, shown.owner, shown.writers, shown.open, this.state.me, sequence?.status, this.state.roster.members.get(shown.owner)?.present], () => this._managing(shown));
+    redraw(
+      this._manage,
+      [
+        shown.id,
+        shown.owner,
+        shown.writers,
+        shown.open,
+        this.state.me,
+        sequence?.status,
+        this.state.roster.members.get(shown.owner)?.present,
+      ],
+      () => this._managing(shown),
+    );
     this._tail?.update();
   }
 
   /** @param {string} title @param {Stream[]} streams */
   _section(title, streams) {
     if (streams.length === 0) return null;
-    return el("section", { "aria-label": title },
+    return el(
+      "section",
+      { "aria-label": title },
       el("h2", { class: "list-title" }, `${title} `, el("span", { class: "faint" }, String(streams.length))),
-      el("ul", {}, streams.map((each) => el("li", {}, el("a", { class: "member-row sequence-row", href: this.context.link("streams", each.id), "aria-current": this._shown === each ? "true" : null, data: { focus: `stream-${each.id}` } },
-        el("span", { class: "grow" }, el("bdi", { class: "stream-title" }, oneLine(each.description || each.id, 100)), el("span", { class: "sequence-message" }, "by ", nameOf(each.owner))),
-        el("span", { class: "faint", data: { size: each.id } }, formatBytes(each.bytes)))))));
+      el(
+        "ul",
+        {},
+        streams.map((each) =>
+          el(
+            "li",
+            {},
+            el(
+              "a",
+              {
+                class: "member-row sequence-row",
+                href: this.context.link("streams", each.id),
+                "aria-current": this._shown === each ? "true" : null,
+                data: { focus: `stream-${each.id}` },
+              },
+              el(
+                "span",
+                { class: "grow" },
+                el("bdi", { class: "stream-title" }, oneLine(each.description || each.id, 100)),
+                el("span", { class: "sequence-message" }, "by ", nameOf(each.owner)),
+              ),
+              el("span", { class: "faint", data: { size: each.id } }, formatBytes(each.bytes)),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   /** @param {string[]} names @param {string} none */
   _names(names, none) {
-    return names.length === 0 ? el("span", { class: "soft" }, none) : names.map((each, index) => [index > 0 && ", ", nameOf(each)]);
+    return names.length === 0
+      ? el("span", { class: "soft" }, none)
+      : names.map((each, index) => [index > 0 && ", ", nameOf(each)]);
   }
 
   /** @param {Stream} stream */
   _heading(stream) {
-    const fact = (/** @type {string} */ name, /** @type {any} */ value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+    const fact = (/** @type {string} */ name, /** @type {any} */ value) =>
+      el("div", {}, el("dt", {}, name), el("dd", {}, value));
     const kind = [stream.contentType, stream.format].filter(Boolean).join(", ") || stream.encoding;
     return [
-      el("a", { class: "back button quiet small", href: this.context.link("streams") }, icon("right", 14), el("span", {}, "All streams")),
-      el("div", { class: "detail-title" }, el("h2", {}, el("bdi", {}, oneLine(stream.description || stream.id, 160))), el("span", { class: "state-mark", data: { tone: stream.open ? "good" : "" } }, el("span", { class: "dot", "aria-hidden": "true" }), stream.open ? "open" : "closed")),
-      el("dl", { class: "stream-facts" },
+      el(
+        "a",
+        { class: "back button quiet small", href: this.context.link("streams") },
+        icon("right", 14),
+        el("span", {}, "All streams"),
+      ),
+      el(
+        "div",
+        { class: "detail-title" },
+        el("h2", {}, el("bdi", {}, oneLine(stream.description || stream.id, 160))),
+        el(
+          "span",
+          { class: "state-mark", data: { tone: stream.open ? "good" : "" } },
+          el("span", { class: "dot", "aria-hidden": "true" }),
+          stream.open ? "open" : "closed",
+        ),
+      ),
+      el(
+        "dl",
+        { class: "stream-facts" },
         fact("Owner", nameOf(stream.owner)),
         fact("Writers", this._names(stream.writers, "nobody")),
         fact("Readers", this._names(stream.target, "everyone")),
         fact("Content", el("bdi", {}, oneLine(kind, 80))),
         fact("Opened", el("time", { datetime: isoTime(stream.openedAt) }, ago(stream.openedAt))),
         fact("Id", el("bdi", { class: "mono" }, oneLine(stream.id, 80))),
-        !stream.open && fact("Closed", el("bdi", {}, oneLine(stream.closeReason, 160)))),
-      stream.target.length > 0 && !stream.target.some((each) => each === this.state.me.id || each === this.state.me.name) && el("p", { class: "soft" }, "You are not a reader of this stream, so its data is not shown."),
+        !stream.open && fact("Closed", el("bdi", {}, oneLine(stream.closeReason, 160))),
+      ),
+      stream.target.length > 0 &&
+        !stream.target.some((each) => each === this.state.me.id || each === this.state.me.name) &&
+        el("p", { class: "soft" }, "You are not a reader of this stream, so its data is not shown."),
     ];
   }
 
@@ -126,25 +206,80 @@ class StreamsView {
     const { context } = this;
     const mine = stream.owner === this.state.me.id;
     const sequence = reasoningOf(context, stream);
-    return el("div", { class: "controls" }, el("div", { class: "control-row", role: "group", "aria-label": "Manage this stream" },
-      sequence?.status === "active" && button("Stop reasoning", () => void stopSequence(context, sequence), { class: "danger small", shortcut: "s", icon: icon("close", 14), disabled: lacksCapability(context, "reasoning/cancel"), data: { focus: "stop" } }),
-      mine && button("Add writer…", () => writerDialog(context, stream, true), { class: "small", disabled: lacksCapability(context, "stream/grant-write"), data: { focus: "grant" } }),
-      mine && stream.writers.some((each) => each !== stream.owner) && button("Remove writer…", () => writerDialog(context, stream, false), { class: "small", disabled: lacksCapability(context, "stream/revoke-write"), data: { focus: "revoke" } }),
-      mine && button("Transfer…", () => transferDialog(context, stream), { class: "small", disabled: lacksCapability(context, "stream/transfer-ownership"), data: { focus: "transfer" } }),
-      mine && button("Close…", () => closeDialog(context, stream), { class: "small danger", disabled: lacksCapability(context, "stream/close"), data: { focus: "close" } }),
-      !mine && this.state.roster.members.get(stream.owner)?.present && el("a", { class: "button small", href: context.link("members", stream.owner) }, icon("right", 14), "Show owner")),
-      !mine && el("p", { class: "faint small-text" }, "Only the owner can close or transfer it, or change its writers."),
-      stream.writers.includes(this.state.me.id) && this._writing(stream));
+    return el(
+      "div",
+      { class: "controls" },
+      el(
+        "div",
+        { class: "control-row", role: "group", "aria-label": "Manage this stream" },
+        sequence?.status === "active" &&
+          button("Stop reasoning", () => void stopSequence(context, sequence), {
+            class: "danger small",
+            shortcut: "s",
+            icon: icon("close", 14),
+            disabled: lacksCapability(context, "reasoning/cancel"),
+            data: { focus: "stop" },
+          }),
+        mine &&
+          button("Add writer…", () => writerDialog(context, stream, true), {
+            class: "small",
+            disabled: lacksCapability(context, "stream/grant-write"),
+            data: { focus: "grant" },
+          }),
+        mine &&
+          stream.writers.some((each) => each !== stream.owner) &&
+          button("Remove writer…", () => writerDialog(context, stream, false), {
+            class: "small",
+            disabled: lacksCapability(context, "stream/revoke-write"),
+            data: { focus: "revoke" },
+          }),
+        mine &&
+          button("Transfer…", () => transferDialog(context, stream), {
+            class: "small",
+            disabled: lacksCapability(context, "stream/transfer-ownership"),
+            data: { focus: "transfer" },
+          }),
+        mine &&
+          button("Close…", () => closeDialog(context, stream), {
+            class: "small danger",
+            disabled: lacksCapability(context, "stream/close"),
+            data: { focus: "close" },
+          }),
+        !mine &&
+          this.state.roster.members.get(stream.owner)?.present &&
+          el(
+            "a",
+            { class: "button small", href: context.link("members", stream.owner) },
+            icon("right", 14),
+            "Show owner",
+          ),
+      ),
+      !mine &&
+        el("p", { class: "faint small-text" }, "Only the owner can close or transfer it, or change its writers."),
+      stream.writers.includes(this.state.me.id) && this._writing(stream),
+    );
   }
 
   /** A line to write, for those who may. @param {Stream} stream */
   _writing(stream) {
-    const field = el("input", { class: "field", type: "text", "aria-label": "Write a line to this stream", placeholder: "Write a line", autocomplete: "off", data: { focus: "write" } });
+    const field = el("input", {
+      class: "field",
+      type: "text",
+      "aria-label": "Write a line to this stream",
+      placeholder: "Write a line",
+      autocomplete: "off",
+      data: { focus: "write" },
+    });
     const write = () => {
       if (field.value && this.context.sender.write(stream.id, `${field.value}\n`)) field.value = "";
     };
-    field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !event.isComposing && write());
-    return stream.encoding === "text" && el("div", { class: "field-row" }, field, button("Write", write, { class: "small" }));
+    field.addEventListener(
+      "keydown",
+      (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !event.isComposing && write(),
+    );
+    return (
+      stream.encoding === "text" && el("div", { class: "field-row" }, field, button("Write", write, { class: "small" }))
+    );
   }
 
   /** @param {number} by */
@@ -161,10 +296,13 @@ class StreamsView {
       k: ["Previous stream", () => this._move(-1)],
       h: ["Pause or resume", () => this._tail?.hold()],
       f: ["Jump to end", () => this._tail?.follow()],
-      s: ["Stop the reasoning written here", () => {
-        const sequence = this._shown && reasoningOf(context, this._shown);
-        if (sequence?.status === "active") void stopSequence(context, sequence);
-      }],
+      s: [
+        "Stop the reasoning written here",
+        () => {
+          const sequence = this._shown && reasoningOf(context, this._shown);
+          if (sequence?.status === "active") void stopSequence(context, sequence);
+        },
+      ],
       Escape: ["Back to the list", () => this._chosen && context.go("streams")],
     });
   }

@@ -196,13 +196,22 @@ export class ApproverState {
   /** Whether our permissions allow querying the approver. */
   get canQuery() {
     const approver = this.approver;
-    return approver !== undefined && callPermissions(this._state.me.capabilities, this._state, [approver.id], { method: "tools/call", params: { name: RULES_TOOL, arguments: {} } }).request !== "no";
+    return (
+      approver !== undefined &&
+      callPermissions(this._state.me.capabilities, this._state, [approver.id], {
+        method: "tools/call",
+        params: { name: RULES_TOOL, arguments: {} },
+      }).request !== "no"
+    );
   }
 
   /** Decisions by rules, newest first. @param {number} max */
   latest(max) {
     const name = this.approver?.name;
-    return [...this.ruleDecisions.values()].filter((each) => this._nameOf(each.from) === name).reverse().slice(0, max);
+    return [...this.ruleDecisions.values()]
+      .filter((each) => this._nameOf(each.from) === name)
+      .reverse()
+      .slice(0, max);
   }
 
   /** Ask the approver for everything. */
@@ -224,7 +233,9 @@ export class ApproverState {
     this._publish();
     const since = this._next;
     try {
-      const [rules, suggestions, report] = await Promise.all([RULES_TOOL, "trust_suggestions", "trust_report"].map((tool) => this.query(tool)));
+      const [rules, suggestions, report] = await Promise.all(
+        [RULES_TOOL, "trust_suggestions", "trust_report"].map((tool) => this.query(tool)),
+      );
       this._takeRules(record, rules, since);
       this._takeSuggestions(record, suggestions);
       this._takeReport(record, report);
@@ -244,7 +255,12 @@ export class ApproverState {
   /** Call one of the approver's tools; rejects with the error. @param {string} tool @param {any} [given] */
   async query(tool, given = {}) {
     const to = this.approver?.id ?? "";
-    const result = await this._context.call(to, "tools/call", { name: tool, arguments: given }, { within: ANSWER_MILLISECONDS, background: true });
+    const result = await this._context.call(
+      to,
+      "tools/call",
+      { name: tool, arguments: given },
+      { within: ANSWER_MILLISECONDS, background: true },
+    );
     if (result?.isError) throw new Error(String(result.content?.[0]?.text ?? "the call failed"));
     if (!isObject(result?.structuredContent)) throw new Error("unexpected reply");
     return result.structuredContent;
@@ -254,7 +270,9 @@ export class ApproverState {
 
   async _findApprover() {
     const state = this._state;
-    const candidates = state.roster.present().filter((each) => each.id !== state.me.id && !this._checked.has(each.id) && this._mayBeApprover(each));
+    const candidates = state.roster
+      .present()
+      .filter((each) => each.id !== state.me.id && !this._checked.has(each.id) && this._mayBeApprover(each));
     candidates.sort((a, b) => Number(b.name === "approver") - Number(a.name === "approver"));
     for (const each of candidates.slice(0, MAX_CANDIDATES)) {
       const known = await toolCatalogueOf(this._context).load(each.id);
@@ -262,7 +280,11 @@ export class ApproverState {
       if (known.status === "known" || known.status === "failed") this._checked.add(each.id);
       if (known.status === "known" && !known.tools.some((tool) => tool.name === RULES_TOOL)) this._retryLater(each);
       // If we may not list its tools, a member that has the name of an approver is accepted by its messages.
-      if (known.tools.some((tool) => tool.name === RULES_TOOL) || (known.status === "refused" && each.name === "approver" && this._records.has(each.name))) this._approvers.add(each.name);
+      if (
+        known.tools.some((tool) => tool.name === RULES_TOOL) ||
+        (known.status === "refused" && each.name === "approver" && this._records.has(each.name))
+      )
+        this._approvers.add(each.name);
     }
     const isOnline = this.isOnline;
     if (isOnline && !this._wasOnline) void this.refresh();
@@ -304,8 +326,10 @@ export class ApproverState {
       const row = envelopes.at(this._next);
       if (!row) continue;
       if (row.type === "gap") this._refreshSoon();
-      else if (row.kind.startsWith("trust/")) changed = this._readTrustEnvelope(row, envelopes.envelope(row)) || changed;
-      else if (row.about.length > 0 && (row.kind === "mcp/request" || row.kind === "mcp/reject")) changed = this._readDecision(row) || changed;
+      else if (row.kind.startsWith("trust/"))
+        changed = this._readTrustEnvelope(row, envelopes.envelope(row)) || changed;
+      else if (row.about.length > 0 && (row.kind === "mcp/request" || row.kind === "mcp/reject"))
+        changed = this._readDecision(row) || changed;
     }
     if (changed) this._publish();
   }
@@ -350,14 +374,31 @@ export class ApproverState {
         break;
       case "active":
       case "lifted":
-        record.rules.set(name, { rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "active", why: "", hits: known?.hits ?? 0, left: known?.left ?? null, unreviewed: isObject(payload.review) ? list(payload.review.decisions).length : (known?.unreviewed ?? 0), reviewDue: isObject(payload.review) ? payload.review.due === true : (known?.reviewDue ?? false), resumedBy: [] });
+        record.rules.set(name, {
+          rule: rule ?? known?.rule ?? { name },
+          words: String(rule?.words ?? known?.words ?? ""),
+          state: "active",
+          why: "",
+          hits: known?.hits ?? 0,
+          left: known?.left ?? null,
+          unreviewed: isObject(payload.review) ? list(payload.review.decisions).length : (known?.unreviewed ?? 0),
+          reviewDue: isObject(payload.review) ? payload.review.due === true : (known?.reviewDue ?? false),
+          resumedBy: [],
+        });
         if (typeof rule?.origin?.suggestion === "string") record.suggestions.delete(rule.origin.suggestion);
         // Only the approver knows its position among the other rules, and which one it replaced.
         if (payload.state === "active") this._refreshSoon();
         break;
       case "suspended":
         this._refreshSoon();
-        record.rules.set(name, { ...(known ?? { hits: 0, left: null, unreviewed: 0, reviewDue: false }), rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "suspended", why: error, resumedBy: list(payload.resumed_by).map(String) });
+        record.rules.set(name, {
+          ...(known ?? { hits: 0, left: null, unreviewed: 0, reviewDue: false }),
+          rule: rule ?? known?.rule ?? { name },
+          words: String(rule?.words ?? known?.words ?? ""),
+          state: "suspended",
+          why: error,
+          resumedBy: list(payload.resumed_by).map(String),
+        });
         break;
       case "removed":
         record.rules.delete(name);
@@ -371,17 +412,32 @@ export class ApproverState {
     const proposal = row.about.map((id) => state.proposals.byId.get(id)).find((each) => each !== undefined);
     if (!proposal) return false;
     const payload = row.kind === "mcp/reject" ? (state.envelopes.envelope(row).payload ?? {}) : {};
-    const rule = row.context.startsWith(RULE_CONTEXT) ? row.context.slice(RULE_CONTEXT.length) : typeof payload.rule === "string" ? payload.rule : "";
+    const rule = row.context.startsWith(RULE_CONTEXT)
+      ? row.context.slice(RULE_CONTEXT.length)
+      : typeof payload.rule === "string"
+        ? payload.rule
+        : "";
     const sender = this._nameOf(row.from);
     const record = this._records.get(sender) ?? this.record;
     const first = !this._decided.has(proposal.id);
     this._decided.set(proposal.id, rule ? "rules" : "people");
     trimMap(this._decided, MAX_ACTS);
-    if (first && record && record.status === "known" && !record.reported.has(proposal.id)) count(record.days, new Date(row.at).toISOString().slice(0, 10), rule ? "rules" : "people");
-    if (first && rule && record && record.status === "known" && !record.reported.has(proposal.id)) countOutcome(record.ruleDays, new Date(row.at).toISOString().slice(0, 10), rule);
+    if (first && record && record.status === "known" && !record.reported.has(proposal.id))
+      count(record.days, new Date(row.at).toISOString().slice(0, 10), rule ? "rules" : "people");
+    if (first && rule && record && record.status === "known" && !record.reported.has(proposal.id))
+      countOutcome(record.ruleDays, new Date(row.at).toISOString().slice(0, 10), rule);
     if (!rule) return first;
     if (record && !record.included.has(proposal.id)) countOne(record.counted, rule);
-    this.ruleDecisions.set(proposal.id, { proposal: proposal.id, id: row.id, n: this._next, rule, at: row.at, from: row.from, tool: proposal.call.name || proposal.call.method, approved: row.kind === "mcp/request" });
+    this.ruleDecisions.set(proposal.id, {
+      proposal: proposal.id,
+      id: row.id,
+      n: this._next,
+      rule,
+      at: row.at,
+      from: row.from,
+      tool: proposal.call.name || proposal.call.method,
+      approved: row.kind === "mcp/request",
+    });
     trimMap(this.ruleDecisions, MAX_ACTS);
     return true;
   }
@@ -393,27 +449,54 @@ export class ApproverState {
     record.rules = new Map();
     record.included = new Set(list(known.counted).map(String));
     record.counted = new Map();
-    for (const act of this.ruleDecisions.values()) if (act.n >= since && !record.included.has(act.proposal)) countOne(record.counted, act.rule);
+    for (const act of this.ruleDecisions.values())
+      if (act.n >= since && !record.included.has(act.proposal)) countOne(record.counted, act.rule);
     for (const each of list(known.rules)) {
       if (!isObject(each) || !isObject(each.rule)) continue;
-      record.rules.set(String(each.rule.name), { rule: each.rule, words: String(each.words ?? ""), state: each.state, why: String(each.why ?? ""), hits: number(each.hits), left: typeof each.left === "number" ? each.left : null, unreviewed: number(each.unreviewed), reviewDue: each.review_due === true, resumedBy: list(each.resumed_by).map(String) });
+      record.rules.set(String(each.rule.name), {
+        rule: each.rule,
+        words: String(each.words ?? ""),
+        state: each.state,
+        why: String(each.why ?? ""),
+        hits: number(each.hits),
+        left: typeof each.left === "number" ? each.left : null,
+        unreviewed: number(each.unreviewed),
+        reviewDue: each.review_due === true,
+        resumedBy: list(each.resumed_by).map(String),
+      });
     }
     record.stopped = isObject(known.stopped) ? { by: String(known.stopped.by), why: String(known.stopped.why) } : null;
     record.fault = typeof known.fault === "string" ? known.fault : "";
     record.shadow = known.shadow === true;
-    record.budget = isObject(known.budget) ? { count: number(known.budget.count), seconds: number(known.budget.seconds), left: number(known.budget.left) } : null;
+    record.budget = isObject(known.budget)
+      ? { count: number(known.budget.count), seconds: number(known.budget.seconds), left: number(known.budget.left) }
+      : null;
   }
 
   /** @param {RuleRecord} record @param {any} known */
   _takeSuggestions(record, known) {
-    record.suggestions = new Map(list(known.suggestions).filter(isSuggestion).map((each) => [each.suggestion, each]));
+    record.suggestions = new Map(
+      list(known.suggestions)
+        .filter(isSuggestion)
+        .map((each) => [each.suggestion, each]),
+    );
   }
 
   /** @param {RuleRecord} record @param {any} known */
   _takeReport(record, known) {
     record.reported = new Set(list(known.counted).map(String));
-    record.days = list(known.days).filter(isObject).map((each) => ({ day: String(each.day), people: number(each.people), rules: number(each.rules) }));
-    record.ruleDays = list(known.rule_history).filter(isObject).map((each) => ({ day: String(each.day), rule: String(each.rule), automatic: number(each.automatic), wrong: number(each.wrong), tripped: number(each.tripped) }));
+    record.days = list(known.days)
+      .filter(isObject)
+      .map((each) => ({ day: String(each.day), people: number(each.people), rules: number(each.rules) }));
+    record.ruleDays = list(known.rule_history)
+      .filter(isObject)
+      .map((each) => ({
+        day: String(each.day),
+        rule: String(each.rule),
+        automatic: number(each.automatic),
+        wrong: number(each.wrong),
+        tripped: number(each.tripped),
+      }));
     record.shadows = isObject(known.shadow) ? known.shadow : {};
     record.people = list(known.people).map(String);
     record.approvals = number(known.approvals);
@@ -463,7 +546,13 @@ function countOutcome(days, day, rule) {
 
 /** @param {any} given @returns {given is Suggestion} */
 function isSuggestion(given) {
-  return isObject(given) && typeof given.suggestion === "string" && isObject(given.rule) && typeof given.words === "string" && isObject(given.back_test);
+  return (
+    isObject(given) &&
+    typeof given.suggestion === "string" &&
+    isObject(given.rule) &&
+    typeof given.words === "string" &&
+    isObject(given.back_test)
+  );
 }
 
 /** @param {any} given @returns {any[]} */

@@ -14,11 +14,18 @@ const all = (day) => day.people + day.rules;
 /** @param {Day} day */
 const share = (day) => (all(day) === 0 ? 0 : day.rules / all(day));
 /** Never "100 %" or "0 %" of what is not all or nothing. @param {number} part */
-const percentText = (part) => `${part > 0 && part < 0.01 ? "under\u00a01" : part < 1 && part > 0.99 ? "over\u00a099" : Math.round(part * 100)}\u00a0%`;
-const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
+const percentText = (part) =>
+  `${part > 0 && part < 0.01 ? "under\u00a01" : part < 1 && part > 0.99 ? "over\u00a099" : Math.round(part * 100)}\u00a0%`;
+const dayFormat = new Intl.DateTimeFormat(undefined, {
+  day: "numeric",
+  month: "short",
+  year: "numeric",
+  timeZone: "UTC",
+});
 
 /** @param {string} day as 2026-11-16 */
-export const dayText = (day) => (Number.isNaN(Date.parse(`${day}T00:00:00Z`)) ? day : dayFormat.format(Date.parse(`${day}T00:00:00Z`)));
+export const dayText = (day) =>
+  Number.isNaN(Date.parse(`${day}T00:00:00Z`)) ? day : dayFormat.format(Date.parse(`${day}T00:00:00Z`));
 
 /** The end of the axis: round, with a round middle. @param {number} max */
 export function axisEnd(max) {
@@ -58,29 +65,131 @@ export function automationChart(known) {
     const width = Math.min(step * 0.72, 48);
     const x = middle(index) - width / 2;
     const automatic = height * share(each);
-    const title = svg("title", {}, `${dayText(each.day)}: ${formatNumber(each.rules)} by rules, ${formatNumber(each.people)} by people`);
+    const title = svg(
+      "title",
+      {},
+      `${dayText(each.day)}: ${formatNumber(each.rules)} by rules, ${formatNumber(each.people)} by people`,
+    );
     return [
-      svg("rect", { class: "plot-people", x: String(x), y: String(HEIGHT - height), width: String(width), height: String(height - automatic) }, title),
-      svg("rect", { class: "plot-rules", x: String(x), y: String(HEIGHT - automatic), width: String(width), height: String(automatic) }, title.cloneNode(true)),
+      svg(
+        "rect",
+        {
+          class: "plot-people",
+          x: String(x),
+          y: String(HEIGHT - height),
+          width: String(width),
+          height: String(height - automatic),
+        },
+        title,
+      ),
+      svg(
+        "rect",
+        {
+          class: "plot-rules",
+          x: String(x),
+          y: String(HEIGHT - automatic),
+          width: String(width),
+          height: String(automatic),
+        },
+        title.cloneNode(true),
+      ),
     ];
   });
   // Days without decisions have no share, so the line skips them.
-  const points = days.map((each, index) => ({ each, x: middle(index) })).filter(({ each }) => all(each) > 0).map(({ each, x }) => [x, HEIGHT - share(each) * HEIGHT]);
+  const points = days
+    .map((each, index) => ({ each, x: middle(index) }))
+    .filter(({ each }) => all(each) > 0)
+    .map(({ each, x }) => [x, HEIGHT - share(each) * HEIGHT]);
   const line = points.map(([x, y], index) => `${index === 0 ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`).join(" ");
-  return el("figure", { class: "plot" },
-    el("div", { class: "plot-area" },
-      el("div", { class: "plot-scale", "aria-hidden": "true" }, el("span", {}, "100 %"), el("span", {}, "50 %"), el("span", {}, "0 %")),
-      svg("svg", { class: "plot-image", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": text },
+  return el(
+    "figure",
+    { class: "plot" },
+    el(
+      "div",
+      { class: "plot-area" },
+      el(
+        "div",
+        { class: "plot-scale", "aria-hidden": "true" },
+        el("span", {}, "100 %"),
+        el("span", {}, "50 %"),
+        el("span", {}, "0 %"),
+      ),
+      svg(
+        "svg",
+        {
+          class: "plot-image",
+          viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+          preserveAspectRatio: "none",
+          role: "img",
+          "aria-label": text,
+        },
         [0, 0.5, 1].map((part) => svg("path", { class: "plot-grid", d: `M0 ${HEIGHT * part}H${WIDTH}` })),
         bars,
         svg("path", { class: "plot-line", d: line }),
-        points.map(([x, y]) => svg("path", { class: "plot-point", d: `M${x.toFixed(1)} ${y.toFixed(1)}h0` }))),
-      el("div", { class: "plot-counts", "aria-hidden": "true" }, el("span", {}, formatNumber(max)), el("span", {}, formatNumber(max / 2)), el("span", {}, "0")),
-      el("div", { class: "plot-days", "aria-hidden": "true" }, el("span", {}, dayText(days[0].day)), days.length > 1 && el("span", {}, dayText(latest.day)))),
-    el("figcaption", {}, el("p", {}, text),
-      el("ul", { class: "plot-key soft" }, [["key-line", "share (left)"], ["key-rules", "by rules (right)"], ["key-people", "by people (right)"]].map(([sign, text]) => el("li", {}, el("span", { class: sign }), text)))),
-    el("details", { data: { fold: "days" } }, el("summary", {}, "Table"),
-      el("table", { class: "plot-table" },
-        el("thead", {}, el("tr", {}, ["Day", "People", "Rules", "Automatic"].map((each) => el("th", { scope: "col" }, each)))),
-        el("tbody", {}, days.filter((each) => all(each) > 0).reverse().map((each) => el("tr", {}, el("th", { scope: "row" }, dayText(each.day)), el("td", {}, formatNumber(each.people)), el("td", {}, formatNumber(each.rules)), el("td", {}, percentText(share(each)))))))));
+        points.map(([x, y]) => svg("path", { class: "plot-point", d: `M${x.toFixed(1)} ${y.toFixed(1)}h0` })),
+      ),
+      el(
+        "div",
+        { class: "plot-counts", "aria-hidden": "true" },
+        el("span", {}, formatNumber(max)),
+        el("span", {}, formatNumber(max / 2)),
+        el("span", {}, "0"),
+      ),
+      el(
+        "div",
+        { class: "plot-days", "aria-hidden": "true" },
+        el("span", {}, dayText(days[0].day)),
+        days.length > 1 && el("span", {}, dayText(latest.day)),
+      ),
+    ),
+    el(
+      "figcaption",
+      {},
+      el("p", {}, text),
+      el(
+        "ul",
+        { class: "plot-key soft" },
+        [
+          ["key-line", "share (left)"],
+          ["key-rules", "by rules (right)"],
+          ["key-people", "by people (right)"],
+        ].map(([sign, text]) => el("li", {}, el("span", { class: sign }), text)),
+      ),
+    ),
+    el(
+      "details",
+      { data: { fold: "days" } },
+      el("summary", {}, "Table"),
+      el(
+        "table",
+        { class: "plot-table" },
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ["Day", "People", "Rules", "Automatic"].map((each) => el("th", { scope: "col" }, each)),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          days
+            .filter((each) => all(each) > 0)
+            .reverse()
+            .map((each) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row" }, dayText(each.day)),
+                el("td", {}, formatNumber(each.people)),
+                el("td", {}, formatNumber(each.rules)),
+                el("td", {}, percentText(share(each))),
+              ),
+            ),
+        ),
+      ),
+    ),
+  );
 }

@@ -28,7 +28,9 @@ function read(text, before) {
 
 /** A flat list of the ranges by path. @param {any} range @param {string[]} [path] @returns {{path: string[], low: number, high: number}[]} */
 function spans(range, path = []) {
-  return Object.entries(range ?? {}).flatMap(([key, inner]) => (Array.isArray(inner) ? [{ path: [...path, key], low: inner[0], high: inner[1] }] : spans(inner, [...path, key])));
+  return Object.entries(range ?? {}).flatMap(([key, inner]) =>
+    Array.isArray(inner) ? [{ path: [...path, key], low: inner[0], high: inner[1] }] : spans(inner, [...path, key]),
+  );
 }
 
 // The kinds of values that a rule has templates for.
@@ -36,7 +38,11 @@ const KINDS = ["shell", "path", "url", "email", "sql", "id", "amount", "time", "
 
 /** The templates of one kind by path. @param {any} values @param {string[]} [path] @returns {{path: string[], templates: any}[]} */
 function templatesOf(values, path = []) {
-  return Object.entries(values ?? {}).flatMap(([key, inner]) => (typeof inner === "string" || Array.isArray(inner) ? [{ path: [...path, key], templates: inner }] : templatesOf(inner, [...path, key])));
+  return Object.entries(values ?? {}).flatMap(([key, inner]) =>
+    typeof inner === "string" || Array.isArray(inner)
+      ? [{ path: [...path, key], templates: inner }]
+      : templatesOf(inner, [...path, key]),
+  );
 }
 
 /** @param {any} values @param {string[]} path @param {any} value */
@@ -51,17 +57,34 @@ export function narrowDialog(context, approverState, suggestion) {
   const rule = suggestion.rule;
   /** @type {{node: Node, apply: (edited: any) => void}[]} */
   const fields = [];
-  const add = (/** @type {ReturnType<typeof labelledField>} */ field, /** @type {(edited: any, value: string) => void} */ apply) => fields.push({ node: field.node, apply: (edited) => checked(field, () => apply(edited, field.value())) });
+  const add = (
+    /** @type {ReturnType<typeof labelledField>} */ field,
+    /** @type {(edited: any, value: string) => void} */ apply,
+  ) => fields.push({ node: field.node, apply: (edited) => checked(field, () => apply(edited, field.value())) });
   for (const [name, pattern] of Object.entries(rule.arguments ?? {})) {
-    add(labelledField(oneLine(name, 60), { value: typed(pattern), class: "field mono", spellcheck: "false" }, "A value, a JSON list, a glob or a /regular expression/ that matches less than this one"), (edited, value) => {
-      edited.arguments[name] = read(value, pattern);
-    });
+    add(
+      labelledField(
+        oneLine(name, 60),
+        { value: typed(pattern), class: "field mono", spellcheck: "false" },
+        "A value, a JSON list, a glob or a /regular expression/ that matches less than this one",
+      ),
+      (edited, value) => {
+        edited.arguments[name] = read(value, pattern);
+      },
+    );
   }
   for (const kind of KINDS) {
     for (const { path, templates } of templatesOf(rule[kind])) {
-      add(labelledField(oneLine(path.join("."), 60), { value: typed(templates), class: "field mono", spellcheck: "false" }, "A value, a template such as reports/<name>.md, or a JSON list of them, that matches less than this one"), (edited, value) => {
-        setAt(edited[kind], path, read(value, templates));
-      });
+      add(
+        labelledField(
+          oneLine(path.join("."), 60),
+          { value: typed(templates), class: "field mono", spellcheck: "false" },
+          "A value, a template such as reports/<name>.md, or a JSON list of them, that matches less than this one",
+        ),
+        (edited, value) => {
+          setAt(edited[kind], path, read(value, templates));
+        },
+      );
     }
   }
   for (const { path, low, high } of spans(rule.range)) {
@@ -70,38 +93,69 @@ export function narrowDialog(context, approverState, suggestion) {
     const limit = labelledField(`${text} (max)`, { value: String(high), inputmode: "decimal" });
     fields.push({
       node: el("div", { class: "two-fields" }, least.node, limit.node),
-      apply: (edited) => setAt(edited.range, path, [least, limit].map((field) => checked(field, () => numberOf(field.value())))),
+      apply: (edited) =>
+        setAt(
+          edited.range,
+          path,
+          [least, limit].map((field) => checked(field, () => numberOf(field.value()))),
+        ),
     });
   }
   const limits = rule.limits ?? {};
-  add(labelledField("Hours (optional)", { value: rule.hours ?? "", placeholder: "09:00-17:00 Europe/Berlin" }), (edited, value) => {
-    if (!value && !rule.hours) return;
-    if (!HOURS.test(value)) throw new Error("Enter two times of day, such as 09:00-17:00");
-    edited.hours = value;
-  });
+  add(
+    labelledField("Hours (optional)", { value: rule.hours ?? "", placeholder: "09:00-17:00 Europe/Berlin" }),
+    (edited, value) => {
+      if (!value && !rule.hours) return;
+      if (!HOURS.test(value)) throw new Error("Enter two times of day, such as 09:00-17:00");
+      edited.hours = value;
+    },
+  );
   const count = labelledField("Maximum uses", { value: String(limits.count ?? ""), inputmode: "numeric" });
   const per = labelledField("per", { value: limits.per ?? "1h", placeholder: "1h" });
   fields.push({
     node: el("div", { class: "two-fields" }, count.node, per.node),
     apply: (edited) => {
       if (!count.value()) return;
-      edited.limits = { ...edited.limits, count: checked(count, () => wholeOf(count.value())), per: checked(per, () => lastingOf(per.value())) };
+      edited.limits = {
+        ...edited.limits,
+        count: checked(count, () => wholeOf(count.value())),
+        per: checked(per, () => lastingOf(per.value())),
+      };
     },
   });
-  add(labelledField("Expires (optional)", { value: limits.expires_at ?? "", placeholder: "2026-12-31T12:00:00Z" }), (edited, value) => {
-    if (!value) return;
-    if (Number.isNaN(Date.parse(value))) throw new Error("Enter a time such as 2026-12-31T12:00:00Z");
-    edited.limits = { ...edited.limits, expires_at: value };
-  });
-  add(labelledField("Only while these members are online (optional)", { value: (limits.while_present ?? []).join(", "), placeholder: context.state.me.name }, "Names, separated by commas"), (edited, value) => {
-    const names = value.split(",").map((each) => each.trim()).filter(Boolean);
-    if (names.length > 0) edited.limits = { ...edited.limits, while_present: names };
-  });
-  add(labelledField("Sample left to people (%)", { value: String(Math.round((limits.check_share ?? 0) * 1000) / 10), inputmode: "decimal" }), (edited, value) => {
-    const share = numberOf(value) / 100;
-    if (share < 0 || share > 1) throw new Error("Enter a percentage from 0 to 100");
-    edited.limits = { ...edited.limits, check_share: share };
-  });
+  add(
+    labelledField("Expires (optional)", { value: limits.expires_at ?? "", placeholder: "2026-12-31T12:00:00Z" }),
+    (edited, value) => {
+      if (!value) return;
+      if (Number.isNaN(Date.parse(value))) throw new Error("Enter a time such as 2026-12-31T12:00:00Z");
+      edited.limits = { ...edited.limits, expires_at: value };
+    },
+  );
+  add(
+    labelledField(
+      "Only while these members are online (optional)",
+      { value: (limits.while_present ?? []).join(", "), placeholder: context.state.me.name },
+      "Names, separated by commas",
+    ),
+    (edited, value) => {
+      const names = value
+        .split(",")
+        .map((each) => each.trim())
+        .filter(Boolean);
+      if (names.length > 0) edited.limits = { ...edited.limits, while_present: names };
+    },
+  );
+  add(
+    labelledField("Sample left to people (%)", {
+      value: String(Math.round((limits.check_share ?? 0) * 1000) / 10),
+      inputmode: "decimal",
+    }),
+    (edited, value) => {
+      const share = numberOf(value) / 100;
+      if (share < 0 || share > 1) throw new Error("Enter a percentage from 0 to 100");
+      edited.limits = { ...edited.limits, check_share: share };
+    },
+  );
   show(context, approverState, suggestion, fields);
 }
 
@@ -109,8 +163,20 @@ export function narrowDialog(context, approverState, suggestion) {
 function show(context, approverState, suggestion, fields) {
   const fault = el("div", { class: "dialog-fault" });
   const id = newId("exact");
-  const exact = el("textarea", { id, class: "field mono", rows: "12", spellcheck: "false", value: JSON.stringify(suggestion.rule, null, 2) });
-  const folded = el("details", {}, el("summary", {}, "Edit the rule as JSON"), el("label", { class: "sr", for: id }, "Rule as JSON"), exact);
+  const exact = el("textarea", {
+    id,
+    class: "field mono",
+    rows: "12",
+    spellcheck: "false",
+    value: JSON.stringify(suggestion.rule, null, 2),
+  });
+  const folded = el(
+    "details",
+    {},
+    el("summary", {}, "Edit the rule as JSON"),
+    el("label", { class: "sr", for: id }, "Rule as JSON"),
+    exact,
+  );
   let byHand = false;
   exact.addEventListener("input", () => (byHand = true));
   const accept = button("Accept", () => void run(), { class: "primary" });
@@ -122,28 +188,52 @@ function show(context, approverState, suggestion, fields) {
       edited = byHand ? JSON.parse(exact.value) : structuredClone(suggestion.rule);
       if (!byHand) for (const field of fields) field.apply(edited);
     } catch (error) {
-      replace(fault, el("p", { class: "fault", role: "alert" }, byHand ? `Invalid JSON: ${oneLine(String(error), 120)}` : oneLine(error instanceof Error ? error.message : String(error), 200)));
+      replace(
+        fault,
+        el(
+          "p",
+          { class: "fault", role: "alert" },
+          byHand
+            ? `Invalid JSON: ${oneLine(String(error), 120)}`
+            : oneLine(error instanceof Error ? error.message : String(error), 200),
+        ),
+      );
       return;
     }
     // The description was about the wider rule.
     if (JSON.stringify(edited) !== JSON.stringify(suggestion.rule)) delete edited.words;
     accept.disabled = true;
     try {
-      const answer = await sendCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion, rule: edited });
+      const answer = await sendCommand(context, approverState, "trust/accept", {
+        suggestion: suggestion.suggestion,
+        rule: edited,
+      });
       dialog.close();
-      context.notify(answer ? `${oneLine(answer.payload?.rule?.name ?? "", 60)} is active` : "Sent; the approver has not replied", answer ? "good" : "info");
+      context.notify(
+        answer ? `${oneLine(answer.payload?.rule?.name ?? "", 60)} is active` : "Sent; the approver has not replied",
+        answer ? "good" : "info",
+      );
     } catch (reason) {
       replace(fault, reason instanceof CommandRejected ? rejectionBox(reason) : refusalBox(reason));
     } finally {
       accept.disabled = false;
     }
   }
-  const dialog = openDialog("Narrow and accept", [
-    el("p", { class: "soft" }, "The approver accepts only a rule that matches less than the suggestion."),
-    el("p", {}, el("bdi", {}, escapeHidden(suggestion.words))),
-    el("div", { class: "narrow-fields" }, fields.map((each) => each.node)),
-    folded, fault,
-  ], { class: "wide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), accept] });
+  const dialog = openDialog(
+    "Narrow and accept",
+    [
+      el("p", { class: "soft" }, "The approver accepts only a rule that matches less than the suggestion."),
+      el("p", {}, el("bdi", {}, escapeHidden(suggestion.words))),
+      el(
+        "div",
+        { class: "narrow-fields" },
+        fields.map((each) => each.node),
+      ),
+      folded,
+      fault,
+    ],
+    { class: "wide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), accept] },
+  );
   dialog.node.querySelector("input")?.focus();
   dialog.node.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey)) {

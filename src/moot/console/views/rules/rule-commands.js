@@ -11,7 +11,13 @@ import { waitForAnswer } from "../members/member-requests.js";
 
 // It answers at once, unless it is computing suggestions or is offline.
 const ANSWER_MILLISECONDS = 8_000;
-const STATE_TEXTS = { active: "is active", lifted: "is resumed", suspended: "is suspended", stopped: "All rules are stopped", resumed: "Rules are resumed" };
+const STATE_TEXTS = {
+  active: "is active",
+  lifted: "is resumed",
+  suspended: "is suspended",
+  stopped: "All rules are stopped",
+  resumed: "Rules are resumed",
+};
 
 /** The approver refused; the message is its own. */
 export class CommandRejected extends Error {}
@@ -24,15 +30,22 @@ export class CommandRejected extends Error {}
 export async function sendCommand(context, approverState, kind, payload, about) {
   const sent = context.send(kind, payload, about ? { about } : {});
   await sent;
-  const answer = await waitForAnswer(context, sent.id, approverState.approver?.id ?? "", approverState.isOnline ? ANSWER_MILLISECONDS : 0);
+  const answer = await waitForAnswer(
+    context,
+    sent.id,
+    approverState.approver?.id ?? "",
+    approverState.isOnline ? ANSWER_MILLISECONDS : 0,
+  );
   if (answer?.kind === "chat") throw new CommandRejected(String(answer.payload?.text ?? ""));
   return answer;
 }
 
 /** The approver's answer in one sentence. @param {any} answer @param {string} otherwise */
 function answerText(answer, otherwise) {
-  if (answer?.kind === "trust/suggestion") return `Accepted by you. ${Number(answer.payload?.accepting_people)} people have to accept it; until then it decides nothing`;
-  if (Array.isArray(answer?.payload?.resumed_by)) return `Resumed by you. ${Number(answer.payload.accepting_people)} people have to resume it; until then it decides nothing`;
+  if (answer?.kind === "trust/suggestion")
+    return `Accepted by you. ${Number(answer.payload?.accepting_people)} people have to accept it; until then it decides nothing`;
+  if (Array.isArray(answer?.payload?.resumed_by))
+    return `Resumed by you. ${Number(answer.payload.accepting_people)} people have to resume it; until then it decides nothing`;
   if (answer?.kind === "trust/rule" && answer.payload?.review) return "Reviewed";
   const state = String(answer?.payload?.state ?? "");
   const rule = answer?.payload?.rule;
@@ -49,7 +62,11 @@ function answerText(answer, otherwise) {
 export async function runCommand(context, approverState, kind, payload, options = {}) {
   try {
     const answer = await sendCommand(context, approverState, kind, payload, options.about);
-    if (answer === null && !options.done) context.notify(`Sent; ${approverState.isOnline ? "the approver has not replied" : "the approver is offline and will apply it when it joins"}`, "info");
+    if (answer === null && !options.done)
+      context.notify(
+        `Sent; ${approverState.isOnline ? "the approver has not replied" : "the approver is offline and will apply it when it joins"}`,
+        "info",
+      );
     else context.notify(answerText(answer, options.done ?? "Done"), "good");
     return true;
   } catch (fault) {
@@ -61,17 +78,31 @@ export async function runCommand(context, approverState, kind, payload, options 
 
 /** A box for the approver's refusal. @param {Error} fault */
 export function rejectionBox(fault) {
-  return el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, el("strong", {}, "Approver: "), el("bdi", {}, escapeHidden(fault.message)))));
+  return el(
+    "div",
+    { class: "refusal-box", role: "alert" },
+    icon("warning", 16),
+    el("div", {}, el("p", {}, el("strong", {}, "Approver: "), el("bdi", {}, escapeHidden(fault.message)))),
+  );
 }
 
 /** @param {Context} context @param {ApproverState} _approverState @param {Suggestion} suggestion */
 export function dismissDialog(context, _approverState, suggestion) {
   const reason = reasonField();
-  actionDialog("Dismiss this suggestion?", [el("p", {}, "It is not suggested again. People keep deciding these proposals."), reason.node], {
-    verb: "Dismiss", safe: true,
-    act: () => context.send("trust/dismiss", { suggestion: suggestion.suggestion, ...(reason.value() ? { reason: reason.value() } : {}) }),
-    done: () => context.notify("Dismissed", "good"),
-  });
+  actionDialog(
+    "Dismiss this suggestion?",
+    [el("p", {}, "It is not suggested again. People keep deciding these proposals."), reason.node],
+    {
+      verb: "Dismiss",
+      safe: true,
+      act: () =>
+        context.send("trust/dismiss", {
+          suggestion: suggestion.suggestion,
+          ...(reason.value() ? { reason: reason.value() } : {}),
+        }),
+      done: () => context.notify("Dismissed", "good"),
+    },
+  );
 }
 
 /**
@@ -83,44 +114,106 @@ export function grantDialog(context, approverState, suggestion) {
   if (!grant) return;
   const held = coveredBy(grant.capability, context.state.me.capabilities);
   const fault = el("div", {});
-  actionDialog(`Grant this to ${oneLine(grant.participant, 40)}?`, [
-    el("p", {}, el("bdi", {}, escapeHidden(grant.words)), ". Neither rules nor people are asked any more."),
-    el("div", { class: "cascade" }, el("p", {}, el("strong", {}, "Limits of the rule that a grant cannot keep:")), el("ul", { class: "losses" }, grant.loses.map((each) => el("li", {}, escapeHidden(each))), el("li", {}, "no sample is left to people, and no tripwire suspends it"))),
-    el("p", {}, "Permission: ", el("bdi", {}, oneLine(describeCapability(grant.capability), 300))),
-    !held && el("p", { class: "warn-text" }, "You do not seem to have this permission yourself, so the gateway will probably refuse."),
-    el("p", { class: "soft" }, "To revoke it, press ", el("kbd", {}, "u"), " here, or use Revoke in Members."),
-    fault,
-  ], {
-    verb: "Grant", danger: true,
-    act: async () => {
-      const given = await context.send("capability/grant", { recipient: grant.participant, capabilities: [grant.capability], reason: `suggestion ${suggestion.suggestion}` }, { to: [context.state.roster.get(grant.participant)?.id ?? grant.participant] });
-      try {
-        await sendCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion, granted: true, grant: given.id });
-      } catch (error) {
-        if (!(error instanceof CommandRejected)) throw error;
-        replace(fault, rejectionBox(error));
-        return undefined;
-      }
-      return given;
+  actionDialog(
+    `Grant this to ${oneLine(grant.participant, 40)}?`,
+    [
+      el("p", {}, el("bdi", {}, escapeHidden(grant.words)), ". Neither rules nor people are asked any more."),
+      el(
+        "div",
+        { class: "cascade" },
+        el("p", {}, el("strong", {}, "Limits of the rule that a grant cannot keep:")),
+        el(
+          "ul",
+          { class: "losses" },
+          grant.loses.map((each) => el("li", {}, escapeHidden(each))),
+          el("li", {}, "no sample is left to people, and no tripwire suspends it"),
+        ),
+      ),
+      el("p", {}, "Permission: ", el("bdi", {}, oneLine(describeCapability(grant.capability), 300))),
+      !held &&
+        el(
+          "p",
+          { class: "warn-text" },
+          "You do not seem to have this permission yourself, so the gateway will probably refuse.",
+        ),
+      el("p", { class: "soft" }, "To revoke it, press ", el("kbd", {}, "u"), " here, or use Revoke in Members."),
+      fault,
+    ],
+    {
+      verb: "Grant",
+      danger: true,
+      act: async () => {
+        const given = await context.send(
+          "capability/grant",
+          {
+            recipient: grant.participant,
+            capabilities: [grant.capability],
+            reason: `suggestion ${suggestion.suggestion}`,
+          },
+          { to: [context.state.roster.get(grant.participant)?.id ?? grant.participant] },
+        );
+        try {
+          await sendCommand(context, approverState, "trust/accept", {
+            suggestion: suggestion.suggestion,
+            granted: true,
+            grant: given.id,
+          });
+        } catch (error) {
+          if (!(error instanceof CommandRejected)) throw error;
+          replace(fault, rejectionBox(error));
+          return undefined;
+        }
+        return given;
+      },
+      done: () => context.notify(`Granted to ${oneLine(grant.participant, 40)}`, "good"),
     },
-    done: () => context.notify(`Granted to ${oneLine(grant.participant, 40)}`, "good"),
-  });
+  );
 }
 
 /** @param {Context} context @param {ApproverState} approverState @param {string} rule */
 export function suspendDialog(context, approverState, rule) {
   const reason = reasonField();
-  actionDialog(`Suspend ${oneLine(rule, 60)}?`, [el("p", {}, "You are asked instead, until someone resumes the rule."), reason.node], {
-    verb: "Suspend", danger: true, safe: true,
-    act: () => runCommand(context, approverState, "trust/stop", { rule, ...(reason.value() ? { reason: reason.value() } : {}) }),
-  });
+  actionDialog(
+    `Suspend ${oneLine(rule, 60)}?`,
+    [el("p", {}, "You are asked instead, until someone resumes the rule."), reason.node],
+    {
+      verb: "Suspend",
+      danger: true,
+      safe: true,
+      act: () =>
+        runCommand(context, approverState, "trust/stop", {
+          rule,
+          ...(reason.value() ? { reason: reason.value() } : {}),
+        }),
+    },
+  );
 }
 
 /** Object to a decision by a rule: that rule is suspended. @param {Context} context @param {ApproverState} approverState @param {import("./approver-state.js").RuleDecision} done */
 export function objectDialog(context, approverState, done) {
   const reason = labelledField("What was wrong (optional)", { maxlength: 500 }, "Everyone in the space can read it.");
-  actionDialog("Object to this decision?", [el("p", {}, "The rule ", el("bdi", { class: "mono" }, oneLine(done.rule, 80)), " decided what ", nameOf(context.state.proposals.byId.get(done.proposal)?.from ?? "someone"), " proposed. The rule is suspended at once; the decision itself is not undone."), reason.node], {
-    verb: "Object", danger: true, safe: true,
-    act: () => runCommand(context, approverState, "trust/stop", reason.value() ? { reason: reason.value() } : {}, { about: done.proposal }),
-  });
+  actionDialog(
+    "Object to this decision?",
+    [
+      el(
+        "p",
+        {},
+        "The rule ",
+        el("bdi", { class: "mono" }, oneLine(done.rule, 80)),
+        " decided what ",
+        nameOf(context.state.proposals.byId.get(done.proposal)?.from ?? "someone"),
+        " proposed. The rule is suspended at once; the decision itself is not undone.",
+      ),
+      reason.node,
+    ],
+    {
+      verb: "Object",
+      danger: true,
+      safe: true,
+      act: () =>
+        runCommand(context, approverState, "trust/stop", reason.value() ? { reason: reason.value() } : {}, {
+          about: done.proposal,
+        }),
+    },
+  );
 }

@@ -29,7 +29,12 @@ export function stateTag(approverState, shown) {
     const [word, tone] = effectOf(approverState, shown);
     return el("span", { class: "tag", data: { tone } }, word);
   }
-  return el("span", { class: "tag", data: { tone: TONES[shown.state] ?? "" } }, shown.state === "suspended" && icon("pause", 12), shown.state);
+  return el(
+    "span",
+    { class: "tag", data: { tone: TONES[shown.state] ?? "" } },
+    shown.state === "suspended" && icon("pause", 12),
+    shown.state,
+  );
 }
 
 /** @param {number} hits */
@@ -65,46 +70,179 @@ export function ruleCard(context, approverState, shown, options) {
   const hits = record?.hits(name) ?? 0;
   const shadow = record?.shadows?.[name];
   const { origin, limits } = rule;
-  return el("li", { class: "card rule", tabindex: "-1", "aria-label": `Rule ${options.at}: ${oneLine(name, 60)}`, data: { rule: name, focus: `rule-${name}`, state: shown.state } },
-    el("div", { class: "rule-head" },
+  return el(
+    "li",
+    {
+      class: "card rule",
+      tabindex: "-1",
+      "aria-label": `Rule ${options.at}: ${oneLine(name, 60)}`,
+      data: { rule: name, focus: `rule-${name}`, state: shown.state },
+    },
+    el(
+      "div",
+      { class: "rule-head" },
       el("span", { class: "rule-number", "aria-hidden": "true" }, String(options.at)),
-      el("div", { class: "grow" },
-        el("div", { class: "rule-title" }, el("h3", {}, el("bdi", {}, oneLine(name, 64))), el("span", { class: "tag", data: { tone: rule.decision === "reject" ? "bad" : rule.decision === "approve" ? "good" : "" } }, oneLine(rule.decision ?? "", 12)), el("span", { data: { effect: name } }, stateTag(approverState, shown))),
-        el("p", {}, el("bdi", {}, escapeHidden(shown.words || rule.words || "")))),
-      el("div", { class: "rule-hits", data: { hits: name } }, hitCount(hits))),
-    shown.state === "suspended" && el("p", { class: "suspension-reason" }, icon("warning", 16), el("span", {}, "Suspended: ", el("bdi", {}, escapeHidden(shown.why)), shown.resumedBy.length > 0 && [". Resumed by ", shown.resumedBy.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]), "; another person has to, too"])),
-    el("p", { class: "soft small-text" }, [
-      limits?.count !== undefined && [`at most ${formatNumber(limits.count)} per ${periodText(limits.per)}`, shown.left !== null && [", ", el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left))]],
-      limits?.check_share > 0 && `${percent(limits.check_share)} left to people as a sample`,
-      limits?.review_share > 0 && "people review what it decided",
-      limits?.while_present?.length > 0 && `only while ${oneLine(limits.while_present.join(" and "), 80)} ${limits.while_present.length === 1 ? "is" : "are"} online`,
-      limits?.expires_at && `until ${oneLine(limits.expires_at, 20).slice(0, 10)}`,
-      origin?.accepted_by && ["accepted by ", nameOf(origin.accepted_by), origin.accepted && `, ${ago(Date.parse(origin.accepted))}`],
-      !origin?.accepted_by && "written manually",
-      shadow && `in shadow mode: agreed with ${formatNumber(shadow.agreements)} of ${formatNumber(shadow.agreements + shadow.conflicts)} ${shadow.agreements + shadow.conflicts === 1 ? "decision" : "decisions"}`,
-    ].filter(Boolean).map((each, index) => [index > 0 && " · ", /** @type {any} */ (each)])),
-    shown.reviewDue && el("p", { class: "warn-text" }, "Please review what it decided. If nobody does, it leaves decisions to people."),
-    el("div", { class: "control-row" },
-      shown.unreviewed > 0 && button(reviewLabel(shown.unreviewed), () => reviewDialog(context, approverState, name, options.may("trust/stop")), { class: shown.reviewDue ? "small primary" : "small quiet", disabled: !approverState.isOnline || !options.may("trust/accept"), data: { focus: `review-${name}` }, aria: { label: `${reviewLabel(shown.unreviewed)} of ${oneLine(name, 60)}` } }),
+      el(
+        "div",
+        { class: "grow" },
+        el(
+          "div",
+          { class: "rule-title" },
+          el("h3", {}, el("bdi", {}, oneLine(name, 64))),
+          el(
+            "span",
+            {
+              class: "tag",
+              data: { tone: rule.decision === "reject" ? "bad" : rule.decision === "approve" ? "good" : "" },
+            },
+            oneLine(rule.decision ?? "", 12),
+          ),
+          el("span", { data: { effect: name } }, stateTag(approverState, shown)),
+        ),
+        el("p", {}, el("bdi", {}, escapeHidden(shown.words || rule.words || ""))),
+      ),
+      el("div", { class: "rule-hits", data: { hits: name } }, hitCount(hits)),
+    ),
+    shown.state === "suspended" &&
+      el(
+        "p",
+        { class: "suspension-reason" },
+        icon("warning", 16),
+        el(
+          "span",
+          {},
+          "Suspended: ",
+          el("bdi", {}, escapeHidden(shown.why)),
+          shown.resumedBy.length > 0 && [
+            ". Resumed by ",
+            shown.resumedBy.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]),
+            "; another person has to, too",
+          ],
+        ),
+      ),
+    el(
+      "p",
+      { class: "soft small-text" },
+      [
+        limits?.count !== undefined && [
+          `at most ${formatNumber(limits.count)} per ${periodText(limits.per)}`,
+          shown.left !== null && [
+            ", ",
+            el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left)),
+          ],
+        ],
+        limits?.check_share > 0 && `${percent(limits.check_share)} left to people as a sample`,
+        limits?.review_share > 0 && "people review what it decided",
+        limits?.while_present?.length > 0 &&
+          `only while ${oneLine(limits.while_present.join(" and "), 80)} ${limits.while_present.length === 1 ? "is" : "are"} online`,
+        limits?.expires_at && `until ${oneLine(limits.expires_at, 20).slice(0, 10)}`,
+        origin?.accepted_by && [
+          "accepted by ",
+          nameOf(origin.accepted_by),
+          origin.accepted && `, ${ago(Date.parse(origin.accepted))}`,
+        ],
+        !origin?.accepted_by && "written manually",
+        shadow &&
+          `in shadow mode: agreed with ${formatNumber(shadow.agreements)} of ${formatNumber(shadow.agreements + shadow.conflicts)} ${shadow.agreements + shadow.conflicts === 1 ? "decision" : "decisions"}`,
+      ]
+        .filter(Boolean)
+        .map((each, index) => [index > 0 && " · ", /** @type {any} */ (each)]),
+    ),
+    shown.reviewDue &&
+      el("p", { class: "warn-text" }, "Please review what it decided. If nobody does, it leaves decisions to people."),
+    el(
+      "div",
+      { class: "control-row" },
+      shown.unreviewed > 0 &&
+        button(
+          reviewLabel(shown.unreviewed),
+          () => reviewDialog(context, approverState, name, options.may("trust/stop")),
+          {
+            class: shown.reviewDue ? "small primary" : "small quiet",
+            disabled: !approverState.isOnline || !options.may("trust/accept"),
+            data: { focus: `review-${name}` },
+            aria: { label: `${reviewLabel(shown.unreviewed)} of ${oneLine(name, 60)}` },
+          },
+        ),
       shown.state === "suspended"
-        ? button("Resume rule", () => void runCommand(context, approverState, "trust/accept", { lift: name }), { class: "small good", shortcut: "l", disabled: !approverState.isOnline || !options.may("trust/accept"), data: { focus: `lift-${name}` }, aria: { label: `Resume rule ${oneLine(name, 60)}` } })
-        : button("Suspend…", () => suspendDialog(context, approverState, name), { class: "small danger", disabled: !options.may("trust/stop"), data: { focus: `stop-${name}` }, aria: { label: `Suspend ${oneLine(name, 60)}` } }),
-      el("details", { class: "rule-fold", data: { fold: `rule-${name}` } }, el("summary", {}, "Rule text"), ruleText(rule))));
+        ? button("Resume rule", () => void runCommand(context, approverState, "trust/accept", { lift: name }), {
+            class: "small good",
+            shortcut: "l",
+            disabled: !approverState.isOnline || !options.may("trust/accept"),
+            data: { focus: `lift-${name}` },
+            aria: { label: `Resume rule ${oneLine(name, 60)}` },
+          })
+        : button("Suspend…", () => suspendDialog(context, approverState, name), {
+            class: "small danger",
+            disabled: !options.may("trust/stop"),
+            data: { focus: `stop-${name}` },
+            aria: { label: `Suspend ${oneLine(name, 60)}` },
+          }),
+      el(
+        "details",
+        { class: "rule-fold", data: { fold: `rule-${name}` } },
+        el("summary", {}, "Rule text"),
+        ruleText(rule),
+      ),
+    ),
+  );
 }
 
 /** Recent decisions by rules. @param {Context} context @param {ApproverState} approverState @param {{may: (kind: string) => boolean, max: number, why: (id: string) => void}} options */
 export function recentDecisions(context, approverState, options) {
   const acts = approverState.latest(options.max);
   if (acts.length === 0) return el("p", { class: "soft" }, "No decisions by rules since you joined.");
-  return el("ul", { class: "rule-decisions" }, acts.map((each) => {
-    const proposal = context.state.proposals.byId.get(each.proposal);
-    return el("li", {},
-      el("span", { class: "tag", data: { tone: each.approved ? "good" : "bad" } }, each.approved ? "approved" : "rejected"),
-      el("span", { class: "grow" }, el("a", { href: context.link("timeline", each.proposal) }, el("bdi", {}, oneLine(each.tool, 60))), proposal && [" from ", nameOf(proposal.from)], el("small", { class: "faint" }, " by ", el("bdi", {}, oneLine(each.rule, 60)), ", ", el("time", { datetime: isoTime(each.at) }, ago(each.at))),
-        el("small", { class: "act-summary" }, el("bdi", {}, oneLine(context.state.envelopes.byId(each.proposal)?.summary ?? "", 120)))),
-      el("span", { class: "act-buttons" }, button("Explain", () => options.why(each.proposal), { class: "quiet small", disabled: !approverState.isOnline, data: { focus: `why-${each.proposal}` }, aria: { label: `Explain ${oneLine(each.tool, 60)}` } }),
-      button("Object…", () => objectDialog(context, approverState, each), { class: "quiet small", disabled: !options.may("trust/stop"), data: { focus: `object-${each.proposal}` }, aria: { label: `Object to ${oneLine(each.tool, 60)}` } })));
-  }));
+  return el(
+    "ul",
+    { class: "rule-decisions" },
+    acts.map((each) => {
+      const proposal = context.state.proposals.byId.get(each.proposal);
+      return el(
+        "li",
+        {},
+        el(
+          "span",
+          { class: "tag", data: { tone: each.approved ? "good" : "bad" } },
+          each.approved ? "approved" : "rejected",
+        ),
+        el(
+          "span",
+          { class: "grow" },
+          el("a", { href: context.link("timeline", each.proposal) }, el("bdi", {}, oneLine(each.tool, 60))),
+          proposal && [" from ", nameOf(proposal.from)],
+          el(
+            "small",
+            { class: "faint" },
+            " by ",
+            el("bdi", {}, oneLine(each.rule, 60)),
+            ", ",
+            el("time", { datetime: isoTime(each.at) }, ago(each.at)),
+          ),
+          el(
+            "small",
+            { class: "act-summary" },
+            el("bdi", {}, oneLine(context.state.envelopes.byId(each.proposal)?.summary ?? "", 120)),
+          ),
+        ),
+        el(
+          "span",
+          { class: "act-buttons" },
+          button("Explain", () => options.why(each.proposal), {
+            class: "quiet small",
+            disabled: !approverState.isOnline,
+            data: { focus: `why-${each.proposal}` },
+            aria: { label: `Explain ${oneLine(each.tool, 60)}` },
+          }),
+          button("Object…", () => objectDialog(context, approverState, each), {
+            class: "quiet small",
+            disabled: !options.may("trust/stop"),
+            data: { focus: `object-${each.proposal}` },
+            aria: { label: `Object to ${oneLine(each.tool, 60)}` },
+          }),
+        ),
+      );
+    }),
+  );
 }
 
 /** What a rule decided and nobody has reviewed: a person says that it was right, or objects to a decision (trust_reviews). @param {Context} context @param {ApproverState} approverState @param {string} rule @param {boolean} mayObject */
@@ -113,9 +251,18 @@ function reviewDialog(context, approverState, rule, mayObject) {
   /** @type {string[]} */
   let shown = [];
   const confirm = button("All correct", () => void run(), { class: "primary", disabled: true });
-  const dialog = openDialog(`Review ${oneLine(rule, 60)}`, [el("p", {}, "The rule decided these by itself. If one was wrong, object to it: the rule is suspended, and learns from it."), list], {
-    actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), confirm],
-  });
+  const dialog = openDialog(
+    `Review ${oneLine(rule, 60)}`,
+    [
+      el(
+        "p",
+        {},
+        "The rule decided these by itself. If one was wrong, object to it: the rule is suspended, and learns from it.",
+      ),
+      list,
+    ],
+    { actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), confirm] },
+  );
   async function run() {
     confirm.disabled = true;
     // Only what was shown: the rule may have decided more meanwhile.
@@ -126,13 +273,26 @@ function reviewDialog(context, approverState, rule, mayObject) {
   async function fill() {
     try {
       const known = await approverState.query("trust_reviews");
-      const found = (Array.isArray(known.reviews) ? known.reviews : []).find((/** @type {any} */ each) => each?.rule === rule);
+      const found = (Array.isArray(known.reviews) ? known.reviews : []).find(
+        (/** @type {any} */ each) => each?.rule === rule,
+      );
       const decisions = Array.isArray(found?.decisions) ? found.decisions : [];
       shown = decisions.map((/** @type {any} */ each) => String(each?.id));
       confirm.disabled = shown.length === 0;
-      replace(list, shown.length === 0 ? el("p", { class: "soft" }, "Nothing to review.") : el("ul", { class: "rule-decisions" }, decisions.map((/** @type {any} */ each) => line(each))));
+      replace(
+        list,
+        shown.length === 0
+          ? el("p", { class: "soft" }, "Nothing to review.")
+          : el(
+              "ul",
+              { class: "rule-decisions" },
+              decisions.map((/** @type {any} */ each) => line(each)),
+            ),
+      );
     } catch (fault) {
-      const text = approverState.isOnline ? oneLine(fault instanceof Error ? fault.message : String(fault), 300) : "No approver is online.";
+      const text = approverState.isOnline
+        ? oneLine(fault instanceof Error ? fault.message : String(fault), 300)
+        : "No approver is online.";
       replace(list, el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("p", {}, text)));
     }
   }
@@ -141,11 +301,37 @@ function reviewDialog(context, approverState, rule, mayObject) {
     const id = String(each.id);
     const object = () => {
       dialog.close();
-      objectDialog(context, approverState, { proposal: id, id, n: 0, rule, at: 0, from: "", tool: String(each.tool ?? ""), approved: true });
+      objectDialog(context, approverState, {
+        proposal: id,
+        id,
+        n: 0,
+        rule,
+        at: 0,
+        from: "",
+        tool: String(each.tool ?? ""),
+        approved: true,
+      });
     };
-    return el("li", {},
-      el("span", { class: "grow" }, el("a", { href: context.link("timeline", id) }, el("bdi", {}, oneLine(String(each.tool ?? id), 60))), each.proposer && [" from ", nameOf(String(each.proposer))],
-        el("small", { class: "act-summary" }, el("bdi", {}, escapeHidden(oneLine(JSON.stringify(each.arguments ?? {}), 300))))),
-      button("Object…", object, { class: "quiet small", disabled: !mayObject, data: { focus: `review-object-${id}` }, aria: { label: `Object to ${oneLine(String(each.tool ?? id), 60)}` } }));
+    return el(
+      "li",
+      {},
+      el(
+        "span",
+        { class: "grow" },
+        el("a", { href: context.link("timeline", id) }, el("bdi", {}, oneLine(String(each.tool ?? id), 60))),
+        each.proposer && [" from ", nameOf(String(each.proposer))],
+        el(
+          "small",
+          { class: "act-summary" },
+          el("bdi", {}, escapeHidden(oneLine(JSON.stringify(each.arguments ?? {}), 300))),
+        ),
+      ),
+      button("Object…", object, {
+        class: "quiet small",
+        disabled: !mayObject,
+        data: { focus: `review-object-${id}` },
+        aria: { label: `Object to ${oneLine(String(each.tool ?? id), 60)}` },
+      }),
+    );
   }
 }

@@ -37,13 +37,34 @@ function dayBars(outcomes, all) {
   const max = Math.max(1, ...outcomes.days.map((each) => Math.max(each.automatic, each.wrong)));
   const step = WIDTH / all.length;
   const text = `${outcomeText(outcomes)}, on ${formatNumber(outcomes.days.length)} ${outcomes.days.length === 1 ? "day" : "days"}`;
-  return svg("svg", { class: "outcome-bars", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": text },
+  return svg(
+    "svg",
+    {
+      class: "outcome-bars",
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": text,
+    },
     all.flatMap((day, index) => {
       const known = by.get(day);
       if (!known) return [];
-      const bar = (/** @type {number} */ count, /** @type {string} */ name) => count > 0 && svg("rect", { class: name, x: String(index * step), y: String(HEIGHT - (count / max) * HEIGHT), width: String(Math.max(1, Math.min(step * 0.8, 10))), height: String((count / max) * HEIGHT) }, svg("title", {}, `${dayText(day)}: ${outcomeText(known)}`));
+      const bar = (/** @type {number} */ count, /** @type {string} */ name) =>
+        count > 0 &&
+        svg(
+          "rect",
+          {
+            class: name,
+            x: String(index * step),
+            y: String(HEIGHT - (count / max) * HEIGHT),
+            width: String(Math.max(1, Math.min(step * 0.8, 10))),
+            height: String((count / max) * HEIGHT),
+          },
+          svg("title", {}, `${dayText(day)}: ${outcomeText(known)}`),
+        );
       return [bar(known.automatic, "plot-rules"), bar(known.wrong, "plot-wrong")].filter((each) => each !== false);
-    }));
+    }),
+  );
 }
 
 /** @param {RuleDay[]} days */
@@ -51,14 +72,66 @@ export function ruleOutcomes(days) {
   const rules = byRule(days);
   if (rules.length === 0) return el("p", { class: "soft" }, "No rule has decided anything yet.");
   const all = [...new Set(days.map((each) => each.day))].sort();
-  const head = (/** @type {string[]} */ names) => el("thead", {}, el("tr", {}, names.map((each) => el("th", { scope: "col" }, each))));
-  return el("div", {},
-    el("table", { class: "plot-table outcome-table" }, head(["Rule, by day", "Automatic", "Wrong", "Suspended"]),
-      el("tbody", {}, rules.map((each) => el("tr", { data: { outcome: each.rule } },
-        el("th", { scope: "row" }, el("bdi", {}, oneLine(each.rule, 64)), dayBars(each, all)), el("td", {}, formatNumber(each.automatic)),
-        el("td", { data: { tone: each.wrong > 0 ? "bad" : null } }, formatNumber(each.wrong)), el("td", {}, formatNumber(each.tripped)))))),
+  const head = (/** @type {string[]} */ names) =>
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        names.map((each) => el("th", { scope: "col" }, each)),
+      ),
+    );
+  return el(
+    "div",
+    {},
+    el(
+      "table",
+      { class: "plot-table outcome-table" },
+      head(["Rule, by day", "Automatic", "Wrong", "Suspended"]),
+      el(
+        "tbody",
+        {},
+        rules.map((each) =>
+          el(
+            "tr",
+            { data: { outcome: each.rule } },
+            el("th", { scope: "row" }, el("bdi", {}, oneLine(each.rule, 64)), dayBars(each, all)),
+            el("td", {}, formatNumber(each.automatic)),
+            el("td", { data: { tone: each.wrong > 0 ? "bad" : null } }, formatNumber(each.wrong)),
+            el("td", {}, formatNumber(each.tripped)),
+          ),
+        ),
+      ),
+    ),
     el("p", { class: "faint small-text" }, "Wrong: a person decided otherwise, or objected."),
-    el("details", { data: { fold: "rule-days" } }, el("summary", {}, "Each day"),
-      el("table", { class: "plot-table" }, head(["Day", "Rule", "Automatic", "Wrong", "Suspended"]),
-        el("tbody", {}, [...days].reverse().slice(0, MAX_ROWS).map((each) => el("tr", {}, el("th", { scope: "row" }, dayText(each.day)), el("td", {}, el("bdi", {}, oneLine(each.rule, 64))), el("td", {}, formatNumber(each.automatic)), el("td", {}, formatNumber(each.wrong)), el("td", {}, formatNumber(each.tripped))))))));
+    el(
+      "details",
+      { data: { fold: "rule-days" } },
+      el("summary", {}, "Each day"),
+      el(
+        "table",
+        { class: "plot-table" },
+        head(["Day", "Rule", "Automatic", "Wrong", "Suspended"]),
+        el(
+          "tbody",
+          {},
+          [...days]
+            .reverse()
+            .slice(0, MAX_ROWS)
+            .map((each) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row" }, dayText(each.day)),
+                el("td", {}, el("bdi", {}, oneLine(each.rule, 64))),
+                el("td", {}, formatNumber(each.automatic)),
+                el("td", {}, formatNumber(each.wrong)),
+                el("td", {}, formatNumber(each.tripped)),
+              ),
+            ),
+        ),
+      ),
+    ),
+  );
 }

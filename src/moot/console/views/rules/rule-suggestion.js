@@ -22,7 +22,13 @@ export function percent(share) {
 /** @param {Context} context @param {string} id */
 function proposalLink(context, id) {
   const known = context.state.proposals.byId.get(id);
-  return el("a", { href: context.link("timeline", id) }, known ? [oneLine(known.call.name || known.call.method, 40), " from ", nameOf(known.from)] : el("bdi", { class: "mono" }, oneLine(id, 12)));
+  return el(
+    "a",
+    { href: context.link("timeline", id) },
+    known
+      ? [oneLine(known.call.name || known.call.method, 40), " from ", nameOf(known.from)]
+      : el("bdi", { class: "mono" }, oneLine(id, 12)),
+  );
 }
 
 /** @param {string} part */
@@ -30,44 +36,100 @@ function mismatchText(part) {
   const [kind, ...rest] = part.split(".");
   const name = rest.join(".");
   const text = { arguments: "does not match", range: "is out of range", equals: "has a different value" };
-  return Object.hasOwn(text, kind) && name ? `${name} ${text[/** @type {keyof typeof text} */ (kind)]}` : part === "hours" ? "outside these hours" : part;
+  return Object.hasOwn(text, kind) && name
+    ? `${name} ${text[/** @type {keyof typeof text} */ (kind)]}`
+    : part === "hours"
+      ? "outside these hours"
+      : part;
 }
 
 /** The back-test: how the rule would have decided all past proposals. @param {Context} context @param {Suggestion} suggestion */
 function backTest(context, suggestion) {
   const test = suggestion.back_test;
   const decision = suggestion.rule.decision === "reject" ? "rejected" : "approved";
-  const linked = (/** @type {string[]} */ ids) => [...ids.slice(0, MAX_LINKED).map((id, index) => [index > 0 && ", ", proposalLink(context, id)]), ids.length > MAX_LINKED && ` and ${ids.length - MAX_LINKED} more`];
-  return el("div", { class: "back-test" },
+  const linked = (/** @type {string[]} */ ids) => [
+    ...ids.slice(0, MAX_LINKED).map((id, index) => [index > 0 && ", ", proposalLink(context, id)]),
+    ids.length > MAX_LINKED && ` and ${ids.length - MAX_LINKED} more`,
+  ];
+  return el(
+    "div",
+    { class: "back-test" },
     el("h4", {}, "Back-test on all past decisions"),
-    el("ul", { class: "facts" },
+    el(
+      "ul",
+      { class: "facts" },
       el("li", {}, `Would have ${decision} ${test.covered} of ${test.history} proposals.`),
-      el("li", { data: { tone: "good" } }, icon("check", 14), ` Agrees with ${test.agreements} past ${test.agreements === 1 ? "decision" : "decisions"}.`),
+      el(
+        "li",
+        { data: { tone: "good" } },
+        icon("check", 14),
+        ` Agrees with ${test.agreements} past ${test.agreements === 1 ? "decision" : "decisions"}.`,
+      ),
       test.conflicts.length > 0
-        ? el("li", { data: { tone: "bad" } }, icon("warning", 14), ` Conflicts with ${test.conflicts.length} past ${test.conflicts.length === 1 ? "decision" : "decisions"}: `, linked(test.conflicts))
+        ? el(
+            "li",
+            { data: { tone: "bad" } },
+            icon("warning", 14),
+            ` Conflicts with ${test.conflicts.length} past ${test.conflicts.length === 1 ? "decision" : "decisions"}: `,
+            linked(test.conflicts),
+          )
         : el("li", {}, "No conflicts with past decisions."),
       test.undecided > 0 && el("li", {}, `${test.undecided} undecided.`),
-      test.automated > 0 && el("li", {}, `${test.automated} already decided by a rule.`)),
+      test.automated > 0 && el("li", {}, `${test.automated} already decided by a rule.`),
+    ),
     test.near_misses.length > 0 && [
       el("h4", {}, "Near misses, still decided by people"),
-      el("ul", { class: "facts" }, test.near_misses.map((each) => el("li", {}, proposalLink(context, each.proposal), `, ${each.decision === "reject" ? "rejected" : "approved"}: `, el("bdi", {}, escapeHidden(mismatchText(String(each.part)))))))]);
+      el(
+        "ul",
+        { class: "facts" },
+        test.near_misses.map((each) =>
+          el(
+            "li",
+            {},
+            proposalLink(context, each.proposal),
+            `, ${each.decision === "reject" ? "rejected" : "approved"}: `,
+            el("bdi", {}, escapeHidden(mismatchText(String(each.part)))),
+          ),
+        ),
+      ),
+    ],
+  );
 }
 
 /** Calls that were never seen and that the rule would decide, and calls just outside it. @param {Suggestion} suggestion */
 function edges(suggestion) {
   const decides = suggestion.rule.decision === "reject" ? "reject" : "approve";
-  const list = (/** @type {string} */ title, /** @type {any} */ calls) => Array.isArray(calls) && calls.length > 0 && [
-    el("h4", {}, title),
-    el("ul", { class: "facts" }, calls.slice(0, MAX_LINKED).map((each) => el("li", {}, el("code", {}, el("bdi", {}, escapeHidden(oneLine(JSON.stringify(each), 200)))))))];
-  return el("div", { class: "back-test" },
+  const list = (/** @type {string} */ title, /** @type {any} */ calls) =>
+    Array.isArray(calls) &&
+    calls.length > 0 && [
+      el("h4", {}, title),
+      el(
+        "ul",
+        { class: "facts" },
+        calls
+          .slice(0, MAX_LINKED)
+          .map((each) => el("li", {}, el("code", {}, el("bdi", {}, escapeHidden(oneLine(JSON.stringify(each), 200)))))),
+      ),
+    ];
+  return el(
+    "div",
+    { class: "back-test" },
     list(`Would also ${decides}, though never seen`, suggestion.allows),
-    list("Would leave to people", suggestion.refuses));
+    list("Would leave to people", suggestion.refuses),
+  );
 }
 
 /** The steps from proposing to a permission, with the agent's current step. @param {Context} context @param {Suggestion} suggestion */
 function permissionSteps(context, suggestion) {
   const grant = suggestion.grant;
-  if (!grant) return el("p", { class: "soft" }, "This can become a rule, but not a permission of the agent: ", el("bdi", {}, escapeHidden(suggestion.no_grant ?? "a capability cannot express it")), ".");
+  if (!grant)
+    return el(
+      "p",
+      { class: "soft" },
+      "This can become a rule, but not a permission of the agent: ",
+      el("bdi", {}, escapeHidden(suggestion.no_grant ?? "a capability cannot express it")),
+      ".",
+    );
   const held = context.state.roster.get(grant.participant)?.capabilities ?? [];
   const params = { ...(grant.capability?.payload?.params ?? {}) };
   delete params.arguments;
@@ -79,25 +141,59 @@ function permissionSteps(context, suggestion) {
     [`calls ${name} with these arguments`, "can be granted"],
     [`calls ${name} with any arguments`, "not suggested: too few decisions"],
   ];
-  return el("div", {},
-    el("ol", { class: "rules-chain", "aria-label": "Steps from proposals to a permission" }, steps.map(([text, note], index) => el("li", { "aria-current": index === current ? "step" : null, data: { reached: String(index <= current) } },
-      el("span", { class: "step-dot", "aria-hidden": "true" }), el("span", {}, nameOf(grant.participant), ` ${text}`), el("small", {}, index === current ? "current" : index < current ? "has this" : note)))),
-    el("p", { class: "soft small-text" }, "A permission has fewer limits than the rule: ", el("bdi", {}, escapeHidden(grant.loses.join("; "))), "."));
+  return el(
+    "div",
+    {},
+    el(
+      "ol",
+      { class: "rules-chain", "aria-label": "Steps from proposals to a permission" },
+      steps.map(([text, note], index) =>
+        el(
+          "li",
+          { "aria-current": index === current ? "step" : null, data: { reached: String(index <= current) } },
+          el("span", { class: "step-dot", "aria-hidden": "true" }),
+          el("span", {}, nameOf(grant.participant), ` ${text}`),
+          el("small", {}, index === current ? "current" : index < current ? "has this" : note),
+        ),
+      ),
+    ),
+    el(
+      "p",
+      { class: "soft small-text" },
+      "A permission has fewer limits than the rule: ",
+      el("bdi", {}, escapeHidden(grant.loses.join("; "))),
+      ".",
+    ),
+  );
 }
 
 /** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion */
 function acceptDialog(context, approverState, suggestion) {
   const { limits } = suggestion.rule;
-  const dialog = actionDialog("Accept this rule?", [
-    el("p", {}, el("bdi", {}, escapeHidden(suggestion.words)), "."),
-    el("ul", { class: "losses" },
-      el("li", {}, el("bdi", {}, escapeHidden(suggestion.evidence))),
-      limits?.count !== undefined && el("li", {}, `At most ${limits.count} times per ${limits.per}.`),
-      limits?.check_share > 0 && el("li", {}, `${percent(limits.check_share)} are left to people as a sample.`),
-      limits?.expires_at && el("li", {}, `Expires ${oneLine(limits.expires_at, 40)}.`),
-      suggestion.replaces.length > 0 && el("li", {}, `Replaces ${oneLine(suggestion.replaces.join(", "), 160)}.`),
-      el("li", {}, "A rejection, an objection, a removed member, a changed tool or an unusual argument suspends it until someone resumes it.")),
-  ], { verb: "Accept rule", act: () => runCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion }) });
+  const dialog = actionDialog(
+    "Accept this rule?",
+    [
+      el("p", {}, el("bdi", {}, escapeHidden(suggestion.words)), "."),
+      el(
+        "ul",
+        { class: "losses" },
+        el("li", {}, el("bdi", {}, escapeHidden(suggestion.evidence))),
+        limits?.count !== undefined && el("li", {}, `At most ${limits.count} times per ${limits.per}.`),
+        limits?.check_share > 0 && el("li", {}, `${percent(limits.check_share)} are left to people as a sample.`),
+        limits?.expires_at && el("li", {}, `Expires ${oneLine(limits.expires_at, 40)}.`),
+        suggestion.replaces.length > 0 && el("li", {}, `Replaces ${oneLine(suggestion.replaces.join(", "), 160)}.`),
+        el(
+          "li",
+          {},
+          "A rejection, an objection, a removed member, a changed tool or an unusual argument suspends it until someone resumes it.",
+        ),
+      ),
+    ],
+    {
+      verb: "Accept rule",
+      act: () => runCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion }),
+    },
+  );
   /** @type {HTMLElement | null} */ (dialog.node.querySelector(".dialog-actions .primary"))?.focus();
 }
 
@@ -105,9 +201,28 @@ function acceptDialog(context, approverState, suggestion) {
 function halfAccepted(suggestion) {
   const by = Array.isArray(suggestion.accepted_by) ? suggestion.accepted_by : [];
   if (by.length === 0) return null;
-  return el("div", { class: "rules-box", data: { tone: "info" } }, icon("help", 18), el("div", {},
-    el("p", {}, el("strong", {}, "Accepted by ", by.slice(0, 10).map((each, index) => [index > 0 && ", ", nameOf(String(each))])), `. ${Number(suggestion.accepting_people)} people have to accept it; until then it decides nothing.`),
-    isObject(suggestion.accepted_rule) && el("div", {}, el("p", {}, "They accepted less than was suggested:"), ruleText(suggestion.accepted_rule))));
+  return el(
+    "div",
+    { class: "rules-box", data: { tone: "info" } },
+    icon("help", 18),
+    el(
+      "div",
+      {},
+      el(
+        "p",
+        {},
+        el(
+          "strong",
+          {},
+          "Accepted by ",
+          by.slice(0, 10).map((each, index) => [index > 0 && ", ", nameOf(String(each))]),
+        ),
+        `. ${Number(suggestion.accepting_people)} people have to accept it; until then it decides nothing.`,
+      ),
+      isObject(suggestion.accepted_rule) &&
+        el("div", {}, el("p", {}, "They accepted less than was suggested:"), ruleText(suggestion.accepted_rule)),
+    ),
+  );
 }
 
 /** The possible answers to a suggestion. @type {{id: string, label: string, key: string, class?: string, grant?: boolean, run: (context: Context, approverState: ApproverState, suggestion: Suggestion) => void}[]} */
@@ -123,19 +238,107 @@ export const SUGGESTION_ACTIONS = [
  * @param {{may: (kind: string) => boolean, first: boolean}} options
  */
 export function suggestionCard(context, approverState, suggestion, options) {
-  const may = (/** @type {(typeof SUGGESTION_ACTIONS)[0]} */ each) => approverState.isOnline && options.may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept") && (!each.grant || (suggestion.grant !== null && options.may("capability/grant")));
+  const may = (/** @type {(typeof SUGGESTION_ACTIONS)[0]} */ each) =>
+    approverState.isOnline &&
+    options.may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept") &&
+    (!each.grant || (suggestion.grant !== null && options.may("capability/grant")));
   const id = `suggestion-${suggestion.suggestion}`;
-  return el("li", { class: "card suggestion", tabindex: "-1", "aria-labelledby": id, data: { suggestion: suggestion.suggestion, focus: id } },
-    el("div", { class: "suggestion-head" },
-      el("span", { class: "tag", data: { tone: suggestion.rule.decision === "reject" ? "bad" : "good" } }, suggestion.rule.decision === "reject" ? "reject" : "approve"),
-      el("h3", { id }, el("bdi", {}, escapeHidden(suggestion.words)))),
-    el("div", { class: "suggestion-facts" },
-      el("div", { class: "fact" }, el("span", {}, "learned from "), el("strong", {}, String(suggestion.decisions)), el("span", {}, suggestion.decisions === 1 ? " decision by " : " decisions by ", suggestion.deciders.slice(0, 5).map((each, index) => [index > 0 && ", ", nameOf(each)]))),
-      el("div", { class: "fact", data: { tone: "warn" } }, el("span", {}, "error rate up to "), el("strong", {}, percent(suggestion.error_bound)), el("span", {}, " (95 % confidence)")),
-      suggestion.new_bound !== null && suggestion.new_bound > suggestion.error_bound && el("div", { class: "fact", data: { tone: "warn" } }, el("span", {}, "error rate up to "), el("strong", {}, percent(suggestion.new_bound)), el("span", {}, " for values not seen before")),
-      el("div", { class: "fact" }, el("span", {}, "agrees with "), el("strong", {}, `${suggestion.back_test.agreements} of ${suggestion.back_test.agreements + suggestion.back_test.conflicts.length}`), el("span", {}, " past decisions"))),
+  return el(
+    "li",
+    {
+      class: "card suggestion",
+      tabindex: "-1",
+      "aria-labelledby": id,
+      data: { suggestion: suggestion.suggestion, focus: id },
+    },
+    el(
+      "div",
+      { class: "suggestion-head" },
+      el(
+        "span",
+        { class: "tag", data: { tone: suggestion.rule.decision === "reject" ? "bad" : "good" } },
+        suggestion.rule.decision === "reject" ? "reject" : "approve",
+      ),
+      el("h3", { id }, el("bdi", {}, escapeHidden(suggestion.words))),
+    ),
+    el(
+      "div",
+      { class: "suggestion-facts" },
+      el(
+        "div",
+        { class: "fact" },
+        el("span", {}, "learned from "),
+        el("strong", {}, String(suggestion.decisions)),
+        el(
+          "span",
+          {},
+          suggestion.decisions === 1 ? " decision by " : " decisions by ",
+          suggestion.deciders.slice(0, 5).map((each, index) => [index > 0 && ", ", nameOf(each)]),
+        ),
+      ),
+      el(
+        "div",
+        { class: "fact", data: { tone: "warn" } },
+        el("span", {}, "error rate up to "),
+        el("strong", {}, percent(suggestion.error_bound)),
+        el("span", {}, " (95 % confidence)"),
+      ),
+      suggestion.new_bound !== null &&
+        suggestion.new_bound > suggestion.error_bound &&
+        el(
+          "div",
+          { class: "fact", data: { tone: "warn" } },
+          el("span", {}, "error rate up to "),
+          el("strong", {}, percent(suggestion.new_bound)),
+          el("span", {}, " for values not seen before"),
+        ),
+      el(
+        "div",
+        { class: "fact" },
+        el("span", {}, "agrees with "),
+        el(
+          "strong",
+          {},
+          `${suggestion.back_test.agreements} of ${suggestion.back_test.agreements + suggestion.back_test.conflicts.length}`,
+        ),
+        el("span", {}, " past decisions"),
+      ),
+    ),
     halfAccepted(suggestion),
-    el("details", { data: { fold: `more-${suggestion.suggestion}` } }, el("summary", {}, "Back-test and alternatives"), el("p", { class: "soft" }, el("bdi", {}, escapeHidden(suggestion.evidence))), el("div", { class: "suggestion-more" }, edges(suggestion), backTest(context, suggestion), el("div", {}, el("h4", {}, "As a permission of the agent"), permissionSteps(context, suggestion)))),
-    el("details", { data: { fold: `text-${suggestion.suggestion}` } }, el("summary", {}, "Rule text"), ruleText(suggestion.rule)),
-    el("div", { class: "control-row", role: "group", "aria-label": "Decide on this suggestion" }, SUGGESTION_ACTIONS.map((each) => button(each.label, () => each.run(context, approverState, suggestion), { class: each.class, shortcut: options.first ? each.key : undefined, disabled: !may(each), title: each.grant && suggestion.grant === null ? `Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 120)}` : undefined, data: { focus: `${each.id}-${suggestion.suggestion}` } }))));
+    el(
+      "details",
+      { data: { fold: `more-${suggestion.suggestion}` } },
+      el("summary", {}, "Back-test and alternatives"),
+      el("p", { class: "soft" }, el("bdi", {}, escapeHidden(suggestion.evidence))),
+      el(
+        "div",
+        { class: "suggestion-more" },
+        edges(suggestion),
+        backTest(context, suggestion),
+        el("div", {}, el("h4", {}, "As a permission of the agent"), permissionSteps(context, suggestion)),
+      ),
+    ),
+    el(
+      "details",
+      { data: { fold: `text-${suggestion.suggestion}` } },
+      el("summary", {}, "Rule text"),
+      ruleText(suggestion.rule),
+    ),
+    el(
+      "div",
+      { class: "control-row", role: "group", "aria-label": "Decide on this suggestion" },
+      SUGGESTION_ACTIONS.map((each) =>
+        button(each.label, () => each.run(context, approverState, suggestion), {
+          class: each.class,
+          shortcut: options.first ? each.key : undefined,
+          disabled: !may(each),
+          title:
+            each.grant && suggestion.grant === null
+              ? `Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 120)}`
+              : undefined,
+          data: { focus: `${each.id}-${suggestion.suggestion}` },
+        }),
+      ),
+    ),
+  );
 }

@@ -14,16 +14,21 @@ function ruleYaml(rule) {
 
 /** @param {Record<string, any>} fields @returns {string} */
 function mapping(fields) {
-  return Object.entries(fields).map(([key, value]) => {
-    if (isObject(value) && Object.keys(value).length > 0) return `${scalar(key)}:\n${indented(mapping(value), "  ")}`;
-    return `${scalar(key)}: ${flow(value)}`;
-  }).join("\n");
+  return Object.entries(fields)
+    .map(([key, value]) => {
+      if (isObject(value) && Object.keys(value).length > 0) return `${scalar(key)}:\n${indented(mapping(value), "  ")}`;
+      return `${scalar(key)}: ${flow(value)}`;
+    })
+    .join("\n");
 }
 
 /** @param {any} value @returns {string} */
 function flow(value) {
   if (Array.isArray(value)) return `[${value.map(flow).join(", ")}]`;
-  if (isObject(value)) return `{${Object.entries(value).map(([key, each]) => `${scalar(key)}: ${flow(each)}`).join(", ")}}`;
+  if (isObject(value))
+    return `{${Object.entries(value)
+      .map(([key, each]) => `${scalar(key)}: ${flow(each)}`)
+      .join(", ")}}`;
   return typeof value === "string" ? scalar(value) : JSON.stringify(value);
 }
 
@@ -34,17 +39,24 @@ function scalar(text) {
 
 /** @param {string} text @param {string} by */
 function indented(text, by) {
-  return text.split("\n").map((line) => by + line).join("\n");
+  return text
+    .split("\n")
+    .map((line) => by + line)
+    .join("\n");
 }
 
 /** Both forms, one at a time. @param {any} rule */
 export function ruleText(rule) {
   const pre = el("pre", { class: "text-block mono rule-text", tabindex: "0", "aria-label": "Rule text" });
   let json = false;
-  const turn = button("Show JSON", () => {
-    json = !json;
-    draw();
-  }, { class: "quiet small" });
+  const turn = button(
+    "Show JSON",
+    () => {
+      json = !json;
+      draw();
+    },
+    { class: "quiet small" },
+  );
   function draw() {
     pre.textContent = escapeHidden(json ? JSON.stringify(rule, null, 2) : ruleYaml(rule));
     replace(turn, el("span", {}, json ? "Show YAML" : "Show JSON"));

@@ -39,9 +39,26 @@ class RulesView {
     this._decisions = el("div", {});
     this._grants = el("div", {});
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Rules"), this._status, el("span", { class: "grow" }), button("Refresh", () => void this.approverState.refresh(), { class: "quiet small", shortcut: "r" }), this._switch),
-      el("div", { class: "rules-body", tabindex: "-1" }, this._state,
-        el("div", { class: "rules-columns" }, el("div", { class: "rules-main" }, this._suggestions, this._rules), el("div", { class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants))),
+      el(
+        "div",
+        { class: "view-head" },
+        el("h1", {}, "Rules"),
+        this._status,
+        el("span", { class: "grow" }),
+        button("Refresh", () => void this.approverState.refresh(), { class: "quiet small", shortcut: "r" }),
+        this._switch,
+      ),
+      el(
+        "div",
+        { class: "rules-body", tabindex: "-1" },
+        this._state,
+        el(
+          "div",
+          { class: "rules-columns" },
+          el("div", { class: "rules-main" }, this._suggestions, this._rules),
+          el("div", { class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants),
+        ),
+      ),
     );
     this._stops = [this.state.on(["trust", "roster", "grants"], () => this.show()), this._keys()];
     // Limits fill up again with the time, and nobody says so.
@@ -72,14 +89,53 @@ class RulesView {
     const { approver, record } = approverState;
     const stopped = record?.stopped ?? null;
     const mine = this.state.me.capabilities;
-    const text = !approver ? "No approver" : !approverState.isOnline ? `${oneLine(approver.name, 40)} is offline` : stopped || record?.fault ? "Rules off; you are asked every time" : record?.shadow ? "Shadow mode" : record?.rules.size ? "Rules on; everything else asks you" : "No rules yet: you are asked every time";
+    const text = !approver
+      ? "No approver"
+      : !approverState.isOnline
+        ? `${oneLine(approver.name, 40)} is offline`
+        : stopped || record?.fault
+          ? "Rules off; you are asked every time"
+          : record?.shadow
+            ? "Shadow mode"
+            : record?.rules.size
+              ? "Rules on; everything else asks you"
+              : "No rules yet: you are asked every time";
     if (this._status.textContent !== text) this._status.textContent = text;
     redraw(this._switch, [stopped !== null, this._armed, mine], () => this._switchNodes(stopped !== null));
-    redraw(this._state, [approver?.id, approverState.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.error, approverState.canQuery, record?.budget, record?.budgetLeft], () => this._stateNodes());
+    redraw(
+      this._state,
+      [
+        approver?.id,
+        approverState.isOnline,
+        stopped,
+        record?.fault,
+        record?.shadow,
+        record?.status,
+        record?.error,
+        approverState.canQuery,
+        record?.budget,
+        record?.budgetLeft,
+      ],
+      () => this._stateNodes(),
+    );
     const suggestions = [...(record?.suggestions.values() ?? [])];
-    redraw(this._suggestions, [suggestions, approverState.isOnline, mine, approver?.id, record?.approvals, record?.people, suggestions.map((each) => this._held(each))], () => this._suggestionNodes(suggestions));
+    redraw(
+      this._suggestions,
+      [
+        suggestions,
+        approverState.isOnline,
+        mine,
+        approver?.id,
+        record?.approvals,
+        record?.people,
+        suggestions.map((each) => this._held(each)),
+      ],
+      () => this._suggestionNodes(suggestions),
+    );
     const rules = [...(record?.rules.values() ?? [])];
-    redraw(this._rules, [rules, stopped, record?.fault, approverState.isOnline, mine, record?.shadows], () => this._ruleNodes(rules));
+    redraw(this._rules, [rules, stopped, record?.fault, approverState.isOnline, mine, record?.shadows], () =>
+      this._ruleNodes(rules),
+    );
     for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-hits]"))) {
       const hits = record?.hits(node.dataset.hits ?? "") ?? 0;
       redraw(node, [hits], () => hitCount(hits));
@@ -90,25 +146,100 @@ class RulesView {
     }
     for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-effect]"))) {
       const shown = record?.rules.get(node.dataset.effect ?? "");
-      if (shown) redraw(node, [shown.state, stopped, record?.fault, record?.shadow, record?.budgetLeft === 0, record?.left(node.dataset.effect ?? "") === 0, approverState.isOnline], () => stateTag(approverState, shown));
+      if (shown)
+        redraw(
+          node,
+          [
+            shown.state,
+            stopped,
+            record?.fault,
+            record?.shadow,
+            record?.budgetLeft === 0,
+            record?.left(node.dataset.effect ?? "") === 0,
+            approverState.isOnline,
+          ],
+          () => stateTag(approverState, shown),
+        );
     }
-    redraw(this._plot, [record?.days], () => record && el("section", { class: "rules-part", "aria-label": "Automation" }, el("h2", {}, "Automation"), automationChart(record.days)));
-    redraw(this._outcomes, [record?.ruleDays], () => record && record.ruleDays.length > 0 && el("section", { class: "rules-part", "aria-label": "Rules over time" }, el("h2", {}, "Rules over time"), ruleOutcomes(record.ruleDays)));
-    redraw(this._decisions, [approverState.latest(MAX_ACTS).map((each) => each.id), approverState.isOnline, mine], () => approver && el("section", { class: "rules-part", "aria-label": "Recent decisions by rules" }, el("h2", {}, "Recent decisions by rules"), recentDecisions(this.context, approverState, { may: (kind) => this._may(kind), max: MAX_ACTS, why: (id) => this._explain(id) }), this._explainForm()));
+    redraw(
+      this._plot,
+      [record?.days],
+      () =>
+        record &&
+        el(
+          "section",
+          { class: "rules-part", "aria-label": "Automation" },
+          el("h2", {}, "Automation"),
+          automationChart(record.days),
+        ),
+    );
+    redraw(
+      this._outcomes,
+      [record?.ruleDays],
+      () =>
+        record &&
+        record.ruleDays.length > 0 &&
+        el(
+          "section",
+          { class: "rules-part", "aria-label": "Rules over time" },
+          el("h2", {}, "Rules over time"),
+          ruleOutcomes(record.ruleDays),
+        ),
+    );
+    redraw(
+      this._decisions,
+      [approverState.latest(MAX_ACTS).map((each) => each.id), approverState.isOnline, mine],
+      () =>
+        approver &&
+        el(
+          "section",
+          { class: "rules-part", "aria-label": "Recent decisions by rules" },
+          el("h2", {}, "Recent decisions by rules"),
+          recentDecisions(this.context, approverState, {
+            may: (kind) => this._may(kind),
+            max: MAX_ACTS,
+            why: (id) => this._explain(id),
+          }),
+          this._explainForm(),
+        ),
+    );
     const grants = this._suggestedGrants();
-    redraw(this._grants, [grants.map((each) => [each.id, each.capabilities]), mine], () => grants.length > 0 && this._grantNodes(grants));
+    redraw(
+      this._grants,
+      [grants.map((each) => [each.id, each.capabilities]), mine],
+      () => grants.length > 0 && this._grantNodes(grants),
+    );
   }
 
   // The stop switch
 
   /** @param {boolean} stopped */
   _switchNodes(stopped) {
-    if (stopped) return button("Resume rules", () => void runCommand(this.context, this.approverState, "trust/accept", { resume: true }), { class: "good", disabled: !this.approverState.isOnline || !this._may("trust/accept"), data: { focus: "resume" } });
-    if (!this._armed) return button("Stop all rules", () => this._arm(true), { class: "stop-all", shortcut: "S", icon: icon("warning", 18), disabled: !this._may("trust/stop"), data: { focus: "stop-all" } });
-    return el("div", { class: "switch-armed", role: "group", "aria-label": "Stop all rules?" },
+    if (stopped)
+      return button(
+        "Resume rules",
+        () => void runCommand(this.context, this.approverState, "trust/accept", { resume: true }),
+        {
+          class: "good",
+          disabled: !this.approverState.isOnline || !this._may("trust/accept"),
+          data: { focus: "resume" },
+        },
+      );
+    if (!this._armed)
+      return button("Stop all rules", () => this._arm(true), {
+        class: "stop-all",
+        shortcut: "S",
+        icon: icon("warning", 18),
+        disabled: !this._may("trust/stop"),
+        data: { focus: "stop-all" },
+      });
+    return el(
+      "div",
+      { class: "switch-armed", role: "group", "aria-label": "Stop all rules?" },
       el("span", {}, "People will decide every proposal."),
       button("Yes, stop all rules", () => void this._stopAll(), { class: "stop-all", data: { focus: "stop-now" } }),
-      button("Cancel", () => this._arm(false), { class: "quiet", data: { focus: "stop-not" } }));
+      button("Cancel", () => this._arm(false), { class: "quiet", data: { focus: "stop-not" } }),
+    );
   }
 
   /** @param {boolean} armed */
@@ -116,7 +247,9 @@ class RulesView {
     if (!this._may("trust/stop")) return;
     this._armed = armed;
     this.show();
-    /** @type {HTMLElement | null} */ (this._switch.querySelector(armed ? '[data-focus="stop-now"]' : "button"))?.focus();
+    /** @type {HTMLElement | null} */ (
+      this._switch.querySelector(armed ? '[data-focus="stop-now"]' : "button")
+    )?.focus();
   }
 
   async _stopAll() {
@@ -130,23 +263,119 @@ class RulesView {
 
   _stateNodes() {
     const { approver, record, isOnline: current } = this.approverState;
-    const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) => el("div", { class: "rules-box", role: "status", data: { tone } }, icon(tone === "info" ? "help" : "warning", 18), el("div", {}, text));
+    const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) =>
+      el(
+        "div",
+        { class: "rules-box", role: "status", data: { tone } },
+        icon(tone === "info" ? "help" : "warning", 18),
+        el("div", {}, text),
+      );
     if (!approver) {
-      return box("info", el("p", {}, el("strong", {}, "No approver is running, so people decide every proposal.")),
-        el("p", {}, "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. The operator starts it in the folder of the space:"),
+      return box(
+        "info",
+        el("p", {}, el("strong", {}, "No approver is running, so people decide every proposal.")),
+        el(
+          "p",
+          {},
+          "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. The operator starts it in the folder of the space:",
+        ),
         el("pre", { class: "mono" }, "moot rules run --as approver"),
-        el("p", { class: "soft" }, "It needs its own participant, with the capabilities listed by ", el("code", {}, "moot rules run --help"), "."));
+        el(
+          "p",
+          { class: "soft" },
+          "It needs its own participant, with the capabilities listed by ",
+          el("code", {}, "moot rules run --help"),
+          ".",
+        ),
+      );
     }
     return [
-      !current && box("warn", el("p", {}, el("strong", {}, nameOf(approver.name), " is offline, so no rules are applied. ")), el("p", {}, "You see its last known state. Start it with ", el("code", {}, "moot rules run --as ", oneLine(approver.name, 40)), ".")),
-      record?.stopped && box("bad", el("p", {}, el("strong", {}, "All rules are stopped"), " by ", nameOf(record.stopped.by), ": ", el("bdi", {}, escapeHidden(record.stopped.why)), ". People decide every proposal.")),
-      record?.fault && box("bad", el("p", {}, el("strong", {}, "The rules cannot be read, so none apply: "), el("bdi", {}, escapeHidden(record.fault)))),
-      record?.shadow && box("info", el("p", {}, el("strong", {}, "Shadow mode: "), "rules only predict; the predictions are compared with people’s decisions.")),
-      record?.budget && record.budgetLeft !== null && !record.stopped && !record.fault && (record.budgetLeft === 0
-        ? box("warn", el("p", {}, el("strong", {}, `All rules together may take ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, and have taken them. `), "People decide until some of that time has passed."))
-        : el("p", { class: "soft small-text" }, `All rules together: at most ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, ${formatNumber(record.budgetLeft)} left.`)),
-      current && !this.approverState.canQuery && box("info", el("p", {}, "Your permissions do not allow querying ", nameOf(approver.name), ": you see only what was sent since you joined.")),
-      record?.error && box("warn", el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.error)))),
+      !current &&
+        box(
+          "warn",
+          el("p", {}, el("strong", {}, nameOf(approver.name), " is offline, so no rules are applied. ")),
+          el(
+            "p",
+            {},
+            "You see its last known state. Start it with ",
+            el("code", {}, "moot rules run --as ", oneLine(approver.name, 40)),
+            ".",
+          ),
+        ),
+      record?.stopped &&
+        box(
+          "bad",
+          el(
+            "p",
+            {},
+            el("strong", {}, "All rules are stopped"),
+            " by ",
+            nameOf(record.stopped.by),
+            ": ",
+            el("bdi", {}, escapeHidden(record.stopped.why)),
+            ". People decide every proposal.",
+          ),
+        ),
+      record?.fault &&
+        box(
+          "bad",
+          el(
+            "p",
+            {},
+            el("strong", {}, "The rules cannot be read, so none apply: "),
+            el("bdi", {}, escapeHidden(record.fault)),
+          ),
+        ),
+      record?.shadow &&
+        box(
+          "info",
+          el(
+            "p",
+            {},
+            el("strong", {}, "Shadow mode: "),
+            "rules only predict; the predictions are compared with people’s decisions.",
+          ),
+        ),
+      record?.budget &&
+        record.budgetLeft !== null &&
+        !record.stopped &&
+        !record.fault &&
+        (record.budgetLeft === 0
+          ? box(
+              "warn",
+              el(
+                "p",
+                {},
+                el(
+                  "strong",
+                  {},
+                  `All rules together may take ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, and have taken them. `,
+                ),
+                "People decide until some of that time has passed.",
+              ),
+            )
+          : el(
+              "p",
+              { class: "soft small-text" },
+              `All rules together: at most ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, ${formatNumber(record.budgetLeft)} left.`,
+            )),
+      current &&
+        !this.approverState.canQuery &&
+        box(
+          "info",
+          el(
+            "p",
+            {},
+            "Your permissions do not allow querying ",
+            nameOf(approver.name),
+            ": you see only what was sent since you joined.",
+          ),
+        ),
+      record?.error &&
+        box(
+          "warn",
+          el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.error))),
+        ),
     ];
   }
 
@@ -156,12 +385,42 @@ class RulesView {
     if (!approver) return null;
     const options = { may: (/** @type {string} */ kind) => this._may(kind) };
     const people = record?.people ?? [];
-    return el("section", { class: "rules-part", "aria-labelledby": "rules-suggested" },
-      el("h2", { id: "rules-suggested" }, "Suggestions ", suggestions.length > 0 && el("span", { class: "faint" }, String(suggestions.length))),
+    return el(
+      "section",
+      { class: "rules-part", "aria-labelledby": "rules-suggested" },
+      el(
+        "h2",
+        { id: "rules-suggested" },
+        "Suggestions ",
+        suggestions.length > 0 && el("span", { class: "faint" }, String(suggestions.length)),
+      ),
       suggestions.length === 0
-        ? el("p", { class: "soft" }, `No suggestions. After ${record?.approvals || 10} consistent decisions, the narrowest rule that covers them is suggested here. A rule becomes active only when someone accepts it.`)
-        : el("ul", { class: "cards" }, suggestions.map((each, index) => suggestionCard(this.context, this.approverState, each, { ...options, first: index === 0 }))),
-      record?.status === "known" && el("p", { class: "faint small-text" }, people.length > 0 ? ["Learns from ", people.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]), people.length > 8 && ` and ${people.length - 8} more`, " (members who can accept rules)."] : "Learns from nobody yet: no member can accept rules (trust/accept)."));
+        ? el(
+            "p",
+            { class: "soft" },
+            `No suggestions. After ${record?.approvals || 10} consistent decisions, the narrowest rule that covers them is suggested here. A rule becomes active only when someone accepts it.`,
+          )
+        : el(
+            "ul",
+            { class: "cards" },
+            suggestions.map((each, index) =>
+              suggestionCard(this.context, this.approverState, each, { ...options, first: index === 0 }),
+            ),
+          ),
+      record?.status === "known" &&
+        el(
+          "p",
+          { class: "faint small-text" },
+          people.length > 0
+            ? [
+                "Learns from ",
+                people.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]),
+                people.length > 8 && ` and ${people.length - 8} more`,
+                " (members who can accept rules).",
+              ]
+            : "Learns from nobody yet: no member can accept rules (trust/accept).",
+        ),
+    );
   }
 
   /** The agent's current step, which changes how a suggestion is shown. @param {Suggestion} suggestion */
@@ -172,20 +431,53 @@ class RulesView {
   /** @param {import("./approver-state.js").RuleState[]} rules */
   _ruleNodes(rules) {
     if (!this.approverState.approver) return null;
-    return el("section", { class: "rules-part", "aria-labelledby": "rules-list" },
+    return el(
+      "section",
+      { class: "rules-part", "aria-labelledby": "rules-list" },
       el("h2", { id: "rules-list" }, "Rules (first match wins) ", el("span", { class: "faint" }, String(rules.length))),
-      rules.length === 0 ? el("p", { class: "soft" }, "No rules yet: you are asked every time.") : el("ol", { class: "cards" }, rules.map((each, index) => ruleCard(this.context, this.approverState, each, { may: (kind) => this._may(kind), at: index + 1 }))),
-      rules.length > 0 && el("p", { class: "faint small-text" }, "You are asked about everything that no rule matches. To reorder, widen or remove rules, edit the approver’s rules.yaml."));
+      rules.length === 0
+        ? el("p", { class: "soft" }, "No rules yet: you are asked every time.")
+        : el(
+            "ol",
+            { class: "cards" },
+            rules.map((each, index) =>
+              ruleCard(this.context, this.approverState, each, { may: (kind) => this._may(kind), at: index + 1 }),
+            ),
+          ),
+      rules.length > 0 &&
+        el(
+          "p",
+          { class: "faint small-text" },
+          "You are asked about everything that no rule matches. To reorder, widen or remove rules, edit the approver’s rules.yaml.",
+        ),
+    );
   }
 
   _explainForm() {
     const id = newId("why");
-    const input = el("input", { id, class: "field mono", placeholder: "ID of a proposal or request", autocomplete: "off", spellcheck: "false", data: { focus: "why" } });
+    const input = el("input", {
+      id,
+      class: "field mono",
+      placeholder: "ID of a proposal or request",
+      autocomplete: "off",
+      spellcheck: "false",
+      data: { focus: "why" },
+    });
     const ask = () => (input.value.trim() ? this._explain(input.value.trim()) : input.focus());
     input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter") ask();
     });
-    return el("div", { class: "explain-form" }, el("label", { for: id }, "Explain a decision"), el("div", { class: "field-row" }, input, button("Explain", ask, { shortcut: "w", disabled: !this.approverState.isOnline, data: { focus: "ask-why" } })));
+    return el(
+      "div",
+      { class: "explain-form" },
+      el("label", { for: id }, "Explain a decision"),
+      el(
+        "div",
+        { class: "field-row" },
+        input,
+        button("Explain", ask, { shortcut: "w", disabled: !this.approverState.isOnline, data: { focus: "ask-why" } }),
+      ),
+    );
   }
 
   /** @param {string} id @param {() => void} [closed] */
@@ -203,17 +495,46 @@ class RulesView {
 
   /** @param {import("../capabilities/grant-ledger.js").Entry[]} grants */
   _grantNodes(grants) {
-    return el("section", { class: "rules-part", "aria-label": "Granted instead" }, el("h2", {}, "Granted instead of a rule"),
-      el("ul", { class: "rule-decisions" }, grants.map((each, index) => el("li", { data: { grant: each.id } },
-        el("span", { class: "grow" }, el("a", { href: this.context.link("members", each.recipient) }, nameOf(each.recipient)), " can ", el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 240)), el("small", { class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`)),
-        button("Revoke…", () => revokeDialog(this.context, each), { class: "small danger", shortcut: index === 0 ? "u" : undefined, disabled: !this._may("capability/revoke"), data: { focus: `back-${each.id}` } })))));
+    return el(
+      "section",
+      { class: "rules-part", "aria-label": "Granted instead" },
+      el("h2", {}, "Granted instead of a rule"),
+      el(
+        "ul",
+        { class: "rule-decisions" },
+        grants.map((each, index) =>
+          el(
+            "li",
+            { data: { grant: each.id } },
+            el(
+              "span",
+              { class: "grow" },
+              el("a", { href: this.context.link("members", each.recipient) }, nameOf(each.recipient)),
+              " can ",
+              el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 240)),
+              el("small", { class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`),
+            ),
+            button("Revoke…", () => revokeDialog(this.context, each), {
+              class: "small danger",
+              shortcut: index === 0 ? "u" : undefined,
+              disabled: !this._may("capability/revoke"),
+              data: { focus: `back-${each.id}` },
+            }),
+          ),
+        ),
+      ),
+    );
   }
 
   // The keyboard
 
   /** @param {string} focusKey @returns {HTMLElement | undefined} */
   _cardFor(focusKey) {
-    return /** @type {HTMLElement | undefined} */ ([...document.querySelectorAll(".rules-main .card")].find((each) => /** @type {HTMLElement} */ (each).dataset.focus === focusKey));
+    return /** @type {HTMLElement | undefined} */ (
+      [...document.querySelectorAll(".rules-main .card")].find(
+        (each) => /** @type {HTMLElement} */ (each).dataset.focus === focusKey,
+      )
+    );
   }
 
   /** @param {number} by */
@@ -227,7 +548,8 @@ class RulesView {
 
   /** The focused suggestion, else the first. */
   _chosen() {
-    const at = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-suggestion]"))?.dataset.suggestion;
+    const at = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-suggestion]"))?.dataset
+      .suggestion;
     const suggestions = this.approverState.record?.suggestions;
     return (at && suggestions?.get(at)) || suggestions?.values().next().value;
   }
@@ -244,22 +566,32 @@ class RulesView {
     const answer = (/** @type {(typeof SUGGESTION_ACTIONS)[0]} */ each) => () => {
       const suggestion = this._chosen();
       if (!suggestion) this.context.notify("No suggestions", "info");
-      else if (each.grant && !suggestion.grant) this.context.notify(`Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 160)}`, "info");
-      else if (!this.approverState.isOnline || !this._may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept")) this.context.notify("Not allowed, or no approver is online", "info");
+      else if (each.grant && !suggestion.grant)
+        this.context.notify(`Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 160)}`, "info");
+      else if (!this.approverState.isOnline || !this._may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept"))
+        this.context.notify("Not allowed, or no approver is online", "info");
       else each.run(this.context, this.approverState, suggestion);
     };
     return this.context.keys.add("Rules", {
       j: ["Next suggestion or rule", () => this._move(1)],
       k: ["Previous suggestion or rule", () => this._move(-1)],
-      ...Object.fromEntries(SUGGESTION_ACTIONS.map((each) => [each.key, [`${each.label.replace("…", "")} (suggestion)`, answer(each)]])),
+      ...Object.fromEntries(
+        SUGGESTION_ACTIONS.map((each) => [each.key, [`${each.label.replace("…", "")} (suggestion)`, answer(each)]]),
+      ),
       l: ["Resume a suspended rule", () => this._resumeRule()],
       S: ["Stop all rules (asks for confirmation)", () => this._arm(true)],
-      u: ["Revoke the latest grant", () => {
-        const grant = this._suggestedGrants()[0];
-        if (grant) revokeDialog(this.context, grant);
-        else this.context.notify("No grant was made from a suggestion", "info");
-      }],
-      w: ["Explain a decision", () => /** @type {HTMLElement | null} */ (this._decisions.querySelector("input"))?.focus()],
+      u: [
+        "Revoke the latest grant",
+        () => {
+          const grant = this._suggestedGrants()[0];
+          if (grant) revokeDialog(this.context, grant);
+          else this.context.notify("No grant was made from a suggestion", "info");
+        },
+      ],
+      w: [
+        "Explain a decision",
+        () => /** @type {HTMLElement | null} */ (this._decisions.querySelector("input"))?.focus(),
+      ],
       r: ["Refresh", () => void this.approverState.refresh()],
     });
   }
@@ -267,12 +599,24 @@ class RulesView {
 
 /** @param {number} seconds */
 function spanText(seconds) {
-  const [count, unit] = seconds % 86_400 === 0 ? [seconds / 86_400, "day"] : seconds % 3_600 === 0 ? [seconds / 3_600, "hour"] : seconds % 60 === 0 ? [seconds / 60, "minute"] : [seconds, "second"];
+  const [count, unit] =
+    seconds % 86_400 === 0
+      ? [seconds / 86_400, "day"]
+      : seconds % 3_600 === 0
+        ? [seconds / 3_600, "hour"]
+        : seconds % 60 === 0
+          ? [seconds / 60, "minute"]
+          : [seconds, "second"];
   return count === 1 ? `${unit === "hour" ? "an" : "a"} ${unit}` : `${formatNumber(count)} ${unit}s`;
 }
 
 registerView({
-  id: "rules", title: "Rules", icon: "rules", order: 45, key: "u", css: ["css/members.css", "css/rules.css"],
+  id: "rules",
+  title: "Rules",
+  icon: "rules",
+  order: 45,
+  key: "u",
+  css: ["css/members.css", "css/rules.css"],
   badge: openSuggestions,
   mount(outlet, context) {
     const view = new RulesView(outlet, context);

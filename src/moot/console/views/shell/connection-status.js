@@ -16,7 +16,12 @@ export class ConnectionStatus {
   constructor(session) {
     this._session = session;
     this._word = el("span", {}, "Connecting");
-    this.pill = el("span", { class: "pill", role: "status" }, el("span", { class: "dot", "aria-hidden": "true" }), this._word);
+    this.pill = el(
+      "span",
+      { class: "pill", role: "status" },
+      el("span", { class: "dot", "aria-hidden": "true" }),
+      this._word,
+    );
     this.banner = el("div", { class: "banner", hidden: true });
     this._shown = "";
     // The countdown of the next attempt.
@@ -39,13 +44,21 @@ export class ConnectionStatus {
     this._shown = text;
     this.banner.hidden = text === "";
     this.banner.dataset.tone = tone;
-    const act = connection.state === "waiting" || connection.state === "ended" ? el("button", { type: "button", class: "button small", on: { click: () => connection.retryNow() } }, connection.state === "ended" ? "Reconnect" : "Retry now") : null;
+    const act =
+      connection.state === "waiting" || connection.state === "ended"
+        ? el(
+            "button",
+            { type: "button", class: "button small", on: { click: () => connection.retryNow() } },
+            connection.state === "ended" ? "Reconnect" : "Retry now",
+          )
+        : null;
     replace(this.banner, el("span", {}, text), act);
   }
 
   /** @param {import("../../core/connection/connection.js").Connection} line */
   _explain(line) {
-    if (line.state === "live" && !line.responds) return "The gateway does not respond. The page may be out of date, and what you decide may not arrive.";
+    if (line.state === "live" && !line.responds)
+      return "The gateway does not respond. The page may be out of date, and what you decide may not arrive.";
     if (line.state === "ended") return `Not connected: ${escapeHidden(line.reason)}.`;
     if (line.state !== "waiting") return "";
     const seconds = Math.max(0, Math.ceil((line.retryAt - performance.now()) / 1000));

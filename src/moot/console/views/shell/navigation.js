@@ -20,25 +20,56 @@ export class Navigation {
     const views = registeredViews();
     const id = newId("more");
     const everyday = views.filter((view) => !view.more);
-    this._moreList = el("ul", { class: "nav-more", id, hidden: true }, views.filter((view) => view.more || !ON_PHONE.has(view.id)).map((view) => el("li", { class: view.more ? "" : "on-phone" }, this._item(view))));
+    this._moreList = el(
+      "ul",
+      { class: "nav-more", id, hidden: true },
+      views
+        .filter((view) => view.more || !ON_PHONE.has(view.id))
+        .map((view) => el("li", { class: view.more ? "" : "on-phone" }, this._item(view))),
+    );
     this._moreBadge = el("span", { class: "badge", hidden: true });
     this._moreButton = el(
       "button",
-      { type: "button", class: "nav-link", "aria-expanded": "false", "aria-controls": id, on: { click: () => this._toggle(this._moreList.hidden) } },
+      {
+        type: "button",
+        class: "nav-link",
+        "aria-expanded": "false",
+        "aria-controls": id,
+        on: { click: () => this._toggle(this._moreList.hidden) },
+      },
       icon("more", 20),
       el("span", { class: "nav-label" }, "More"),
       this._moreBadge,
     );
     this.node = el(
       "nav",
-      { class: "nav", "aria-label": "Views", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event), focusout: (/** @type {FocusEvent} */ event) => this._left(event) } },
-      el("ul", { class: "nav-list" }, everyday.map((view) => el("li", { class: ON_PHONE.has(view.id) ? "" : "off-phone" }, this._item(view))), el("li", { class: "nav-rest" }, this._moreButton, this._moreList)),
+      {
+        class: "nav",
+        "aria-label": "Views",
+        on: {
+          keydown: (/** @type {KeyboardEvent} */ event) => this._key(event),
+          focusout: (/** @type {FocusEvent} */ event) => this._left(event),
+        },
+      },
+      el(
+        "ul",
+        { class: "nav-list" },
+        everyday.map((view) => el("li", { class: ON_PHONE.has(view.id) ? "" : "off-phone" }, this._item(view))),
+        el("li", { class: "nav-rest" }, this._moreButton, this._moreList),
+      ),
     );
     this._moreList.addEventListener("click", (/** @type {Event} */ event) => {
-      if (event.target instanceof Element && event.target.closest("a") && matchMedia(NARROW).matches) this._toggle(false);
+      if (event.target instanceof Element && event.target.closest("a") && matchMedia(NARROW).matches)
+        this._toggle(false);
     });
     this._closeOutside = (/** @type {Event} */ event) => {
-      if (!this._moreList.hidden && matchMedia(NARROW).matches && event.target instanceof Node && !this.node.contains(event.target)) this._toggle(false);
+      if (
+        !this._moreList.hidden &&
+        matchMedia(NARROW).matches &&
+        event.target instanceof Node &&
+        !this.node.contains(event.target)
+      )
+        this._toggle(false);
     };
     document.addEventListener("pointerdown", this._closeOutside);
     // Open beside the others on a wide page, it would cover the view on a narrow one, or when somebody zooms in.
@@ -52,7 +83,13 @@ export class Navigation {
   /** @param {import("../../core/page/router.js").View} view */
   _item(view) {
     const badge = el("span", { class: "badge", hidden: true });
-    const link = el("a", { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` }, icon(view.icon, 20), el("span", { class: "nav-label" }, view.title), badge);
+    const link = el(
+      "a",
+      { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` },
+      icon(view.icon, 20),
+      el("span", { class: "nav-label" }, view.title),
+      badge,
+    );
     this._items.push({ view, link, badge, shown: "" });
     return link;
   }
@@ -89,7 +126,8 @@ export class Navigation {
     // Whoever comes by a link or a key sees where they are.
     if (this._current !== current) {
       this._current = current;
-      if (!matchMedia(NARROW).matches && this._items.some(({ view }) => view.id === current && view.more)) this._toggle(true);
+      if (!matchMedia(NARROW).matches && this._items.some(({ view }) => view.id === current && view.more))
+        this._toggle(true);
     }
   }
 
@@ -112,7 +150,13 @@ export class Navigation {
 
   /** @param {FocusEvent} event */
   _left(event) {
-    if (!this._moreList.hidden && matchMedia(NARROW).matches && event.relatedTarget instanceof Node && !this.node.contains(event.relatedTarget)) this._toggle(false);
+    if (
+      !this._moreList.hidden &&
+      matchMedia(NARROW).matches &&
+      event.relatedTarget instanceof Node &&
+      !this.node.contains(event.relatedTarget)
+    )
+      this._toggle(false);
   }
 
   close() {

@@ -25,11 +25,21 @@ export class Notices {
       { class: ["notice", tone] },
       icon(tone === "bad" ? "warning" : tone === "good" ? "check" : "bell"),
       el("span", { class: "notice-text" }, text),
-      el("button", { type: "button", class: "button quiet icon-only small", "aria-label": "Dismiss", on: { click: () => notice.remove() } }, icon("close", 14)),
+      el(
+        "button",
+        {
+          type: "button",
+          class: "button quiet icon-only small",
+          "aria-label": "Dismiss",
+          on: { click: () => notice.remove() },
+        },
+        icon("close", 14),
+      ),
     );
     if (tone === "bad") {
       // The same again says nothing new.
-      for (const each of [...this._list.children]) if (each.querySelector(".notice-text")?.textContent === text) each.remove();
+      for (const each of [...this._list.children])
+        if (each.querySelector(".notice-text")?.textContent === text) each.remove();
       this._list.append(notice);
       while (this._list.childElementCount > MAX_SHOWN) this._list.firstElementChild?.remove();
     } else {

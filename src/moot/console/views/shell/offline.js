@@ -8,7 +8,11 @@ const ANSWER_MILLISECONDS = 4_000;
 /** @param {URL} base @returns {Promise<boolean>} whether the gateway answers */
 export async function isReachable(base) {
   try {
-    const answer = await fetch(new URL("livez", base), { signal: AbortSignal.timeout(ANSWER_MILLISECONDS), cache: "no-store", credentials: "omit" });
+    const answer = await fetch(new URL("livez", base), {
+      signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
+      cache: "no-store",
+      credentials: "omit",
+    });
     return answer.ok;
   } catch {
     return false;
@@ -27,7 +31,8 @@ export function offlinePage(base) {
     isAsking = true;
     const answers = await isReachable(base);
     isAsking = false;
-    if (!answers) state.textContent = `No answer at ${new Date().toLocaleTimeString()}. Trying again every few seconds.`;
+    if (!answers)
+      state.textContent = `No answer at ${new Date().toLocaleTimeString()}. Trying again every few seconds.`;
     else if (page.isConnected) {
       clearInterval(timer);
       location.reload();
@@ -42,7 +47,11 @@ export function offlinePage(base) {
       "div",
       { class: "sign-in-card" },
       el("div", { class: "brand" }, logo(), el("h1", {}, "Not connected")),
-      el("p", { class: "lead" }, "The gateway does not respond, so what is pending is not known here. Proposals wait until you are back."),
+      el(
+        "p",
+        { class: "lead" },
+        "The gateway does not respond, so what is pending is not known here. Proposals wait until you are back.",
+      ),
       state,
       button("Retry now", () => void retry(), { class: "primary wide" }),
     ),

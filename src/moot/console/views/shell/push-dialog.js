@@ -41,33 +41,70 @@ export function pushDialog(session, context) {
     try {
       found = await readPush(base, session.logins);
     } catch (fault) {
-      replace(body, el("p", { class: "fault", role: "alert" }, `Not known: ${fault instanceof Error ? fault.message : fault}`));
-      replace(actions, close(), button("Retry", () => void run("Asking…", async () => {}), { class: "primary" }));
+      replace(
+        body,
+        el("p", { class: "fault", role: "alert" }, `Not known: ${fault instanceof Error ? fault.message : fault}`),
+      );
+      replace(
+        actions,
+        close(),
+        button("Retry", () => void run("Asking…", async () => {}), { class: "primary" }),
+      );
       return;
     }
     if (found.refused) {
-      replace(body, el("p", { class: "caution" }, icon("warning", 16), `Notifications cannot be turned on: ${found.refused}.`));
+      replace(
+        body,
+        el("p", { class: "caution" }, icon("warning", 16), `Notifications cannot be turned on: ${found.refused}.`),
+      );
       replace(actions, close());
       return;
     }
     const quiet = quietField(found.quietHours);
     replace(
       body,
-      el("p", { class: "push-state" }, el("strong", {}, found.isOn ? "On." : "Off."), " ", found.isOn ? "This device tells you what waits for your decision, also while this page is closed." : "Be told here what waits for your decision, also while this page is closed."),
-      el("p", { class: "soft" }, "A notification says who proposes which tool in which space, if nobody has decided after a while. It never holds the arguments, and to decide you sign in as always. Signing out turns it off here."),
-      found.endsAfterSeconds !== null && el("p", { class: "soft" }, `It ends if you have not opened this page for ${daysText(found.endsAfterSeconds)}, and this device says so then.`),
+      el(
+        "p",
+        { class: "push-state" },
+        el("strong", {}, found.isOn ? "On." : "Off."),
+        " ",
+        found.isOn
+          ? "This device tells you what waits for your decision, also while this page is closed."
+          : "Be told here what waits for your decision, also while this page is closed.",
+      ),
+      el(
+        "p",
+        { class: "soft" },
+        "A notification says who proposes which tool in which space, if nobody has decided after a while. It never holds the arguments, and to decide you sign in as always. Signing out turns it off here.",
+      ),
+      found.endsAfterSeconds !== null &&
+        el(
+          "p",
+          { class: "soft" },
+          `It ends if you have not opened this page for ${daysText(found.endsAfterSeconds)}, and this device says so then.`,
+        ),
       quiet.node,
       problem && el("p", { class: "fault", role: "alert" }, problem),
     );
-    const on = (/** @type {string} */ words) => run("Turning on…", () => turnOn(base, session.logins, quiet.read()), words);
+    const on = (/** @type {string} */ words) =>
+      run("Turning on…", () => turnOn(base, session.logins, quiet.read()), words);
     if (found.isOn) {
       replace(
         actions,
-        button("Turn off", () => void run("Turning off…", () => turnOff(base, session.logins), "Notifications on this device are off"), { class: "quiet" }),
+        button(
+          "Turn off",
+          () => void run("Turning off…", () => turnOff(base, session.logins), "Notifications on this device are off"),
+          { class: "quiet" },
+        ),
         button("Save", () => void on("Quiet hours saved"), {}),
         close(),
       );
-    } else replace(actions, close(), button("Turn on", () => void on("Notifications on this device are on"), { class: "primary" }));
+    } else
+      replace(
+        actions,
+        close(),
+        button("Turn on", () => void on("Notifications on this device are on"), { class: "primary" }),
+      );
   };
 
   replace(body, el("p", { class: "soft" }, "Asking the gateway…"));
@@ -77,20 +114,60 @@ export function pushDialog(session, context) {
 
 /** @param {number} seconds */
 function daysText(seconds) {
-  const [count, unit] = seconds >= 172_800 ? [Math.round(seconds / 86_400), "days"] : [Math.max(1, Math.round(seconds / 3_600)), "hours"];
+  const [count, unit] =
+    seconds >= 172_800 ? [Math.round(seconds / 86_400), "days"] : [Math.max(1, Math.round(seconds / 3_600)), "hours"];
   return `${formatNumber(count)} ${unit}`;
 }
 
 /** @param {import("../../core/connection/push.js").QuietHours | null} chosen */
 function quietField(chosen) {
   const id = newId("quiet");
-  const wanted = el("input", { id, type: "checkbox", checked: chosen !== null, on: { change: () => (times.hidden = !wanted.checked) } });
-  const from = el("input", { class: "field", type: "time", required: true, value: chosen?.from ?? DEFAULT_QUIET.from, "aria-label": "Quiet from" });
-  const to = el("input", { class: "field", type: "time", required: true, value: chosen?.to ?? DEFAULT_QUIET.to, "aria-label": "Quiet until" });
+  const wanted = el("input", {
+    id,
+    type: "checkbox",
+    checked: chosen !== null,
+    on: { change: () => (times.hidden = !wanted.checked) },
+  });
+  const from = el("input", {
+    class: "field",
+    type: "time",
+    required: true,
+    value: chosen?.from ?? DEFAULT_QUIET.from,
+    "aria-label": "Quiet from",
+  });
+  const to = el("input", {
+    class: "field",
+    type: "time",
+    required: true,
+    value: chosen?.to ?? DEFAULT_QUIET.to,
+    "aria-label": "Quiet until",
+  });
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-  const times = el("div", { class: "field-row", hidden: chosen === null }, from, el("span", {}, "to"), to, el("small", { class: "soft" }, zone));
+  const times = el(
+    "div",
+    { class: "field-row", hidden: chosen === null },
+    from,
+    el("span", {}, "to"),
+    to,
+    el("small", { class: "soft" }, zone),
+  );
   return {
-    node: el("div", {}, el("label", { class: "choice", for: id }, wanted, el("span", {}, "Quiet hours", el("small", {}, "Nothing is sent then; afterwards you are told once what is still open."))), times),
+    node: el(
+      "div",
+      {},
+      el(
+        "label",
+        { class: "choice", for: id },
+        wanted,
+        el(
+          "span",
+          {},
+          "Quiet hours",
+          el("small", {}, "Nothing is sent then; afterwards you are told once what is still open."),
+        ),
+      ),
+      times,
+    ),
     read: () => (wanted.checked ? { from: from.value, to: to.value, time_zone: zone } : null),
   };
 }

@@ -26,25 +26,51 @@ export class Shell {
     /** @type {{view: string, space: string, mounted: import("../../core/page/router.js").Mounted} | null} */
     this._shown = null;
     this._connection = new ConnectionStatus(session);
-    this._spaces = new SpaceMenu(session, (space) => navigate(routeAddress(space, currentRoute().view || this._home())), (text, tone) => this.notices.show(text, tone));
+    this._spaces = new SpaceMenu(
+      session,
+      (space) => navigate(routeAddress(space, currentRoute().view || this._home())),
+      (text, tone) => this.notices.show(text, tone),
+    );
     this._navigation = new Navigation();
     this._outlet = el("main", { class: "outlet", id: "view", tabindex: "-1" });
-    this._themeButton = el("button", { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } }, icon("theme"), el("span", { class: "sr" }));
+    this._themeButton = el(
+      "button",
+      { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } },
+      icon("theme"),
+      el("span", { class: "sr" }),
+    );
     this._themeWords();
     this._build(root);
-    this._stops = [session.on(["spaces", "current", "logins"], () => this._refreshSoon()), () => clearTimeout(this._later)];
+    this._stops = [
+      session.on(["spaces", "current", "logins"], () => this._refreshSoon()),
+      () => clearTimeout(this._later),
+    ];
     this._shortcuts();
     void this._checkPush();
   }
 
   /** Somebody who counts on being told has to know when that has stopped: a lost key, another token. */
   async _checkPush() {
-    if (await hasStopped(this.session.base, this.session.logins)) this.notices.show("Notifications on this device have stopped. Turn them on again in the menu of spaces.", "bad");
+    if (await hasStopped(this.session.base, this.session.logins))
+      this.notices.show("Notifications on this device have stopped. Turn them on again in the menu of spaces.", "bad");
   }
 
   /** @param {HTMLElement} root */
   _build(root) {
-    const skip = el("a", { class: "skip", href: "#view", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); this._outlet.focus(); } } }, "Skip to content");
+    const skip = el(
+      "a",
+      {
+        class: "skip",
+        href: "#view",
+        on: {
+          click: (/** @type {Event} */ event) => {
+            event.preventDefault();
+            this._outlet.focus();
+          },
+        },
+      },
+      "Skip to content",
+    );
     replace(
       root,
       el(
@@ -60,8 +86,29 @@ export class Shell {
           this.notices.said,
           this._connection.pill,
           this._themeButton,
-          el("button", { type: "button", class: "button quiet icon-only", title: "Keyboard shortcuts (?)", "aria-keyshortcuts": "?", on: { click: () => helpDialog(this.keys) } }, icon("help"), el("span", { class: "sr" }, "Keyboard shortcuts")),
-          el("button", { type: "button", class: "button quiet icon-only", title: "Sign out", on: { click: () => this._signOut() } }, icon("leave"), el("span", { class: "sr" }, "Sign out")),
+          el(
+            "button",
+            {
+              type: "button",
+              class: "button quiet icon-only",
+              title: "Keyboard shortcuts (?)",
+              "aria-keyshortcuts": "?",
+              on: { click: () => helpDialog(this.keys) },
+            },
+            icon("help"),
+            el("span", { class: "sr" }, "Keyboard shortcuts"),
+          ),
+          el(
+            "button",
+            {
+              type: "button",
+              class: "button quiet icon-only",
+              title: "Sign out",
+              on: { click: () => this._signOut() },
+            },
+            icon("leave"),
+            el("span", { class: "sr" }, "Sign out"),
+          ),
         ),
         this._connection.banner,
         this.notices.node,
@@ -157,7 +204,11 @@ export class Shell {
   _shortcuts() {
     /** @type {Record<string, [string, () => void]>} */
     const views = {};
-    for (const view of registeredViews()) views[`g ${view.key}`] = [`Go to ${view.title}`, () => this.session.current && navigate(routeAddress(this.session.current.name, view.id))];
+    for (const view of registeredViews())
+      views[`g ${view.key}`] = [
+        `Go to ${view.title}`,
+        () => this.session.current && navigate(routeAddress(this.session.current.name, view.id)),
+      ];
     this.keys.add("Global", {
       "?": ["Show keyboard shortcuts", () => helpDialog(this.keys)],
       ...views,
@@ -245,7 +296,22 @@ function helpDialog(keys) {
       "section",
       { class: "help-scope" },
       el("h3", {}, scope),
-      el("dl", {}, shortcuts.map((each) => el("div", {}, el("dt", {}, each.keys.split(" ").map((key) => el("kbd", {}, key))), el("dd", {}, each.label)))),
+      el(
+        "dl",
+        {},
+        shortcuts.map((each) =>
+          el(
+            "div",
+            {},
+            el(
+              "dt",
+              {},
+              each.keys.split(" ").map((key) => el("kbd", {}, key)),
+            ),
+            el("dd", {}, each.label),
+          ),
+        ),
+      ),
     ),
   );
   openDialog("Keyboard shortcuts", [el("div", { class: "help-scopes" }, scopes)], { class: "help" });

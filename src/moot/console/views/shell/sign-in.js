@@ -17,8 +17,21 @@ export function signInPage(session, done) {
   return el(
     "main",
     { class: "sign-in" },
-    el("div", { class: "sign-in-card" }, el("div", { class: "brand" }, logo(), el("h1", {}, "Moot")), el("p", { class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."), providerButtons(session.base), signInForm(session, done)),
-    el("p", { class: "sign-in-foot" }, "No token? Ask a member of the space to invite you, or look in ", el("code", {}, ".moot/tokens"), " next to the configuration file."),
+    el(
+      "div",
+      { class: "sign-in-card" },
+      el("div", { class: "brand" }, logo(), el("h1", {}, "Moot")),
+      el("p", { class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."),
+      providerButtons(session.base),
+      signInForm(session, done),
+    ),
+    el(
+      "p",
+      { class: "sign-in-foot" },
+      "No token? Ask a member of the space to invite you, or look in ",
+      el("code", {}, ".moot/tokens"),
+      " next to the configuration file.",
+    ),
   );
 }
 
@@ -30,16 +43,24 @@ function providerButtons(base) {
     beginSignIn(base, provider).catch((error) => {
       fault.textContent = error instanceof SignInError ? error.message : "The provider’s page cannot be opened.";
     });
-  const look = () => void fetchProviders(base).then(
-    (providers) => {
-      if (providers.length === 0) return;
-      const buttons = providers.map((each) => el("button", { type: "button", class: "button primary wide", on: { click: () => void press(each) } }, "Sign in at ", el("bdi", {}, oneLine(new URL(each.issuer).host, 60))));
-      place.append(...buttons, fault, el("p", { class: "soft" }, "or with a token:"));
-      place.hidden = false;
-    },
-    // The form is there meanwhile; it says so when it is used.
-    () => setTimeout(() => place.isConnected && look(), RETRY_MILLISECONDS),
-  );
+  const look = () =>
+    void fetchProviders(base).then(
+      (providers) => {
+        if (providers.length === 0) return;
+        const buttons = providers.map((each) =>
+          el(
+            "button",
+            { type: "button", class: "button primary wide", on: { click: () => void press(each) } },
+            "Sign in at ",
+            el("bdi", {}, oneLine(new URL(each.issuer).host, 60)),
+          ),
+        );
+        place.append(...buttons, fault, el("p", { class: "soft" }, "or with a token:"));
+        place.hidden = false;
+      },
+      // The form is there meanwhile; it says so when it is used.
+      () => setTimeout(() => place.isConnected && look(), RETRY_MILLISECONDS),
+    );
   look();
   return place;
 }
@@ -51,11 +72,29 @@ function providerButtons(base) {
  */
 export function signInForm(session, done) {
   const ids = { token: newId("token"), fault: newId("fault"), keep: newId("keep") };
-  const token = el("input", { id: ids.token, class: "field", type: "password", autocomplete: "off", spellcheck: "false", autocapitalize: "none", required: true, "aria-describedby": ids.fault });
+  const token = el("input", {
+    id: ids.token,
+    class: "field",
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    autocapitalize: "none",
+    required: true,
+    "aria-describedby": ids.fault,
+  });
   const keep = el("input", { id: ids.keep, type: "checkbox", checked: session.remembers });
   const fault = el("p", { id: ids.fault, class: "fault", role: "alert" });
   const enter = el("button", { type: "submit", class: "button primary wide" }, "Sign in");
-  const reveal = el("button", { type: "button", class: "button quiet small", "aria-pressed": "false", on: { click: () => show(token.type === "password") } }, "Show");
+  const reveal = el(
+    "button",
+    {
+      type: "button",
+      class: "button quiet small",
+      "aria-pressed": "false",
+      on: { click: () => show(token.type === "password") },
+    },
+    "Show",
+  );
   /** @param {boolean} shown */
   const show = (shown) => {
     token.type = shown ? "text" : "password";
@@ -73,7 +112,8 @@ export function signInForm(session, done) {
       token.value = "";
       done(logins);
     } catch (error) {
-      fault.textContent = error instanceof SignInError ? error.message : "Sign-in failed; see the browser’s console for details.";
+      fault.textContent =
+        error instanceof SignInError ? error.message : "Sign-in failed; see the browser’s console for details.";
       if (!(error instanceof SignInError)) console.error(error);
       token.select();
       token.focus();
@@ -88,7 +128,17 @@ export function signInForm(session, done) {
     el("label", { for: ids.token }, "Token"),
     el("div", { class: "field-row" }, token, reveal),
     fault,
-    el("label", { class: "choice", for: ids.keep }, keep, el("span", {}, "Stay signed in until this tab is closed", el("small", {}, "Otherwise the token is forgotten when you leave or reload the page."))),
+    el(
+      "label",
+      { class: "choice", for: ids.keep },
+      keep,
+      el(
+        "span",
+        {},
+        "Stay signed in until this tab is closed",
+        el("small", {}, "Otherwise the token is forgotten when you leave or reload the page."),
+      ),
+    ),
     enter,
   );
 }

@@ -15,9 +15,29 @@ export class SpaceMenu {
     this._choose = choose;
     this._shown = "";
     const id = newId("spaces");
-    this._list = el("div", { class: "menu", id, hidden: true, role: "menu", "aria-label": "Spaces", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
+    this._list = el("div", {
+      class: "menu",
+      id,
+      hidden: true,
+      role: "menu",
+      "aria-label": "Spaces",
+      on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) },
+    });
     this._name = el("span", { class: "space-name" });
-    this._button = el("button", { type: "button", class: "button quiet space-button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": id, on: { click: () => (this._list.hidden ? this.open() : this._close()) } }, el("span", { class: "sr" }, "Space: "), this._name, icon("down", 14));
+    this._button = el(
+      "button",
+      {
+        type: "button",
+        class: "button quiet space-button",
+        "aria-haspopup": "menu",
+        "aria-expanded": "false",
+        "aria-controls": id,
+        on: { click: () => (this._list.hidden ? this.open() : this._close()) },
+      },
+      el("span", { class: "sr" }, "Space: "),
+      this._name,
+      icon("down", 14),
+    );
     this.node = el("div", { class: "menu-holder" }, this._button, this._list);
     this.node.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
       if (!this._isFilling && !this.node.contains(/** @type {Node} */ (event.relatedTarget))) this._close();
@@ -28,7 +48,12 @@ export class SpaceMenu {
     const openSpace = this._session.current;
     const text = openSpace ? oneLine(openSpace.name, 40) : "";
     const me = openSpace?.state.me.id || openSpace?.login.participant || "";
-    if (this._shown !== `${text}\n${me}`) replace(this._name, el("bdi", { class: "space-title" }, text), el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))));
+    if (this._shown !== `${text}\n${me}`)
+      replace(
+        this._name,
+        el("bdi", { class: "space-title" }, text),
+        el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))),
+      );
     this._shown = `${text}\n${me}`;
     if (!this._list.hidden) this._fill();
   }
@@ -53,7 +78,11 @@ export class SpaceMenu {
       return { login, waiting, current: this._session.current === openSpace && openSpace !== undefined };
     });
     this._isFilling = true;
-    redraw(this._list, spaces.map((each) => [each.login.space, each.login.participant, each.waiting, each.current]), () => this._items(spaces));
+    redraw(
+      this._list,
+      spaces.map((each) => [each.login.space, each.login.participant, each.waiting, each.current]),
+      () => this._items(spaces),
+    );
     this._isFilling = false;
   }
 
@@ -64,15 +93,50 @@ export class SpaceMenu {
     const items = spaces.map(({ login, waiting, current }) => {
       return el(
         "button",
-        { type: "button", role: "menuitemradio", "aria-checked": String(current), class: "menu-item", data: { focus: login.space }, on: { click: () => { this._close(); this._button.focus(); this._choose(login.space); } } },
+        {
+          type: "button",
+          role: "menuitemradio",
+          "aria-checked": String(current),
+          class: "menu-item",
+          data: { focus: login.space },
+          on: {
+            click: () => {
+              this._close();
+              this._button.focus();
+              this._choose(login.space);
+            },
+          },
+        },
         el("bdi", { class: "grow" }, oneLine(login.space, 40)),
         el("small", {}, "as ", el("bdi", {}, oneLine(login.participant, 40))),
         waiting > 0 && el("span", { class: "badge" }, String(waiting)),
         current && icon("check", 16),
       );
     });
-    const item = (/** @type {string} */ name, /** @type {string} */ text, /** @type {() => void} */ act) => el("button", { type: "button", role: "menuitem", class: "menu-item", data: { focus: ` ${name}` }, on: { click: () => { this._close(); act(); } } }, icon(name, 16), el("span", {}, text));
-    return [...items, item("plus", "Add a space…", () => this._add()), item("bell", "Notifications on this device…", () => pushDialog(this._session, { notify: this._notify })), item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify }))];
+    const item = (/** @type {string} */ name, /** @type {string} */ text, /** @type {() => void} */ act) =>
+      el(
+        "button",
+        {
+          type: "button",
+          role: "menuitem",
+          class: "menu-item",
+          data: { focus: ` ${name}` },
+          on: {
+            click: () => {
+              this._close();
+              act();
+            },
+          },
+        },
+        icon(name, 16),
+        el("span", {}, text),
+      );
+    return [
+      ...items,
+      item("plus", "Add a space…", () => this._add()),
+      item("bell", "Notifications on this device…", () => pushDialog(this._session, { notify: this._notify })),
+      item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify })),
+    ];
   }
 
   _add() {
@@ -105,29 +169,72 @@ function deviceDialog(session, context) {
   if (!login) return;
   if (login.grant) {
     // A provider's token stays in the tab that it was given to.
-    const refusal = openDialog("Sign in on another device", [el("p", {}, "Open ", el("bdi", { class: "mono" }, session.base.href), " there and sign in at the provider, as you did here.")], { actions: [button("Close", () => refusal.close(), { class: "quiet" })] });
+    const refusal = openDialog(
+      "Sign in on another device",
+      [
+        el(
+          "p",
+          {},
+          "Open ",
+          el("bdi", { class: "mono" }, session.base.href),
+          " there and sign in at the provider, as you did here.",
+        ),
+      ],
+      { actions: [button("Close", () => refusal.close(), { class: "quiet" })] },
+    );
     return;
   }
   const body = el("div", { class: "device-link", "aria-live": "polite" }, el("p", { class: "soft" }, "Making a link…"));
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  const dialog = openDialog("Sign in on another device", [body], { actions: [button("Close", () => dialog.close(), { class: "quiet" })], closed: () => clearTimeout(timer) });
+  const dialog = openDialog("Sign in on another device", [body], {
+    actions: [button("Close", () => dialog.close(), { class: "quiet" })],
+    closed: () => clearTimeout(timer),
+  });
   const make = async () => {
     clearTimeout(timer);
     try {
       const link = await session.makeLink(login);
-      const expired = () => replace(body, el("p", {}, "This link has expired."), button("Make a new one", () => void make(), { class: "small" }));
+      const expired = () =>
+        replace(
+          body,
+          el("p", {}, "This link has expired."),
+          button("Make a new one", () => void make(), { class: "small" }),
+        );
       timer = setTimeout(expired, link.valid_seconds * 1000);
       replace(
         body,
         qrCode(link.qr),
-        el("p", {}, `Scan this with the other device, or open the link there. It works once, within ${Math.round(link.valid_seconds / 60)} minutes.`),
-        isLoopback(session.base) && el("p", { class: "caution" }, icon("warning", 16), "This gateway can be reached from this computer only. For a phone it has to listen on the network, best behind TLS."),
-        el("div", { class: "field-row" }, readOnlyField(link.address), copyButton(link.address, "Copy the link", context)),
+        el(
+          "p",
+          {},
+          `Scan this with the other device, or open the link there. It works once, within ${Math.round(link.valid_seconds / 60)} minutes.`,
+        ),
+        isLoopback(session.base) &&
+          el(
+            "p",
+            { class: "caution" },
+            icon("warning", 16),
+            "This gateway can be reached from this computer only. For a phone it has to listen on the network, best behind TLS.",
+          ),
+        el(
+          "div",
+          { class: "field-row" },
+          readOnlyField(link.address),
+          copyButton(link.address, "Copy the link", context),
+        ),
         el("p", { class: "soft" }, `Whoever opens it first is signed in as ${login.participant}. Show it to nobody.`),
       );
     } catch (fault) {
-      replace(body, el("p", { class: "fault", role: "alert" }, `No link could be made: ${fault instanceof Error ? fault.message : "no answer"}`), button("Retry", () => void make(), { class: "small" }));
+      replace(
+        body,
+        el(
+          "p",
+          { class: "fault", role: "alert" },
+          `No link could be made: ${fault instanceof Error ? fault.message : "no answer"}`,
+        ),
+        button("Retry", () => void make(), { class: "small" }),
+      );
     }
   };
   void make();
@@ -135,7 +242,12 @@ function deviceDialog(session, context) {
 
 /** @param {string} text */
 function readOnlyField(text) {
-  const field = el("input", { class: "field mono", value: text, "aria-label": "One-time link", on: { focus: () => field.select() } });
+  const field = el("input", {
+    class: "field mono",
+    value: text,
+    "aria-label": "One-time link",
+    on: { focus: () => field.select() },
+  });
   field.readOnly = true;
   return field;
 }
@@ -148,6 +260,13 @@ function isLoopback(base) {
 /** Dark on white in every theme, with the quiet border that readers need. @param {string[]} rows */
 function qrCode(rows) {
   const size = rows.length + 8;
-  const path = rows.flatMap((row, y) => [...row].map((each, x) => (each === "1" ? `M${x + 4} ${y + 4}h1v1h-1z` : ""))).join("");
-  return svg("svg", { class: "qr", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": "QR code of the link" }, svg("rect", { width: size, height: size, fill: "#fff" }), svg("path", { d: path, fill: "#000" }));
+  const path = rows
+    .flatMap((row, y) => [...row].map((each, x) => (each === "1" ? `M${x + 4} ${y + 4}h1v1h-1z` : "")))
+    .join("");
+  return svg(
+    "svg",
+    { class: "qr", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": "QR code of the link" },
+    svg("rect", { width: size, height: size, fill: "#fff" }),
+    svg("path", { d: path, fill: "#000" }),
+  );
 }

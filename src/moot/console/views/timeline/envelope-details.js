@@ -18,7 +18,15 @@ import { kindTag, operationText } from "./timeline-rows.js";
  */
 export function envelopeDetails(row, context, actions) {
   const store = context.state.envelopes;
-  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", actions), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here.`), row.canLoad && button("Load missing messages", () => actions.loadGap?.(row.id), { class: "primary" }));
+  if (row.type === "gap")
+    return el(
+      "div",
+      { class: "details" },
+      head("Gap", actions),
+      el("p", {}, escapeHidden(row.summary)),
+      el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here.`),
+      row.canLoad && button("Load missing messages", () => actions.loadGap?.(row.id), { class: "primary" }),
+    );
   const payload = textAt(row.raw, ["payload"]);
   const cause = store.causesOf(row);
   const effects = store.effectsOf(row.id);
@@ -28,12 +36,60 @@ export function envelopeDetails(row, context, actions) {
     head([kindTag(row), el("bdi", { class: "details-title" }, oneLine(operationText(row.operation), 120))], actions),
     facts(row, context, actions),
     refusal(row, context),
-    links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, context, actions),
-    links("Resulted in", effects.map((each) => ({ id: each.id, row: each })), row, context, actions),
-    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }), decidedByRules(row, context) && button("Explain", () => context.go("rules", "explain", row.id), { class: "small", icon: icon("rules", 16), title: "Why rules did or did not decide this" }), row.kind === "mcp/proposal" && button("Open in inbox", () => context.go("approvals", row.id), { class: "small", icon: icon("inbox", 16) }), copyButton(new URL(context.link("timeline", row.id), location.href).href, "Copy link to this message", context, { text: "Copy link", icon: "link" }), button("Show only this conversation", () => actions.filter(`is-root:${row.root}`), { class: "small" })),
+    links(
+      "Caused by",
+      cause.map((each) => ({ id: each.id, row: each.row })),
+      row,
+      context,
+      actions,
+    ),
+    links(
+      "Resulted in",
+      effects.map((each) => ({ id: each.id, row: each })),
+      row,
+      context,
+      actions,
+    ),
+    el(
+      "div",
+      { class: "details-actions" },
+      row.about.length + effects.length > 0 &&
+        button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }),
+      decidedByRules(row, context) &&
+        button("Explain", () => context.go("rules", "explain", row.id), {
+          class: "small",
+          icon: icon("rules", 16),
+          title: "Why rules did or did not decide this",
+        }),
+      row.kind === "mcp/proposal" &&
+        button("Open in inbox", () => context.go("approvals", row.id), { class: "small", icon: icon("inbox", 16) }),
+      copyButton(new URL(context.link("timeline", row.id), location.href).href, "Copy link to this message", context, {
+        text: "Copy link",
+        icon: "link",
+      }),
+      button("Show only this conversation", () => actions.filter(`is-root:${row.root}`), { class: "small" }),
+    ),
     ["params", "result"].map((each) => listedValuesView(context, store.envelope(row)?.payload?.[each])),
-    payload === null ? el("p", { class: "soft" }, "No payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(formatJson(payload), "Copy payload", context)), jsonTree(payload)),
-    el("details", { class: "raw" }, el("summary", {}, "Raw envelope"), copyButton(row.raw, "Copy envelope", context), rawBlock(row.raw)),
+    payload === null
+      ? el("p", { class: "soft" }, "No payload.")
+      : el(
+          "section",
+          {},
+          el(
+            "div",
+            { class: "details-bar" },
+            el("h3", {}, "Payload"),
+            copyButton(formatJson(payload), "Copy payload", context),
+          ),
+          jsonTree(payload),
+        ),
+    el(
+      "details",
+      { class: "raw" },
+      el("summary", {}, "Raw envelope"),
+      copyButton(row.raw, "Copy envelope", context),
+      rawBlock(row.raw),
+    ),
   );
 }
 
@@ -56,7 +112,16 @@ function rawBlock(raw) {
 
 /** @param {any} title @param {{close: () => void}} actions */
 function head(title, actions) {
-  return el("header", { class: "details-head" }, el("h2", {}, title), el("button", { type: "button", class: "button quiet icon-only", "aria-label": "Close details", on: { click: actions.close } }, icon("close")));
+  return el(
+    "header",
+    { class: "details-head" },
+    el("h2", {}, title),
+    el(
+      "button",
+      { type: "button", class: "button quiet icon-only", "aria-label": "Close details", on: { click: actions.close } },
+      icon("close"),
+    ),
+  );
 }
 
 /** @param {Row} row @param {import("../../app.js").Context} context @param {{filter: (text: string) => void}} actions */
@@ -65,23 +130,69 @@ function facts(row, context, actions) {
   const who = (id, field) => [
     el("a", { class: "link-button", href: context.link("members", id), title: "Open this member" }, nameOf(id)),
     " ",
-    el("button", { type: "button", class: "button quiet icon-only small", title: `Show only messages ${field} this member`, on: { click: () => actions.filter(`${field}:${quoted(id)}`) } }, icon("search", 14), el("span", { class: "sr" }, `Show only messages ${field} `, oneLine(id, 60))),
+    el(
+      "button",
+      {
+        type: "button",
+        class: "button quiet icon-only small",
+        title: `Show only messages ${field} this member`,
+        on: { click: () => actions.filter(`${field}:${quoted(id)}`) },
+      },
+      icon("search", 14),
+      el("span", { class: "sr" }, `Show only messages ${field} `, oneLine(id, 60)),
+    ),
   ];
   return el(
     "dl",
     { class: "facts" },
     fact("From", who(row.from, "from")),
-    fact("To", row.to.length > 0 ? row.to.map((id, index) => [index > 0 && ", ", who(id, "to")]) : el("span", { class: "soft" }, "everyone")),
-    fact("Kind", el("button", { type: "button", class: "link-button mono", title: "Show only this", on: { click: () => actions.filter(`kind:${row.kind}`) } }, oneLine(row.kind, 120))),
+    fact(
+      "To",
+      row.to.length > 0
+        ? row.to.map((id, index) => [index > 0 && ", ", who(id, "to")])
+        : el("span", { class: "soft" }, "everyone"),
+    ),
+    fact(
+      "Kind",
+      el(
+        "button",
+        {
+          type: "button",
+          class: "link-button mono",
+          title: "Show only this",
+          on: { click: () => actions.filter(`kind:${row.kind}`) },
+        },
+        oneLine(row.kind, 120),
+      ),
+    ),
     fact("Time", el("time", { datetime: isoTime(row.at) }, isoTime(row.at))),
-    row.context && fact("Context", el("button", { type: "button", class: "link-button", on: { click: () => actions.filter(`context:${quoted(row.context)}`) } }, path(row.context))),
+    row.context &&
+      fact(
+        "Context",
+        el(
+          "button",
+          {
+            type: "button",
+            class: "link-button",
+            on: { click: () => actions.filter(`context:${quoted(row.context)}`) },
+          },
+          path(row.context),
+        ),
+      ),
     fact("Id", [el("bdi", { class: "mono" }, oneLine(row.id, 80)), " ", copyButton(row.id, "Copy id", context)]),
   );
 }
 
 /** MEW 3: a context is a path. @param {string} context */
 function path(context) {
-  return el("span", { class: "path" }, context.split("/").slice(0, 12).map((step) => el("bdi", { class: "mono" }, oneLine(step, 40))));
+  return el(
+    "span",
+    { class: "path" },
+    context
+      .split("/")
+      .slice(0, 12)
+      .map((step) => el("bdi", { class: "mono" }, oneLine(step, 40))),
+  );
 }
 
 /** @param {string} name @param {any} value */
@@ -108,13 +219,53 @@ function refusal(row, context) {
       el("p", { class: "explanation-message" }, escapeHidden(payload.message ?? "")),
       el("p", { class: "soft" }, todo),
       payload.attempted_kind && el("p", {}, "Attempted: ", el("code", {}, oneLine(payload.attempted_kind, 120))),
-      Array.isArray(payload.your_capabilities) && el("details", {}, el("summary", {}, `Capabilities of the sender (${payload.your_capabilities.length})`), jsonTree(JSON.stringify(payload.your_capabilities), { label: "capabilities" })),
+      Array.isArray(payload.your_capabilities) &&
+        el(
+          "details",
+          {},
+          el("summary", {}, `Capabilities of the sender (${payload.your_capabilities.length})`),
+          jsonTree(JSON.stringify(payload.your_capabilities), { label: "capabilities" }),
+        ),
       sent && el("details", {}, el("summary", {}, "Sent envelope"), jsonTree(sent, { label: "sent envelope" })),
     );
   }
-  if (row.kind === "mcp/reject") return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "Why was this rejected?"), el("p", {}, nameOf(row.from), ": ", escapeHidden(describeRejection(String(payload.reason ?? "")) || String(payload.reason ?? "no reason given")), "."), el("p", { class: "soft" }, "The proposal stays open: others can still approve it."));
-  if (row.isUnknown) return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "What came of it?"), el("p", {}, "Its host does not know: it may have been carried out or not."), el("p", { class: "explanation-message" }, escapeHidden(payload.error?.message ?? "")), el("p", { class: "soft" }, "Look before you do it again."));
-  if (row.failed && row.kind.startsWith("mcp/response")) return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "Why did this fail?"), el("p", {}, payload.error ? escapeHidden(payload.error.message ?? "") : "The tool reported an error; see the payload below."));
+  if (row.kind === "mcp/reject")
+    return el(
+      "section",
+      { class: "explanation" },
+      el("h3", {}, icon("warning", 16), "Why was this rejected?"),
+      el(
+        "p",
+        {},
+        nameOf(row.from),
+        ": ",
+        escapeHidden(describeRejection(String(payload.reason ?? "")) || String(payload.reason ?? "no reason given")),
+        ".",
+      ),
+      el("p", { class: "soft" }, "The proposal stays open: others can still approve it."),
+    );
+  if (row.isUnknown)
+    return el(
+      "section",
+      { class: "explanation" },
+      el("h3", {}, icon("warning", 16), "What came of it?"),
+      el("p", {}, "Its host does not know: it may have been carried out or not."),
+      el("p", { class: "explanation-message" }, escapeHidden(payload.error?.message ?? "")),
+      el("p", { class: "soft" }, "Look before you do it again."),
+    );
+  if (row.failed && row.kind.startsWith("mcp/response"))
+    return el(
+      "section",
+      { class: "explanation" },
+      el("h3", {}, icon("warning", 16), "Why did this fail?"),
+      el(
+        "p",
+        {},
+        payload.error
+          ? escapeHidden(payload.error.message ?? "")
+          : "The tool reported an error; see the payload below.",
+      ),
+    );
   return null;
 }
 
@@ -128,15 +279,38 @@ function links(title, rows, from, context, actions) {
     el(
       "ul",
       { class: "cause-list" },
-      rows.slice(0, 50).map(({ id, row }) =>
-        el(
-          "li",
-          {},
-          row
-            ? el("button", { type: "button", class: "cause", on: { click: () => actions.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(operationText(row.operation) || row.summary, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at)))
-            : el("a", { class: "cause soft", href: context.link("timeline", id) }, "older: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
+      rows
+        .slice(0, 50)
+        .map(({ id, row }) =>
+          el(
+            "li",
+            {},
+            row
+              ? el(
+                  "button",
+                  { type: "button", class: "cause", on: { click: () => actions.jump(id) } },
+                  kindTag(row),
+                  el(
+                    "span",
+                    { class: "grow" },
+                    nameOf(row.from),
+                    " ",
+                    el("bdi", { class: "soft" }, oneLine(operationText(row.operation) || row.summary, 80)),
+                  ),
+                  el(
+                    "span",
+                    { class: "faint" },
+                    row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at),
+                  ),
+                )
+              : el(
+                  "a",
+                  { class: "cause soft", href: context.link("timeline", id) },
+                  "older: ",
+                  el("bdi", { class: "mono" }, oneLine(id, 60)),
+                ),
+          ),
         ),
-      ),
       rows.length > 50 && el("li", { class: "soft" }, `and ${rows.length - 50} more`),
     ),
   );
@@ -144,12 +318,20 @@ function links(title, rows, from, context, actions) {
 
 /** @param {string} text @param {string} message @param {Pick<import("../../app.js").Context, "notify">} context @param {{text?: string, icon?: string, isQuiet?: boolean}} [looks] */
 export function copyButton(text, message, context, looks = {}) {
-  return button(looks.text ?? "Copy", async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      context.notify("Copied", "good");
-    } catch {
-      context.notify("The browser blocked copying: select the text instead", "bad");
-    }
-  }, { class: looks.text && !looks.isQuiet ? "small" : "quiet small", icon: icon(looks.icon ?? "copy", 14), aria: { label: message } });
+  return button(
+    looks.text ?? "Copy",
+    async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        context.notify("Copied", "good");
+      } catch {
+        context.notify("The browser blocked copying: select the text instead", "bad");
+      }
+    },
+    {
+      class: looks.text && !looks.isQuiet ? "small" : "quiet small",
+      icon: icon(looks.icon ?? "copy", 14),
+      aria: { label: message },
+    },
+  );
 }

@@ -53,7 +53,8 @@ export class OlderSearch {
   /** What was found and is not among the loaded rows, oldest first. @param {Envelopes} loaded @returns {number[]} */
   found(loaded) {
     const found = [];
-    for (let n = this.store.first; n < this.store.next; n += 1) if (!loaded.has(/** @type {import("../../core/state/envelopes.js").Row} */ (this.store.at(n)).id)) found.push(n);
+    for (let n = this.store.first; n < this.store.next; n += 1)
+      if (!loaded.has(/** @type {import("../../core/state/envelopes.js").Row} */ (this.store.at(n)).id)) found.push(n);
     return found;
   }
 }
@@ -123,26 +124,50 @@ export class OlderBar {
    */
   draw(older, search, isConversation) {
     this._isSearch = search !== null;
-    const facts = [older.status, older.reason, search?.older?.status, search?.older?.reason, search?.found, search !== null, isConversation].join("\n");
-    redraw(this.node, facts, () => (isConversation ? [] : search ? this._searchParts(older, search.older, search.found) : this._loadParts(older)));
+    const facts = [
+      older.status,
+      older.reason,
+      search?.older?.status,
+      search?.older?.reason,
+      search?.found,
+      search !== null,
+      isConversation,
+    ].join("\n");
+    redraw(this.node, facts, () =>
+      isConversation ? [] : search ? this._searchParts(older, search.older, search.found) : this._loadParts(older),
+    );
     this._hide();
   }
 
   /** @param {import("../../core/connection/older-messages.js").OlderMessages} older */
   _loadParts(older) {
     if (older.status === "loading") return [el("span", { class: "soft" }, "Loading older messages…")];
-    if (older.status === "failed") return [el("span", { class: "fault" }, `Older messages could not be loaded: ${oneLine(older.reason, 120)}`), button("Retry", () => this._load(), { class: "small" })];
+    if (older.status === "failed")
+      return [
+        el("span", { class: "fault" }, `Older messages could not be loaded: ${oneLine(older.reason, 120)}`),
+        button("Retry", () => this._load(), { class: "small" }),
+      ];
     if (older.status === "end") return [el("span", { class: "soft" }, END_TEXTS[older.reason] ?? END_TEXTS.beginning)];
     return [button("Load older messages", () => this._load(), { class: "small quiet" })];
   }
 
   /** @param {import("../../core/connection/older-messages.js").OlderMessages} older @param {import("./older-search.js").OlderSearch | null} search @param {number} found */
   _searchParts(older, search, found) {
-    if (older.status === "end" && older.reason !== "full" && !search) return [el("span", { class: "soft" }, "All messages were searched. ", END_TEXTS[older.reason] ?? "")];
-    if (!search) return [el("span", { class: "soft" }, "Searched the messages that are loaded."), button("Search older messages", () => this._search(), { class: "small" })];
+    if (older.status === "end" && older.reason !== "full" && !search)
+      return [el("span", { class: "soft" }, "All messages were searched. ", END_TEXTS[older.reason] ?? "")];
+    if (!search)
+      return [
+        el("span", { class: "soft" }, "Searched the messages that are loaded."),
+        button("Search older messages", () => this._search(), { class: "small" }),
+      ];
     const count = `${formatNumber(found)} found in older messages.`;
-    if (search.status === "searching") return [el("span", { class: "soft" }, `Searching older messages… ${found > 0 ? count : ""}`)];
-    if (search.status === "failed") return [el("span", { class: "fault" }, `The search stopped: ${oneLine(search.reason, 120)}`), button("Retry", () => this._search(), { class: "small" })];
+    if (search.status === "searching")
+      return [el("span", { class: "soft" }, `Searching older messages… ${found > 0 ? count : ""}`)];
+    if (search.status === "failed")
+      return [
+        el("span", { class: "fault" }, `The search stopped: ${oneLine(search.reason, 120)}`),
+        button("Retry", () => this._search(), { class: "small" }),
+      ];
     return [el("span", { class: "soft" }, `${count} ${END_TEXTS[search.reason] ?? ""}`)];
   }
 }

@@ -37,12 +37,58 @@ export class TimelineBar {
     /** The names in the list of members, to see whether it has changed. */
     this._names = "-";
     const id = newId("filter");
-    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: text, from:agent, -kind:chat", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
-    this._who = el("select", { class: "field", "aria-label": "Member", on: { change: () => this._picked("with", this._who) } });
-    this._kind = el("select", { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } }, KINDS.map(([value, text]) => el("option", { value }, text)));
-    this._groups = el("button", { type: "button", class: "button quiet", "aria-pressed": "true", "aria-keyshortcuts": "c", on: { click: actions.toggleGroups } }, "Conversations");
-    this._collapse = el("button", { type: "button", class: "button quiet tl-collapse", "aria-pressed": "false", on: { click: actions.collapseAll } }, "Collapse");
-    this._all = el("button", { type: "button", class: "button quiet", "aria-pressed": "false", "aria-keyshortcuts": "b", title: "Joins and leaves, receipts, lists of tools, questions of this page (b)", on: { click: actions.toggleAll } }, "Background");
+    this._field = el("input", {
+      id,
+      class: "field",
+      type: "search",
+      placeholder: "Filter: text, from:agent, -kind:chat",
+      autocomplete: "off",
+      spellcheck: "false",
+      on: { input: () => this._typed() },
+    });
+    this._who = el("select", {
+      class: "field",
+      "aria-label": "Member",
+      on: { change: () => this._picked("with", this._who) },
+    });
+    this._kind = el(
+      "select",
+      { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } },
+      KINDS.map(([value, text]) => el("option", { value }, text)),
+    );
+    this._groups = el(
+      "button",
+      {
+        type: "button",
+        class: "button quiet",
+        "aria-pressed": "true",
+        "aria-keyshortcuts": "c",
+        on: { click: actions.toggleGroups },
+      },
+      "Conversations",
+    );
+    this._collapse = el(
+      "button",
+      {
+        type: "button",
+        class: "button quiet tl-collapse",
+        "aria-pressed": "false",
+        on: { click: actions.collapseAll },
+      },
+      "Collapse",
+    );
+    this._all = el(
+      "button",
+      {
+        type: "button",
+        class: "button quiet",
+        "aria-pressed": "false",
+        "aria-keyshortcuts": "b",
+        title: "Joins and leaves, receipts, lists of tools, questions of this page (b)",
+        on: { click: actions.toggleAll },
+      },
+      "Background",
+    );
     this._views = new TimelineViews(context.state.space, {
       current: () => this.filter.trim(),
       choose: (text) => context.go("timeline", ...(text ? [FILTER_ROUTE, text] : [])),
@@ -54,7 +100,13 @@ export class TimelineBar {
       "div",
       { class: "tl-bar" },
       el("h1", { class: "sr" }, "Timeline"),
-      el("div", { class: "tl-search" }, icon("search", 16), el("label", { class: "sr", for: id }, "Filter the timeline"), this._field),
+      el(
+        "div",
+        { class: "tl-search" },
+        icon("search", 16),
+        el("label", { class: "sr", for: id }, "Filter the timeline"),
+        this._field,
+      ),
       el("div", { class: "tl-picks" }, this._who, this._kind),
       el("div", { class: "tl-modes" }, this._views.node, this._groups, this._collapse, this._all, this._count),
     );
@@ -88,7 +140,9 @@ export class TimelineBar {
   /** @param {string} field @param {HTMLSelectElement} select */
   _picked(field, select) {
     const rest = this.filter.replace(new RegExp(`(^|\\s)${field}:("[^"]*"|\\S+)`, "g"), "").trim();
-    this.setFilter(select.value ? `${rest} ${field}:${/\s/.test(select.value) ? `"${select.value}"` : select.value}`.trim() : rest);
+    this.setFilter(
+      select.value ? `${rest} ${field}:${/\s/.test(select.value) ? `"${select.value}"` : select.value}`.trim() : rest,
+    );
   }
 
   /** @param {{grouped: boolean, collapsed: boolean, all: boolean}} modes */
@@ -110,7 +164,11 @@ export class TimelineBar {
     if (key === this._names) return;
     this._names = key;
     const value = this._who.value;
-    replace(this._who, el("option", { value: "" }, "All members"), names.map((name) => el("option", { value: name }, name.slice(0, 64))));
+    replace(
+      this._who,
+      el("option", { value: "" }, "All members"),
+      names.map((name) => el("option", { value: name }, name.slice(0, 64))),
+    );
     this._who.value = value;
   }
 }

@@ -17,11 +17,24 @@ import { isHousekeeping } from "../../core/state/housekeeping.js";
 const SLICE_MILLISECONDS = 5;
 const WORD = /(-?)(?:(from|to|with|kind|context|is):)?(?:"([^"]*)"|(\S+))/g;
 // Only MCP methods begin like this.
-const OPERATION = /^(tools|resources|prompts|completion|sampling|elicitation|roots|logging|tasks|notifications)\/[\w*]+/;
+const OPERATION =
+  /^(tools|resources|prompts|completion|sampling|elicitation|roots|logging|tasks|notifications)\/[\w*]+/;
 
 /** @returns {Parsed} */
 function nothing() {
-  return { from: [], to: [], with: [], kind: [], operation: [], context: [], text: [], failed: false, background: false, except: [], query: {} };
+  return {
+    from: [],
+    to: [],
+    with: [],
+    kind: [],
+    operation: [],
+    context: [],
+    text: [],
+    failed: false,
+    background: false,
+    except: [],
+    query: {},
+  };
 }
 
 /** @param {string} source @returns {Parsed} */
@@ -71,7 +84,11 @@ function escaped(text) {
 
 /** @param {Parsed} filter */
 export function isEmpty(filter) {
-  return !filter.failed && !filter.background && Object.values(filter).every((each) => !Array.isArray(each) || each.length === 0);
+  return (
+    !filter.failed &&
+    !filter.background &&
+    Object.values(filter).every((each) => !Array.isArray(each) || each.length === 0)
+  );
 }
 
 /** @param {Row} row @param {Parsed} filter */
@@ -89,9 +106,16 @@ function holds(row, filter) {
   if (filter.to.length > 0 && !filter.to.some((each) => row.to.includes(each))) return false;
   if (filter.with.length > 0 && !filter.with.some((each) => row.from === each || row.to.includes(each))) return false;
   if (filter.kind.length > 0 && !filter.kind.some((each) => each.test(row.kind))) return false;
-  if (filter.operation.length > 0 && !filter.operation.some((each) => row.operation !== "" && each.test(row.operation))) return false;
+  if (filter.operation.length > 0 && !filter.operation.some((each) => row.operation !== "" && each.test(row.operation)))
+    return false;
   // MEW 3.5.6: a prefix of a context selects everything below it.
-  if (filter.context.length > 0 && !filter.context.some((each) => row.context === each || row.context.startsWith(`${each.replace(/\/$/, "")}/`) || row.id === each)) return false;
+  if (
+    filter.context.length > 0 &&
+    !filter.context.some(
+      (each) => row.context === each || row.context.startsWith(`${each.replace(/\/$/, "")}/`) || row.id === each,
+    )
+  )
+    return false;
   return filter.text.every((each) => each.test(row.raw) || each.test(row.operation) || each.test(row.summary));
 }
 

@@ -71,9 +71,12 @@ export class Grouping {
     const store = this._envelopes;
     while (part.at > store.first) {
       part.at -= 1;
-      const group = store.conversations.get(/** @type {import("../../core/state/envelopes.js").Row} */ (store.at(part.at)).root);
+      const group = store.conversations.get(
+        /** @type {import("../../core/state/envelopes.js").Row} */ (store.at(part.at)).root,
+      );
       if (group?.rows.at(-1) === part.at) {
-        if (group.rows.length > 1 && !this._isFolded(group.root)) for (let index = group.rows.length - 1; index > 0; index -= 1) part.items.push(group.rows[index]);
+        if (group.rows.length > 1 && !this._isFolded(group.root))
+          for (let index = group.rows.length - 1; index > 0; index -= 1) part.items.push(group.rows[index]);
         part.items.push(group.rows.length > 1 ? group : group.rows[0]);
       }
       if (part.at % ROWS_BETWEEN_LOOKS === 0 && enough()) break;

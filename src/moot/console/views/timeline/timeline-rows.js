@@ -47,7 +47,16 @@ const FAMILIES = [
 ];
 
 /** What somebody did, where the name of a message is no verb. @type {Record<string, string>} */
-const DID = { request: "called", response: "answered", proposal: "proposed", reject: "rejected", withdraw: "withdrew", approve: "voted for", grant: "granted", revoke: "revoked" };
+const DID = {
+  request: "called",
+  response: "answered",
+  proposal: "proposed",
+  reject: "rejected",
+  withdraw: "withdrew",
+  approve: "voted for",
+  grant: "granted",
+  revoke: "revoked",
+};
 
 /** "proposed", after a name. @param {string} kind */
 export function didText(kind) {
@@ -65,7 +74,15 @@ export function familyOf(kind) {
   let found = families.get(kind);
   if (!found) {
     const [pattern, family, word] = FAMILIES.find(([each]) => each.test(kind)) ?? [null, "other", ""];
-    found = { family, word: pattern ? (word.startsWith("$") ? kind.replace(pattern, word).replaceAll("-", " ") : word) : oneLine(kind, 40), title: oneLine(kind, 80) };
+    found = {
+      family,
+      word: pattern
+        ? word.startsWith("$")
+          ? kind.replace(pattern, word).replaceAll("-", " ")
+          : word
+        : oneLine(kind, 40),
+      title: oneLine(kind, 80),
+    };
     if (families.size >= MAX_KINDS) families.clear();
     families.set(kind, found);
   }
@@ -81,7 +98,9 @@ export function operationText(operation) {
 export function tagOf(row) {
   const known = familyOf(row.kind);
   if (!row.failed || known.family !== "response") return known;
-  return row.isUnknown ? { family: "unknown", word: "unknown", title: known.title } : { family: "bad", word: "failed", title: known.title };
+  return row.isUnknown
+    ? { family: "unknown", word: "unknown", title: known.title }
+    : { family: "bad", word: "failed", title: known.title };
 }
 
 /** @param {import("../../core/state/envelopes.js").Row} row */
@@ -104,8 +123,14 @@ function partsOf(element) {
   if (known) return known;
   const time = document.createTextNode("");
   const parts = {
-    time, names: "\n", when: el("time", { class: "when" }, time), who: el("span", { class: "who" }), tag: el("span", { class: "kind" }),
-    what: el("span", { class: "what" }), operation: el("bdi", { class: "operation" }), summary: el("bdi", { class: "summary" }),
+    time,
+    names: "\n",
+    when: el("time", { class: "when" }, time),
+    who: el("span", { class: "who" }),
+    tag: el("span", { class: "kind" }),
+    what: el("span", { class: "what" }),
+    operation: el("bdi", { class: "operation" }),
+    summary: el("bdi", { class: "summary" }),
     fold: null,
   };
   parts.what.append(parts.tag, parts.operation);
@@ -138,7 +163,17 @@ export function drawRow(element, row, inGroup, me, more = "") {
   if (row.type === "gap") {
     drawn.delete(element);
     set(element, "class", "vl-row gap-row");
-    replace(element, icon("gap", 16), el("strong", {}, "Gap"), el("span", { class: "summary" }, oneLine(row.canLoad ? `${row.summary}: open this line to load them` : row.summary, 200)), el("time", { datetime: isoTime(row.at) }, `since ${formatTime(row.at)}`));
+    replace(
+      element,
+      icon("gap", 16),
+      el("strong", {}, "Gap"),
+      el(
+        "span",
+        { class: "summary" },
+        oneLine(row.canLoad ? `${row.summary}: open this line to load them` : row.summary, 200),
+      ),
+      el("time", { datetime: isoTime(row.at) }, `since ${formatTime(row.at)}`),
+    );
     return null;
   }
   const parts = partsOf(element);
@@ -148,14 +183,36 @@ export function drawRow(element, row, inGroup, me, more = "") {
     parts.fold = null;
   }
   const fromGateway = row.from === "system:gateway" || row.from === "gateway";
-  set(element, "class", ["vl-row", "tl-row", inGroup && "in-group", row.failed && !row.isUnknown && "bad", fromGateway && "from-gateway", more].filter(Boolean).join(" "));
+  set(
+    element,
+    "class",
+    [
+      "vl-row",
+      "tl-row",
+      inGroup && "in-group",
+      row.failed && !row.isUnknown && "bad",
+      fromGateway && "from-gateway",
+      more,
+    ]
+      .filter(Boolean)
+      .join(" "),
+  );
   set(element, "data-deep", row.context ? String(Math.min(4, row.context.split("/").length)) : null);
   set(parts.when, "datetime", isoTime(row.at));
   setText(parts.time, formatTime(row.at));
   const names = `${row.from}\n${row.to.length > 1 ? row.to.length : (row.to[0] ?? "")}\n${row.to.length} ${me}`;
   if (parts.names !== names) {
     parts.names = names;
-    replace(parts.who, nameOf(fromGateway ? "gateway" : row.from), row.to.length > 0 && [el("span", { class: "arrow", "aria-label": "to", role: "img" }, "→"), row.to.length === 1 ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" }) : el("span", { class: "many" }, `${row.to.length} members`)]);
+    replace(
+      parts.who,
+      nameOf(fromGateway ? "gateway" : row.from),
+      row.to.length > 0 && [
+        el("span", { class: "arrow", "aria-label": "to", role: "img" }, "→"),
+        row.to.length === 1
+          ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" })
+          : el("span", { class: "many" }, `${row.to.length} members`),
+      ],
+    );
   }
   const { family, word, title } = tagOf(row);
   set(parts.tag, "data-family", family);
@@ -176,7 +233,10 @@ export function drawHead(element, row, count, folded, me) {
   const parts = drawRow(element, row, false, me, folded ? "group-head folded" : "group-head");
   if (!parts) return;
   if (!parts.fold) {
-    parts.fold = { mark: el("span", { class: "fold-mark" }, icon("right", 12)), count: el("span", { class: "group-count", role: "img" }) };
+    parts.fold = {
+      mark: el("span", { class: "fold-mark" }, icon("right", 12)),
+      count: el("span", { class: "group-count", role: "img" }),
+    };
     parts.when.prepend(parts.fold.mark);
     parts.what.append(parts.fold.count);
   }

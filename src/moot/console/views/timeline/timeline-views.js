@@ -26,7 +26,19 @@ export class TimelineViews {
     this._actions = actions;
     const id = newId("views");
     this._list = el("div", { class: "menu", id, hidden: true, role: "menu", "aria-label": "Views of the timeline" });
-    this._button = el("button", { type: "button", class: "button quiet", "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": id, on: { click: () => this._toggle(this._list.hidden) } }, icon("star", 16), "Views");
+    this._button = el(
+      "button",
+      {
+        type: "button",
+        class: "button quiet",
+        "aria-haspopup": "menu",
+        "aria-expanded": "false",
+        "aria-controls": id,
+        on: { click: () => this._toggle(this._list.hidden) },
+      },
+      icon("star", 16),
+      "Views",
+    );
     this.node = el("div", { class: "menu-holder tl-views" }, this._button, this._list);
     this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this._onKey(event));
     this.node.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
@@ -46,7 +58,9 @@ export class TimelineViews {
   saved() {
     try {
       const kept = JSON.parse(localStorage.getItem(this._key) ?? "[]");
-      return (Array.isArray(kept) ? kept : []).filter((each) => typeof each?.name === "string" && typeof each.filter === "string").slice(0, MAX_SAVED);
+      return (Array.isArray(kept) ? kept : [])
+        .filter((each) => typeof each?.name === "string" && typeof each.filter === "string")
+        .slice(0, MAX_SAVED);
     } catch {
       return [];
     }
@@ -73,7 +87,19 @@ export class TimelineViews {
   _fill() {
     const current = this._actions.current();
     const saved = this.saved();
-    const item = (/** @type {SavedView} */ view) => el("button", { type: "button", class: "menu-item", role: "menuitemradio", "aria-checked": String(view.filter === current), on: { click: () => this._choose(view.filter) } }, view.filter === current ? icon("check", 16) : el("span", { class: "menu-blank" }), el("bdi", { class: "grow" }, oneLine(view.name, 60)));
+    const item = (/** @type {SavedView} */ view) =>
+      el(
+        "button",
+        {
+          type: "button",
+          class: "menu-item",
+          role: "menuitemradio",
+          "aria-checked": String(view.filter === current),
+          on: { click: () => this._choose(view.filter) },
+        },
+        view.filter === current ? icon("check", 16) : el("span", { class: "menu-blank" }),
+        el("bdi", { class: "grow" }, oneLine(view.name, 60)),
+      );
     const isSaved = saved.some((each) => each.filter === current);
     replace(
       this._list,
@@ -81,9 +107,31 @@ export class TimelineViews {
       saved.length > 0 && el("hr"),
       saved.map(item),
       el("hr"),
-      el("button", { type: "button", class: "menu-item", role: "menuitem", disabled: current === "" || isSaved, on: { click: () => this._save(current) } }, icon("plus", 16), "Save this filter…"),
-      isSaved && el("button", { type: "button", class: "menu-item", role: "menuitem", on: { click: () => this._remove(current) } }, icon("close", 16), "Remove this view"),
-      el("button", { type: "button", class: "menu-item", role: "menuitem", on: { click: () => this._copyLink(current) } }, icon("link", 16), "Copy link to this view"),
+      el(
+        "button",
+        {
+          type: "button",
+          class: "menu-item",
+          role: "menuitem",
+          disabled: current === "" || isSaved,
+          on: { click: () => this._save(current) },
+        },
+        icon("plus", 16),
+        "Save this filter…",
+      ),
+      isSaved &&
+        el(
+          "button",
+          { type: "button", class: "menu-item", role: "menuitem", on: { click: () => this._remove(current) } },
+          icon("close", 16),
+          "Remove this view",
+        ),
+      el(
+        "button",
+        { type: "button", class: "menu-item", role: "menuitem", on: { click: () => this._copyLink(current) } },
+        icon("link", 16),
+        "Copy link to this view",
+      ),
     );
   }
 
@@ -98,18 +146,29 @@ export class TimelineViews {
   _save(filter) {
     this._toggle(false);
     const name = labelledField("Name", { maxlength: "60" });
-    actionDialog("Save this filter", [el("p", { class: "soft" }, "It is kept in this browser, for this space."), name.node, el("code", {}, oneLine(filter, 200))], {
-      verb: "Save",
-      safe: true,
-      act: async () => {
-        const given = name.value();
-        name.input.setAttribute("aria-invalid", String(!given));
-        if (!given) return undefined;
-        this._keep([...this.saved().filter((each) => each.name !== given), { name: given, filter: filter.slice(0, MAX_CHARACTERS) }]);
-        this._actions.notify("Saved under Views", "good");
-        return true;
+    actionDialog(
+      "Save this filter",
+      [
+        el("p", { class: "soft" }, "It is kept in this browser, for this space."),
+        name.node,
+        el("code", {}, oneLine(filter, 200)),
+      ],
+      {
+        verb: "Save",
+        safe: true,
+        act: async () => {
+          const given = name.value();
+          name.input.setAttribute("aria-invalid", String(!given));
+          if (!given) return undefined;
+          this._keep([
+            ...this.saved().filter((each) => each.name !== given),
+            { name: given, filter: filter.slice(0, MAX_CHARACTERS) },
+          ]);
+          this._actions.notify("Saved under Views", "good");
+          return true;
+        },
       },
-    });
+    );
   }
 
   /** @param {string} filter */

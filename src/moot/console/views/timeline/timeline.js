@@ -68,9 +68,17 @@ class Timeline {
     });
     this.list.onFollow = () => this._drawCounts();
     this._details = el("aside", { class: "tl-details", hidden: true, "aria-label": "Details" });
-    this._bar = new TimelineBar(this.context, { apply: () => this._apply(), toggleGroups: () => this.toggleGroups(), collapseAll: () => this._collapseAll(), toggleAll: () => this.toggleAll() });
+    this._bar = new TimelineBar(this.context, {
+      apply: () => this._apply(),
+      toggleGroups: () => this.toggleGroups(),
+      collapseAll: () => this._collapseAll(),
+      toggleAll: () => this.toggleAll(),
+    });
     this._build(outlet);
-    this._olderBar = new OlderBar(() => this._loadOlder(), () => this._searchOlder());
+    this._olderBar = new OlderBar(
+      () => this._loadOlder(),
+      () => this._searchOlder(),
+    );
     this._main.prepend(this._olderBar.node);
     this.list.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
     this._stops = [
@@ -86,8 +94,23 @@ class Timeline {
 
   /** @param {HTMLElement} outlet */
   _build(outlet) {
-    this._newer = el("button", { type: "button", class: "button primary small tl-newer", hidden: true, on: { click: () => this._toEnd() } });
-    this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "Nothing has happened yet"), el("span", {}, "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions."));
+    this._newer = el("button", {
+      type: "button",
+      class: "button primary small tl-newer",
+      hidden: true,
+      on: { click: () => this._toEnd() },
+    });
+    this._empty = el(
+      "div",
+      { class: "empty", hidden: true },
+      icon("timeline", 28),
+      el("strong", {}, "Nothing has happened yet"),
+      el(
+        "span",
+        {},
+        "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions.",
+      ),
+    );
     this._main = el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer);
     outlet.append(this._bar.node, el("div", { class: "tl-split" }, this._main, this._details));
   }
@@ -161,7 +184,15 @@ class Timeline {
   _scrolled() {
     const top = this.list.node.scrollTop;
     this._olderBar.setInSight(top < this.list.rowHeight);
-    if (top < NEAR_TOP_ROWS * this.list.rowHeight && !this.list.following && !this._search && !this._root && this.older.status !== "failed" && this.older.canLoad) void this._loadOlder();
+    if (
+      top < NEAR_TOP_ROWS * this.list.rowHeight &&
+      !this.list.following &&
+      !this._search &&
+      !this._root &&
+      this.older.status !== "failed" &&
+      this.older.canLoad
+    )
+      void this._loadOlder();
   }
 
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -291,7 +322,11 @@ class Timeline {
     }
     this._builtAt = performance.now();
     // Drawing takes at most a tenth of the time on a slow machine, but happens at least once a second.
-    this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, added > SCREENFUL ? SCREENFUL_MILLISECONDS : added > RUSH ? RUSH_MILLISECONDS : 0, Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10));
+    this._pause = Math.max(
+      found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0,
+      added > SCREENFUL ? SCREENFUL_MILLISECONDS : added > RUSH ? RUSH_MILLISECONDS : 0,
+      Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10),
+    );
     this._empty.hidden = this._next > this._first;
     this._drawCounts();
     this.list.refresh(onlyNew);
@@ -337,7 +372,9 @@ class Timeline {
       return this._search ? this._search.found().filter((n) => within.has(n)) : [...rows];
     }
     if (!this._search) return null;
-    return this._olderSearch ? this._olderSearch.found(this.store.loaded).concat(this._search.found()) : this._search.found();
+    return this._olderSearch
+      ? this._olderSearch.found(this.store.loaded).concat(this._search.found())
+      : this._search.found();
   }
 
   _drawCounts() {
@@ -347,8 +384,15 @@ class Timeline {
     const newer = added > 0 ? `${formatNumber(added)} new ↓` : "Newest ↓";
     if (this._newer.textContent !== newer) this._newer.textContent = newer;
     const total = formatNumber(this.store.size);
-    const found = this._search ? this._search.count + (this._olderSearch?.store.size ?? 0) : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
-    const text = found === undefined ? `${total} ${this.store.size === 1 ? "message" : "messages"}` : `${formatNumber(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
+    const found = this._search
+      ? this._search.count + (this._olderSearch?.store.size ?? 0)
+      : this._root
+        ? (this.store.conversations.get(this._root)?.rows.length ?? 0)
+        : undefined;
+    const text =
+      found === undefined
+        ? `${total} ${this.store.size === 1 ? "message" : "messages"}`
+        : `${formatNumber(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
     this._bar.drawCount(text);
   }
 
@@ -429,7 +473,9 @@ class Timeline {
       return;
     }
     this._chosen = id;
-    const row = id ? (this.store.byId(id) ?? this.context.state.envelopes.byId(id) ?? this._linked.byId(id)) : undefined;
+    const row = id
+      ? (this.store.byId(id) ?? this.context.state.envelopes.byId(id) ?? this._linked.byId(id))
+      : undefined;
     if (row) this._openRow(row);
     else if (!id) this._hide();
     else void this._openOld(id);
@@ -456,9 +502,11 @@ class Timeline {
       if (row && !known) this._linked.prepend([row]);
       const found = known ?? this._linked.byId(id);
       if (found) this._openRow(found);
-      else this.context.notify("The gateway has no message of this address that you may read. It may be too old.", "bad");
+      else
+        this.context.notify("The gateway has no message of this address that you may read. It may be too old.", "bad");
     } catch {
-      if (this._chosen === id) this.context.notify("The message of this address could not be loaded. Try again.", "bad");
+      if (this._chosen === id)
+        this.context.notify("The message of this address could not be loaded. Try again.", "bad");
     }
   }
 
@@ -473,7 +521,8 @@ class Timeline {
   /** @param {number} n */
   _indexOf(n) {
     if (this._items === null) return n - this._first;
-    const isIt = (/** @type {Item | undefined} */ item) => item === n || (typeof item === "object" && item.rows[0] === n);
+    const isIt = (/** @type {Item | undefined} */ item) =>
+      item === n || (typeof item === "object" && item.rows[0] === n);
     // Usually the line that was just clicked; otherwise newer lines are more likely.
     if (isIt(this._items[this.list.selected])) return this.list.selected;
     const find = () => /** @type {Item[]} */ (this._items).findLastIndex(isIt);
@@ -525,7 +574,10 @@ class Timeline {
   _jumpBy(way) {
     const row = this.store.byId(this._chosen) ?? this._selectedRow();
     if (!row) return;
-    const id = way === "cause" ? this.context.state.envelopes.causesOf(row).find((each) => each.row)?.id : this.context.state.envelopes.effectsOf(row.id)[0]?.id;
+    const id =
+      way === "cause"
+        ? this.context.state.envelopes.causesOf(row).find((each) => each.row)?.id
+        : this.context.state.envelopes.effectsOf(row.id)[0]?.id;
     if (id) this.context.go("timeline", id);
     else this.context.announce(way === "cause" ? "no known cause" : "no result yet");
   }

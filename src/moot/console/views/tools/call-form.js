@@ -5,7 +5,15 @@
 import { button, el, newId, replace } from "../../core/page/dom.js";
 import { isObject, membersOf, parseJson } from "../../core/state/json-text.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
-import { MAX_DEPTH, alternatives, resolveSchema, schemaLabel, strings, titleOfSchema, typesOf } from "./call-validation.js";
+import {
+  MAX_DEPTH,
+  alternatives,
+  resolveSchema,
+  schemaLabel,
+  strings,
+  titleOfSchema,
+  typesOf,
+} from "./call-validation.js";
 
 /**
  * @typedef {object} FormField one field, with those inside it
@@ -36,7 +44,8 @@ function fieldFor(given, context) {
   const choices = alternatives(schema, context.root);
   const types = typesOf(schema);
   context.built.fields += 1;
-  if (context.depth > MAX_DEPTH || context.built.fields > MAX_FIELDS || schema["x-unresolved"]) return jsonField(schema, context);
+  if (context.depth > MAX_DEPTH || context.built.fields > MAX_FIELDS || schema["x-unresolved"])
+    return jsonField(schema, context);
   if (schema.const !== undefined) return constantField(schema, context);
   if (Array.isArray(schema.enum)) return choiceField(schema, context);
   if (choices.length > 0) {
@@ -46,10 +55,17 @@ function fieldFor(given, context) {
     return alternativesField(schema, choices, context);
   }
   const single = types.filter((each) => each !== "null");
-  if (single.length > 1) return alternativesField(schema, single.map((type) => ({ ...schema, type, title: undefined })), context);
+  if (single.length > 1)
+    return alternativesField(
+      schema,
+      single.map((type) => ({ ...schema, type, title: undefined })),
+      context,
+    );
   switch (single[0]) {
     case "object":
-      return isObject(schema.properties) || context.depth === 0 ? objectField(schema, context) : jsonField(schema, context);
+      return isObject(schema.properties) || context.depth === 0
+        ? objectField(schema, context)
+        : jsonField(schema, context);
     case "array":
       return Array.isArray(schema.prefixItems) ? jsonField(schema, context) : listField(schema, context);
     case "boolean":
@@ -73,7 +89,9 @@ function withoutChoices(schema) {
 /** A label, the tool's description of the field, the field, and room for an error. @param {any} schema @param {FieldContext} context @param {HTMLElement} field @param {string} [hint] */
 function fieldFrame(schema, context, field, hint = "") {
   const title = titleOfSchema(schema, context.name);
-  const message = [typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "", hint].filter(Boolean).join(" ");
+  const message = [typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "", hint]
+    .filter(Boolean)
+    .join(" ");
   const describe = newId("about");
   const fault = el("p", { class: "fault", id: `${describe}-fault` });
   field.id ||= newId("field");
@@ -83,7 +101,14 @@ function fieldFrame(schema, context, field, hint = "") {
   const node = el(
     "div",
     { class: "form-field" },
-    title && el("label", { for: field.id }, el("bdi", {}, oneLine(title, 80)), title !== context.name && context.name && el("bdi", { class: "mono faint" }, ` ${oneLine(context.name, 60)}`), context.required ? el("span", { class: "required-mark" }, " required") : null),
+    title &&
+      el(
+        "label",
+        { for: field.id },
+        el("bdi", {}, oneLine(title, 80)),
+        title !== context.name && context.name && el("bdi", { class: "mono faint" }, ` ${oneLine(context.name, 60)}`),
+        context.required ? el("span", { class: "required-mark" }, " required") : null,
+      ),
     el("p", { class: "form-about soft", id: describe }, message),
     field,
     fault,
@@ -105,24 +130,47 @@ function fieldFrame(schema, context, field, hint = "") {
 
 /** @param {any} schema @param {FieldContext} context @param {"text" | "number"} kind @returns {FormField} */
 function textField(schema, context, kind) {
-  const isLong = kind === "text" && (schema.contentMediaType !== undefined || (schema.maxLength ?? 1e9) > 200) && !schema.format && !schema.pattern && LONG_TEXTS.test(context.name);
+  const isLong =
+    kind === "text" &&
+    (schema.contentMediaType !== undefined || (schema.maxLength ?? 1e9) > 200) &&
+    !schema.format &&
+    !schema.pattern &&
+    LONG_TEXTS.test(context.name);
   const attributes = {
-    class: ["field", kind === "number" && "number-field"], autocomplete: "off", spellcheck: "false", autocapitalize: "off",
-    placeholder: example(schema), on: { input: context.changed },
+    class: ["field", kind === "number" && "number-field"],
+    autocomplete: "off",
+    spellcheck: "false",
+    autocapitalize: "off",
+    placeholder: example(schema),
+    on: { input: context.changed },
   };
-  const field = isLong ? el("textarea", { ...attributes, rows: "4" }) : el("input", { ...attributes, type: schema.format === "password" ? "password" : "text", inputmode: kind === "number" ? "decimal" : schema.format === "email" ? "email" : schema.format === "uri" ? "url" : null });
+  const field = isLong
+    ? el("textarea", { ...attributes, rows: "4" })
+    : el("input", {
+        ...attributes,
+        type: schema.format === "password" ? "password" : "text",
+        inputmode:
+          kind === "number" ? "decimal" : schema.format === "email" ? "email" : schema.format === "uri" ? "url" : null,
+      });
   const frame = fieldFrame(schema, context, field, bounds(schema, kind));
   // An empty field counts as not set, unless it was filled with an empty text, or a person says that this is meant.
   let isGiven = false;
   field.addEventListener("input", () => (isGiven = false));
-  const empty = kind === "text" && context.required && !((schema.minLength ?? 0) > 0) ? button("Send an empty text", () => {
-    isGiven = true;
-    frame.clear();
-    empty?.remove();
-    field.setAttribute("placeholder", "(empty text)");
-    context.changed();
-    field.focus();
-  }, { class: "small" }) : null;
+  const empty =
+    kind === "text" && context.required && !((schema.minLength ?? 0) > 0)
+      ? button(
+          "Send an empty text",
+          () => {
+            isGiven = true;
+            frame.clear();
+            empty?.remove();
+            field.setAttribute("placeholder", "(empty text)");
+            context.changed();
+            field.focus();
+          },
+          { class: "small" },
+        )
+      : null;
   const self = {
     ...frame,
     fault: (/** @type {string[]} */ path, /** @type {string} */ message) => {
@@ -136,7 +184,8 @@ function textField(schema, context, kind) {
     },
     text: () => {
       const value = field.value;
-      if (kind === "number") return value.trim() === "" ? null : NUMBER.test(value.trim()) ? value.trim() : JSON.stringify(value);
+      if (kind === "number")
+        return value.trim() === "" ? null : NUMBER.test(value.trim()) ? value.trim() : JSON.stringify(value);
       return value === "" && !isGiven ? null : JSON.stringify(value);
     },
     fill: (/** @type {string | null} */ text) => {
@@ -159,7 +208,8 @@ function bounds(schema, kind) {
   const found = [];
   if (kind === "number") {
     found.push(schema.type === "integer" ? "Whole number." : "Number.");
-    if (schema.minimum !== undefined || schema.maximum !== undefined) found.push(`From ${schema.minimum ?? "any"} to ${schema.maximum ?? "any"}.`);
+    if (schema.minimum !== undefined || schema.maximum !== undefined)
+      found.push(`From ${schema.minimum ?? "any"} to ${schema.maximum ?? "any"}.`);
   } else if (typeof schema.format === "string") found.push(`Format: ${oneLine(schema.format, 40)}.`);
   return found.join(" ");
 }
@@ -178,7 +228,13 @@ function choiceField(schema, context, message) {
     "select",
     { class: "field", on: { change: context.changed } },
     el("option", { value: "" }, context.required ? "Choose…" : "(not set)"),
-    values.map((/** @type {string} */ value, /** @type {number} */ index) => el("option", { value }, message?.[index] ?? oneLine(typeof schema.enum[index] === "string" ? schema.enum[index] : value, 100))),
+    values.map((/** @type {string} */ value, /** @type {number} */ index) =>
+      el(
+        "option",
+        { value },
+        message?.[index] ?? oneLine(typeof schema.enum[index] === "string" ? schema.enum[index] : value, 100),
+      ),
+    ),
   );
   const frame = fieldFrame(schema, context, field);
   const self = {
@@ -203,7 +259,14 @@ function canonical(text) {
 
 /** A JSON editor, for schemas that no form fits. @param {any} schema @param {FieldContext} context @returns {FormField} */
 function jsonField(schema, context) {
-  const field = el("textarea", { class: "field mono", rows: "3", spellcheck: "false", autocapitalize: "off", placeholder: context.required ? "JSON" : "JSON (optional)", on: { input: context.changed } });
+  const field = el("textarea", {
+    class: "field mono",
+    rows: "3",
+    spellcheck: "false",
+    autocapitalize: "off",
+    placeholder: context.required ? "JSON" : "JSON (optional)",
+    on: { input: context.changed },
+  });
   const frame = fieldFrame(schema, context, field, `As JSON: ${schemaLabel(schema)}.`);
   if (schema.default !== undefined) field.value = JSON.stringify(schema.default);
   return {
@@ -211,7 +274,14 @@ function jsonField(schema, context) {
     text: () => (field.value.trim() === "" || parseJson(field.value) === undefined ? null : field.value.trim()),
     fill: (text) => (field.value = text ?? ""),
     check: () => {
-      const fault = field.value.trim() === "" ? "" : parseJson(field.value) === undefined ? "Invalid JSON." : schema.type === "object" && !field.value.trim().startsWith("{") ? "Must be an object: {…}." : "";
+      const fault =
+        field.value.trim() === ""
+          ? ""
+          : parseJson(field.value) === undefined
+            ? "Invalid JSON."
+            : schema.type === "object" && !field.value.trim().startsWith("{")
+              ? "Must be an object: {…}."
+              : "";
       if (fault) frame.fault([], fault);
       return fault === "";
     },
@@ -221,16 +291,38 @@ function jsonField(schema, context) {
 /** A choice between several schemas. @param {any} schema @param {any[]} choices @param {FieldContext} context @returns {FormField} */
 function alternativesField(schema, choices, context) {
   const inner = el("div", { class: "form-inner" });
-  const pick = el("select", { class: "field", on: { change: () => {
-    take(Number(pick.value));
-    context.changed();
-  } } }, !context.required && el("option", { value: "-1" }, "(not set)"), choices.map((each, index) => el("option", { value: String(index) }, oneLine(schemaLabel(each), 80))));
+  const pick = el(
+    "select",
+    {
+      class: "field",
+      on: {
+        change: () => {
+          take(Number(pick.value));
+          context.changed();
+        },
+      },
+    },
+    !context.required && el("option", { value: "-1" }, "(not set)"),
+    choices.map((each, index) => el("option", { value: String(index) }, oneLine(schemaLabel(each), 80))),
+  );
   const frame = fieldFrame(schema, context, pick, "One of several:");
   frame.node.append(inner);
   /** @type {FormField | null} */
   let current = null;
   const take = (/** @type {number} */ index) => {
-    current = index < 0 ? null : fieldFor({ ...choices[index], title: undefined }, { ...context, depth: context.depth + 1, name: "", label: titleOfSchema(schema, context.name) || context.label, required: true });
+    current =
+      index < 0
+        ? null
+        : fieldFor(
+            { ...choices[index], title: undefined },
+            {
+              ...context,
+              depth: context.depth + 1,
+              name: "",
+              label: titleOfSchema(schema, context.name) || context.label,
+              required: true,
+            },
+          );
     pick.value = String(index);
     replace(inner, current?.node);
   };
@@ -242,13 +334,27 @@ function alternativesField(schema, choices, context) {
       take(context.required ? 0 : -1);
       return;
     }
-    const shape = text.startsWith('"') ? "string" : text.startsWith("{") ? "object" : text.startsWith("[") ? "array" : /^[tf]/.test(text) ? "boolean" : text === "null" ? "null" : "number";
+    const shape = text.startsWith('"')
+      ? "string"
+      : text.startsWith("{")
+        ? "object"
+        : text.startsWith("[")
+          ? "array"
+          : /^[tf]/.test(text)
+            ? "boolean"
+            : text === "null"
+              ? "null"
+              : "number";
     const keys = shape === "object" ? membersOf(text).map((each) => each.key) : [];
     const found = choices.findIndex((each) => {
       const types = typesOf(each);
-      if (Array.isArray(each.enum)) return each.enum.some((/** @type {any} */ one) => JSON.stringify(one) === canonical(text));
+      if (Array.isArray(each.enum))
+        return each.enum.some((/** @type {any} */ one) => JSON.stringify(one) === canonical(text));
       if (each.const !== undefined) return JSON.stringify(each.const) === canonical(text);
-      return (types.includes(shape) || (shape === "number" && types.includes("integer"))) && (shape !== "object" || strings(each.required).every((name) => keys.includes(name)));
+      return (
+        (types.includes(shape) || (shape === "number" && types.includes("integer"))) &&
+        (shape !== "object" || strings(each.required).every((name) => keys.includes(name)))
+      );
     });
     take(found);
     current?.fill(text);
@@ -270,22 +376,41 @@ function alternativesField(schema, choices, context) {
 function objectField(schema, context) {
   if (context.depth === 0) {
     const inside = objectMembers(schema, context);
-    return { ...inside, node: el("div", {}, inside.isEmpty && el("p", { class: "soft" }, "No arguments."), inside.node) };
+    return {
+      ...inside,
+      node: el("div", {}, inside.isEmpty && el("p", { class: "soft" }, "No arguments."), inside.node),
+    };
   }
   const title = oneLine(titleOfSchema(schema, context.name), 80);
-  const about = typeof schema.description === "string" && el("p", { class: "form-about soft" }, escapeHidden(schema.description.slice(0, 1000)));
+  const about =
+    typeof schema.description === "string" &&
+    el("p", { class: "form-about soft" }, escapeHidden(schema.description.slice(0, 1000)));
   if (context.required) {
     const inside = objectMembers(schema, context);
     if (!title) return inside;
-    return { ...inside, node: el("fieldset", { class: "form-group" }, el("legend", {}, title, el("span", { class: "required-mark" }, " required")), about, inside.node) };
+    return {
+      ...inside,
+      node: el(
+        "fieldset",
+        { class: "form-group" },
+        el("legend", {}, title, el("span", { class: "required-mark" }, " required")),
+        about,
+        inside.node,
+      ),
+    };
   }
   /** @type {ReturnType<typeof objectMembers> | null} */
   let inside = null;
   const body = el("div", {});
-  const include = el("input", { type: "checkbox", on: { change: () => {
-    wanted(include.checked);
-    context.changed();
-  } } });
+  const include = el("input", {
+    type: "checkbox",
+    on: {
+      change: () => {
+        wanted(include.checked);
+        context.changed();
+      },
+    },
+  });
   const wanted = (/** @type {boolean} */ isWanted) => {
     include.checked = isWanted;
     if (isWanted && !inside) {
@@ -295,7 +420,13 @@ function objectField(schema, context) {
     body.hidden = !isWanted;
   };
   const self = {
-    node: el("fieldset", { class: "form-group" }, el("legend", {}, el("label", { class: "choice" }, include, title || "Include")), about, body),
+    node: el(
+      "fieldset",
+      { class: "form-group" },
+      el("legend", {}, el("label", { class: "choice" }, include, title || "Include")),
+      about,
+      body,
+    ),
     text: () => (include.checked ? (inside?.text() ?? null) : null),
     fill: (/** @type {string | null} */ text) => {
       wanted(text !== null);
@@ -318,17 +449,54 @@ function objectMembers(schema, context) {
   const needed = strings(schema.required);
   const names = Object.keys(isObject(schema.properties) ? schema.properties : {}).slice(0, MAX_ITEMS);
   names.sort((a, b) => Number(needed.includes(b)) - Number(needed.includes(a)));
-  const inside = new Map(names.map((name) => [name, fieldFor(schema.properties[name], { ...context, depth: context.depth + 1, name, label: undefined, required: needed.includes(name) })]));
-  const isOpen = schema.additionalProperties === true || isObject(schema.additionalProperties) || (names.length === 0 && schema.additionalProperties !== false);
-  const more = isOpen ? jsonField({ title: names.length > 0 ? "More fields" : "Fields", description: "A JSON object; its fields are added.", type: "object" }, { ...context, depth: context.depth + 1, name: "", required: false }) : null;
+  const inside = new Map(
+    names.map((name) => [
+      name,
+      fieldFor(schema.properties[name], {
+        ...context,
+        depth: context.depth + 1,
+        name,
+        label: undefined,
+        required: needed.includes(name),
+      }),
+    ]),
+  );
+  const isOpen =
+    schema.additionalProperties === true ||
+    isObject(schema.additionalProperties) ||
+    (names.length === 0 && schema.additionalProperties !== false);
+  const more = isOpen
+    ? jsonField(
+        {
+          title: names.length > 0 ? "More fields" : "Fields",
+          description: "A JSON object; its fields are added.",
+          type: "object",
+        },
+        { ...context, depth: context.depth + 1, name: "", required: false },
+      )
+    : null;
   const fault = el("p", { class: "fault" });
   const self = {
-    node: el("div", { class: "form-object" }, [...inside.values()].map((each) => each.node), more?.node, fault),
+    node: el(
+      "div",
+      { class: "form-object" },
+      [...inside.values()].map((each) => each.node),
+      more?.node,
+      fault,
+    ),
     isEmpty: names.length === 0 && !more,
     text: () => {
-      const stated = [...inside].map(([name, each]) => [name, each.text()]).filter(([, text]) => text !== null).map(([name, text]) => `${JSON.stringify(name)}:${text}`);
+      const stated = [...inside]
+        .map(([name, each]) => [name, each.text()])
+        .filter(([, text]) => text !== null)
+        .map(([name, text]) => `${JSON.stringify(name)}:${text}`);
       const others = more?.text();
-      if (others?.startsWith("{")) stated.push(...membersOf(others).filter((each) => !inside.has(each.key)).map((each) => `${JSON.stringify(each.key)}:${each.text}`));
+      if (others?.startsWith("{"))
+        stated.push(
+          ...membersOf(others)
+            .filter((each) => !inside.has(each.key))
+            .map((each) => `${JSON.stringify(each.key)}:${each.text}`),
+        );
       return `{${stated.join(",")}}`;
     },
     fill: (/** @type {string | null} */ text) => {
@@ -336,7 +504,9 @@ function objectMembers(schema, context) {
       const given = membersOf(text);
       for (const [name, each] of inside) each.fill(given.find((one) => one.key === name)?.text ?? null);
       const others = given.filter((each) => !inside.has(each.key));
-      more?.fill(others.length > 0 ? `{${others.map((each) => `${JSON.stringify(each.key)}:${each.text}`).join(",")}}` : null);
+      more?.fill(
+        others.length > 0 ? `{${others.map((each) => `${JSON.stringify(each.key)}:${each.text}`).join(",")}}` : null,
+      );
     },
     fault: (/** @type {string[]} */ path, /** @type {string} */ text) => {
       const [first, ...rest] = path;
@@ -361,29 +531,59 @@ function listField(schema, context) {
   /** @type {FormField[]} */
   let items = [];
   const rows = el("ol", { class: "form-items" });
-  const add = button("Add item", () => {
-    put(null);
-    context.changed();
-    rows.lastElementChild?.querySelector("input, textarea, select")?.focus();
-  }, { class: "small" });
+  const add = button(
+    "Add item",
+    () => {
+      put(null);
+      context.changed();
+      rows.lastElementChild?.querySelector("input, textarea, select")?.focus();
+    },
+    { class: "small" },
+  );
   const fault = el("p", { class: "fault" });
   const title = oneLine(titleOfSchema(schema, context.name), 80);
-  const node = el("fieldset", { class: "form-group" }, el("legend", {}, title, context.required && el("span", { class: "required-mark" }, " required")), el("p", { class: "form-about soft" }, typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "", " List."), rows, add, fault);
+  const node = el(
+    "fieldset",
+    { class: "form-group" },
+    el("legend", {}, title, context.required && el("span", { class: "required-mark" }, " required")),
+    el(
+      "p",
+      { class: "form-about soft" },
+      typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "",
+      " List.",
+    ),
+    rows,
+    add,
+    fault,
+  );
   const put = (/** @type {string | null} */ text) => {
     if (items.length >= MAX_ITEMS) return;
-    const item = fieldFor({ ...resolveSchema(schema.items ?? {}, context.root) }, { ...context, depth: context.depth + 1, name: "", label: `${title} ${items.length + 1}`, required: true });
+    const item = fieldFor(
+      { ...resolveSchema(schema.items ?? {}, context.root) },
+      { ...context, depth: context.depth + 1, name: "", label: `${title} ${items.length + 1}`, required: true },
+    );
     if (text !== null) item.fill(text);
     items.push(item);
-    const row = el("li", {}, item.node, button("Remove", () => {
-      items = items.filter((each) => each !== item);
-      row.remove();
-      context.changed();
-    }, { class: "small quiet", aria: { label: `Remove an item of ${title}` } }));
+    const row = el(
+      "li",
+      {},
+      item.node,
+      button(
+        "Remove",
+        () => {
+          items = items.filter((each) => each !== item);
+          row.remove();
+          context.changed();
+        },
+        { class: "small quiet", aria: { label: `Remove an item of ${title}` } },
+      ),
+    );
     rows.append(row);
   };
   const self = {
     node,
-    text: () => (items.length === 0 && !context.required ? null : `[${items.map((each) => each.text() ?? "null").join(",")}]`),
+    text: () =>
+      items.length === 0 && !context.required ? null : `[${items.map((each) => each.text() ?? "null").join(",")}]`,
     fill: (/** @type {string | null} */ text) => {
       items = [];
       replace(rows);

@@ -46,19 +46,36 @@ class CallLog {
     numbers += 1;
     const name = paramsText && method === "tools/call" ? String(JSON.parse(paramsText).name ?? "") : "";
     /** @type {LoggedCall} */
-    const one = { id, number: numbers, to, what: name || method, method, paramsText, way, at: Date.now(), fault: "", cancelled: false, drawnFor: "", node: el("li", { class: "made card" }) };
+    const one = {
+      id,
+      number: numbers,
+      to,
+      what: name || method,
+      method,
+      paramsText,
+      way,
+      at: Date.now(),
+      fault: "",
+      cancelled: false,
+      drawnFor: "",
+      node: el("li", { class: "made card" }),
+    };
     this._calls.unshift(one);
     this._list.prepend(one.node);
     for (const old of this._calls.splice(MAX_KEPT)) old.node.remove();
     // A host needs this token to report progress.
-    const request = way === "request" && paramsText.startsWith("{") && method === "tools/call" ? `${paramsText.slice(0, -1)},"_meta":{"progressToken":${JSON.stringify(`console-${id}`)}}}` : paramsText;
+    const request =
+      way === "request" && paramsText.startsWith("{") && method === "tools/call"
+        ? `${paramsText.slice(0, -1)},"_meta":{"progressToken":${JSON.stringify(`console-${id}`)}}}`
+        : paramsText;
     const body = `"method":${JSON.stringify(method)}${request ? `,"params":${request}` : ""}`;
     const payloadText = way === "request" ? `{"jsonrpc":"2.0","id":${numbers},${body}}` : `{${body}}`;
     this._context.send(way === "request" ? "mcp/request" : "mcp/proposal", null, { id, to: [to], payloadText }).then(
       () => this.draw(),
       (fault) => {
         // A right does not lift a quorum (D-103).
-        if (way === "request" && fault instanceof Refused && fault.code === "approval_required") return this._proposeInstead(one, call);
+        if (way === "request" && fault instanceof Refused && fault.code === "approval_required")
+          return this._proposeInstead(one, call);
         one.fault = errorText(fault);
         this.draw();
       },
@@ -87,7 +104,15 @@ class CallLog {
     const request = one.way === "request" ? one.id : (proposal?.requestId ?? "");
     const wanted = request ? state.proposals.requests.get(request) : undefined;
     const progress = wanted && !wanted.answer ? progressOf(state, wanted.id) : null;
-    const now = JSON.stringify([one.fault, one.cancelled, proposal?.status, proposal?.rejections.length, wanted?.answer?.id, Boolean(wanted), progress]);
+    const now = JSON.stringify([
+      one.fault,
+      one.cancelled,
+      proposal?.status,
+      proposal?.rejections.length,
+      wanted?.answer?.id,
+      Boolean(wanted),
+      progress,
+    ]);
     if (now === one.drawnFor) return;
     const first = one.drawnFor === "";
     one.drawnFor = now;
@@ -95,12 +120,28 @@ class CallLog {
     if (!first) this._context.announce(`${oneLine(one.what, 60)}: ${text}`);
     replace(
       one.node,
-      el("header", { class: "made-head" }, el("strong", { class: "mono" }, oneLine(one.what, 60)), el("span", { class: "soft" }, "on ", nameOf(one.to)), el("span", { class: "grow" }), el("span", { class: "tag", data: { tone } }, text), el("a", { class: "faint", href: this._context.link("timeline", one.id) }, formatTime(one.at))),
-      el("details", {}, el("summary", { class: "soft" }, "Sent parameters"), textBlock(one.paramsText || "(no parameters)", { label: "sent parameters" })),
+      el(
+        "header",
+        { class: "made-head" },
+        el("strong", { class: "mono" }, oneLine(one.what, 60)),
+        el("span", { class: "soft" }, "on ", nameOf(one.to)),
+        el("span", { class: "grow" }),
+        el("span", { class: "tag", data: { tone } }, text),
+        el("a", { class: "faint", href: this._context.link("timeline", one.id) }, formatTime(one.at)),
+      ),
+      el(
+        "details",
+        {},
+        el("summary", { class: "soft" }, "Sent parameters"),
+        textBlock(one.paramsText || "(no parameters)", { label: "sent parameters" }),
+      ),
       one.fault && el("p", { class: "fault", role: "alert" }, one.fault),
       progress && progressView(progress),
-      proposal && !wanted && proposal.rejections.map((each) => el("p", {}, nameOf(each.by), ` rejected it: ${oneLine(each.reason, 120)}`)),
-      wanted?.answer && answerView(wanted.answer, this._context, this._context.state.envelopes.byId(wanted.answer.id)?.raw),
+      proposal &&
+        !wanted &&
+        proposal.rejections.map((each) => el("p", {}, nameOf(each.by), ` rejected it: ${oneLine(each.reason, 120)}`)),
+      wanted?.answer &&
+        answerView(wanted.answer, this._context, this._context.state.envelopes.byId(wanted.answer.id)?.raw),
       this._cancelButton(one, proposal, wanted),
     );
   }
@@ -108,20 +149,52 @@ class CallLog {
   /** @param {LoggedCall} one @param {any} proposal @param {any} request @returns {[string, string]} */
   _status(one, proposal, request) {
     if (one.fault) return ["refused", "bad"];
-    if (saysUnknown(request?.answer?.error)) return proposal?.assessedBy ? [`${proposal.status === "done" ? "done" : "not done"}, says ${oneLine(proposal.assessedBy, 40)}`, ""] : ["outcome unknown", "warn"];
-    if (request?.answer) return request.answer.error || request.answer.result?.isError === true ? ["failed", "bad"] : ["done", "good"];
+    if (saysUnknown(request?.answer?.error))
+      return proposal?.assessedBy
+        ? [`${proposal.status === "done" ? "done" : "not done"}, says ${oneLine(proposal.assessedBy, 40)}`, ""]
+        : ["outcome unknown", "warn"];
+    if (request?.answer)
+      return request.answer.error || request.answer.result?.isError === true ? ["failed", "bad"] : ["done", "good"];
     if (one.cancelled) return ["cancelled", ""];
     if (one.way === "request") return request ? ["running", "accent"] : ["sending", "accent"];
     if (!proposal) return ["sending", "accent"];
-    return proposal.status === "pending" ? ["pending", "warn"] : request ? ["approved, running", "accent"] : [oneLine(settledText(proposal, this._context.state.me.id), 80), ""];
+    return proposal.status === "pending"
+      ? ["pending", "warn"]
+      : request
+        ? ["approved, running", "accent"]
+        : [oneLine(settledText(proposal, this._context.state.me.id), 80), ""];
   }
 
   /** The cancel button, while the call is running. @param {LoggedCall} one @param {any} proposal @param {any} request */
   _cancelButton(one, proposal, request) {
     if (one.fault || one.cancelled || request?.answer) return null;
-    if (one.way === "propose") return proposal?.status === "pending" ? el("div", { class: "action-row" }, button("Withdraw", () => this._send(one, "mcp/withdraw", { reason: "no_longer_needed" }, []), { class: "small danger" }), el("a", { href: this._context.link("approvals", one.id) }, "Show in Approvals")) : null;
+    if (one.way === "propose")
+      return proposal?.status === "pending"
+        ? el(
+            "div",
+            { class: "action-row" },
+            button("Withdraw", () => this._send(one, "mcp/withdraw", { reason: "no_longer_needed" }, []), {
+              class: "small danger",
+            }),
+            el("a", { href: this._context.link("approvals", one.id) }, "Show in Approvals"),
+          )
+        : null;
     if (!request) return null;
-    return button("Cancel call", () => this._send(one, "mcp/request", { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: one.number, reason: "cancelled by the caller" } }, [one.to]), { class: "small danger" });
+    return button(
+      "Cancel call",
+      () =>
+        this._send(
+          one,
+          "mcp/request",
+          {
+            jsonrpc: "2.0",
+            method: "notifications/cancelled",
+            params: { requestId: one.number, reason: "cancelled by the caller" },
+          },
+          [one.to],
+        ),
+      { class: "small danger" },
+    );
   }
 
   /** @param {LoggedCall} one @param {string} kind @param {any} payload @param {string[]} to */

@@ -20,7 +20,16 @@ import { validate } from "./call-validation.js";
 
 // The option for any other method, with parameters as JSON.
 const OTHER = "\u0000method";
-const METHODS = ["ping", "resources/list", "resources/read", "resources/templates/list", "prompts/list", "prompts/get", "completion/complete", "tools/list"];
+const METHODS = [
+  "ping",
+  "resources/list",
+  "resources/read",
+  "resources/templates/list",
+  "prompts/list",
+  "prompts/get",
+  "completion/complete",
+  "tools/list",
+];
 
 class CallView {
   /** @param {HTMLElement} outlet @param {Context} context */
@@ -42,7 +51,13 @@ class CallView {
     this._typedFor = "";
     this._begun = "";
     this._list = new ToolList(this._context, this._catalogue, OTHER);
-    this._tabs = ["Form", "JSON"].map((text, index) => el("button", { type: "button", role: "tab", class: "tab", on: { click: () => this._showJson(index === 1) } }, text));
+    this._tabs = ["Form", "JSON"].map((text, index) =>
+      el(
+        "button",
+        { type: "button", role: "tab", class: "tab", on: { click: () => this._showJson(index === 1) } },
+        text,
+      ),
+    );
     this._build(outlet);
     this._stops = [
       context.state.on("roster", () => {
@@ -65,28 +80,103 @@ class CallView {
     const [json, method] = ["json", "method"].map(newId);
     this._title = el("h2", { class: "call-title" });
     this._back = el("a", { class: "button quiet small call-back", href: this._context.link("call") }, "All tools");
-    this._refresh = button("Refresh", () => void this._catalogue.load(this._member, { again: true }), { class: "small quiet" });
+    this._refresh = button("Refresh", () => void this._catalogue.load(this._member, { again: true }), {
+      class: "small quiet",
+    });
     this._about = el("div", { class: "call-about" });
     this._formHolder = el("div", { class: "call-form" });
-    this._json = el("textarea", { class: "field mono", id: json, rows: "10", spellcheck: "false", autocapitalize: "off", on: { input: () => this._changed() } });
+    this._json = el("textarea", {
+      class: "field mono",
+      id: json,
+      rows: "10",
+      spellcheck: "false",
+      autocapitalize: "off",
+      on: { input: () => this._changed() },
+    });
     this._jsonFault = el("p", { class: "fault" });
-    this._method = el("input", { class: "field mono", id: method, list: `${method}-list`, autocomplete: "off", spellcheck: "false", on: { input: () => this._changed() } });
-    this._methodHolder = el("div", { class: "form-field" }, el("label", { for: method }, "Method"), this._method, el("datalist", { id: `${method}-list` }, METHODS.map((each) => el("option", { value: each }))));
-    this._jsonHolder = el("div", { class: "form-field", hidden: true }, el("label", { for: json }, "Arguments as JSON"), this._json, this._jsonFault);
+    this._method = el("input", {
+      class: "field mono",
+      id: method,
+      list: `${method}-list`,
+      autocomplete: "off",
+      spellcheck: "false",
+      on: { input: () => this._changed() },
+    });
+    this._methodHolder = el(
+      "div",
+      { class: "form-field" },
+      el("label", { for: method }, "Method"),
+      this._method,
+      el(
+        "datalist",
+        { id: `${method}-list` },
+        METHODS.map((each) => el("option", { value: each })),
+      ),
+    );
+    this._jsonHolder = el(
+      "div",
+      { class: "form-field", hidden: true },
+      el("label", { for: json }, "Arguments as JSON"),
+      this._json,
+      this._jsonFault,
+    );
     this._tabsHolder = el("div", { class: "tabs", role: "tablist", "aria-label": "Input mode" }, this._tabs);
     this._wayHolder = el("div", { class: "call-way" });
     this._sendButton = button("Send", () => this._send(), { class: "primary", shortcut: "Ctrl+Enter" });
-    this._body = el("div", { class: "call-body" }, el("div", { class: "call-head" }, this._back, this._title, el("span", { class: "grow" }), this._refresh), this._about, this._tabsHolder, this._methodHolder, this._formHolder, this._jsonHolder, this._wayHolder);
-    this._empty = el("div", { class: "empty" }, icon("tools", 28), el("strong", {}, "Choose a tool"), el("span", {}, "You call it in your name: at once, if your permissions allow that, or as a proposal that somebody approves."));
-    this._made = el("section", { class: "call-made", "aria-label": "Calls made here" }, el("h2", {}, "Results"), this._calls.node);
-    this._layout = el("div", { class: "call" }, this._list.node, el("div", { class: "call-main" }, this._empty, this._body, this._made));
-    outlet.append(el("div", { class: "view-head" }, el("h1", {}, "Tools"), el("span", { class: "soft" }, "of everyone in this space")), this._layout);
+    this._body = el(
+      "div",
+      { class: "call-body" },
+      el("div", { class: "call-head" }, this._back, this._title, el("span", { class: "grow" }), this._refresh),
+      this._about,
+      this._tabsHolder,
+      this._methodHolder,
+      this._formHolder,
+      this._jsonHolder,
+      this._wayHolder,
+    );
+    this._empty = el(
+      "div",
+      { class: "empty" },
+      icon("tools", 28),
+      el("strong", {}, "Choose a tool"),
+      el(
+        "span",
+        {},
+        "You call it in your name: at once, if your permissions allow that, or as a proposal that somebody approves.",
+      ),
+    );
+    this._made = el(
+      "section",
+      { class: "call-made", "aria-label": "Calls made here" },
+      el("h2", {}, "Results"),
+      this._calls.node,
+    );
+    this._layout = el(
+      "div",
+      { class: "call" },
+      this._list.node,
+      el("div", { class: "call-main" }, this._empty, this._body, this._made),
+    );
+    outlet.append(
+      el(
+        "div",
+        { class: "view-head" },
+        el("h1", {}, "Tools"),
+        el("span", { class: "soft" }, "of everyone in this space"),
+      ),
+      this._layout,
+    );
   }
 
   _drawTools() {
     const known = this._catalogue.of(this._member);
     this._list.choose(this._member, this._tool);
-    replace(this._title, this._tool === OTHER ? "Any method" : el("bdi", { class: "mono" }, oneLine(this._tool, 80)), el("span", { class: "soft" }, " on "), nameOf(this._member));
+    replace(
+      this._title,
+      this._tool === OTHER ? "Any method" : el("bdi", { class: "mono" }, oneLine(this._tool, 80)),
+      el("span", { class: "soft" }, " on "),
+      nameOf(this._member),
+    );
     this._layout.dataset.chosen = String(this._tool !== "");
     this._empty.hidden = this._tool !== "";
     this._refresh.hidden = !this._member || known?.status === "asking";
@@ -99,15 +189,50 @@ class CallView {
     const isOther = this._tool === OTHER;
     const known = this._catalogue.of(this._member);
     this._body.hidden = !this._tool;
-    const key = JSON.stringify([this._member, this._tool, tool?.inputSchema, tool?.description, known?.status, this._given]);
+    const key = JSON.stringify([
+      this._member,
+      this._tool,
+      tool?.inputSchema,
+      tool?.description,
+      known?.status,
+      this._given,
+    ]);
     if (key === this._drawnFor) return;
     this._drawnFor = key;
     replace(
       this._about,
-      tool && el("p", { class: "proposal-description" }, tool.title && el("strong", {}, oneLine(tool.title, 120), ": "), tool.description ? escapeHidden(tool.description.slice(0, 4000)) : "No description."),
-      tool && declaredHints(tool).length > 0 && el("p", { class: "claims" }, el("span", { class: "soft" }, "Declared:"), declaredHints(tool).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text))),
-      tool && el("details", {}, el("summary", { class: "soft" }, "Schema"), textBlock(formatJson(JSON.stringify(tool.inputSchema)), { label: "schema" })),
-      !tool && !isOther && this._tool && el("p", { class: "soft" }, known?.status === "asking" ? "Loading the tool’s schema…" : `The arguments of this tool are unknown${known?.error ? `: ${escapeHidden(known.error)}` : ""}. Enter them as JSON.`),
+      tool &&
+        el(
+          "p",
+          { class: "proposal-description" },
+          tool.title && el("strong", {}, oneLine(tool.title, 120), ": "),
+          tool.description ? escapeHidden(tool.description.slice(0, 4000)) : "No description.",
+        ),
+      tool &&
+        declaredHints(tool).length > 0 &&
+        el(
+          "p",
+          { class: "claims" },
+          el("span", { class: "soft" }, "Declared:"),
+          declaredHints(tool).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text)),
+        ),
+      tool &&
+        el(
+          "details",
+          {},
+          el("summary", { class: "soft" }, "Schema"),
+          textBlock(formatJson(JSON.stringify(tool.inputSchema)), { label: "schema" }),
+        ),
+      !tool &&
+        !isOther &&
+        this._tool &&
+        el(
+          "p",
+          { class: "soft" },
+          known?.status === "asking"
+            ? "Loading the tool’s schema…"
+            : `The arguments of this tool are unknown${known?.error ? `: ${escapeHidden(known.error)}` : ""}. Enter them as JSON.`,
+        ),
     );
     // A list that is asked for again brings the same form again: what was typed into it stays.
     const formKey = JSON.stringify([this._member, this._tool, tool?.inputSchema, this._given]);
@@ -166,7 +291,8 @@ class CallView {
     const isForm = this._form !== null && this._jsonHolder.hidden;
     const text = isForm ? (this._form?.text() ?? "{}") : this._json.value.trim();
     if (text !== "" && parseJson(text) === undefined) return null;
-    if (this._tool === OTHER) return this._method.value.trim() ? { method: this._method.value.trim(), paramsText: text } : null;
+    if (this._tool === OTHER)
+      return this._method.value.trim() ? { method: this._method.value.trim(), paramsText: text } : null;
     return { method: "tools/call", paramsText: `{"name":${JSON.stringify(this._tool)},"arguments":${text || "{}"}}` };
   }
 
@@ -174,7 +300,13 @@ class CallView {
   _drawSendAs() {
     const { state } = this._context;
     const call = this._call();
-    const may = call && this._member ? callPermissions(state.me.capabilities, state, [this._member], { method: call.method, params: call.paramsText ? JSON.parse(call.paramsText) : undefined }) : { request: "no", propose: "no" };
+    const may =
+      call && this._member
+        ? callPermissions(state.me.capabilities, state, [this._member], {
+            method: call.method,
+            params: call.paramsText ? JSON.parse(call.paramsText) : undefined,
+          })
+        : { request: "no", propose: "no" };
     const able = { request: may.request !== "no", propose: may.propose !== "no" };
     const way = able.request && able.propose ? this._way : able.request ? "request" : "propose";
     const key = JSON.stringify([call !== null, able, way]);
@@ -183,18 +315,47 @@ class CallView {
     this._wayHolder.dataset.key = key;
     const text = { request: "Runs at once, in your name.", propose: "Runs when someone approves it." };
     const group = newId("way");
-    const choose = (/** @type {"request" | "propose"} */ each, /** @type {string} */ title) => el("label", { class: "choice" }, el("input", { type: "radio", name: group, checked: way === each, on: { change: () => {
-      this._way = each;
-      this._drawSendAs();
-    } } }), el("span", {}, title, el("small", {}, text[each])));
+    const choose = (/** @type {"request" | "propose"} */ each, /** @type {string} */ title) =>
+      el(
+        "label",
+        { class: "choice" },
+        el("input", {
+          type: "radio",
+          name: group,
+          checked: way === each,
+          on: {
+            change: () => {
+              this._way = each;
+              this._drawSendAs();
+            },
+          },
+        }),
+        el("span", {}, title, el("small", {}, text[each])),
+      );
     const hadFocus = this._wayHolder.contains(document.activeElement);
     replace(this._sendButton.querySelector("span"), way === "request" ? "Send request" : "Propose");
     this._sendButton.disabled = this._chosen === null;
     replace(
       this._wayHolder,
       able.request && able.propose
-        ? el("fieldset", { class: "ways" }, el("legend", {}, "Send as"), choose("request", "Request"), choose("propose", "Propose"))
-        : el("p", { class: "soft", role: "status" }, call === null ? "The arguments are not valid yet." : able.request ? `Sent as a request. ${text.request}` : able.propose ? `Sent as a proposal: your permissions do not allow the call itself. ${text.propose}` : "Your permissions allow neither calling nor proposing this. Ask someone for a grant."),
+        ? el(
+            "fieldset",
+            { class: "ways" },
+            el("legend", {}, "Send as"),
+            choose("request", "Request"),
+            choose("propose", "Propose"),
+          )
+        : el(
+            "p",
+            { class: "soft", role: "status" },
+            call === null
+              ? "The arguments are not valid yet."
+              : able.request
+                ? `Sent as a request. ${text.request}`
+                : able.propose
+                  ? `Sent as a proposal: your permissions do not allow the call itself. ${text.propose}`
+                  : "Your permissions allow neither calling nor proposing this. Ask someone for a grant.",
+          ),
       el("div", { class: "action-row" }, this._sendButton),
     );
     if (hadFocus) /** @type {HTMLElement | null} */ (this._wayHolder.querySelector("input:checked"))?.focus();
@@ -212,7 +373,10 @@ class CallView {
     }
     const call = this._call();
     if (!call) {
-      replace(this._jsonFault, this._tool === OTHER && !this._method.value.trim() ? "Enter a method." : "Invalid JSON.");
+      replace(
+        this._jsonFault,
+        this._tool === OTHER && !this._method.value.trim() ? "Enter a method." : "Invalid JSON.",
+      );
       return;
     }
     if (tool) {
@@ -223,9 +387,16 @@ class CallView {
         return;
       }
       // In the JSON editor anything may be sent, because the tool has the last word, but not by mistake.
-      const problems = faults.slice(0, 3).map((each) => escapeHidden(`${each.path.join(".")} ${each.message}`)).join("; ");
+      const problems = faults
+        .slice(0, 3)
+        .map((each) => escapeHidden(`${each.path.join(".")} ${each.message}`))
+        .join("; ");
       if (faults.length > 0 && !options.anyway) {
-        replace(this._jsonFault, `Not sent, because it does not match the schema: ${problems}. `, button("Send anyway", () => this._send({ anyway: true }), { class: "small" }));
+        replace(
+          this._jsonFault,
+          `Not sent, because it does not match the schema: ${problems}. `,
+          button("Send anyway", () => this._send({ anyway: true }), { class: "small" }),
+        );
         this._context.announce("Not sent: it does not match the schema.");
         return;
       }
@@ -236,7 +407,14 @@ class CallView {
     }
     const [member, way] = [this._member, this._chosen];
     const reasons = way === "request" ? reasonsToAsk(tool, call) : [];
-    if (reasons.length > 0) confirmCall(member, this._tool === OTHER ? call.method : this._tool, textAt(call.paramsText, ["arguments"]) ?? call.paramsText, reasons, () => this._calls.sendCall(member, call, way));
+    if (reasons.length > 0)
+      confirmCall(
+        member,
+        this._tool === OTHER ? call.method : this._tool,
+        textAt(call.paramsText, ["arguments"]) ?? call.paramsText,
+        reasons,
+        () => this._calls.sendCall(member, call, way),
+      );
     else this._calls.sendCall(member, call, way);
   }
 

@@ -68,7 +68,14 @@ class ToolCatalogue {
   canList(member) {
     const { state } = this._context;
     const found = state.roster.get(member);
-    return member !== state.me.id && found !== undefined && found.present && !state.roster.isPaused(found) && callPermissions(state.me.capabilities, state, [member], { method: "tools/list", params: undefined }).request !== "no";
+    return (
+      member !== state.me.id &&
+      found !== undefined &&
+      found.present &&
+      !state.roster.isPaused(found) &&
+      callPermissions(state.me.capabilities, state, [member], { method: "tools/list", params: undefined }).request !==
+        "no"
+    );
   }
 
   /** Request the list if that was not possible before and is now. @param {string} member */
@@ -81,7 +88,14 @@ class ToolCatalogue {
   async load(member, options = {}) {
     const before = this._known.get(member);
     if (before && !options.again && (before.status === "known" || before.status === "asking")) return before;
-    if (!this.canList(member)) return before?.status === "refused" ? before : this._put(member, { status: "refused", tools: before?.tools ?? [], error: "your permissions do not allow listing its tools, or it is offline" });
+    if (!this.canList(member))
+      return before?.status === "refused"
+        ? before
+        : this._put(member, {
+            status: "refused",
+            tools: before?.tools ?? [],
+            error: "your permissions do not allow listing its tools, or it is offline",
+          });
     this._put(member, { status: "asking", tools: before?.tools ?? [], error: "" });
     /** @type {Tool[]} */
     const tools = [];
@@ -90,7 +104,10 @@ class ToolCatalogue {
       let cursor;
       for (let page = 0; page < MAX_PAGES && tools.length < MAX_TOOLS; page += 1) {
         /** @type {any} */
-        const result = await this._context.call(member, "tools/list", cursor === undefined ? undefined : { cursor }, { within: LIST_MILLISECONDS, background: true });
+        const result = await this._context.call(member, "tools/list", cursor === undefined ? undefined : { cursor }, {
+          within: LIST_MILLISECONDS,
+          background: true,
+        });
         tools.push(...toolsOf(result));
         cursor = result?.nextCursor;
         // A cursor that was given before would bring the same pages again.
@@ -99,7 +116,11 @@ class ToolCatalogue {
       }
       return this._put(member, { status: "known", tools, error: "" });
     } catch (fault) {
-      return this._put(member, { status: "failed", tools: before?.tools ?? [], error: fault instanceof Error ? fault.message : "no reply" });
+      return this._put(member, {
+        status: "failed",
+        tools: before?.tools ?? [],
+        error: fault instanceof Error ? fault.message : "no reply",
+      });
     }
   }
 
@@ -116,11 +137,14 @@ class ToolCatalogue {
     if ((status !== "known" && status !== "asking") || this._awaited.has(member)) return;
     const since = status === "asking" ? performance.now() : (this._askedAt.get(member) ?? -Infinity);
     this._awaited.add(member);
-    setTimeout(() => {
-      this._awaited.delete(member);
-      this._askedAt.set(member, performance.now());
-      void this.load(member, { again: true });
-    }, Math.max(0, since + AGAIN_MILLISECONDS - performance.now()));
+    setTimeout(
+      () => {
+        this._awaited.delete(member);
+        this._askedAt.set(member, performance.now());
+        void this.load(member, { again: true });
+      },
+      Math.max(0, since + AGAIN_MILLISECONDS - performance.now()),
+    );
   }
 
   /** Read lists that others requested, and announcements that a list has changed. */
@@ -134,8 +158,15 @@ class ToolCatalogue {
       } else if (row.kind.startsWith("mcp/response")) {
         const request = proposals.requests.get(row.about[0] ?? "");
         // Only the requester can join the pages of a list.
-        if (request?.call.method !== "tools/list" || request.answer?.id !== row.id || typeof request.answer.result?.nextCursor === "string" || typeof request.call.params?.cursor === "string") continue;
-        if (this._known.get(row.from)?.status !== "asking") this._put(row.from, { status: "known", tools: toolsOf(request.answer.result), error: "" });
+        if (
+          request?.call.method !== "tools/list" ||
+          request.answer?.id !== row.id ||
+          typeof request.answer.result?.nextCursor === "string" ||
+          typeof request.call.params?.cursor === "string"
+        )
+          continue;
+        if (this._known.get(row.from)?.status !== "asking")
+          this._put(row.from, { status: "known", tools: toolsOf(request.answer.result), error: "" });
       }
     }
     this._next = envelopes.next;
@@ -150,7 +181,12 @@ function toolsOf(result) {
     .slice(0, MAX_TOOLS)
     .map((/** @type {any} */ each) => ({
       name: each.name,
-      title: typeof each.title === "string" ? each.title : typeof each.annotations?.title === "string" ? each.annotations.title : "",
+      title:
+        typeof each.title === "string"
+          ? each.title
+          : typeof each.annotations?.title === "string"
+            ? each.annotations.title
+            : "",
       description: typeof each.description === "string" ? each.description : "",
       inputSchema: each.inputSchema ?? { type: "object" },
       annotations: each.annotations !== null && typeof each.annotations === "object" ? each.annotations : {},

@@ -21,17 +21,39 @@ export class ToolList {
     this._catalogue = catalogue;
     this._other = other;
     const id = newId("find");
-    this.field = el("input", { id, class: "field", type: "search", placeholder: "Search all tools", autocomplete: "off", spellcheck: "false", on: { input: () => this.draw(), keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } });
+    this.field = el("input", {
+      id,
+      class: "field",
+      type: "search",
+      placeholder: "Search all tools",
+      autocomplete: "off",
+      spellcheck: "false",
+      on: { input: () => this.draw(), keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) },
+    });
     this._count = el("p", { class: "faint tools-count", role: "status" });
     this._groups = el("div", { class: "tools-groups" });
-    this.node = el("nav", { class: "tools-list", "aria-label": "Tools" }, el("div", { class: "tools-search" }, icon("search", 16), el("label", { class: "sr", for: id }, "Search all tools"), this.field), this._count, this._groups);
+    this.node = el(
+      "nav",
+      { class: "tools-list", "aria-label": "Tools" },
+      el(
+        "div",
+        { class: "tools-search" },
+        icon("search", 16),
+        el("label", { class: "sr", for: id }, "Search all tools"),
+        this.field,
+      ),
+      this._count,
+      this._groups,
+    );
     this._member = "";
     this._tool = "";
   }
 
   /** Request the lists that are not known. Each is requested once, by this page. */
   load() {
-    for (const each of this._others()) if (this._catalogue.of(each.id) === undefined && this._catalogue.canList(each.id)) void this._catalogue.load(each.id);
+    for (const each of this._others())
+      if (this._catalogue.of(each.id) === undefined && this._catalogue.canList(each.id))
+        void this._catalogue.load(each.id);
   }
 
   _others() {
@@ -59,15 +81,30 @@ export class ToolList {
       if (known?.status === "asking") asking += 1;
       const tools = known?.tools ?? [];
       total += tools.length;
-      const matching = tools.filter((tool) => words.every((word) => `${tool.name} ${tool.title} ${tool.description} ${id}`.toLowerCase().includes(word)));
+      const matching = tools.filter((tool) =>
+        words.every((word) => `${tool.name} ${tool.title} ${tool.description} ${id}`.toLowerCase().includes(word)),
+      );
       const shown = matching.slice(0, Math.max(0, MAX_SHOWN - found));
       found += matching.length;
       const isChosen = this._member === id;
-      if (words.length === 0 ? tools.length === 0 && known?.status === "known" && !isChosen : matching.length === 0) continue;
-      parts.push({ id, status: known?.status ?? "unknown", error: known?.error ?? "", shown, more: matching.length - shown.length, searching: words.length > 0 });
+      if (words.length === 0 ? tools.length === 0 && known?.status === "known" && !isChosen : matching.length === 0)
+        continue;
+      parts.push({
+        id,
+        status: known?.status ?? "unknown",
+        error: known?.error ?? "",
+        shown,
+        more: matching.length - shown.length,
+        searching: words.length > 0,
+      });
     }
-    redraw(this._groups, JSON.stringify([parts, this._member, this._tool]), () => (parts.length > 0 ? parts.map((each) => this._group(each)) : [this._nothing(words.length > 0, asking > 0)]));
-    const text = words.length > 0 ? `${formatNumber(found)} of ${formatNumber(total)} tools` : `${formatNumber(total)} ${total === 1 ? "tool" : "tools"}${asking > 0 ? ", loading more…" : ""}`;
+    redraw(this._groups, JSON.stringify([parts, this._member, this._tool]), () =>
+      parts.length > 0 ? parts.map((each) => this._group(each)) : [this._nothing(words.length > 0, asking > 0)],
+    );
+    const text =
+      words.length > 0
+        ? `${formatNumber(found)} of ${formatNumber(total)} tools`
+        : `${formatNumber(total)} ${total === 1 ? "tool" : "tools"}${asking > 0 ? ", loading more…" : ""}`;
     if (this._count.textContent !== text) this._count.textContent = text;
   }
 
@@ -75,13 +112,29 @@ export class ToolList {
   _nothing(searching, asking) {
     if (asking) return el("p", { class: "empty" }, "Loading tools…");
     return searching
-      ? el("div", { class: "empty" }, el("strong", {}, "No tool matches"), el("span", {}, "Search for part of a name, of a description, or of a member."))
-      : el("div", { class: "empty" }, icon("tools", 28), el("strong", {}, "Nobody offers a tool"), el("span", {}, "Tools come from members that offer them, and from MCP servers: `moot bridge` brings one in."));
+      ? el(
+          "div",
+          { class: "empty" },
+          el("strong", {}, "No tool matches"),
+          el("span", {}, "Search for part of a name, of a description, or of a member."),
+        )
+      : el(
+          "div",
+          { class: "empty" },
+          icon("tools", 28),
+          el("strong", {}, "Nobody offers a tool"),
+          el("span", {}, "Tools come from members that offer them, and from MCP servers: `moot bridge` brings one in."),
+        );
   }
 
   /** @param {ToolGroup} group */
   _group(group) {
-    const note = { asking: "Loading…", refused: "Your permissions do not allow listing its tools.", failed: `Its tools could not be listed: ${oneLine(group.error, 100)}`, unknown: this._unknownText(group.id) }[group.status];
+    const note = {
+      asking: "Loading…",
+      refused: "Your permissions do not allow listing its tools.",
+      failed: `Its tools could not be listed: ${oneLine(group.error, 100)}`,
+      unknown: this._unknownText(group.id),
+    }[group.status];
     return el(
       "section",
       { class: "tools-group" },
@@ -91,8 +144,22 @@ export class ToolList {
         {},
         group.shown.map((tool) => el("li", {}, this._item(group.id, tool))),
         note && el("li", { class: "tools-note faint" }, note),
-        group.more > 0 && el("li", { class: "tools-note faint" }, `and ${formatNumber(group.more)} more: search for them`),
-        !group.searching && el("li", {}, el("a", { class: "tools-item tools-other", href: this._context.link("call", group.id, this._other), "aria-current": group.id === this._member && this._tool === this._other ? "true" : null }, "Other method…")),
+        group.more > 0 &&
+          el("li", { class: "tools-note faint" }, `and ${formatNumber(group.more)} more: search for them`),
+        !group.searching &&
+          el(
+            "li",
+            {},
+            el(
+              "a",
+              {
+                class: "tools-item tools-other",
+                href: this._context.link("call", group.id, this._other),
+                "aria-current": group.id === this._member && this._tool === this._other ? "true" : null,
+              },
+              "Other method…",
+            ),
+          ),
       ),
     );
   }
@@ -102,7 +169,9 @@ export class ToolList {
     const { roster } = this._context.state;
     const member = roster.get(id);
     if (member && roster.isPaused(member)) return "It is paused.";
-    return this._catalogue.canList(id) ? "Its tools are not known." : "Your permissions do not allow listing its tools.";
+    return this._catalogue.canList(id)
+      ? "Its tools are not known."
+      : "Your permissions do not allow listing its tools.";
   }
 
   /** @param {string} member @param {import("./tool-catalogue.js").Tool} tool */
@@ -110,8 +179,17 @@ export class ToolList {
     const isDestructive = declaredHints(tool).some(([text]) => text === "destructive");
     return el(
       "a",
-      { class: "tools-item", href: this._context.link("call", member, tool.name), "aria-current": member === this._member && tool.name === this._tool ? "true" : null },
-      el("span", { class: "tools-name" }, el("bdi", { class: "mono" }, oneLine(tool.name, 80)), isDestructive && el("span", { class: "tag", data: { tone: "bad" } }, "destructive")),
+      {
+        class: "tools-item",
+        href: this._context.link("call", member, tool.name),
+        "aria-current": member === this._member && tool.name === this._tool ? "true" : null,
+      },
+      el(
+        "span",
+        { class: "tools-name" },
+        el("bdi", { class: "mono" }, oneLine(tool.name, 80)),
+        isDestructive && el("span", { class: "tag", data: { tone: "bad" } }, "destructive"),
+      ),
       el("bdi", { class: "tools-about" }, oneLine(tool.title || tool.description, 120)),
     );
   }
