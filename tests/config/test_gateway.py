@@ -55,10 +55,6 @@ EVERYTHING = """
       max_headers: 4
       response_seconds: 5
       max_message_fragments: 5
-      read_slice_bytes: 6
-      read_slice_frames: 7
-      read_slice_seconds: 8
-      read_turn_seconds: 9
       header_seconds: 4
       ping_seconds: 5
       ping_timeout_seconds: 6

@@ -29,6 +29,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from moot.config import load
 from moot.gateway.app import Gateway
 from moot.protocol.operation import Json
+from tests.config.former_constants import former_constants
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 P = ParamSpec("P")
@@ -342,15 +343,20 @@ async def running_gateway(
     environ: Mapping[str, str] | None = None,
     **gateway: Json,
 ) -> AsyncIterator[LocalGateway]:
-    """A gateway with one space `lab` of these people under these rules, or with the spaces given."""
+    """A gateway with one space `lab` of these people under these rules, or with the spaces given.
+
+    What was a setting once is a constant now; its value in the file holds while this gateway runs.
+    """
     environ = environ or {}
     if file is None:
         chosen = spaces or {"lab": space_settings(people or participants(alice=["*"]), **(rules or {}))}
         file = write_config(folder, gateway_settings(chosen, **gateway))
-        running = Gateway(load(file, environ=environ))
+        configuration = load(file, environ=environ)
     else:
-        running = Gateway(load(file, environ=environ, port=0))
+        configuration = load(file, environ=environ, port=0)
     async with AsyncExitStack() as stack:
+        stack.enter_context(former_constants(file))
+        running = Gateway(configuration)
         await running.start()
         stack.push_async_callback(running.stop)
         server = LocalGateway(running, folder)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from moot.net.read_schedule import ReadLimits, ReadSchedule
+import pytest
+
+from moot.net import read_schedule
+from moot.net.read_schedule import ReadSchedule
+
+
+@pytest.fixture(autouse=True)
+def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One frame is more than a slice, and two are more than a turn."""
+    monkeypatch.setattr(read_schedule, "SLICE_BYTES", 1_000)
+    monkeypatch.setattr(read_schedule, "SLICE_SECONDS", 0.5)
+    monkeypatch.setattr(read_schedule, "TURN_SECONDS", 1.5)
 
 
 class Stage:
@@ -13,9 +24,7 @@ class Stage:
     def __init__(self) -> None:
         self.now = 0.0
         self.log: list[str] = []
-        # One frame is more than a slice, and two are more than a turn.
-        limits = ReadLimits(slice_bytes=1_000, slice_seconds=0.5, turn_seconds=1.5)
-        self.schedule = ReadSchedule(limits, clock=lambda: self.now)
+        self.schedule = ReadSchedule(clock=lambda: self.now)
 
     def read(self, source: Source, size: int = 600) -> None:
         self.schedule.handle(source, size, self.now)

@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from moot.config import former_settings
 from moot.config.gateway_config import GatewayConfig
 from moot.config.section_reader import mapping
 from moot.config.strict_yaml import read_yaml
@@ -53,6 +54,8 @@ def blamed(fault: UsageError, origins: Mapping[str, str]) -> UsageError:
 
 
 def _check_known(variable: str, keys: list[str]) -> None:
+    if f"gateway.{'.'.join(keys)}" in former_settings.MOOT:
+        return
     struct: type[msgspec.Struct] | None = GatewayConfig
     for index, key in enumerate(keys):
         fields = {} if struct is None else {f.encode_name: f.type for f in msgspec.structs.fields(struct)}

@@ -193,14 +193,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     response_seconds: Seconds = 30
     # The largest message in pieces of 256 bytes, smaller than any client makes them. More: closed with 1008.
     max_message_fragments: Positive = 4_352
-    # Bytes of one connection that are handled before others have their turn: 200 envelopes of the usual size.
-    read_slice_bytes: Annotated[int, msgspec.Meta(ge=1, le=16 << 20)] = 64 << 10
-    # Or so many frames, pings and empty ones too: about what `read_slice_seconds` are enough for.
-    read_slice_frames: Positive = 1_000
-    # Or so long. What is left waits, its connection is not read meanwhile, and who used least goes first.
-    read_slice_seconds: Seconds = 0.001
-    # For all connections together, then the event loop looks after everything else.
-    read_turn_seconds: Seconds = 0.002
     # What the websockets library does: proxies drop a silent connection after 30 s or more.
     ping_seconds: Seconds = 20
     # One more interval; after it the other side is gone.

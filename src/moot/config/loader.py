@@ -17,9 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
+from moot.config import former_settings
 from moot.config.config_warnings import warnings_of
 from moot.config.configuration import Access, Configuration, SpaceSettings
 from moot.config.environment import blamed, with_overrides
+from moot.config.former_settings import without_former
 from moot.config.gateway_config import Secret
 from moot.config.gateway_reader import read_admins, read_gateway, read_journal_mode
 from moot.config.mcp_reader import read_mcp
@@ -98,6 +100,10 @@ def _load(
     folder = folder_of(path) if is_reference else path.absolute().parent
 
     section, origins, notes = with_overrides(optional(document.get("gateway"), "gateway"), environ)
+    former = former_settings.SPACE if is_reference else former_settings.MOOT
+    document, gone = without_former({**document, "gateway": section}, former)
+    section = document.pop("gateway")
+    notes += gone
     for key, value in options.items():
         if value is not None:
             section[key] = str(Path(value).absolute()) if key == "data" else value

@@ -11,7 +11,6 @@ from moot.gateway.http.http_settings import HttpSettings
 from moot.gateway.mailer import MailSettings, Password
 from moot.net.http_protocol import ConnectionLimits
 from moot.net.outbox import OutboxLimits
-from moot.net.read_schedule import ReadLimits
 from moot.net.server_tls import TlsFiles
 from moot.net.websocket_server import SocketLimits
 
@@ -41,12 +40,6 @@ def socket_limits(configuration: Configuration) -> SocketLimits:
     return SocketLimits(
         message_bytes=largest + (64 << 10),
         message_fragments=config.max_message_fragments,
-        reading=ReadLimits(
-            slice_bytes=config.read_slice_bytes,
-            slice_frames=config.read_slice_frames,
-            slice_seconds=config.read_slice_seconds,
-            turn_seconds=config.read_turn_seconds,
-        ),
         ping_seconds=config.ping_seconds,
         ping_timeout_seconds=config.ping_timeout_seconds,
         close_seconds=config.close_seconds,

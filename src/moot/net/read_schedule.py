@@ -18,18 +18,14 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import msgspec
-
-
-class ReadLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The work that is done for one connection, and for all, before others have their turn."""
-
-    # 200 envelopes of the usual size: enough to be written and journaled together.
-    slice_bytes: int = 64 << 10
-    # What a slice of a millisecond holds of empty ones.
-    slice_frames: int = 1_000
-    slice_seconds: float = 0.001
-    turn_seconds: float = 0.002
+# One slice: 200 envelopes of the usual size, enough to be written and journaled together.
+SLICE_BYTES: Final = 64 << 10
+# Pings and empty frames too: about what `SLICE_SECONDS` are enough for.
+SLICE_FRAMES: Final = 1_000
+# Nobody notices so short a wait.
+SLICE_SECONDS: Final = 0.001
+# For all connections together, then the event loop looks after everything else.
+TURN_SECONDS: Final = 0.002
 
 
 class ReadSource(Protocol):
@@ -50,11 +46,8 @@ class ReadSource(Protocol):
 class ReadSchedule:
     """The turns of all connections of one listener."""
 
-    def __init__(self, limits: ReadLimits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._slice_bytes: Final = limits.slice_bytes
-        self._slice_seconds: Final = limits.slice_seconds
-        self._turn_seconds: Final = limits.turn_seconds
         self._queue: list[tuple[float, int, int, ReadSource]] = []
         self._least_used = 0.0
         self._entries = 0
@@ -63,17 +56,17 @@ class ReadSchedule:
 
     def handle(self, source: ReadSource, size: int, now: float) -> None:
         """Handle the bytes that this connection has just read, now or later."""
-        if self._queue or self._turn_used >= self._turn_seconds:
+        if self._queue or self._turn_used >= TURN_SECONDS:
             self._enqueue(source, size)
             return
-        is_left = source.handle_slice(self._slice_seconds)
+        is_left = source.handle_slice(SLICE_SECONDS)
         used = self._clock() - now
         source.used_seconds += used
         self._turn_used += used
         if not self._is_scheduled:
             self._schedule()
         # All that could be read at a time: the kernel may hold more.
-        if is_left or size >= self._slice_bytes:
+        if is_left or size >= SLICE_BYTES:
             self._enqueue(source, size)
 
     def _enqueue(self, source: ReadSource, size: int) -> None:
@@ -101,11 +94,11 @@ class ReadSchedule:
         if not self._queue:
             return
         now = self._clock()
-        end = now + self._turn_seconds
+        end = now + TURN_SECONDS
         while self._queue and now < end:
             _, size, _, source = heapq.heappop(self._queue)
             self._least_used = source.used_seconds
-            is_left = source.handle_slice(min(self._slice_seconds, end - now))
+            is_left = source.handle_slice(min(SLICE_SECONDS, end - now))
             then = self._clock()
             source.used_seconds += then - now
             now = then

@@ -25,9 +25,10 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
+from moot.net import read_schedule
 from moot.net.counted_address import peer_address
 from moot.net.frame_reader import FrameReader
-from moot.net.read_schedule import ReadLimits, ReadSchedule
+from moot.net.read_schedule import ReadSchedule
 from moot.net.upgrade_request import (
     Upgrade,
     UpgradeRefusal,
@@ -69,7 +70,6 @@ class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
     message_fragments: int = 4_352
     # Above this the transport reports that a reader is behind.
     write_buffer_bytes: int = 256 << 10
-    reading: ReadLimits = ReadLimits()
     ping_seconds: float = 20.0
     ping_timeout_seconds: float = 20.0
     # How long a peer may take to answer our close; a slow one has to read everything before it first. Then
@@ -119,9 +119,9 @@ class WebSocketServer:
         self.limits = limits
         self.on_lost = on_lost
         self.address_of = address_of
-        self.schedule = ReadSchedule(limits.reading)
+        self.schedule = ReadSchedule()
         # All connections read into the same bytes, which are taken before anybody else reads.
-        self.read_buffer = bytearray(limits.reading.slice_bytes)
+        self.read_buffer = bytearray(read_schedule.SLICE_BYTES)
         self.sockets: set[ServerSocket] = set()
 
     def __call__(self, **_: Any) -> ServerSocket:
@@ -152,7 +152,6 @@ class ServerSocket(asyncio.BufferedProtocol):
         self._reader = FrameReader(
             _ignore_message, self._handle_control, self._limits.message_bytes, self._limits.message_fragments
         )
-        self._slice_frames = self._limits.reading.slice_frames
         # Of `max_first_bytes`, what may still come.
         self._first_left: int | None = None
         self._max_first_bytes = 0
@@ -230,7 +229,7 @@ class ServerSocket(asyncio.BufferedProtocol):
     def handle_slice(self, seconds: float) -> bool:
         """Handle what was read for so long at most; True if some is left."""
         try:
-            is_left = self._reader.read(self._slice_frames, seconds)
+            is_left = self._reader.read(read_schedule.SLICE_FRAMES, seconds)
         except FrameError as fault:
             is_too_large = self._first_left is not None and fault.code == MESSAGE_TOO_BIG
             reason = f"the first message has at most {self._max_first_bytes} bytes"

@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from moot.config import former_settings
+from moot.config.former_settings import without_former
 from moot.config.gateway_config import is_loopback, is_wildcard
 from moot.config.search_settings import SearchSettings
 from moot.config.section_reader import Reader, at, checked, mapping, optional, read_plain, strings
@@ -111,10 +113,10 @@ def settings_from(
 ) -> LoadedConfig:
     """The same from the content of a file. Relative paths start in `folder`."""
     try:
-        sections = mapping(document, "")
+        sections, notes = without_former(mapping(document, ""), former_settings.ADAPTER)
     except UsageError as fault:
         return _unreadable(fault)
-    return _Sections(sections, folder, environ, ConfigProblems()).read(file)
+    return _Sections(sections, folder, environ, ConfigProblems(notes=notes)).read(file)
 
 
 def control_path(store: Path) -> Path:

@@ -1,0 +1,60 @@
+"""Settings that files of earlier versions have and that are none any more (decision 0171).
+
+A file that names one still works: the key is left out before the file is read, and one line says what holds
+instead. The lists are data, a line each: the path of the key, `*` for any name, and what holds now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from moot.config.section_reader import at
+from moot.protocol.operation import Json
+
+Former = Mapping[str, Json]
+
+# Of a moot.yaml; in a space.yaml, what is below `spaces.*` here stands at the top or below `space`.
+MOOT: Final[Former] = {
+    "gateway.read_slice_bytes": 64 << 10,
+    "gateway.read_slice_frames": 1_000,
+    "gateway.read_slice_seconds": 0.001,
+    "gateway.read_turn_seconds": 0.002,
+}
+_OF_SPACES: Final = "spaces.*."
+SPACE: Final[Former] = {
+    f"{place}{path.removeprefix(_OF_SPACES)}" if path.startswith(_OF_SPACES) else path: value
+    for path, value in MOOT.items()
+    for place in ("", "space.")
+}
+# Of the configuration file of the adapter.
+ADAPTER: Final[Former] = {}
+
+
+def without_former(document: Json, former: Former) -> tuple[Json, list[str]]:
+    """A copy of a document without what was a setting once, and a line about each that it had."""
+    notes: list[str] = []
+    for path, value in former.items():
+        document = _without(document, path.split("."), "", value, notes)
+    return document, notes
+
+
+def _without(node: Json, steps: list[str], place: str, value: Json, notes: list[str]) -> Json:
+    if isinstance(node, list):
+        return [_without(each, steps, f"{place}[{n}]", value, notes) for n, each in enumerate(node)]
+    if not isinstance(node, dict):
+        return node
+    if len(steps) > 1:
+        changed = {
+            key: _without(node[key], steps[1:], at(place, str(key)), value, notes)
+            for key in _meant(node, steps[0])
+        }
+        return {**node, **changed} if changed else node
+    gone = list(_meant(node, steps[0]))
+    notes += [f"{at(place, str(key))} is not a setting any more: it is {json.dumps(value)}" for key in gone]
+    return {key: each for key, each in node.items() if key not in gone} if gone else node
+
+
+def _meant(node: Mapping[Json, Json], step: str) -> Iterator[Json]:
+    return (key for key in node if step in ("*", key))
