@@ -188,9 +188,18 @@ def commands_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def adapter_command_list() -> str:
+    """The help of the two programs, without that of each command."""
+    return _adapter_help(f"{_NOTE} {_ON_THE_SITE.format('every option')}", ["--help"])
+
+
 def adapter_commands_page() -> str:
-    parts = ["# Commands of XProtocol", _NOTE]
-    for arguments in (["--help"], *([name, "--help"] for name in _adapter_commands())):
+    return _adapter_help(_NOTE, ["--help"], *([name, "--help"] for name in _adapter_commands()))
+
+
+def _adapter_help(note: str, *asked: list[str]) -> str:
+    parts = ["# Commands of XProtocol", note]
+    for arguments in asked:
         printed = _printed(arguments, adapter_command).rstrip()
         parts.append(f"## `xprotocol-adapter {' '.join(arguments)}`\n\n```\n{printed}\n```")
     printed = _printed(["--help"], devserver_command).rstrip()
@@ -368,7 +377,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/http.md": http_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/adapter.md": adapter_page,
-    "docs/reference/adapter-commands.md": adapter_commands_page,
+    "docs/reference/adapter-commands.md": adapter_command_list,
     "docs/reference/sdk.md": lambda: sdk_list(f"{_NOTE} {_ON_THE_SITE.format('signatures and fields')}"),
     "docs/decisions/index.md": decisions_page,
 }
@@ -378,6 +387,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 WHOLE: Mapping[str, Callable[[], str]] = {
     "docs/conformance.md": lambda: report.page(shown()),
     "docs/reference/commands.md": commands_page,
+    "docs/reference/adapter-commands.md": adapter_commands_page,
     "docs/reference/sdk.md": lambda: sdk_page(_NOTE),
 }
 

@@ -40,7 +40,7 @@ need the other era is called there from its next call on, for clients of both er
 A server that is started as a process speaks one era for as long as it runs. It gets one process, so that all members of
 a space share one state, and the handshake era where it speaks that: most tools that ask their caller work there. For a
 server whose tools answer `input_required` themselves there is `--era stateless` (`era:` in `mcp_servers:`), and the
-error of a call that needs the other era says so. See [the decision](decisions/0143-a-process-is-asked-for-the-handshake-first.md).
+error of a call that needs the other era says so. See [the decision](decisions/0074-a-connection-in-each-era.md).
 
 ## What is relayed
 
