@@ -87,19 +87,25 @@ def sdk_page(note: str) -> str:
 
 
 def sdk_list(note: str) -> str:
-    """The page without signatures, fields and more than the first sentence of each name."""
+    """The page without signatures and fields: a sentence for what is used every day, else the names."""
     lines: list[str] = []
+    everyday = False
     for section in re.split(
         r"^(?=#{2,4} )", re.sub(r"```.*?```\n*", "", sdk_page(note), flags=re.S), flags=re.M
     ):
         heading, _, body = section.partition("\n")
+        name = heading.lstrip("# ")
         if not heading.startswith("###"):
+            everyday = name in ("Connect", "The joined space")
             lines += ["", section.strip(), ""]
-            continue
-        paragraphs = [each for each in body.strip().split("\n\n") if not each.startswith("|")]
-        words = " ".join((paragraphs or [""])[0].split())
-        sentence = re.split(r"(?<=[.:]) (?=[A-Z`])", words, maxsplit=1)[0].rstrip(":")
-        lines.append(f"- {heading.lstrip('# ')}" + (f": {sentence}" if sentence else ""))
+        elif heading.startswith("####") and not everyday:
+            separator = ", " if ": " in lines[-1] else ": "
+            lines[-1] += f"{separator}`{name.strip('`').rpartition('.')[2]}`"
+        else:
+            paragraphs = [each for each in body.strip().split("\n\n") if not each.startswith("|")]
+            words = " ".join((paragraphs or [""])[0].split())
+            sentence = re.split(r"(?<=[.:]) (?=[A-Z`])", words, maxsplit=1)[0].rstrip(":")
+            lines.append(f"- {name}" + (f": {sentence}" if everyday and sentence else ""))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
