@@ -285,7 +285,7 @@ _ROWS: Final = (
     # Ours: whose a name is that several members offer.
     Kind(
         name="moot/list-owners",
-        section="0121",
+        section="0033",
         changes_verdict=False,
         handler="offers",
         relayed=False,
@@ -294,7 +294,7 @@ _ROWS: Final = (
     ),
     Kind(
         name="moot/owners",
-        section="0121",
+        section="0033",
         changes_verdict=False,
         sender="gateway",
         answers=("moot/list-owners",),
