@@ -11,9 +11,9 @@ import socket
 import uvicorn
 import uvloop
 
-from moot.net.outbox import Outbox, OutboxLimits, Outgoing
+from moot.net.outbox import Outbox, Outgoing
 from moot.net.websocket_frame import BINARY, TEXT, encode_frame
-from moot.net.websocket_server import ServerSocket, SocketLimits, WebSocketServer
+from moot.net.websocket_server import ServerSocket, WebSocketServer
 
 
 class Relay:
@@ -34,7 +34,7 @@ class Peer:
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._outbox = Outbox("all", OutboxLimits(), lambda _: None)
+        self._outbox = Outbox("all", lambda _: None)
 
     def opened(self, connection: ServerSocket) -> None:
         self._outbox.attach(connection)
@@ -68,7 +68,7 @@ async def serve() -> None:
     print(f"relay listening on http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     config = uvicorn.Config(
         _nothing_else,
-        ws=WebSocketServer(lambda _: Peer(relay), SocketLimits()),  # type: ignore[arg-type]
+        ws=WebSocketServer(lambda _: Peer(relay)),  # type: ignore[arg-type]
         http="httptools",
         lifespan="off",
         log_config=None,

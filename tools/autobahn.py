@@ -90,17 +90,18 @@ async def serve_while_tested(command: list[str], folder: Path, only: list[str]) 
     """The suite's exit code."""
     import uvicorn
 
+    from moot.net import websocket_server
     from moot.net.http_listener import HttpListener, bind_socket
-    from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
-    from moot.net.websocket_server import SocketLimits, WebSocketServer
+    from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
+    from moot.net.websocket_server import WebSocketServer
 
     listening = bind_socket("127.0.0.1", 0)
-    limiter = ConnectionLimiter(ConnectionLimits())
-    limits = SocketLimits(message_bytes=MESSAGE_BYTES, message_fragments=MESSAGE_FRAGMENTS)
+    limiter = ConnectionLimiter()
+    websocket_server.MAX_MESSAGE_FRAGMENTS = MESSAGE_FRAGMENTS  # type: ignore[misc]  # as its tests need
     config = uvicorn.Config(
         _no_pages,
         http=limited_http_protocol(limiter),
-        ws=WebSocketServer(lambda _: Echo(), limits, limiter.release),  # type: ignore[arg-type]
+        ws=WebSocketServer(lambda _: Echo(), limiter.release, max_message_bytes=MESSAGE_BYTES),  # type: ignore[arg-type]
         lifespan="off",
         log_config=None,
         access_log=False,

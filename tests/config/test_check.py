@@ -73,11 +73,6 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
     ("text", "note"),
     [
         (
-            "gateway: {ping_seconds: 5, ping_timeout_seconds: 9}\n"
-            "spaces: {lab: {participants: {a: {tokens: [t], capabilities: [chat]}}}}",
-            "gateway.ping_timeout_seconds: longer than ping_seconds, so answers get ping_seconds only",
-        ),
-        (
             "spaces: {lab: {participants: {a: {tokens: [t]}}}}",
             "space lab: a has no capability and can only listen",
         ),
@@ -102,10 +97,6 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
         (
             "{gateway: {allow_query_token: true}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.allow_query_token: tokens in URLs end up in logs and histories",
-        ),
-        (
-            "{gateway: {max_body_bytes: 9}, spaces: {lab: {" + ALICE + "}}}",
-            "gateway.max_body_bytes: smaller than max_bytes of a space (1048576), so HTTP takes less",
         ),
         (
             "{gateway: {admin_tokens: {r: {token: t}}}, spaces: {lab: {" + ALICE + "}}}",

@@ -51,6 +51,11 @@ def test_any_name_and_every_entry_of_a_list_is_meant() -> None:
     assert document["spaces"]["a"] == {"limits": {"old": 1, "kept": 2}}
 
 
-@pytest.mark.parametrize("path", former_settings.MOOT)
+@pytest.mark.parametrize("path", CONSTANTS)
 def test_what_is_said_to_hold_holds(path: str) -> None:
     assert value_of(CONSTANTS[path]) == former_settings.MOOT[path]
+
+
+def test_every_number_that_is_said_to_hold_is_compared() -> None:
+    numbers = {path for path, value in former_settings.MOOT.items() if not isinstance(value, str)}
+    assert numbers == set(CONSTANTS)

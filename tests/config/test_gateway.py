@@ -40,35 +40,15 @@ EVERYTHING = """
       allowed_hosts: [Moot.example, moot.example:8443]
       allowed_origins: ["https://moot.example/"]
       allow_query_token: true
-      join_seconds: 1
-      max_join_bytes: 21
       wrong_tokens_per_minute: 22
       joins_per_second: 23
-      sign_in_link_seconds: 24
-      max_sign_in_links: 25
-      sign_in_links_per_minute: 26
       max_minted_token_seconds: 41
-      minted_tokens_per_minute: 42
       max_connections_per_address: 0
       max_connections: 2
-      max_header_bytes: 3
-      max_headers: 4
-      response_seconds: 5
-      max_message_fragments: 5
-      header_seconds: 4
       ping_seconds: 5
-      ping_timeout_seconds: 6
       outbox_bytes: 7
-      outbox_messages: 8
-      outbox_seconds: 9
-      close_seconds: 10
       poll_messages: 11
       poll_bytes: 12
-      history_pages_per_second: 3
-      max_history_page_messages: 14
-      max_history_page_bytes: 15
-      max_history_scan_bytes: 16
-      max_body_bytes: 13
       max_content_bytes: 46
       max_space_content_bytes: 47
       errors_per_second: 0.5
@@ -94,7 +74,7 @@ EVERYTHING = """
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
                 max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
       tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
-      smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1,
+      smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW,
              max_invitations_per_minute: 3}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
       mcp: {server: alice, space: lab, path: /mcp/lab, max_people: 43, idle_seconds: 44, decision_seconds: 45}
@@ -185,9 +165,9 @@ def test_the_journal_is_one_word_or_a_section(tmp_path: Path, word: str, mode: s
         ("port: '80'", "gateway.port: must be a whole number, not text"),
         ("port: 65536", "gateway.port: must be a whole number, at most 65535"),
         ("port: true", "gateway.port: must be a whole number, not true or false"),
-        ("join_seconds: 0", "gateway.join_seconds: "),
-        ("join_seconds: .nan", "gateway.join_seconds: "),
-        ("join_seconds: .inf", "gateway.join_seconds: "),
+        ("ping_seconds: 0", "gateway.ping_seconds: "),
+        ("ping_seconds: .nan", "gateway.ping_seconds: "),
+        ("ping_seconds: .inf", "gateway.ping_seconds: "),
         ("outbox_bytes: -1", "gateway.outbox_bytes: "),
         ("host: ''", "gateway.host: "),
         ("data: 3", "gateway.data: expected a path"),
@@ -229,11 +209,11 @@ def test_a_mistake_names_its_path(tmp_path: Path, gateway: str, fault: str) -> N
 
 
 def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: Path) -> None:
-    path = written(tmp_path, "gateway: {port: 1, host: a, join_seconds: 2}\n" + ONE_SPACE)
+    path = written(tmp_path, "gateway: {port: 1, host: a, ping_seconds: 2}\n" + ONE_SPACE)
     environ = {"MOOT_GATEWAY__PORT": "9000", "MOOT_GATEWAY__HOST": "b", "PORT": "3"}
     assert load(path, environ=environ).gateway.port == 9000
     gateway = load(path, environ=environ, port=0, host="::1", data=tmp_path / "d").gateway
-    assert (gateway.port, gateway.host, gateway.join_seconds) == (0, "::1", 2)
+    assert (gateway.port, gateway.host, gateway.ping_seconds) == (0, "::1", 2)
     assert gateway.data == tmp_path / "d"
 
 

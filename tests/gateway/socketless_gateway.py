@@ -36,7 +36,7 @@ from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import replay
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import CLOSE
-from moot.net.websocket_server import Handler, ServerSocket, SocketLimits, WebSocketServer
+from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 from moot.space.space import Space
@@ -168,7 +168,7 @@ class SocketlessSession:
         self.wire = Wire()
         self._handler = handler
         # Frames are not what is tested here, so messages go to the handler itself.
-        self._connection = ServerSocket(WebSocketServer(lambda _: handler, SocketLimits(ping_seconds=0)))
+        self._connection = ServerSocket(WebSocketServer(lambda _: handler, ping_seconds=0))
         self._connection._transport = self.wire
         self.wire.connection = self._connection
         self._connection._open(handler, self.wire)

@@ -154,7 +154,7 @@ async def test_a_refused_request_with_a_short_body_keeps_its_connection(tmp_path
 
 async def test_a_body_that_is_too_large_ends_the_connection(tmp_path: Path) -> None:
     async with (
-        running_gateway(tmp_path, PEOPLE, max_body_bytes=10_000) as gateway,
+        running_gateway(tmp_path, PEOPLE, rules={"limits": {"max_bytes": 5_000}}) as gateway,
         raw_client(gateway.port) as client,
     ):
         client.send(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from moot.net import websocket_server
 from moot.net.upgrade_request import Upgrade
-from moot.net.websocket_server import ServerSocket, SocketLimits, WebSocketServer
+from moot.net.websocket_server import ServerSocket, WebSocketServer
 from tests.gateway.raw import CLOSE, frame
 from tests.waiting import HANG_SECONDS
 
@@ -59,7 +60,9 @@ class UpgradedConnection(asyncio.Protocol):
         transport.set_protocol(connection)
 
 
-def test_a_peer_that_says_goodbye_and_is_gone_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_peer_that_says_goodbye_and_is_gone_leaves_no_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Our answer to its close finds nobody: the socket cannot be shut down once more."""
     handler = SilentHandler()
 
@@ -73,8 +76,8 @@ def test_a_peer_that_says_goodbye_and_is_gone_leaves_no_traceback(caplog: pytest
             return handler
 
         # Without the drop timer: the connection has to end by itself.
-        limits = SocketLimits(close_seconds=HANG_SECONDS * 2)
-        server = WebSocketServer(admit, limits, lambda _peer: lost.set())
+        monkeypatch.setattr(websocket_server, "CLOSE_SECONDS", HANG_SECONDS * 2)
+        server = WebSocketServer(admit, lambda _peer: lost.set())
         listening = await loop.create_server(lambda: UpgradedConnection(server), "127.0.0.1", 0)
         port = listening.sockets[0].getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as peer:

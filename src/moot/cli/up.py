@@ -293,7 +293,9 @@ async def _sign_in_lines(runner: SpaceRunner, config: Path) -> list[str]:
     except Unavailable:
         # NATS elects a leader just now; `moot open` makes one later.
         return []
-    minutes = round(runner.configuration.gateway.sign_in_link_seconds / 60)
+    from moot.gateway.sign_in.sign_in_links import VALID_SECONDS
+
+    minutes = round(VALID_SECONDS / 60)
     return [
         f"sign in to the console as {settings.name}: {link}",
         f"(works once, within {minutes} minutes; after that: moot open)",

@@ -44,8 +44,6 @@ def warnings_of(
     yield from _about_own_machine(gateway)
     if gateway.allow_query_token:
         yield "gateway.allow_query_token: tokens in URLs end up in logs and histories"
-    if gateway.ping_timeout_seconds > gateway.ping_seconds > 0:
-        yield "gateway.ping_timeout_seconds: longer than ping_seconds, so answers get ping_seconds only"
     if any(provider.mcp for provider in gateway.oidc) and gateway.max_connections_per_address:
         yield (
             f"gateway.max_connections_per_address: so many ({gateway.max_connections_per_address}) people at"
@@ -53,9 +51,6 @@ def warnings_of(
         )
     for name, space in spaces.items():
         yield from _about_space(name, space)
-    largest = max((space.config.limits.envelope.max_bytes for space in spaces.values()), default=0)
-    if gateway.max_body_bytes < largest:
-        yield f"gateway.max_body_bytes: smaller than max_bytes of a space ({largest}), so HTTP takes less"
     everyone = {hash for space in spaces.values() for hash in space.tokens}
     for admin, hash in gateway.admin_tokens.items():
         if hash in everyone:

@@ -21,6 +21,27 @@ MOOT: Final[Former] = {
     "gateway.read_slice_frames": 1_000,
     "gateway.read_slice_seconds": 0.001,
     "gateway.read_turn_seconds": 0.002,
+    "gateway.join_seconds": 10,
+    "gateway.max_join_bytes": 8_192,
+    "gateway.sign_in_link_seconds": 600,
+    "gateway.sign_in_links_per_minute": 10,
+    "gateway.max_sign_in_links": 256,
+    "gateway.minted_tokens_per_minute": 60,
+    "gateway.max_header_bytes": 16_384,
+    "gateway.max_headers": 100,
+    "gateway.header_seconds": 10,
+    "gateway.response_seconds": 30,
+    "gateway.max_message_fragments": 4_352,
+    "gateway.ping_timeout_seconds": 20,
+    "gateway.outbox_messages": 4_096,
+    "gateway.outbox_seconds": 10,
+    "gateway.close_seconds": 3,
+    "gateway.history_pages_per_second": 10,
+    "gateway.max_history_page_messages": 500,
+    "gateway.max_history_page_bytes": 1 << 20,
+    "gateway.max_history_scan_bytes": 8 << 20,
+    "gateway.smtp.timeout_seconds": 15,
+    "gateway.max_body_bytes": "twice max_bytes of the space",
 }
 _OF_SPACES: Final = "spaces.*."
 SPACE: Final[Former] = {
@@ -52,7 +73,8 @@ def _without(node: Json, steps: list[str], place: str, value: Json, notes: list[
         }
         return {**node, **changed} if changed else node
     gone = list(_meant(node, steps[0]))
-    notes += [f"{at(place, str(key))} is not a setting any more: it is {json.dumps(value)}" for key in gone]
+    holds = value if isinstance(value, str) else json.dumps(value)
+    notes += [f"{at(place, str(key))} is not a setting any more: it is {holds}" for key in gone]
     return {key: each for key, each in node.items() if key not in gone} if gone else node
 
 

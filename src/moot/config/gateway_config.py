@@ -81,8 +81,6 @@ class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):
     password_env: str | None = None
     # What that variable holds; not a setting.
     password: Secret | None = None
-    # A mail server that takes longer is down as far as the inviter is concerned.
-    timeout_seconds: Seconds = 15
     # Invitations of one member that are mailed; of more, the inviter has the tokens. 0: any number.
     max_invitations_per_minute: Count = 10
 
@@ -161,66 +159,26 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # MCP at a path of the gateway, such as /mcp: one section, or a list of them. Off without.
     mcp: tuple[McpEndpointConfig, ...] = ()
 
-    # D-20: a connection that has not joined by then is closed.
-    join_seconds: Seconds = 10
-    # 8 KiB: a join has a space, a token and a name. No more is read of a connection before it has joined.
-    max_join_bytes: Positive = 8_192
     # Wrong tokens of one address or for one name that are told so; further ones get 429. 0: all of them.
     wrong_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
     # Joins of one participant; five seconds' worth at once. Shells in a loop stay below. 0: any number.
     joins_per_second: Annotated[float, msgspec.Meta(ge=0)] = 50
-    # A one-time link that signs a person in on another device is valid for ten minutes.
-    sign_in_link_seconds: Seconds = 600
-    # Such links of one participant: a person who tries it on several devices. 0: any number.
-    sign_in_links_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 10
-    # Links that wait to be redeemed; of more, the oldest become void.
-    max_sign_in_links: Positive = 256
     # The longest life of a token of `moot member token`: a day unless you allow more, a year at most.
     max_minted_token_seconds: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] = 86_400
-    # Such tokens that one participant may ask for: one for each job of a busy script. 0: any number.
-    minted_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
     max_connections_per_address: Count = 64
     # Twice what the benchmark holds; at 32 KiB each, 640 MiB.
     max_connections: Positive = 20_000
-    # What Node.js takes, so what reference clients can have sent.
-    max_header_bytes: Positive = 16_384
-    # What other servers take; a browser sends 20.
-    max_headers: Positive = 100
-    # As long as a join: whoever is slower with its headers does not join in time either.
-    header_seconds: Seconds = 10
-    # A client that reads nothing of an HTTP response for so long is dropped.
-    response_seconds: Seconds = 30
-    # The largest message in pieces of 256 bytes, smaller than any client makes them. More: closed with 1008.
-    max_message_fragments: Positive = 4_352
     # What the websockets library does: proxies drop a silent connection after 30 s or more.
     ping_seconds: Seconds = 20
-    # One more interval; after it the other side is gone.
-    ping_timeout_seconds: Seconds = 20
 
     # Two seconds of the fastest member that the default limits allow; kept once for all that wait for it.
     outbox_bytes: Positive = 16 << 20
-    # Two seconds of the fastest member that the default limits allow.
-    outbox_messages: Positive = 4_096
-    # A reader that took nothing for so long is stuck, not slow. Whoever makes progress has more time.
-    outbox_seconds: Seconds = 10
-    # Who is let go hears why once it has read up: the 256 KiB before that take 2 s at 1 Mbit/s.
-    close_seconds: Seconds = 3
 
     # D-40: messages of a space kept for HTTP polling, for who comes by every few minutes.
     poll_messages: Count = 1_000
     # 8 MiB: the same window, when the messages are large.
     poll_bytes: Count = 8 << 20
-    # Pages of old messages that one participant may read; two seconds' worth at once. 0: any number.
-    history_pages_per_second: Annotated[float, msgspec.Meta(ge=0)] = 10
-    # Messages of one such page: some screens of the console.
-    max_history_page_messages: Positive = 500
-    # 1 MiB: a page ends with the message that reaches it.
-    max_history_page_bytes: Positive = 1 << 20
-    # 8 MiB of the journal are read for one page at most: some 15,000 records.
-    max_history_scan_bytes: Positive = 8 << 20
-    # Twice the largest envelope, so that one a bit too large is told by the ladder and not by the parser.
-    max_body_bytes: Positive = 2 << 20
     # One large value of a call, such as a file, which is kept for those who need it and not told to all.
     max_content_bytes: Positive = 32 << 20
     # Large values of one space in all, 32 of the largest: those that nobody used for longest make room.
@@ -278,6 +236,12 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         # Under TLS a name that is answered is ours: the certificate has to name it.
         names = {*self._own_names(), *(self.allowed_hosts or ())}
         return frozenset(f"https://{name.lower()}{'' if _has_port(name) else shown}" for name in names)
+
+    @property
+    def offered_endpoints(self) -> HttpConfig:
+        """Which endpoints there are: none of /admin/ where nobody administers."""
+        has_administrators = bool(self.admin_tokens) or bool(self.oidc)
+        return msgspec.structs.replace(self.http, admin=self.http.admin and has_administrators)
 
     @property
     def scheme(self) -> str:

@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
+from moot.config.gateway_config import GatewayConfig
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.net.counted_address import network_of
 from moot.resilience.rate_limits import token_buckets
@@ -29,34 +28,28 @@ _MAX_NAME_CHARS: Final = 256
 # A supervisor that restarts all of its members at once, and a browser with its windows.
 _JOIN_BURST_SECONDS: Final = 5.0
 _SECONDS_PER_MINUTE: Final = 60.0
+# Short-lived tokens that one participant may ask for: one for each job of a busy script.
+MINTED_TOKENS_PER_MINUTE: Final = 60
 # An operator wants to know that somebody guesses, and not how often.
 _LOG_SECONDS: Final = 60.0
-
-
-class AccessLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How often; 0 limits nobody."""
-
-    wrong_tokens_per_minute: float = 60
-    joins_per_second: float = 50
-    minted_tokens_per_minute: float = 60
 
 
 class AccessLimiter:
     """Counts wrong tokens and joins of one gateway."""
 
-    def __init__(self, limits: AccessLimits, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limits = limits
+    def __init__(self, config: GatewayConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self.config = config
         self.wrong_tokens = 0
         self.joins_refused = 0
         self._clock = clock
-        per_second = limits.wrong_tokens_per_minute / _SECONDS_PER_MINUTE
-        burst = limits.wrong_tokens_per_minute
+        per_second = config.wrong_tokens_per_minute / _SECONDS_PER_MINUTE
+        burst = config.wrong_tokens_per_minute
         self._by_address = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
         self._by_name = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
-        joins = limits.joins_per_second
+        joins = config.joins_per_second
         self._joins = token_buckets(joins, max(1.0, joins * _JOIN_BURST_SECONDS), max_keys=_MAX_KEYS)
-        minted = limits.minted_tokens_per_minute
-        self._minted = token_buckets(minted / _SECONDS_PER_MINUTE, max(1.0, minted), max_keys=_MAX_KEYS)
+        minted = MINTED_TOKENS_PER_MINUTE
+        self._minted = token_buckets(minted / _SECONDS_PER_MINUTE, minted, max_keys=_MAX_KEYS)
         self._log_from = 0.0
 
     def refuse_token(self, denied: AccessDenied, address: str, name: str | None = None) -> AccessDenied:
@@ -89,7 +82,7 @@ class AccessLimiter:
         self.joins_refused += 1
         return AccessDenied(
             429,
-            f"joining more often than gateway.joins_per_second {self.limits.joins_per_second:g} allows",
+            f"joining more often than gateway.joins_per_second {self.config.joins_per_second:g} allows",
             retry_after=wait,
         )
 
@@ -98,9 +91,8 @@ class AccessLimiter:
         wait = self._minted.take((space, member, *by), self._clock())
         if not wait:
             return None
-        most = self.limits.minted_tokens_per_minute
         return AccessDenied(
             429,
-            f"more short-lived tokens for {member} than gateway.minted_tokens_per_minute {most:g} allows",
+            f"more short-lived tokens for {member} than {MINTED_TOKENS_PER_MINUTE} a minute",
             retry_after=wait,
         )

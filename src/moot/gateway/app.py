@@ -30,16 +30,7 @@ from moot.gateway.http.http_routes import Endpoints
 from moot.gateway.http.mounted_apps import MountedApps
 from moot.gateway.mailer import Mailer
 from moot.gateway.notifications.notifier import Notifier
-from moot.gateway.part_settings import (
-    access_limits,
-    connection_limits,
-    history_limits,
-    http_settings,
-    mail_settings,
-    socket_limits,
-    socket_settings,
-    tls_files,
-)
+from moot.gateway.part_settings import max_message_bytes, tls_files
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in.sign_in_links import LinkStore, MemoryLinks, SignInLinks
 from moot.gateway.sign_in.sign_in_service import SignInService
@@ -98,12 +89,12 @@ class Gateway:
         self.mounted: MountedApps | None = None
         self._local: socket.socket | None = None
         self._tasks = TaskSet("gateway")
-        self.notifier = Notifier(self.config, self.directory, *mail_settings(self.config))
+        self.notifier = Notifier(self.config, self.directory)
         # Its place in a cluster, if it has one.
         self.node: ClusterNode | None = None
         self._shared_content: SharedContent | None = None
         self._link_store: LinkStore | None = None
-        self._mailer = Mailer(*mail_settings(self.config))
+        self._mailer = Mailer(self.config.smtp)
 
     @property
     def url(self) -> str:
@@ -188,36 +179,35 @@ class Gateway:
             self.directory.sign_in = self.sign_in
             self.sign_in.start()
         origin_policy = HostOriginPolicy(self.hosts, self.origins)
-        sockets = socket_settings(self.config)
-        access_limiter = AccessLimiter(access_limits(self.config))
+        access_limiter = AccessLimiter(self.config)
         self.directory.has_guessed = access_limiter.has_guessed
         self._upgrade_handler = UpgradeHandler(
-            self.directory, origin_policy, sockets, self.readiness, access_limiter
+            self.directory, origin_policy, self.config, self.readiness, access_limiter
         )
-        limiter = ConnectionLimiter(connection_limits(self.config))
+        limiter = ConnectionLimiter(
+            max_per_address=self.config.max_connections_per_address,
+            max_connections=self.config.max_connections,
+        )
         self._websockets = WebSocketServer(
             self._upgrade_handler.admit,
-            socket_limits(self.configuration),
             limiter.release,
             limiter.address_of,
+            max_message_bytes=max_message_bytes(self.configuration),
+            ping_seconds=self.config.ping_seconds,
         )
         node = self.node
         self._sign_in_links = SignInLinks(
-            valid_seconds=self.config.sign_in_link_seconds,
-            max_links=self.config.max_sign_in_links,
             clock=time.monotonic if node is None else lambda: node.shards[0].clock.latest,
             store=self._link_store or MemoryLinks(),
         )
         endpoints = Endpoints(
             self.directory,
             origin_policy,
-            http_settings(self.config),
+            self.config,
             access_limiter=access_limiter,
             readiness=self.readiness,
             rotation=self.rotation,
             sign_in_links=self._sign_in_links,
-            history_limits=history_limits(self.config),
-            push=self.config.notifications.push,
             devices=self.notifier.devices,
             sign_in=self.sign_in,
             metrics=self.metrics,

@@ -10,22 +10,11 @@ import msgspec
 
 from moot.errors import InvalidEnvelope
 from moot.gateway.access import bearer
-from moot.net.outbox import OutboxLimits
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.space.members import Options
 
 _SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
-
-
-class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sockets of a gateway need to know."""
-
-    join_seconds: float = 10.0
-    max_join_bytes: int = 8_192
-    outbox: OutboxLimits = OutboxLimits()
-    errors_per_second: float = 10.0
-    allow_query_token: bool = False
 
 
 class ConnectRequest(msgspec.Struct, frozen=True):
@@ -50,7 +39,9 @@ def participant_in(path: str) -> str | None:
     return unquote(steps[2]) or None
 
 
-def read_connect_request(query: str, headers: Mapping[str, str], settings: SocketSettings) -> ConnectRequest:
+def read_connect_request(
+    query: str, headers: Mapping[str, str], *, allow_query_token: bool
+) -> ConnectRequest:
     asked = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
     offered = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",") if name.strip()]
     subprotocol = next((name for name in offered if name in _SUBPROTOCOLS), None)
@@ -77,7 +68,7 @@ def read_connect_request(query: str, headers: Mapping[str, str], settings: Socke
         answers=asked.get("answers") != "0",
     )
     token = bearer(headers.get("authorization"))
-    if token is None and settings.allow_query_token:
+    if token is None and allow_query_token:
         token = asked.get("token")
         if token is not None and token.count(".") == 2:
             raise InvalidEnvelope("a token of a provider never stands in an address: send it in a header")

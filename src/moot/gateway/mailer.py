@@ -15,10 +15,9 @@ import ssl
 import time
 from collections.abc import Callable
 from email.message import EmailMessage
-from typing import Final, Protocol
+from typing import Final
 
-import msgspec
-
+from moot.config.gateway_config import SmtpConfig
 from moot.resilience.rate_limits import sliding_windows
 from moot.space.effects import Mail
 from moot.store.worker_thread import DaemonExecutor
@@ -27,27 +26,10 @@ log = logging.getLogger(__name__)
 
 # Invitations that wait for the mail server; a server that is this far behind is down.
 _MAX_WAITING: Final = 100
+# A mail server that takes longer is down as far as the inviter is concerned.
+TIMEOUT_SECONDS: Final = 15.0
 # Inviters whose rate is remembered.
 _MAX_KEYS: Final = 10_000
-
-
-class Password(Protocol):
-    """A secret that shows itself only when asked to."""
-
-    def reveal(self) -> str: ...
-
-
-class MailSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where mail goes out."""
-
-    host: str
-    port: int
-    sender: str
-    starttls: bool = True
-    user: str | None = None
-    timeout_seconds: float = 15.0
-    # Of one member; 0: any number.
-    max_invitations_per_minute: int = 10
 
 
 class Mailer:
@@ -55,12 +37,10 @@ class Mailer:
 
     def __init__(
         self,
-        settings: MailSettings | None,
-        password: Password | None,
+        settings: SmtpConfig | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._password = password
         self._clock = clock
         most = 0 if settings is None else settings.max_invitations_per_minute
         self._rates = sliding_windows(most, 60.0, max_keys=_MAX_KEYS)
@@ -98,12 +78,12 @@ class Mailer:
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _deliver(self, settings: MailSettings, message: EmailMessage, participant: str) -> None:
+    async def _deliver(self, settings: SmtpConfig, message: EmailMessage, participant: str) -> None:
         if self._thread is None:
             self._thread = DaemonExecutor("invitations by mail")
         try:
             await asyncio.get_running_loop().run_in_executor(
-                self._thread, lambda: send_now(settings, self._password, message)
+                self._thread, lambda: send_now(settings, message)
             )
         except (OSError, smtplib.SMTPException) as fault:
             log.warning(
@@ -120,16 +100,16 @@ class Mailer:
             self._thread.shutdown()
 
 
-def send_now(settings: MailSettings, password: Password | None, message: EmailMessage) -> None:
+def send_now(settings: SmtpConfig, message: EmailMessage) -> None:
     """Send one mail, and block meanwhile. Raises OSError and SMTPException.
 
     The server's certificate is verified: a mail may hold a token. SSL_CERT_FILE names a private authority.
     """
-    with smtplib.SMTP(settings.host, settings.port, timeout=settings.timeout_seconds) as server:
+    with smtplib.SMTP(settings.host, settings.port, timeout=TIMEOUT_SECONDS) as server:
         if settings.starttls:
             server.starttls(context=ssl.create_default_context())
-        if settings.user is not None and password is not None:
-            server.login(settings.user, password.reveal())
+        if settings.user is not None and settings.password is not None:
+            server.login(settings.user, settings.password.reveal())
         server.send_message(message)
 
 

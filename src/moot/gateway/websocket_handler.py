@@ -1,7 +1,7 @@
 """WebSockets of members: the handshake, the join frame, and then message after message.
 
     header handshake     GET /ws?space=NAME with Authorization: joined before the first frame
-    join frame           no header: {"type":"join",…} or kind system/join within join_seconds (D-20)
+    join frame           no header: {"type":"join",…} or kind system/join within 10 s (D-20)
 
 After a header handshake a join frame changes nothing. The dialect is chosen once (dialects.md section 1):
 `dialect=`, the subprotocol, `?space=` or `?topic=`, the protocol of a join envelope, else MEW.
@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 import msgspec
 import orjson
 
+from moot.config.gateway_config import GatewayConfig
 from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized, Unavailable
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.connect_request import (
     ConnectRequest,
-    SocketSettings,
     is_websocket_path,
     participant_in,
     read_connect_request,
@@ -34,6 +34,7 @@ from moot.gateway.connect_request import (
 from moot.gateway.hosting.delivery import SessionOutbox
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.readiness import Readiness
+from moot.net import outbox
 from moot.net.outbox import Outbox
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import encode_frame
@@ -52,6 +53,12 @@ log = logging.getLogger(__name__)
 
 # D-20: what clients call the id that they propose in a join.
 _ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
+# D-20: a connection that has not joined by then is closed.
+JOIN_SECONDS: Final = 10.0
+# 8 KiB: a join has a space, a token and a name. No more is read of a connection before it has joined.
+MAX_JOIN_BYTES: Final = 8_192
+# Two seconds of the fastest member that the default limits of a space allow.
+OUTBOX_MESSAGES: Final = 4_096
 _TRY_AGAIN_CODES: Final = frozenset({"resource_limit", "rate_limited", "unavailable"})
 _PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
 
@@ -63,7 +70,7 @@ class UpgradeHandler:
         self,
         directory: SpaceDirectory,
         origin_policy: HostOriginPolicy,
-        settings: SocketSettings,
+        config: GatewayConfig,
         readiness: Readiness,
         access_limiter: AccessLimiter,
     ) -> None:
@@ -71,7 +78,7 @@ class UpgradeHandler:
         self.directory = directory
         self.origin_policy = origin_policy
         self.readiness = readiness
-        self.settings = settings
+        self.config = config
         self.sockets: set[MemberSocket] = set()
 
     def admit(self, upgrade: Upgrade) -> Decision | asyncio.Future[Decision]:
@@ -93,7 +100,9 @@ class UpgradeHandler:
         if not is_websocket_path(parts.path):
             return _refusal(AccessDenied(404, "WebSockets are at /, /ws and /participants/{id}/ws"))
         try:
-            request = read_connect_request(parts.query, upgrade.headers, self.settings)
+            request = read_connect_request(
+                parts.query, upgrade.headers, allow_query_token=self.config.allow_query_token
+            )
         except Refused as refusal:
             return _refusal(AccessDenied(400, refusal.message))
         if request.token is None and "authorization" not in upgrade.headers:
@@ -156,7 +165,7 @@ class MemberSocket:
     ) -> None:
         self.subprotocol = request.subprotocol
         # A stranger's first message is a join, and that is short.
-        self.max_first_bytes = upgrade_handler.settings.max_join_bytes if identity is None else None
+        self.max_first_bytes = MAX_JOIN_BYTES if identity is None else None
         self.session: SessionId | None = None
         self.host: SpaceHost | None = None
         self.dialect: DialectName = request.dialect or "mew"
@@ -166,7 +175,12 @@ class MemberSocket:
         self._connection: ServerSocket | None = None
         # None before joining, and where the fast path is not built.
         self._accept_fast: Callable[[bytes], bool] | None = None
-        self._outbox = Outbox(self.dialect, upgrade_handler.settings.outbox, self._disconnect_slow)
+        self._outbox = Outbox(
+            self.dialect,
+            self._disconnect_slow,
+            max_bytes=upgrade_handler.config.outbox_bytes,
+            max_messages=OUTBOX_MESSAGES,
+        )
         self._join_timer: asyncio.TimerHandle | None = None
         self._full_timer: asyncio.TimerHandle | None = None
         # After a header handshake existing clients still send a join: as the first frame it is no news.
@@ -185,7 +199,7 @@ class MemberSocket:
         if self._identity is not None:
             self._join(self._identity, self._request.options)
             return
-        seconds = self._upgrade_handler.settings.join_seconds
+        seconds = JOIN_SECONDS
         loop = asyncio.get_running_loop()
         late = f"no join within {seconds:g} s"
         self._join_timer = loop.call_later(seconds, self._reject, "unauthorized", late)
@@ -226,8 +240,8 @@ class MemberSocket:
         self._outbox.pause(loop.time())
         if self._full_timer is None:
             # Also when nothing more is said: whoever took nothing for so long is stuck.
-            seconds = self._upgrade_handler.settings.outbox.max_seconds
-            stuck = f"{seconds:g} s behind, the most that outbox_seconds allows"
+            seconds = outbox.MAX_SECONDS
+            stuck = f"{seconds:g} s behind"
             self._full_timer = loop.call_later(seconds, self._disconnect_slow, stuck)
 
     def drained(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from moot.errors import MootError, UsageError
-from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
+from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
 from moot.net.server_tls import ServerTls, watch_files
 from moot.net.tls_acceptor import TlsAcceptor
 
@@ -167,10 +167,10 @@ async def serve_http(
     *,
     keep_alive_seconds: int = 60,
     tls: ServerTls | None = None,
-    limits: ConnectionLimits | None = None,
+    max_per_address: int = 64,
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on this socket while the block runs; the socket is closed at the end."""
-    limiter = ConnectionLimiter(limits or ConnectionLimits())
+    limiter = ConnectionLimiter(max_per_address=max_per_address)
     config = uvicorn.Config(
         application,
         http=limited_http_protocol(limiter),

@@ -10,7 +10,6 @@ import asyncio
 from typing import Any, Final
 from weakref import WeakSet
 
-import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from moot.net.counted_address import peer_address
@@ -25,25 +24,22 @@ _ONLY_ONCE: Final = frozenset({b"authorization", b"host", b"origin"})
 # So much of a body is read and thrown away after the answer: most clients send all before they read anything.
 _DISCARDED_BODY_BYTES: Final = 65_536
 _BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
-
-
-class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What connections may take before they have sent a request."""
-
-    max_header_bytes: int = 16_384
-    max_headers: int = 100
-    header_seconds: float = 10.0
-    # How long a response may wait for a client that reads nothing of it.
-    response_seconds: float = 30.0
-    max_connections_per_address: int = 64  # 0: any number
-    max_connections: int = 20_000
+# What Node.js takes, so what reference clients can have sent.
+MAX_HEADER_BYTES: Final = 16_384
+# What other servers take; a browser sends 20.
+MAX_HEADERS: Final = 100
+# As long as a join: whoever is slower with its headers does not join in time either.
+HEADER_SECONDS: Final = 10.0
+# A client that reads nothing of a response for so long is dropped.
+RESPONSE_SECONDS: Final = 30.0
 
 
 class ConnectionLimiter:
-    """Counts connections by address; one for all protocols of a server."""
+    """Counts connections by address; one for all protocols of a server. 0 of an address: any number."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self.limits = limits
+    def __init__(self, *, max_per_address: int = 64, max_connections: int = 20_000) -> None:
+        self.max_per_address = max_per_address
+        self.max_connections = max_connections
         self.connections = 0
         self.refused = 0
         # Connections of our own process: they come from no address.
@@ -56,10 +52,10 @@ class ConnectionLimiter:
 
     def acquire(self, address: str) -> bool:
         """Count one more connection if there is room for it; whoever gets True has to `release` it."""
-        most = self.limits.max_connections_per_address
+        most = self.max_per_address
         here = self._by_address.get(address, 0)
         # Our own connections have limits of their own.
-        if self.connections >= self.limits.max_connections or (most and address and here >= most):
+        if self.connections >= self.max_connections or (most and address and here >= most):
             self.refused += 1
             return False
         self.connections += 1
@@ -111,7 +107,7 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
                 transport.abort()
                 return
             self._is_counted = True
-            self._start_timer(limiter.limits.header_seconds, headers=True)
+            self._start_timer(HEADER_SECONDS, headers=True)
 
         def take_over_count(self, address: str) -> None:
             """For who has counted this connection before it was made: it is released with it."""
@@ -146,7 +142,7 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             if self._timer is not None and self._reads_headers:
                 end = data.find(_END_OF_HEADERS)
                 self._unparsed_bytes += len(data) if end < 0 else end
-                if self._unparsed_bytes > limiter.limits.max_header_bytes:
+                if self._unparsed_bytes > MAX_HEADER_BYTES:
                     self._stop_timer()
                     self.send_400_response("headers too large")
                     return
@@ -161,7 +157,7 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             self._are_headers_complete = False
             self._discarded_bytes = 0
             if self._timer is None:
-                self._start_timer(limiter.limits.header_seconds, headers=True)
+                self._start_timer(HEADER_SECONDS, headers=True)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             if self._are_headers_complete:
@@ -169,8 +165,8 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
                 return
             self._header_bytes += len(name) + len(value) + 4
             self._headers += 1
-            if self._headers > limiter.limits.max_headers:
-                raise self._refuse(f"more than {limiter.limits.max_headers} headers")
+            if self._headers > MAX_HEADERS:
+                raise self._refuse(f"more than {MAX_HEADERS} headers")
             name = name.lower()
             if name in _ONLY_ONCE:
                 if name in self._seen_once:
@@ -183,14 +179,14 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         def on_headers_complete(self) -> None:
             self._stop_timer()
             self._are_headers_complete = self._is_in_body = True
-            if self._header_bytes > limiter.limits.max_header_bytes:
+            if self._header_bytes > MAX_HEADER_BYTES:
                 # All in one packet: counted only now.
                 raise self._refuse("headers too large")
             if self._repeated is not None:
                 name = self._repeated.decode()
                 raise self._refuse(f"the header {name} is given more than once: send it once")
             # A body that comes too slowly is cut off, too; how large it may be is checked elsewhere.
-            self._start_timer(BODY_TIME_FACTOR * limiter.limits.header_seconds, headers=False)
+            self._start_timer(BODY_TIME_FACTOR * HEADER_SECONDS, headers=False)
             super().on_headers_complete()
             if self._has_body:
                 # Read on when the body is asked for, which nobody does for a stranger.
@@ -236,7 +232,7 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         def pause_writing(self) -> None:
             super().pause_writing()
             if self._write_timer is None:
-                self._write_timer = self.loop.call_later(limiter.limits.response_seconds, self._on_timeout)
+                self._write_timer = self.loop.call_later(RESPONSE_SECONDS, self._on_timeout)
 
         def resume_writing(self) -> None:
             super().resume_writing()

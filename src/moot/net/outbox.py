@@ -16,18 +16,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-import msgspec
-
-
-class OutboxLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far behind one reader may be."""
-
-    max_bytes: int = 16 << 20
-    max_messages: int = 4_096
-    # Without any progress.
-    max_seconds: float = 10.0
-
-
+# Without any progress: a reader that took nothing for so long is stuck, not slow.
+MAX_SECONDS: Final = 10.0
 # What is given to a transport at once. Joining small messages saves calls; more would only be copied early.
 _PIECE_BYTES: Final = 256 << 10
 
@@ -64,16 +54,25 @@ class Outbox:
         "_full_since",
         "_writer",
         "dialect",
-        "limits",
+        "max_bytes",
+        "max_messages",
         "on_slow",
         "pending",
         "waiting_bytes",
         "waiting_messages",
     )
 
-    def __init__(self, dialect: str, limits: OutboxLimits, on_slow: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        on_slow: Callable[[str], None],
+        *,
+        max_bytes: int = 16 << 20,
+        max_messages: int = 4_096,
+    ) -> None:
         self.dialect = dialect
-        self.limits = limits
+        self.max_bytes = max_bytes
+        self.max_messages = max_messages
         self.on_slow = on_slow
         self.pending: list[bytes | Batch] = []
         self.waiting_bytes = 0
@@ -151,13 +150,13 @@ class Outbox:
                 self.waiting_messages += 1
         self._counted = len(self.pending)
         waiting, messages = self.waiting_bytes, self.waiting_messages
-        limits, since = self.limits, self._full_since or now
-        if waiting > limits.max_bytes:
-            self.on_slow(f"{waiting} bytes behind, more than outbox_bytes {limits.max_bytes}")
-        elif messages > limits.max_messages:
-            self.on_slow(f"{messages} messages behind, more than outbox_messages {limits.max_messages}")
-        elif now - since > limits.max_seconds:
-            self.on_slow(f"{now - since:.0f} s behind, more than outbox_seconds {limits.max_seconds:g}")
+        since = self._full_since or now
+        if waiting > self.max_bytes:
+            self.on_slow(f"{waiting} bytes behind, more than outbox_bytes {self.max_bytes}")
+        elif messages > self.max_messages:
+            self.on_slow(f"{messages} messages behind, more than {self.max_messages}")
+        elif now - since > MAX_SECONDS:
+            self.on_slow(f"{now - since:.0f} s behind, more than {MAX_SECONDS:g}")
 
 
 class Outgoing:

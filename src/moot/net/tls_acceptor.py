@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
+from moot.net import http_protocol
 from moot.net.http_protocol import ConnectionLimiter
 from moot.net.server_tls import ServerTls
 from moot.resilience.task_set import TaskSet
@@ -82,7 +83,7 @@ class TlsAcceptor:
 
     async def _shake_hands(self, accepted: socket.socket, protocol: CountedProtocol) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._limiter.limits.header_seconds
+        end = loop.time() + http_protocol.HEADER_SECONDS
         try:
             if not await _speaks_tls(accepted, end):
                 protocol.release_count()

@@ -11,7 +11,7 @@ connections; the `Admit` function decides who may connect.
 A connection ends in three steps. Whoever starts sends a close frame; the other side answers with one; we say
 that nothing more comes (`write_eof`) and wait for the other side to hang up. What it still sends is read and
 dropped: closing a socket with unread bytes resets the connection, and the close frame with its reason would
-be lost. None of that takes longer than `close_seconds`.
+be lost. None of that takes longer than `CLOSE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ import socket
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
-
-import msgspec
 
 from moot.net import read_schedule
 from moot.net.counted_address import peer_address
@@ -61,20 +59,16 @@ _MAX_DROPPED_BYTES: Final = 1 << 20
 _POLL_SECONDS: Final = 0.01
 
 
-class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one WebSocket connection may do."""
-
-    # Above the largest envelope and frame of a space, whose own limits answer with an error first.
-    message_bytes: int = (1 << 20) + (64 << 10)
-    # The largest message in pieces of 256 bytes, smaller than any client makes them.
-    message_fragments: int = 4_352
-    # Above this the transport reports that a reader is behind.
-    write_buffer_bytes: int = 256 << 10
-    ping_seconds: float = 20.0
-    ping_timeout_seconds: float = 20.0
-    # How long a peer may take to answer our close; a slow one has to read everything before it first. Then
-    # it is dropped, and what it has not read, including the close and its reason, may be lost.
-    close_seconds: float = 3.0
+# The largest message in pieces of 256 bytes, smaller than any client makes them. More: closed with 1008.
+MAX_MESSAGE_FRAGMENTS: Final = 4_352
+# Above this the transport reports that a reader is behind.
+WRITE_BUFFER_BYTES: Final = 256 << 10
+# As long again as between two pings by default; after it the other side is gone.
+PING_TIMEOUT_SECONDS: Final = 20.0
+# How long a peer may take to answer our close; a slow one has to read everything before it first: 256 KiB
+# take 2 s at 1 Mbit/s. Then it is dropped, and what it has not read, including the close and its reason, may
+# be lost.
+CLOSE_SECONDS: Final = 3.0
 
 
 class Handler(Protocol):
@@ -111,12 +105,17 @@ class WebSocketServer:
     def __init__(
         self,
         admit: Admit,
-        limits: SocketLimits,
         on_lost: Callable[[str], None] = lambda _peer: None,
         address_of: Callable[[asyncio.BaseTransport], str] = peer_address,
+        *,
+        max_message_bytes: int = (1 << 20) + (64 << 10),
+        ping_seconds: float = 20.0,
     ) -> None:
         self.admit = admit
-        self.limits = limits
+        # Above the largest envelope and frame of a space, whose own limits answer with an error first.
+        self.max_message_bytes = max_message_bytes
+        # How often who says nothing is pinged; 0: never.
+        self.ping_seconds = ping_seconds
         self.on_lost = on_lost
         self.address_of = address_of
         self.schedule = ReadSchedule()
@@ -146,11 +145,10 @@ class ServerSocket(asyncio.BufferedProtocol):
         self.is_queued = False
         self.is_closing = False
         self._server = server
-        self._limits = server.limits
         self._handler: Handler | None = None
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(
-            _ignore_message, self._handle_control, self._limits.message_bytes, self._limits.message_fragments
+            _ignore_message, self._handle_control, server.max_message_bytes, MAX_MESSAGE_FRAGMENTS
         )
         # Of `max_first_bytes`, what may still come.
         self._first_left: int | None = None
@@ -277,9 +275,9 @@ class ServerSocket(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def accept_all(self) -> None:
-        """From here on messages may be as large as `SocketLimits` say."""
+        """From here on messages may be as large as any."""
         self._first_left = None
-        self._reader.max_message_bytes = self._limits.message_bytes
+        self._reader.max_message_bytes = self._server.max_message_bytes
 
     # Opening
 
@@ -315,19 +313,19 @@ class ServerSocket(asyncio.BufferedProtocol):
 
     def _open(self, handler: Handler, transport: asyncio.Transport) -> None:
         # uvloop's own low-water mark is 16 bytes: it would count as full until nearly everything is sent.
-        high = self._limits.write_buffer_bytes
+        high = WRITE_BUFFER_BYTES
         transport.set_write_buffer_limits(high=high, low=high // 4)
         self._handler = handler
         # Straight from frame to handler: nothing stands between them that a message would have to pay for.
         self._reader = FrameReader(
-            handler.received, self._handle_control, self._limits.message_bytes, self._limits.message_fragments
+            handler.received, self._handle_control, self._server.max_message_bytes, MAX_MESSAGE_FRAGMENTS
         )
         if handler.max_first_bytes is not None:
             self._first_left = self._max_first_bytes = handler.max_first_bytes
-            self._reader.max_message_bytes = min(handler.max_first_bytes, self._limits.message_bytes)
+            self._reader.max_message_bytes = min(handler.max_first_bytes, self._server.max_message_bytes)
         self._read_at = time.monotonic()
-        if self._limits.ping_seconds > 0:
-            self._start_ping_timer(self._limits.ping_seconds)
+        if self._server.ping_seconds > 0:
+            self._start_ping_timer(self._server.ping_seconds)
         handler.opened(self)
 
     # Control frames
@@ -366,12 +364,12 @@ class ServerSocket(asyncio.BufferedProtocol):
 
     def _check_silence(self) -> None:
         """Ask whoever was silent for `ping_seconds`."""
-        left = self._limits.ping_seconds - (time.monotonic() - self._read_at)
+        left = self._server.ping_seconds - (time.monotonic() - self._read_at)
         if left > 0:
             self._start_ping_timer(left)
             return
         self.write(encode_frame(b"", PING))
-        seconds = min(self._limits.ping_timeout_seconds, self._limits.ping_seconds)
+        seconds = min(PING_TIMEOUT_SECONDS, self._server.ping_seconds)
         loop = asyncio.get_running_loop()
         self._ping_timer = loop.call_later(seconds, self._check_answered, self._read_at)
 
@@ -380,7 +378,7 @@ class ServerSocket(asyncio.BufferedProtocol):
         if self._read_at > read_at:
             self._check_silence()
             return
-        seconds = min(self._limits.ping_timeout_seconds, self._limits.ping_seconds)
+        seconds = min(PING_TIMEOUT_SECONDS, self._server.ping_seconds)
         self._hang_up(GOING_AWAY, f"no answer to a ping within {seconds:g} s")
 
     # Closing
@@ -425,7 +423,7 @@ class ServerSocket(asyncio.BufferedProtocol):
     def _start_drop_timer(self) -> None:
         if self._drop_timer is None:
             loop = asyncio.get_running_loop()
-            self._drop_timer = loop.call_later(self._limits.close_seconds, self.abort)
+            self._drop_timer = loop.call_later(CLOSE_SECONDS, self.abort)
 
 
 def _end_writing(transport: asyncio.Transport) -> None:

@@ -21,7 +21,7 @@ from moot.cli.mcp.defaults import IDLE_SECONDS, LISTED_BYTES, MAX_CONNECTIONS_PE
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StartFailed, StdioServer
-from moot.net.http_protocol import ConnectionLimits
+from moot.net.http_protocol import ConnectionLimiter
 from moot.operations.call_operations import _tools
 from moot.operations.operation import ClientContext
 from moot.participant import IncomingRequest
@@ -223,7 +223,7 @@ def test_the_command_lists_as_many_tools_as_the_settings_say() -> None:
     assert BackendSettings().max_listed_bytes == LISTED_BYTES
     people = PeopleSettings()
     assert (people.max_people, people.idle_seconds) == (MAX_PEOPLE, IDLE_SECONDS)
-    assert ConnectionLimits().max_connections_per_address == MAX_CONNECTIONS_PER_ADDRESS
+    assert ConnectionLimiter().max_per_address == MAX_CONNECTIONS_PER_ADDRESS
 
 
 @pytest.mark.parametrize("mode", ERAS)

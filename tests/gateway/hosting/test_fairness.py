@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from moot.net import read_schedule, websocket_server
 from moot.net.frame_reader import FrameReader, PurePythonFrameReader
-from moot.net.websocket_server import ServerSocket, SocketLimits
+from moot.net.websocket_server import ServerSocket
 from tests.gateway.raw import (
     CLOSE,
     CONTINUATION,
@@ -189,7 +189,7 @@ async def test_pongs_that_nobody_reads_are_not_collected(tmp_path: Path) -> None
         await until(lambda: connection._pongs and connection._pongs[-1].endswith(b"the last"))
         assert len(connection._pongs) == 1
         waiting = transport.get_write_buffer_size()
-        assert waiting <= SocketLimits().write_buffer_bytes + read_schedule.SLICE_BYTES
+        assert waiting <= websocket_server.WRITE_BUFFER_BYTES + read_schedule.SLICE_BYTES
         while (one := await client.frame()) is not None and one.payload != b"the last":
             assert one.opcode in (PONG, TEXT)
         assert one is not None

@@ -224,7 +224,7 @@ async def test_readers_have_a_rate_and_are_told_when_to_come_again(tmp_path: Pat
         refused = await fetch(gateway)
         assert refused.status_code == 429
         assert int(refused.headers["Retry-After"]) >= 1
-        assert "history_pages_per_second" in refused.json()["message"]
+        assert "pages of the history" in refused.json()["message"]
         # Everybody has their own.
         assert (await fetch(gateway, "t-bob")).status_code == 200
 

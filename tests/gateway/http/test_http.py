@@ -116,7 +116,7 @@ async def test_json_with_a_charset_is_json(shared_gateway: SharedGateway) -> Non
 
 
 async def test_a_body_that_is_too_large_is_413_with_and_without_a_length(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE, max_body_bytes=10_000) as gateway:
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"max_bytes": 9_500}}) as gateway:
         body = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"x" * 20_000)
 
         async def chunks() -> Any:

@@ -109,7 +109,7 @@ async def test_tokens_are_made_at_a_rate_that_each_participant_has_for_itself(tm
         refused = await mint(gateway, "alice", made[0].json()["token"], seconds=30)
         assert (refused.status_code, refused.json()["error"]) == (429, "denied")
         assert 1 <= int(refused.headers["Retry-After"]) <= 20
-        assert "gateway.minted_tokens_per_minute 3 allows" in refused.json()["message"]
+        assert "than 3 a minute" in refused.json()["message"]
         assert (await mint(gateway, "bob", "t-bob", seconds=60)).status_code == 201
         by_admin = [
             (await gateway.admin("POST", "participants/bob/tokens", {"seconds": 60})).status_code

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from moot.gateway.sign_in import sign_in_links
 from moot.gateway.sign_in.sign_in_links import MAX_LINKS_PER_TOKEN, MemoryLinks, SignInLinks, qr_rows
 from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
@@ -24,8 +25,8 @@ class Clock:
         return self.now
 
 
-def links(clock: Clock, seconds: float = 600, most: int = 256) -> SignInLinks:
-    return SignInLinks(valid_seconds=seconds, max_links=most, clock=clock, store=MemoryLinks())
+def links(clock: Clock) -> SignInLinks:
+    return SignInLinks(clock, MemoryLinks())
 
 
 async def test_a_code_works_once_and_in_time() -> None:
@@ -40,8 +41,9 @@ async def test_a_code_works_once_and_in_time() -> None:
     assert await store.redeem(late) is None
 
 
-async def test_of_too_many_links_the_oldest_are_void() -> None:
-    store = links(Clock(), most=6)
+async def test_of_too_many_links_the_oldest_are_void(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in_links, "MAX_LINKS", 6)
+    store = links(Clock())
     own = [await store.create("a") for _ in range(MAX_LINKS_PER_TOKEN + 1)]
     assert await store.redeem(own[0]) is None
     assert await store.redeem(own[1]) == "a"
@@ -52,7 +54,7 @@ async def test_of_too_many_links_the_oldest_are_void() -> None:
 
 async def test_what_is_kept_of_a_link_tells_neither_code_nor_token() -> None:
     kept = MemoryLinks()
-    store = SignInLinks(valid_seconds=600, max_links=256, clock=Clock(), store=kept)
+    store = SignInLinks(Clock(), kept)
     code = await store.create("t-alice")
     ((key, value),) = kept._links.items()
     assert code not in key
@@ -165,7 +167,7 @@ async def test_links_are_made_at_a_rate_whichever_of_their_tokens_somebody_uses(
         made = [await post(gateway, "sign-in-links", {}, token) for token in tokens]
         assert [each.status_code for each in made] == [201, 201, 201, 429, 429]
         assert 1 <= int(made[-1].headers["Retry-After"]) <= 20
-        assert "sign_in_links_per_minute" in made[-1].json()["message"]
+        assert "3 a minute" in made[-1].json()["message"]
         assert (await post(gateway, "sign-in-links", {}, "t-alice")).status_code == 201
 
 

@@ -13,12 +13,12 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from moot.errors import UsageError
-from moot.net.http_protocol import ConnectionLimits
-from moot.net.outbox import OutboxLimits
+from moot.net import outbox
 from moot.xprotocol.event_store.event_store import StoreLimits
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import DELEGATE, MAX_EVENT_BYTES
 from moot.xprotocol.events.relay_auth import prove
+from moot.xprotocol.relay import relay_settings
 from moot.xprotocol.relay.relay_server import RelaySocket
 from moot.xprotocol.relay.relay_settings import RelayLimits, RelaySettings
 from tests.waiting import HANG_SECONDS, bounded, until
@@ -277,10 +277,13 @@ async def test_a_message_beyond_the_limit_ends_the_connection(tmp_path: Path) ->
         assert (await drained(other))[0] == 1003
 
 
-async def test_a_reader_that_takes_nothing_is_closed_and_nobody_waits_for_it(tmp_path: Path) -> None:
-    outbox = OutboxLimits(max_bytes=1 << 20, max_messages=10_000, max_seconds=0.5)
+async def test_a_reader_that_takes_nothing_is_closed_and_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_settings, "OUTBOX_BYTES", 1 << 20)
+    monkeypatch.setattr(outbox, "MAX_SECONDS", 0.5)
     async with (
-        relay_in(tmp_path, outbox=outbox) as relay,
+        relay_in(tmp_path) as relay,
         raw_client(relay.url) as alice,
         raw_client(relay.url) as quick,
         raw_client(relay.url, max_queue=1) as stuck,
@@ -306,10 +309,14 @@ def is_closing(one: RelaySocket) -> bool:
     return one._connection is not None and one._connection.is_closing
 
 
-async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tmp_path: Path) -> None:
+async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More than the outbox holds: pages wait for the reader, so it is not taken for a slow one."""
-    outbox = OutboxLimits(max_bytes=600_000, max_messages=200, max_seconds=HANG_SECONDS)
-    async with relay_in(tmp_path, outbox=outbox) as relay, raw_client(relay.url) as alice:
+    monkeypatch.setattr(relay_settings, "OUTBOX_BYTES", 600_000)
+    monkeypatch.setattr(relay_settings, "OUTBOX_MESSAGES", 200)
+    monkeypatch.setattr(outbox, "MAX_SECONDS", HANG_SECONDS)
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice:
         sent = [event(payload={"text": "x" * 200_000}) for _ in range(30)]
         for one in sent:
             assert (await alice.publish(one.raw))[2] is True
@@ -323,8 +330,11 @@ async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tm
             assert await bob.hear() == ["EOSE", "mine"]
 
 
-async def test_more_connections_from_one_address_than_allowed_are_not_answered(tmp_path: Path) -> None:
-    async with relay_in(tmp_path, connections=ConnectionLimits(max_connections_per_address=2)) as relay:
+async def test_more_connections_from_one_address_than_allowed_are_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_settings, "CONNECTIONS_PER_ADDRESS", 2)
+    async with relay_in(tmp_path) as relay:
         async with raw_client(relay.url), raw_client(relay.url) as two:
             with pytest.raises((OSError, InvalidHandshake, ConnectionClosed, EOFError)):
                 async with bounded(), raw_client(relay.url):

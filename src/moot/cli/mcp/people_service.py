@@ -36,7 +36,6 @@ from moot.mcp.downstream.cross_origin import with_cross_origin
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.net.http_listener import bind_socket, serve_http
-from moot.net.http_protocol import ConnectionLimits
 from moot.net.server_tls import ServerTls
 from moot.offers.offer_table import OfferTable
 from moot.operations.call_text import console_address
@@ -82,11 +81,11 @@ async def serve_people(
         hosts = [*options.allow_host, urlsplit(description.resource).netloc]
         access = HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin)
         person = _person_settings(options, where, environ, description)
-        limits = ConnectionLimits(max_connections_per_address=options.max_connections_per_address)
+        most = options.max_connections_per_address
         async with (
             _own_member(options, where, environ, description) as (own, shared),
             PeopleServer(settings, person, shared, exchange, access) as people,
-            serve_http(with_cross_origin(people, access.origins), listening, tls=tls, limits=limits),
+            serve_http(with_cross_origin(people, access.origins), listening, tls=tls, max_per_address=most),
         ):
             shared.asks = lambda each: not people.is_person(each)
             print(f"{own.me}: MCP for people listening on port {port}", flush=True)

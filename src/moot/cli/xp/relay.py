@@ -99,7 +99,6 @@ def _settings(options: argparse.Namespace) -> Any:
     from dataclasses import replace
 
     from moot.errors import UsageError
-    from moot.net.http_protocol import ConnectionLimits
     from moot.xprotocol.event_store.event_store import StoreLimits
     from moot.xprotocol.relay.relay_settings import RelayLimits, RelaySettings
 
@@ -115,7 +114,7 @@ def _settings(options: argparse.Namespace) -> Any:
         if value < 1:
             raise UsageError(f"--{name.replace('_', '-')} {value}: at least 1")
         store = replace(store, **{name: value})
-    limits, connections = RelayLimits(), ConnectionLimits(max_connections=10_000)
+    limits = RelayLimits()
     if options.no_rate_limits:
         limits = replace(limits, events_per_second=0, sender_events_per_second=0, requests_per_second=0)
     return RelaySettings(
@@ -125,6 +124,5 @@ def _settings(options: argparse.Namespace) -> Any:
         urls=tuple(options.url),
         limits=limits,
         store=store,
-        connections=connections,
         tls=tls_files_of(options),
     )

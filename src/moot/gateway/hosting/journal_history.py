@@ -29,6 +29,13 @@ from moot.store.journal_segments import chain_start
 # D-32: whether all members heard these depends on the settings of then.
 _PERHAPS_PRIVATE: Final = frozenset({"chat/acknowledge", "participant/status"})
 
+# Messages of one page: some screens of the console.
+MAX_PAGE_MESSAGES: Final = 500
+# 1 MiB: a page ends with the message that reaches it.
+MAX_PAGE_BYTES: Final = 1 << 20
+# 8 MiB of the journal are read for one page at most: some 15,000 records.
+MAX_SCAN_BYTES: Final = 8 << 20
+
 HistoryEnd = Literal["beginning", "removed", "not_a_member", "not_kept"]
 
 
@@ -39,14 +46,6 @@ class HistoryQuery(NamedTuple):
     kind: str = ""
     sender: str = ""
     id: str = ""
-
-
-class HistoryLimits(NamedTuple):
-    """How much one page may hold, and how much of the journal may be read for it."""
-
-    max_messages: int
-    max_bytes: int
-    max_scan_bytes: int
 
 
 class HistoryPage(NamedTuple):
@@ -79,7 +78,7 @@ def read_page(
     *,
     reader: HistoryReader,
     config: SpaceConfig,
-    limits: HistoryLimits,
+    limit: int,
 ) -> HistoryPage:
     """One page of the messages before a place, or up to now. Blocks: call it in a thread."""
     matcher = _Matcher(wanted)
@@ -106,9 +105,9 @@ def read_page(
             size += len(raw)
         is_full = is_full or bool(
             (wanted.id and found)
-            or len(found) >= limits.max_messages
-            or size >= limits.max_bytes
-            or scanned >= limits.max_scan_bytes
+            or len(found) >= limit
+            or size >= MAX_PAGE_BYTES
+            or scanned >= MAX_SCAN_BYTES
         )
     else:
         return HistoryPage(found[::-1], None, "beginning" if start <= 1 else "removed", has_gap)

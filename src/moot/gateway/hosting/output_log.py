@@ -17,7 +17,7 @@ from pathlib import Path
 from moot.errors import Refused
 from moot.gateway.hosting.delivery import SessionOutbox
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.net.outbox import Outbox, OutboxLimits
+from moot.net.outbox import Outbox
 from moot.net.websocket_frame import split_frames
 from moot.space.members import Options
 
@@ -37,7 +37,7 @@ class OutputLog:
         session = host.new_session()
         if welcome_at_first_post:
             host.welcome_at_first_post[name] = session
-        outbox = Outbox("mew", OutboxLimits(), lambda _: None)
+        outbox = Outbox("mew", lambda _: None)
         outbox.attach(self)
 
         def close(_code: int, reason: str) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.errors import InvalidOperation, InvalidRequest
 from moot.gateway.access import AccessDenied
-from moot.gateway.hosting.journal_history import HistoryLimits
 from moot.gateway.http.history_routes import before_of, limit_of, settle
 from moot.gateway.http.http_replies import (
     RequestRefused,
@@ -32,6 +31,9 @@ from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.temporary_tokens import MAX_LIFE_SECONDS
+
+# Rights of one member, of which a large envelope holds the most.
+_MAX_BODY_BYTES: Final = 2 << 20
 
 
 class ClusterOperations(Protocol):
@@ -56,25 +58,21 @@ class AdminRoutes:
         *,
         connections: Callable[[], list[dict[str, Json]]],
         cluster: ClusterOperations | None,
-        max_body_bytes: int,
         max_minted_token_seconds: float,
         sign_in: SignInService | None,
-        audit_limits: HistoryLimits,
     ) -> None:
         self._identity = identity
         self._rotation = rotation
         self._connections = connections
         self._cluster = cluster
-        self._max_body_bytes = max_body_bytes
         self._max_minted_token_seconds = max_minted_token_seconds
         self._sign_in = sign_in
-        self._audit_limits = audit_limits
         self._audit_turn = asyncio.Lock()
 
     async def capabilities(self, request: Request) -> Response:
         self._identity.administered(request)
         check_json(request)
-        body = await object_of(request, self._max_body_bytes)
+        body = await object_of(request, _MAX_BODY_BYTES)
         host, admin = self._identity.administered(request)
         unknown = set(body) - {"add", "remove"}
         if unknown:
@@ -95,7 +93,7 @@ class AdminRoutes:
         """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
         self._identity.administered(request)
         check_json(request)
-        body = await object_of(request, self._max_body_bytes)
+        body = await object_of(request, _MAX_BODY_BYTES)
         # Again: an administrator's token may be gone by the time that the whole body is here.
         host, admin = self._identity.administered(request)
         if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
@@ -172,8 +170,7 @@ class AdminRoutes:
     async def sign_ins(self, request: Request) -> Response:
         """A page of who signed in, who was refused and whose access ended, newest first."""
         host, _ = self._identity.administered(request)
-        before, most = before_of(request), self._audit_limits.max_messages
-        limits = self._audit_limits._replace(max_messages=limit_of(request, most))
+        before, limit = before_of(request), limit_of(request)
         wanted = request.query_params.get("event")
         if wanted is not None and wanted not in EVENTS:
             raise InvalidRequest(f"event is one of {', '.join(sorted(EVENTS))}")
@@ -185,7 +182,7 @@ class AdminRoutes:
         async with self._audit_turn:
             by_time, folder = host.journaled.has_shared_times, host.journaled.folder
             page = await asyncio.to_thread(
-                read_sign_ins, folder, before, limits, by_time=by_time, wanted=wanted
+                read_sign_ins, folder, before, limit, by_time=by_time, wanted=wanted
             )
         # It may have taken a while.
         self._identity.administered(request)

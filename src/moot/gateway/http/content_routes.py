@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from moot.config.gateway_config import GatewayConfig
 from moot.errors import ResourceLimit
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.hosting.content_store import find_content, keep_content
@@ -47,15 +48,13 @@ class ContentRoutes:
     def __init__(
         self,
         identity: RequestIdentity,
+        config: GatewayConfig,
         *,
-        max_bytes: int,
-        max_space_bytes: int,
         shared: SharedContent | None,
     ) -> None:
         """`shared`: where the gateways of a cluster keep them; without one, beside the space's journal."""
         self._identity = identity
-        self._max_bytes = max_bytes
-        self._max_space_bytes = max_space_bytes
+        self._config = config
         self._shared = shared
         self._rates = token_buckets(_PER_SECOND, _BURST, max_keys=_MAX_KEYS)
         self._fetches = token_buckets(_FETCHES_PER_SECOND, _FETCH_BURST, max_keys=_MAX_KEYS)
@@ -64,7 +63,7 @@ class ContentRoutes:
     async def add(self, request: Request) -> Response:
         """Keep a value; answers with its hash."""
         identity = await self._identify(request)
-        most = self._max_bytes
+        most = self._config.max_content_bytes
         too_large = AccessDenied(413, f"a value has at most {most} bytes: gateway.max_content_bytes")
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > most:
@@ -88,7 +87,7 @@ class ContentRoutes:
         return json_response(201, {"sha256": digest, "bytes": len(body)})
 
     async def _keep(self, host: SpaceHost, body: bytes) -> str:
-        most = self._max_space_bytes
+        most = self._config.max_space_content_bytes
         if self._shared is not None:
             return await self._shared.keep(host.name, body, max_total_bytes=most)
         return await asyncio.to_thread(keep_content, host.content_folder, body, max_total_bytes=most)

@@ -20,8 +20,8 @@ from starlette.responses import Response
 
 from moot.errors import InvalidEnvelope, InvalidRequest
 from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.gateway.hosting import journal_history
 from moot.gateway.hosting.journal_history import (
-    HistoryLimits,
     HistoryPage,
     HistoryQuery,
     HistoryReader,
@@ -41,6 +41,8 @@ _MAX_QUERY_CHARS: Final = 200
 _MAX_TEXTS: Final = 8
 # Participants whose rate is remembered.
 _MAX_KEYS: Final = 10_000
+# Pages of old messages that one participant may read, and two seconds' worth at once.
+PAGES_PER_SECOND: Final = 10
 _BURST_SECONDS: Final = 2
 # Pages of one member that wait for the one that is read; of more, one is told to come again.
 _MAX_WAITING: Final = 32
@@ -60,15 +62,11 @@ class HistoryRoutes:
     def __init__(
         self,
         identity: RequestIdentity,
-        *,
-        limits: HistoryLimits,
-        pages_per_second: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._identity = identity
-        self._limits = limits
         self._clock = clock
-        self._rates = token_buckets(pages_per_second, pages_per_second * _BURST_SECONDS, max_keys=_MAX_KEYS)
+        self._rates = token_buckets(PAGES_PER_SECOND, PAGES_PER_SECOND * _BURST_SECONDS, max_keys=_MAX_KEYS)
         self._turn = asyncio.Lock()
         # Whoever has one in hand or waits for it.
         self._readers: dict[Reader, _OwnTurn] = {}
@@ -80,16 +78,16 @@ class HistoryRoutes:
         host = identity.host
         wait_seconds = self._rates.take((host.name, identity.name), self._clock())
         if wait_seconds:
-            text = "too many pages of the history at once: gateway.history_pages_per_second"
+            text = f"too many pages of the history at once: at most {PAGES_PER_SECOND} a second"
             return denied(AccessDenied(429, text, retry_after=wait_seconds))
         unknown = set(request.query_params) - _PARAMETERS
         if unknown:
             known = ", ".join(sorted(_PARAMETERS))
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))[:100]}; give some of {known}")
         before, wanted, dialect = before_of(request), _query_of(request), _dialect_of(request)
-        limits = self._limits._replace(max_messages=limit_of(request, self._limits.max_messages))
+        limit = limit_of(request)
         async with self._turn_of((host.name, identity.name)):
-            page = await self._read(identity, before, wanted, dialect, limits)
+            page = await self._read(identity, before, wanted, dialect, limit)
         # It may have taken a while: a token that is void by now gets nothing.
         await self._identify(request)
         messages = [orjson.Fragment(each) for each in page.messages]
@@ -127,7 +125,7 @@ class HistoryRoutes:
         before: int | None,
         wanted: HistoryQuery,
         dialect: DialectName,
-        limits: HistoryLimits,
+        limit: int,
     ) -> HistoryPage:
         host = identity.host
         if not host.journal.is_written:
@@ -147,7 +145,7 @@ class HistoryRoutes:
         first = starts.get(identity.name, 0 if since else host.opened_at_record)
         reader = HistoryReader(first, since, dialect, by_time=host.journaled.has_shared_times)
         return await asyncio.to_thread(
-            read_page, folder, before, wanted, reader=reader, config=config, limits=limits
+            read_page, folder, before, wanted, reader=reader, config=config, limit=limit
         )
 
     async def _identify(self, request: Request) -> TokenIdentity:
@@ -184,9 +182,9 @@ def before_of(request: Request) -> int | None:
     return int(given)
 
 
-def limit_of(request: Request, most: int) -> int:
+def limit_of(request: Request) -> int:
     """How much a page may hold; raises InvalidRequest."""
-    given = request.query_params.get("limit")
+    given, most = request.query_params.get("limit"), journal_history.MAX_PAGE_MESSAGES
     if given is None:
         return most
     if not given.isascii() or not given.isdigit() or len(given) > 9 or int(given) < 1:

@@ -16,11 +16,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from moot.config.notification_config import PushConfig
+from moot.config.gateway_config import GatewayConfig
 from moot.errors import Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
-from moot.gateway.hosting.journal_history import HistoryLimits
 from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
 from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
 from moot.gateway.http.content_routes import ContentRoutes
@@ -35,7 +34,6 @@ from moot.gateway.http.http_replies import (
     not_found,
     refused,
 )
-from moot.gateway.http.http_settings import HttpSettings
 from moot.gateway.http.mcp_routes import McpRoutes
 from moot.gateway.http.member_routes import MemberRoutes
 from moot.gateway.http.oidc_routes import OidcRoutes
@@ -86,14 +84,12 @@ class Endpoints:
         self,
         directory: SpaceDirectory,
         origin_policy: HostOriginPolicy,
-        settings: HttpSettings,
+        config: GatewayConfig,
         *,
         access_limiter: AccessLimiter,
         readiness: Readiness,
         rotation: TokenRotation,
         sign_in_links: SignInLinks,
-        history_limits: HistoryLimits,
-        push: PushConfig,
         devices: PushDevices,
         sign_in: SignInService | None,
         metrics: Callable[[], str],
@@ -104,46 +100,36 @@ class Endpoints:
     ) -> None:
         self.directory = directory
         self.origin_policy = origin_policy
-        self.settings = settings
+        self.offered = config.offered_endpoints
+        self._cluster_addresses = () if config.cluster is None else config.cluster.addresses
         self.readiness = readiness
         self._metrics = metrics
         self._version = version
         # Pages and sockets of the other gateways: browsers do not take one for the other.
-        sockets = (each.replace("http", "ws", 1) for each in settings.page_origins)
-        self._gateway_origins = sorted({*settings.page_origins, *sockets})
-        self._console = installed_console().with_gateways(settings.gateways) if settings.console else None
-        identity = RequestIdentity(directory, access_limiter, has_administrators=settings.admin)
-        self._members = MemberRoutes(identity, settings)
+        pages = frozenset() if config.cluster is None else config.cluster.origins
+        self._gateway_origins = sorted({*pages, *(each.replace("http", "ws", 1) for each in pages)})
+        console = installed_console() if self.offered.console else None
+        self._console = None if console is None else console.with_gateways(self._cluster_addresses)
+        identity = RequestIdentity(directory, access_limiter, has_administrators=self.offered.admin)
+        self._members = MemberRoutes(identity, config)
         self._admin = AdminRoutes(
             identity,
             rotation,
             connections=connections,
             cluster=cluster,
-            max_body_bytes=settings.max_body_bytes,
-            max_minted_token_seconds=settings.max_minted_token_seconds,
+            max_minted_token_seconds=config.max_minted_token_seconds,
             sign_in=sign_in,
-            audit_limits=history_limits,
         )
         self._sign_in = SignInRoutes(
             directory,
             sign_in_links,
             identity.refuse_token,
-            links_per_minute=settings.sign_in_links_per_minute,
-            public_url=settings.public_url,
+            public_url=config.public_url,
             origins=origin_policy.origins,
         )
-        self._history = HistoryRoutes(
-            identity,
-            limits=history_limits,
-            pages_per_second=settings.history_pages_per_second,
-        )
-        self._content = ContentRoutes(
-            identity,
-            max_bytes=settings.max_content_bytes,
-            max_space_bytes=settings.max_space_content_bytes,
-            shared=shared_content,
-        )
-        self._push = PushRoutes(directory, push, devices, identity.refuse_token)
+        self._history = HistoryRoutes(identity)
+        self._content = ContentRoutes(identity, config, shared=shared_content)
+        self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)
         exchange = None if sign_in is None else McpExchange(sign_in, directory)
         self._mcp = McpRoutes(exchange, identity.refuse_token)
@@ -189,14 +175,14 @@ class Endpoints:
             self._route("/admin/cluster", self._admin.cluster, "GET"),
             self._route("/admin/cluster/spaces/{space}", self._admin.drop_space, "DELETE"),
         ]
-        if self.settings.poll:
+        if self.offered.poll:
             routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
-        if self.settings.metrics:
+        if self.offered.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
         return Starlette(
             routes=routes,
             exception_handlers={404: not_found, 405: not_allowed},
-            middleware=_cross_origin(self.origin_policy.origins) if self.settings.gateways else [],
+            middleware=_cross_origin(self.origin_policy.origins) if self._cluster_addresses else [],
         )
 
     def _route(
@@ -273,7 +259,7 @@ class Endpoints:
         )
 
     async def openapi(self, _: Request) -> Response:
-        return json_response(200, openapi(self._version, self.settings))
+        return json_response(200, openapi(self._version, self.offered))
 
     async def metrics(self, _: Request) -> Response:
         return PlainTextResponse(self._metrics(), media_type=CONTENT_TYPE, headers=HEADERS)

@@ -14,6 +14,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from moot.config.gateway_config import GatewayConfig
 from moot.errors import InvalidEnvelope, InvalidRequest
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.hosting.delivery import encode_entry, id_of
@@ -29,7 +30,6 @@ from moot.gateway.http.http_replies import (
     object_of,
     refused,
 )
-from moot.gateway.http.http_settings import HttpSettings
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.sign_in.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
 from moot.protocol import strict_json
@@ -51,9 +51,9 @@ _MAX_KEYS: Final = 10_000
 class MemberRoutes:
     """The endpoints of members."""
 
-    def __init__(self, identity: RequestIdentity, settings: HttpSettings) -> None:
+    def __init__(self, identity: RequestIdentity, config: GatewayConfig) -> None:
         self._identity = identity
-        self._settings = settings
+        self._config = config
         self._reads = _ReadLimiter()
 
     async def spaces(self, request: Request) -> Response:
@@ -116,14 +116,16 @@ class MemberRoutes:
         return self._reads.charge(identity.host, identity.name, json_response(200, page))
 
     async def _post(self, request: Request, identity: TokenIdentity) -> Response:
-        if not self._settings.inject:
+        if not self._config.http.inject:
             return denied(AccessDenied(404, "posting is turned off here: connect a WebSocket"))
         check_json(request)
-        body = await body_of(request, self._settings.max_body_bytes)
-        if body is None:
-            return denied(AccessDenied(413, f"a body has at most {self._settings.max_body_bytes} bytes"))
-        options = Options(injected=True, token=identity.token)
         host = identity.host
+        # Twice, so that an envelope a bit too large is told by the ladder and not by the parser.
+        most = 2 * host.space.state.limits.envelope.max_bytes
+        body = await body_of(request, most)
+        if body is None:
+            return denied(AccessDenied(413, f"a body has at most {most} bytes"))
+        options = Options(injected=True, token=identity.token)
         host.check_rate_ahead(identity.name, body)
         strict_json.check_containers(body, host.space.state.limits.envelope.max_containers)
         outcome = await host.post(identity.name, dialect_of(request, body), body, options)
@@ -137,7 +139,7 @@ class MemberRoutes:
         return json_response(*accepted(outcome))
 
     def _poll(self, request: Request, identity: TokenIdentity) -> Response:
-        if not self._settings.poll:
+        if not self._config.http.poll:
             return denied(AccessDenied(404, "polling is turned off here: connect a WebSocket"))
         since = moment(request.query_params.get("since"))
         if since > identity.host.journaled.clock():
@@ -177,7 +179,7 @@ class MemberRoutes:
             identity.name,
             seconds=seconds,
             only=only,
-            max_seconds=self._settings.max_minted_token_seconds,
+            max_seconds=self._config.max_minted_token_seconds,
             own_token=identity.token,
         )
         return json_response(201, made)

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import resources
-from typing import Protocol
 
 import yaml
 
+from moot.config.gateway_config import HttpConfig
 from moot.protocol.operation import Json
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class OfferedFeatures(Protocol):
-    """Which endpoints there are."""
-
-    @property
-    def inject(self) -> bool: ...
-
-    @property
-    def poll(self) -> bool: ...
-
-    @property
-    def admin(self) -> bool: ...
-
-    @property
-    def metrics(self) -> bool: ...
-
-    @property
-    def console(self) -> bool: ...
-
-
-def openapi(version: str, offered: OfferedFeatures) -> Json:
+def openapi(version: str, offered: HttpConfig) -> Json:
     """OpenAPI 3.1 of what this gateway answers, and of nothing that is turned off."""
     document = _everything()
     paths = dict(document["paths"])

@@ -17,6 +17,7 @@ from moot.errors import InvalidRequest
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.http.http_replies import check_json, denied, json_response, object_of
 from moot.gateway.http.request_identity import address_of, token_of
+from moot.gateway.sign_in import sign_in_links
 from moot.gateway.sign_in.sign_in_links import SignInLinks, qr_rows
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import token_buckets
@@ -28,6 +29,8 @@ _MAX_BODY_BYTES: Final = 1_024
 _MAX_PAGE_CHARS: Final = 300
 # Participants whose rate is remembered.
 _MAX_KEYS: Final = 10_000
+# Links of one participant: a person who tries it on several devices.
+LINKS_PER_MINUTE: Final = 10
 
 RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
 
@@ -41,7 +44,6 @@ class SignInRoutes:
         links: SignInLinks,
         refuse_token: RefuseToken,
         *,
-        links_per_minute: float,
         public_url: str | None = None,
         origins: frozenset[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
@@ -49,7 +51,7 @@ class SignInRoutes:
         self._directory = directory
         self._links = links
         self._refuse_token = refuse_token
-        self._rates = token_buckets(links_per_minute / 60.0, max(1.0, links_per_minute), max_keys=_MAX_KEYS)
+        self._rates = token_buckets(LINKS_PER_MINUTE / 60.0, LINKS_PER_MINUTE, max_keys=_MAX_KEYS)
         self._public_url = public_url
         self._origins = origins
         self._clock = clock
@@ -63,13 +65,13 @@ class SignInRoutes:
         wait = self._rates.take(holder, self._clock())
         if wait:
             # Otherwise somebody with many tokens voids the links of others.
-            text = "more links than gateway.sign_in_links_per_minute allows: use the last one, or wait"
+            text = f"more links than {LINKS_PER_MINUTE} a minute: use the last one, or wait"
             return denied(AccessDenied(429, text, retry_after=wait))
         check_json(request)
         asked = await object_of(request, _MAX_BODY_BYTES)
         page = _page_of(asked)
         code = await self._links.create(token)
-        body: dict[str, Json] = {"code": code, "valid_seconds": self._links.valid_seconds}
+        body: dict[str, Json] = {"code": code, "valid_seconds": sign_in_links.VALID_SECONDS}
         if page is not None:
             page = self._page_that_works(page, elsewhere=asked.get("elsewhere") is True)
             address = f"{page}#sign-in={code}"

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
+from moot.config.gateway_config import SmtpConfig
 from moot.config.notification_config import ReceiverConfig
 from moot.config.secret import Secret
 from moot.errors import Unreachable, UsageError
-from moot.gateway.mailer import MailSettings, Password, send_now
+from moot.gateway.mailer import send_now
 from moot.gateway.notifications.chat_bodies import mail_of, ntfy_body, slack_body
 from moot.gateway.notifications.message import Message
 from moot.gateway.notifications.webhook import sign, webhook_body
@@ -100,18 +101,15 @@ class SlackChannel:
 class MailChannel:
     """Mail to one address, sent in a thread of its own: a mail server that hangs holds up nobody else."""
 
-    def __init__(self, settings: MailSettings, password: Password | None, address: str) -> None:
+    def __init__(self, settings: SmtpConfig, address: str) -> None:
         self._settings = settings
-        self._password = password
         self._address = address
 
     async def send(self, message: Message) -> None:
         mail = mail_of(message, sender=self._settings.sender, address=self._address, now=time.time())
         thread = DaemonExecutor("a notification by mail")
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                thread, lambda: send_now(self._settings, self._password, mail)
-            )
+            await asyncio.get_running_loop().run_in_executor(thread, lambda: send_now(self._settings, mail))
         except smtplib.SMTPResponseException as fault:
             # Its text is the server's, and may hold the address.
             raise DeliveryFailed("refused", f"SMTP {fault.smtp_code}") from None
@@ -168,8 +166,7 @@ class Poster:
 def open_channel(
     receiver: ReceiverConfig,
     timeout_seconds: float,
-    mail: MailSettings | None,
-    password: Password | None,
+    mail: SmtpConfig | None,
 ) -> Channel:
     """The channel of a receiver; raises UsageError for a configuration that was not checked."""
     match receiver:
@@ -180,7 +177,7 @@ def open_channel(
         case ReceiverConfig(type="slack", url=Secret() as url):
             return SlackChannel(url.reveal(), timeout_seconds)
         case ReceiverConfig(type="email", address=str() as address) if mail is not None:
-            return MailChannel(mail, password, address)
+            return MailChannel(mail, address)
     raise UsageError(f"a receiver of the type {receiver.type} lacks what it needs")
 
 

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 from moot.config.gateway_config import GatewayConfig
 from moot.config.notification_config import QuietHours, ReceiverConfig
 from moot.gateway.access import SpaceDirectory
-from moot.gateway.mailer import MailSettings, Password
 from moot.gateway.notifications.channels import Outcome, open_channel
 from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.notifications.schedule import QuietTimes, ScheduleRules
@@ -46,8 +45,6 @@ class Notifier:
         self,
         config: GatewayConfig,
         directory: SpaceDirectory,
-        mail: MailSettings | None = None,
-        password: Password | None = None,
     ) -> None:
         self.outcomes: Counter[Outcome] = Counter()
         # What the gateways of a cluster have in common; None for one that is alone.
@@ -55,8 +52,6 @@ class Notifier:
         self.senders: list[NotificationSender] = []
         self._config = config
         self._directory = directory
-        self._mail = mail
-        self._password = password
         self._stopping = asyncio.Event()
         self._tasks = TaskSet("notifications")
         self._files = DaemonExecutor("notifications")
@@ -68,7 +63,7 @@ class Notifier:
         """Begin; the spaces are open."""
         settings, folder = self._config.notifications, self._config.data / "notifications"
         for name, receiver in settings.receivers.items():
-            channel = open_channel(receiver, settings.timeout_seconds, self._mail, self._password)
+            channel = open_channel(receiver, settings.timeout_seconds, self._config.smtp)
             sender = NotificationSender(
                 name,
                 ConfiguredRecipient(receiver),

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from moot.gateway.hosting.journal_history import HistoryLimits, microseconds
+from moot.gateway.hosting import journal_history
+from moot.gateway.hosting.journal_history import microseconds
 from moot.gateway.hosting.space_records import recorded_time
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
@@ -43,7 +44,7 @@ class SignInPage(NamedTuple):
 
 
 def read_sign_ins(
-    folder: Path, before: int | None, limits: HistoryLimits, *, by_time: bool, wanted: str | None = None
+    folder: Path, before: int | None, limit: int, *, by_time: bool, wanted: str | None = None
 ) -> SignInPage:
     """One page of what was before a place, or of the latest. Blocks: call it in a thread.
 
@@ -63,7 +64,7 @@ def read_sign_ins(
         event = None if match is None else _event_of(match[1].decode(), record.line)
         if event is not None and wanted in (None, event["event"]):
             found.append(event)
-        is_full = is_full or len(found) >= limits.max_messages or scanned >= limits.max_scan_bytes
+        is_full = is_full or len(found) >= limit or scanned >= journal_history.MAX_SCAN_BYTES
     return SignInPage(found, None)
 
 

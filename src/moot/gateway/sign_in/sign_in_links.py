@@ -22,6 +22,10 @@ _CODE_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 # A person who lost the first dialog asks again; the oldest of theirs is then void.
 MAX_LINKS_PER_TOKEN: Final = 4
+# Ten minutes: long enough to find the other device.
+VALID_SECONDS: Final = 600.0
+# Links that wait to be redeemed; of more, the oldest become void.
+MAX_LINKS: Final = 256
 
 
 class LinkStore(Protocol):
@@ -56,11 +60,7 @@ class _Made(NamedTuple):
 class SignInLinks:
     """Makes links, and redeems them. `clock` is the same for all gateways that share a store."""
 
-    def __init__(
-        self, *, valid_seconds: float, max_links: int, clock: Callable[[], float], store: LinkStore
-    ) -> None:
-        self.valid_seconds = valid_seconds
-        self.max_links = max_links
+    def __init__(self, clock: Callable[[], float], store: LinkStore) -> None:
         self._clock = clock
         self._store = store
         # What was made here and may not be redeemed yet, by key, oldest first.
@@ -73,13 +73,13 @@ class SignInLinks:
         void = [key for key, made in self._made.items() if made.expires <= now]
         void += own[: max(0, len(own) + 1 - MAX_LINKS_PER_TOKEN)]
         left = [key for key in self._made if key not in void]
-        void += left[: max(0, len(left) + 1 - self.max_links)]
+        void += left[: max(0, len(left) + 1 - MAX_LINKS)]
         for key in void:
             # First: a link is not valid for longer because the store does not answer.
             await self._store.take(key)
             self._made.pop(key, None)
         code = secrets.token_urlsafe(_CODE_BYTES)
-        key, nonce, expires = _key_of(code), secrets.token_bytes(_NONCE_BYTES), now + self.valid_seconds
+        key, nonce, expires = _key_of(code), secrets.token_bytes(_NONCE_BYTES), now + VALID_SECONDS
         link = f"{expires!r} {token}".encode()
         self._made[key] = _Made(owner, expires)
         await self._store.add(key, nonce + _cipher_of(code).encrypt(nonce, link, None))

@@ -20,6 +20,7 @@ import orjson
 import uvicorn
 
 from moot import __version__
+from moot.net import outbox
 from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
 from moot.net.outbox import Outbox, Outgoing
@@ -30,6 +31,7 @@ from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.resilience.task_set import TaskSet
 from moot.xprotocol.event_store.event_store import EventStore
+from moot.xprotocol.relay import relay_settings
 from moot.xprotocol.relay.relay import Relay, RelayClientState
 from moot.xprotocol.relay.relay_settings import LOOPBACK, RelaySettings
 from moot.xprotocol.relay.wire_messages import notice_message
@@ -52,7 +54,12 @@ class RelaySocket:
     def __init__(self, server: RelayServer) -> None:
         self._server = server
         self._connection: ServerSocket | None = None
-        self._outbox = Outbox("all", server.settings.outbox, self._too_slow)
+        self._outbox = Outbox(
+            "all",
+            self._too_slow,
+            max_bytes=relay_settings.OUTBOX_BYTES,
+            max_messages=relay_settings.OUTBOX_MESSAGES,
+        )
         self._client = RelayClientState(self, server.settings.limits, time.time())
         self._writable = asyncio.Event()
         self._writable.set()
@@ -86,11 +93,9 @@ class RelaySocket:
         self._writable.clear()
         self._outbox.pause(loop.time())
         if self._full_timer is None:
-            seconds = self._server.settings.outbox.max_seconds
+            seconds = outbox.MAX_SECONDS
             # Also without new messages: a client that reads nothing for so long is stuck.
-            self._full_timer = loop.call_later(
-                seconds, self._too_slow, f"{seconds:g} s behind, the limit of outbox_seconds"
-            )
+            self._full_timer = loop.call_later(seconds, self._too_slow, f"{seconds:g} s behind")
 
     def drained(self) -> None:
         self._stop_full_timer()
@@ -141,10 +146,17 @@ class RelayServer:
         self._tasks = TaskSet("relay")
         self.relay = Relay(store, settings.limits, self.addresses, self._tasks.start)
         self.sockets: set[RelaySocket] = set()
-        self.connection_limiter = ConnectionLimiter(settings.connections)
+        self.connection_limiter = ConnectionLimiter(
+            max_per_address=relay_settings.CONNECTIONS_PER_ADDRESS,
+            max_connections=relay_settings.MAX_CONNECTIONS,
+        )
         self._listener_socket = listener_socket
         self._is_stopping = False
-        self._websockets = WebSocketServer(self._admit, settings.sockets, self.connection_limiter.release)
+        self._websockets = WebSocketServer(
+            self._admit,
+            self.connection_limiter.release,
+            max_message_bytes=relay_settings.MAX_MESSAGE_BYTES,
+        )
         self._tls = None if settings.tls is None else ServerTls(settings.tls)
         config = uvicorn.Config(
             self._serve_http,

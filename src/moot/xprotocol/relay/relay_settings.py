@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from moot.errors import UsageError
-from moot.net.http_protocol import ConnectionLimits
-from moot.net.outbox import OutboxLimits
 from moot.net.server_tls import TlsFiles
-from moot.net.websocket_server import SocketLimits
 from moot.xprotocol.event_store.event_store import StoreLimits
 from moot.xprotocol.events.events import MAX_EVENT_BYTES
 from moot.xprotocol.events.relay_auth import relay_address
@@ -21,11 +19,13 @@ from moot.xprotocol.events.relay_auth import relay_address
 # Beside the adapter: its MCP clients connect to 8765, and its pages are on 8766.
 DEFAULT_PORT = 8764
 DEFAULT_STORE = StoreLimits()
-DEFAULT_CONNECTIONS = ConnectionLimits(max_connections=10_000)
-# Four of the largest events, or ten seconds without reading.
-DEFAULT_OUTBOX = OutboxLimits(max_bytes=4 << 20, max_messages=8_192, max_seconds=10.0)
+MAX_CONNECTIONS: Final = 10_000
+CONNECTIONS_PER_ADDRESS: Final = 64
+# Four of the largest events.
+OUTBOX_BYTES: Final = 4 << 20
+OUTBOX_MESSAGES: Final = 8_192
 # Room for the message around the largest event.
-DEFAULT_SOCKETS = SocketLimits(message_bytes=MAX_EVENT_BYTES + 1_024)
+MAX_MESSAGE_BYTES: Final = MAX_EVENT_BYTES + 1_024
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -69,9 +69,6 @@ class RelaySettings:
     urls: tuple[str, ...] = ()
     limits: RelayLimits = RelayLimits()
     store: StoreLimits = DEFAULT_STORE
-    connections: ConnectionLimits = DEFAULT_CONNECTIONS
-    outbox: OutboxLimits = DEFAULT_OUTBOX
-    sockets: SocketLimits = DEFAULT_SOCKETS
     prune_interval_seconds: float = 60.0
     # With it, wss:// and https:// on the port.
     tls: TlsFiles | None = None

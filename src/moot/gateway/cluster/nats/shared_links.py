@@ -14,7 +14,7 @@ from moot.config.cluster_config import ClusterConfig
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnection
 from moot.gateway.cluster.nats.shared_values import SharedBucket, unavailable
 
-# The longest that `sign_in_link_seconds` can be. What is left of links, NATS forgets by itself then.
+# Longer than any link is valid. What is left of links, NATS forgets by itself then.
 _KEEP_SECONDS: Final = 86_400
 # Another one has taken it meanwhile: "wrong last sequence", in both of its forms.
 _WRONG_LAST: Final = (10071, 10164)
