@@ -8,10 +8,12 @@ the user of a container, may use what belongs to others.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shlex
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -76,6 +78,15 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
         with suppress(OSError):
             os.fchmod(descriptor, _FILE_MODE)
     return descriptor
+
+
+@contextmanager
+def lock_file(file: Path) -> Iterator[None]:
+    """Hold a file that several processes change while others wait, by a lock beside it; raises OSError."""
+    file.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    with open(file.with_name(f".{file.name}.lock"), "w", opener=open_private) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def read_secret(path: Path, *, max_bytes: int = _SECRET_BYTES, what: str = "a token") -> bytes:

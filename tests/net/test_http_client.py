@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moot.errors import Unreachable
-from moot.net.http_client import HttpResponse, ResponseTooLarge, fetch, post
+from moot.net.http_client import HttpClient, HttpResponse, PostResponse, ResponseTooLarge
 from tests.waiting import HANG_SECONDS, until
 
 ANSWERS = {
@@ -69,7 +69,12 @@ async def serving() -> AsyncIterator[Server]:
 
 
 async def get(url: str, *, timeout_seconds: float = HANG_SECONDS) -> HttpResponse:
-    return await fetch(url, headers={"X-Test": "t"}, timeout_seconds=timeout_seconds, max_bytes=100)
+    client = HttpClient(timeout_seconds=timeout_seconds, max_bytes=100, headers={"X-Test": "t"})
+    return await client.get(url)
+
+
+async def post(url: str) -> PostResponse:
+    return await HttpClient(timeout_seconds=HANG_SECONDS).post_unread(url, b"{}", {})
 
 
 async def test_status_and_body_come_back_and_headers_are_sent() -> None:
@@ -118,20 +123,15 @@ async def test_a_socket_that_the_caller_opens_is_used_instead_of_the_name() -> N
             await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", server.port))
             return opened
 
-        response = await fetch(
-            "http://nowhere.invalid/chunks",
-            headers={},
-            timeout_seconds=HANG_SECONDS,
-            max_bytes=100,
-            open_socket=open_socket,
-        )
+        client = HttpClient(timeout_seconds=HANG_SECONDS, open_socket=open_socket)
+        response = await client.get("http://nowhere.invalid/chunks")
     assert response.body == b"abc"
     assert asked == [("nowhere.invalid", 80)]
 
 
 async def test_a_post_is_answered_when_the_head_of_the_real_answer_is_there() -> None:
     async with serving() as server:
-        answer = await post(server.url("/hinted"), b"{}", headers={}, timeout_seconds=HANG_SECONDS)
+        answer = await post(server.url("/hinted"))
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
     assert server.heads[0].startswith(b"POST /hinted HTTP/1.1\r\n")
     assert b"\r\nContent-Length: 2\r\n" in server.heads[0]
@@ -141,9 +141,9 @@ async def test_a_post_is_answered_when_the_head_of_the_real_answer_is_there() ->
 async def test_an_answer_to_a_post_that_is_none_is_unreachable(path: str) -> None:
     async with serving() as server:
         with pytest.raises(Unreachable):
-            await post(server.url(path), b"{}", headers={}, timeout_seconds=HANG_SECONDS)
+            await post(server.url(path))
 
 
 async def test_a_host_that_can_have_no_address_is_unreachable() -> None:
     with pytest.raises(Unreachable):
-        await post(f"http://a..{'b' * 70}/", b"{}", headers={}, timeout_seconds=HANG_SECONDS)
+        await post(f"http://a..{'b' * 70}/")

@@ -6,7 +6,6 @@ same one, which providers take for a theft.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.errors import UsageError
-from moot.private_files import check_folder, open_private, read_secret, use_folder
+from moot.private_files import check_folder, lock_file, read_secret, use_folder
 from moot.resilience.atomic_file import write_atomically
 
 _SERVICE: Final = "moot sign-ins"
@@ -61,8 +60,7 @@ class SignInStore:
     def lock(self) -> Iterator[None]:
         """Hold it while a token is renewed. Raises UsageError when the folder cannot be used."""
         use_folder(self.folder, what="the folder for sign-ins", option="XDG_CONFIG_HOME")
-        with open(self.folder / "sign-ins.lock", "a", opener=open_private) as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with lock_file(self._file):
             yield
 
     def key_of(self, gateway: str) -> str:

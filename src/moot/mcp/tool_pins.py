@@ -10,12 +10,10 @@ accepts it. A new tool is pinned as it is; one that goes away keeps its pin.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +21,7 @@ from typing import Final
 
 from moot.errors import UsageError
 from moot.mcp.eras import JsonObject
-from moot.private_files import open_private
+from moot.private_files import lock_file
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 
@@ -189,7 +187,7 @@ class Pins:
         if self._file is None:
             return
         try:
-            with _locked(self._file):
+            with lock_file(self._file):
                 # Other servers may have been pinned by other processes since we read.
                 servers = _read(self._file)
                 servers[self._server] = self._pins
@@ -257,11 +255,3 @@ def _write(file: Path, servers: Mapping[str, Mapping[str, Pin]]) -> None:
     }
     # Whoever can write it decides what counts as unchanged: for its owner only.
     write_atomically(file, json.dumps(value, indent=1).encode() + b"\n")
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(file.with_name(f".{file.name}.lock"), "w", opener=open_private) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

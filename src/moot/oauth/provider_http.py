@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from moot.errors import Unreachable
 from moot.net.address_check import ForbiddenAddress, connect_checked, is_loopback
-from moot.net.http_client import HttpResponse, fetch, post_body, post_form
+from moot.net.http_client import HttpClient, HttpResponse
 from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
 
 JsonDocument = Mapping[str, Any]
@@ -22,6 +23,11 @@ class ProviderHttp:
     def __init__(self, server_url: str, limits: OAuthLimits, *, allow_private: bool) -> None:
         """The provider of a server on this machine may be on this machine too, and without TLS."""
         self._limits = limits
+        self._client = HttpClient(
+            timeout_seconds=limits.request_seconds,
+            max_bytes=limits.max_response_bytes,
+            open_socket=self._open_socket,
+        )
         self._is_local = is_local_host(urlsplit(server_url).hostname or "")
         self._allow_private = allow_private
 
@@ -39,7 +45,7 @@ class ProviderHttp:
     async def get(self, url: str, what: str) -> JsonDocument | None:
         """A JSON document; None where there is none. Raises SignInFailed."""
         self.check_url(url, what)
-        answer = await self._bounded(what, url, None, {})
+        answer = await self._explained(what, url, self._client.get(url))
         return _document(answer.body) if answer.status == 200 else None
 
     async def post_form(
@@ -47,37 +53,20 @@ class ProviderHttp:
     ) -> tuple[int, JsonDocument]:
         """The status and what came with it; raises SignInFailed when there is no answer."""
         self.check_url(url, what)
-        answer = await self._bounded(what, url, form, headers or {})
+        client = replace(self._client, headers=headers or {})
+        answer = await self._explained(what, url, client.post_form(url, form))
         return answer.status, _document(answer.body) or {}
 
     async def post_json(self, url: str, body: JsonDocument, what: str) -> tuple[int, JsonDocument]:
         self.check_url(url, what)
         headers = {"Content-Type": "application/json"}
-        answer = await self._bounded(what, url, json.dumps(body).encode(), headers)
+        sent = self._client.post(url, json.dumps(body).encode(), headers)
+        answer = await self._explained(what, url, sent)
         return answer.status, _document(answer.body) or {}
 
-    async def _bounded(
-        self, what: str, url: str, body: Mapping[str, str] | bytes | None, headers: Mapping[str, str]
-    ) -> HttpResponse:
-        seconds, size = self._limits.request_seconds, self._limits.max_response_bytes
+    async def _explained(self, what: str, url: str, answer: Awaitable[HttpResponse]) -> HttpResponse:
         try:
-            if body is None:
-                return await fetch(
-                    url,
-                    headers=headers,
-                    timeout_seconds=seconds,
-                    max_bytes=size,
-                    open_socket=self._open_socket,
-                )
-            send = post_body if isinstance(body, bytes) else post_form
-            return await send(
-                url,
-                body,  # type: ignore[arg-type]
-                headers=headers,
-                timeout_seconds=seconds,
-                max_bytes=size,
-                open_socket=self._open_socket,
-            )
+            return await answer
         except ForbiddenAddress:
             raise SignInFailed(
                 f"{what} ({shown(url)}) is at an address that is not public. If it is in your own network,"

@@ -22,6 +22,7 @@ from moot.config.connect_settings import RUN_FILE
 from moot.errors import FolderInUse, UsageError
 from moot.private_files import open_private, use_folder
 from moot.protocol.operation import Json
+from moot.resilience.atomic_file import write_atomically
 from moot.resilience.child_process import TERMINATE_SECONDS
 from moot.resilience.descendants import end_marked, own_mark
 from moot.resilience.process_groups import signal_group
@@ -86,11 +87,8 @@ class RunFile:
             return
         self._last = dict(pids)
         members = {name: {"pid": pid, "began": start_time_of(pid)} for name, pid in pids.items()}
-        scratch = self._path.with_suffix(".new")
         try:
-            with open(scratch, "w", encoding="utf-8", opener=open_private) as opened:
-                opened.write(json.dumps(self._facts | {"members": members}) + "\n")
-            scratch.replace(self._path)
+            write_atomically(self._path, json.dumps(self._facts | {"members": members}).encode() + b"\n")
         except OSError as fault:
             # Others find us by it, and no more: a full disk is no reason to end what runs.
             log.warning("the run file was not written", extra={"why": fault.strerror})

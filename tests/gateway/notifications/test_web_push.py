@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,8 @@ async def test_a_service_that_is_down_loses_nothing_and_holds_up_nobody(tmp_path
             await down.has(3)
             # Not before: whoever answers late would be sent everything once more.
             for sender in gateway.gateway.notifier.devices.senders.values():
-                sender._channel._poster._timeout_seconds = 0.2  # type: ignore[attr-defined]
+                poster = sender._channel._poster  # type: ignore[attr-defined]
+                poster._client = replace(poster._client, timeout_seconds=0.2)
             await down.has(len(down.requests) + 2)
             down.hangs = True
             await down.has(len(down.requests) + 1)

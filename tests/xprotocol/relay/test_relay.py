@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from moot.net.http_client import fetch
+from moot.net.http_client import HttpClient
 from moot.xprotocol.event_store import event_store
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import DELEGATE, GRANT
@@ -167,27 +167,18 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
         for _ in range(2):
             await alice.publish(sent.raw)
         assert watched == [sent.raw]
-        status, body = await fetch(
-            relay.url.replace("ws", "http") + "/health",
-            headers={},
-            timeout_seconds=HANG_SECONDS,
-            max_bytes=999,
-        )
+        client = HttpClient(timeout_seconds=HANG_SECONDS)
+        status, body = await client.get(relay.url.replace("ws", "http") + "/health")
         assert (status, orjson.loads(body)["events"], orjson.loads(body)["connections"]) == (200, 1, 1)
         base = relay.url.replace("ws", "http")
         for probe, answer in (("/livez", "ok"), ("/readyz", "ready")):
-            status, body = await fetch(base + probe, headers={}, timeout_seconds=HANG_SECONDS, max_bytes=999)
+            status, body = await client.get(base + probe)
             assert (status, orjson.loads(body)) == (200, {"status": answer})
         relay._is_stopping = True
-        status, body = await fetch(base + "/readyz", headers={}, timeout_seconds=HANG_SECONDS, max_bytes=999)
+        status, body = await client.get(base + "/readyz")
         assert (status, orjson.loads(body)["status"]) == (503, "stopping")
         relay._is_stopping = False
-        status, _ = await fetch(
-            relay.url.replace("ws", "http") + "/other",
-            headers={},
-            timeout_seconds=HANG_SECONDS,
-            max_bytes=999,
-        )
+        status, _ = await client.get(relay.url.replace("ws", "http") + "/other")
         assert status == 404
 
 

@@ -19,7 +19,7 @@ from moot.agents.a2a.card_signature import check_signature
 from moot.agents.a2a.join_settings import JoinSettings
 from moot.errors import InvalidJson, Unreachable, UsageError
 from moot.net.address_check import is_loopback
-from moot.net.http_client import ResponseTooLarge, fetch
+from moot.net.http_client import HttpClient, ResponseTooLarge
 from moot.protocol import strict_json
 
 WELL_KNOWN: Final = "/.well-known/agent-card.json"
@@ -92,10 +92,9 @@ async def _fetch_json(
 ) -> dict[str, Any] | None:
     limits = settings.limits
     headers = {"Authorization": f"Bearer {settings.agent_token}"} if settings.agent_token else {}
+    client = HttpClient(timeout_seconds=limits.card_seconds, max_bytes=limits.max_card_bytes, headers=headers)
     try:
-        response = await fetch(
-            url, headers=headers, timeout_seconds=limits.card_seconds, max_bytes=limits.max_card_bytes
-        )
+        response = await client.get(url)
     except ResponseTooLarge:
         raise UsageError(f"{url} is larger than {limits.max_card_bytes} bytes (max_card_bytes)") from None
     except Unreachable as fault:
@@ -112,22 +111,9 @@ async def _fetch_json(
     except InvalidJson as fault:
         faults.append(Unreachable(f"{url} is not JSON: {fault.message}"))
         return None
-    if not isinstance(fields, dict) or depth_of(fields) > _MAX_DEPTH:
+    if not isinstance(fields, dict) or strict_json.nests_deeper(fields, _MAX_DEPTH):
         raise UsageError(f"{url} is no agent card: it has to be an object, at most {_MAX_DEPTH} levels deep")
     return fields
-
-
-def depth_of(value: Any) -> int:
-    level, deepest = [value], 0
-    while level:
-        deepest += 1
-        level = [
-            each
-            for container in level
-            if isinstance(container, dict | list)
-            for each in (container.values() if isinstance(container, dict) else container)
-        ]
-    return deepest
 
 
 def _keep_usable_interfaces(card: AgentCard, allowed: set[str], settings: JoinSettings) -> None:

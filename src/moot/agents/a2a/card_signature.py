@@ -22,7 +22,7 @@ from jwt import PyJWK, PyJWKSet
 
 from moot.agents.a2a.join_settings import JoinSettings
 from moot.errors import MootError, UsageError
-from moot.net.http_client import fetch
+from moot.net.http_client import HttpClient
 
 ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _MAX_SIGNATURES: Final = 16
@@ -95,9 +95,8 @@ async def _fetch_keys(card: AgentCard, card_url: str, settings: JoinSettings) ->
             jku = json.loads(base64.urlsafe_b64decode(padded)).get("jku")
             if not isinstance(jku, str) or _authority(jku) != _authority(card_url):
                 continue
-            response = await fetch(
-                jku, headers={}, timeout_seconds=settings.limits.card_seconds, max_bytes=_MAX_KEYS_BYTES
-            )
+            client = HttpClient(timeout_seconds=settings.limits.card_seconds, max_bytes=_MAX_KEYS_BYTES)
+            response = await client.get(jku)
             if response.status == 200:
                 return _keys_of(json.loads(response.body))
     return {}

@@ -33,12 +33,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot import __version__
-from moot.agents.a2a.agent_card import depth_of
 from moot.agents.a2a.card_signer import CardSigner
 from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
 from moot.errors import MootError
 from moot.participant import JoinedSpace
 from moot.protocol.hidden_text import show_hidden
+from moot.protocol.strict_json import nests_deeper
 
 _LIST_SECONDS: Final = 3.0
 _MAX_TEXT_CHARS: Final = 1_000
@@ -170,7 +170,7 @@ def _extensions(tools: list[dict[str, Any]], limits: ServeLimits) -> list[AgentE
     room, schemas = limits.max_schemas_bytes, {}
     for tool in tools:
         schema = tool.get("inputSchema")
-        if not isinstance(schema, dict) or not schema or depth_of(schema) > _MAX_SCHEMA_DEPTH:
+        if not isinstance(schema, dict) or not schema or nests_deeper(schema, _MAX_SCHEMA_DEPTH):
             continue
         schema = _show_hidden_texts(schema)
         room -= len(json.dumps(schema, ensure_ascii=False).encode())

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,7 +24,7 @@ from moot.agents.a2a.serve_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskEvent
 from moot.errors import MootError
 from moot.net.address_check import ForbiddenAddress, allowed_addresses, connect_checked
-from moot.net.http_client import post
+from moot.net.http_client import HttpClient
 from moot.resilience.task_set import TaskSet
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,12 @@ class PushSender:
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
+        open_socket = partial(
+            connect_checked,
+            timeout_seconds=settings.limits.push_seconds,
+            allow_private=settings.allow_private_push,
+        )
+        self._client = HttpClient(timeout_seconds=settings.limits.push_seconds, open_socket=open_socket)
         self._waiting: dict[tuple[str, str], asyncio.Queue[_Push]] = {}
         self._tasks = TaskSet("push")
         # Posts that were given up or dropped.
@@ -108,15 +114,6 @@ class PushSender:
 
     async def _send(self, push: _Push) -> None:
         limits, config = self._settings.limits, push.config
-
-        async def open_socket(host: str, port: int) -> socket.socket:
-            return await connect_checked(
-                host,
-                port,
-                timeout_seconds=limits.push_seconds,
-                allow_private=self._settings.allow_private_push,
-            )
-
         headers = {"Content-Type": "application/a2a+json"}
         if config.token:
             headers["X-A2A-Notification-Token"] = config.token
@@ -126,13 +123,7 @@ class PushSender:
             if attempt:
                 await asyncio.sleep(limits.push_retry_seconds * 2 ** (attempt - 1))
             try:
-                response = await post(
-                    config.url,
-                    push.body,
-                    headers=headers,
-                    timeout_seconds=limits.push_seconds,
-                    open_socket=open_socket,
-                )
+                response = await self._client.post_unread(config.url, push.body, headers)
             except ForbiddenAddress:
                 break
             except MootError as fault:

@@ -19,6 +19,7 @@ import orjson
 from moot.errors import MootError
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST
+from moot.protocol.strict_json import nests_deeper
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,8 @@ class JsonRpcPeer:
         if not isinstance(message, dict):
             self.ignored += 1
             return
-        if _is_too_deep(line, message):
+        # Most messages have too few brackets to be deep.
+        if line.count(b"[") + line.count(b"{") > _MAX_DEPTH and nests_deeper(message, _MAX_DEPTH):
             self.ignored += 1
             log.warning("a message is nested too deep")
             if not isinstance(id := message.get("id"), str | int) or "method" not in message:
@@ -210,20 +212,3 @@ class JsonRpcPeer:
             call.fail(REQUEST_CANCELLED, "cancelled")
         if call.on_cancel is not None:
             call.on_cancel()
-
-
-def _is_too_deep(line: bytes, message: Json) -> bool:
-    # Most messages have too few brackets to be deep.
-    if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
-        return False
-    level: list[Any] = [message]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-        if not level:
-            return False
-    return True

@@ -7,19 +7,17 @@ ago it was, and a time in the future counts as now. Several processes may share 
 
 from __future__ import annotations
 
-import fcntl
 import math
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from moot.errors import UsageError
-from moot.private_files import open_private, use_folder
+from moot.private_files import lock_file, use_folder
+from moot.resilience.atomic_file import write_atomically
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 # A day in slots of a minute has 1,440 entries of some 100 bytes.
@@ -84,21 +82,12 @@ class SpendingFile:
 
     def update(self, change: Callable[[list[SpendingSlot]], list[SpendingSlot]]) -> list[SpendingSlot]:
         """Read, change and write the slots in one step; raises OSError, UsageError if they are damaged."""
-        with self._locked():
+        with lock_file(self.path):
             slots = self._read()
             changed = change(slots)
             if changed != slots or not self.path.exists():
                 self._write(changed)
         return changed
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = open_private(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
 
     def _read(self) -> list[SpendingSlot]:
         try:
@@ -127,12 +116,7 @@ class SpendingFile:
         entries = [
             _Entry(self._boot, slot.start, slot.start + ahead, slot.tokens, slot.cost) for slot in slots
         ]
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        with open(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-            file.write(msgspec.json.encode(_Kept(1, entries)))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
+        write_atomically(self.path, msgspec.json.encode(_Kept(1, entries)))
 
 
 def _is_sane(entry: _Entry) -> bool:

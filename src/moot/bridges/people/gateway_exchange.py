@@ -19,7 +19,7 @@ from moot.bridges.people.people_settings import (
     ResourceDescription,
 )
 from moot.errors import NotAdmitted, Unreachable
-from moot.net.http_client import fetch, post_form
+from moot.net.http_client import HttpClient
 from moot.net.websocket_client import UpgradeRefused
 from moot.participant.connection.connect_errors import explain_not_admitted
 
@@ -50,18 +50,17 @@ class GatewayExchange:
         self._url = url.rstrip("/").removesuffix("/ws")
         self._query = f"?{urlencode({'space': space})}" if space else ""
         self._token = token
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self._client = HttpClient(
+            timeout_seconds=settings.exchange_seconds,
+            max_bytes=_MAX_BYTES,
+            headers={"Authorization": f"Bearer {token}"},
+        )
         self._settings = settings
         self._free = asyncio.Semaphore(settings.max_exchanges)
 
     async def describe(self) -> ResourceDescription:
         """What this server is; raises NotAdmitted if it is none for many people, and Unreachable."""
-        status, body = await fetch(
-            f"{self._url}/oidc/mcp{self._query}",
-            headers=self._headers,
-            timeout_seconds=self._settings.exchange_seconds,
-            max_bytes=_MAX_BYTES,
-        )
+        status, body = await self._client.get(f"{self._url}/oidc/mcp{self._query}")
         if status >= 500 or status == 429:
             raise Unreachable(f"{self._url} is not ready: {_explain(body)}")
         if status == 401:
@@ -80,13 +79,7 @@ class GatewayExchange:
         form = {"grant_type": _GRANT, "subject_token": token, "subject_token_type": _TOKEN_TYPE}
         try:
             async with asyncio.timeout(self._settings.exchange_seconds), self._free:
-                status, body = await post_form(
-                    f"{self._url}/oidc/token{self._query}",
-                    form,
-                    headers=self._headers,
-                    timeout_seconds=self._settings.exchange_seconds,
-                    max_bytes=_MAX_BYTES,
-                )
+                status, body = await self._client.post_form(f"{self._url}/oidc/token{self._query}", form)
             if status == 200:
                 return _grant_decoder.decode(body)
             fault = _fault_decoder.decode(body)

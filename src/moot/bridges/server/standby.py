@@ -16,7 +16,6 @@ import msgspec
 
 from moot.bridges.server.bridge_settings import BridgeSettings
 from moot.errors import MootError
-from moot.net.http_client import fetch
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.resilience.backoff import Backoff
 
@@ -74,12 +73,10 @@ async def is_absent(settings: BridgeSettings) -> bool:
 async def _is_connected(options: ConnectOptions, url: str) -> bool | None:
     """None when this gateway does not say."""
     try:
-        status, body = await fetch(
-            options.http_url(url, "/spaces"),
-            headers={} if options.token is None else {"Authorization": f"Bearer {options.token}"},
-            timeout_seconds=options.limits.confirm_seconds,
-            max_bytes=_MAX_ANSWER_BYTES,
+        client = options.http_client(
+            timeout_seconds=options.limits.confirm_seconds, max_bytes=_MAX_ANSWER_BYTES
         )
+        status, body = await client.get(options.http_url(url, "/spaces"))
         if status in (401, 403):
             return False
         if status != 200:

@@ -8,10 +8,8 @@ The file is for its owner alone: arguments may be private.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +19,7 @@ import msgspec
 from moot.errors import McpError
 from moot.mcp.downstream.backend import PendingCall
 from moot.participant.decisions.seen_proposal import RecordedProposal
-from moot.private_files import open_private
+from moot.private_files import lock_file, open_private
 from moot.protocol import strict_json
 from moot.resilience.atomic_file import write_atomically
 
@@ -98,7 +96,7 @@ class CallsFile:
         if not self._path.exists():
             return []
         try:
-            with self._locked():
+            with lock_file(self._path):
                 return self._read()
         except OSError as fault:
             self._report(fault)
@@ -117,7 +115,7 @@ class CallsFile:
 
     def _change(self, change: Callable[[list[RecordedCall]], list[RecordedCall]]) -> None:
         try:
-            with self._locked():
+            with lock_file(self._path):
                 calls = self._read()
                 changed = change(calls)
                 if changed == calls:
@@ -129,13 +127,6 @@ class CallsFile:
                 write_atomically(self._path, data)
         except OSError as fault:
             self._report(fault)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(self._path.with_name(f".{self._path.name}.lock"), "w", opener=open_private) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
     def _read(self) -> list[RecordedCall]:
         try:

@@ -7,11 +7,8 @@ name of one space with its owner; several processes may share it, and the first 
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -20,7 +17,9 @@ from moot.errors import InvalidJson
 from moot.mcp.eras import JsonObject
 from moot.offers.name_table import NameTable
 from moot.offers.offer_table import OfferTable
+from moot.private_files import lock_file
 from moot.protocol import strict_json
+from moot.resilience.atomic_file import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class NamesFile:
     def load(self) -> int:
         """Read the file; how many names were restored."""
         try:
-            with self._locked():
+            with lock_file(self._path):
                 kept = self._read()
         except OSError as fault:
             log.warning("names are not kept", extra={"path": str(self._path), "why": fault.strerror})
@@ -61,26 +60,16 @@ class NamesFile:
         if all(len(names) == self._written[namespace] for namespace, names in self._namespaces.items()):
             return
         try:
-            with self._locked():
+            with lock_file(self._path):
                 kept = self._read()
                 merged = {
                     namespace: _merge(kept.get(namespace), names)
                     for namespace, names in self._namespaces.items()
                 }
-                self._write({"version": 1, **merged})
+                write_atomically(self._path, strict_json.encode({"version": 1, **merged}))
         except OSError as fault:
             log.warning("names are not kept", extra={"path": str(self._path), "why": fault.strerror})
         self._written = {namespace: len(names) for namespace, names in self._namespaces.items()}
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
 
     def _read(self) -> JsonObject:
         try:
@@ -93,13 +82,6 @@ class NamesFile:
             log.warning("unreadable names", extra={"path": str(self._path), "why": fault.message})
             return {}
         return value if isinstance(value, dict) else {}
-
-    def _write(self, value: JsonObject) -> None:
-        fresh = self._path.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(strict_json.encode(value))
-        fresh.replace(self._path)
 
 
 def _bindings(kept: object) -> Iterator[tuple[str, str, str]]:

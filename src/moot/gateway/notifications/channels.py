@@ -22,7 +22,7 @@ from moot.gateway.notifications.chat_bodies import mail_of, ntfy_body, slack_bod
 from moot.gateway.notifications.message import Message
 from moot.gateway.notifications.webhook import sign, webhook_body
 from moot.net.address_check import ForbiddenAddress
-from moot.net.http_client import PostResponse, post
+from moot.net.http_client import HttpClient, PostResponse
 from moot.net.outbound import OpenSocket
 from moot.store.worker_thread import DaemonExecutor
 
@@ -134,23 +134,17 @@ class Poster:
     ) -> None:
         """`open_socket` connects in place of the system, for an address that has to be checked first."""
         self._url = url
-        self._timeout_seconds = timeout_seconds
-        self._open_socket = open_socket
         # Made once: it reads all certificates of the system.
-        self._tls = tls or (ssl.create_default_context() if url.lower().startswith("https:") else None)
+        tls = tls or (ssl.create_default_context() if url.lower().startswith("https:") else None)
+        headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT}
+        self._client = HttpClient(
+            timeout_seconds=timeout_seconds, headers=headers, tls=tls, open_socket=open_socket
+        )
 
     async def send(self, body: bytes, headers: dict[str, str]) -> None:
         """Raises DeliveryFailed unless the answer is 2xx."""
-        headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT, **headers}
         try:
-            answer = await post(
-                self._url,
-                body,
-                headers=headers,
-                timeout_seconds=self._timeout_seconds,
-                tls=self._tls,
-                open_socket=self._open_socket,
-            )
+            answer = await self._client.post_unread(self._url, body, headers)
         except ForbiddenAddress:
             raise DeliveryFailed("refused", "its address is not public") from None
         except Unreachable as fault:

@@ -21,7 +21,7 @@ from moot.config.oidc_config import IntrospectionConfig
 from moot.errors import MootError, Unreachable
 from moot.gateway.sign_in.provider_keys import ProviderKeys, check_same_security
 from moot.gateway.sign_in.token_verifier import VerifiedToken
-from moot.net.http_client import post_form
+from moot.net.http_client import HttpClient
 
 log = logging.getLogger(__name__)
 
@@ -139,13 +139,9 @@ class Introspection:
         secret = "" if config.client_secret is None else config.client_secret.reveal()
         # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
         pair = f"{quote(config.client_id, safe='')}:{quote(secret, safe='')}"
-        status, body = await post_form(
-            address,
-            {"token": token, "token_type_hint": "access_token"},
-            headers={"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"},
-            timeout_seconds=_ASK_SECONDS,
-            max_bytes=_MAX_BYTES,
-        )
+        headers = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        client = HttpClient(timeout_seconds=_ASK_SECONDS, max_bytes=_MAX_BYTES, headers=headers)
+        status, body = await client.post_form(address, {"token": token, "token_type_hint": "access_token"})
         answer = json.loads(body) if status == 200 else None
         if not isinstance(answer, dict) or not isinstance(answer.get("active"), bool):
             raise ValueError("that is no answer to an introspection")

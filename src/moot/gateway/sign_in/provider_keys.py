@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from moot.config.gateway_config import is_loopback
 from moot.config.oidc_config import OidcConfig
 from moot.errors import MootError, Unreachable
-from moot.net.http_client import fetch
+from moot.net.http_client import HttpClient
 
 log = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ def check_same_security(issuer: str, address: str) -> None:
 
 
 async def _fetch_json(address: str) -> dict[str, Any]:
-    answer = await fetch(address, headers={}, timeout_seconds=_FETCH_SECONDS, max_bytes=_MAX_BYTES)
+    answer = await HttpClient(timeout_seconds=_FETCH_SECONDS, max_bytes=_MAX_BYTES).get(address)
     if answer.status != 200:
         raise ValueError(f"{urlsplit(address).netloc} answered {answer.status}")
     document = json.loads(answer.body)

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 import orjson
 
 from moot.errors import UsageError
+from moot.net.http_client import HttpClient
 from moot.net.outbound import OpenSocket
 from moot.net.websocket_client import websocket_url
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
@@ -100,6 +101,17 @@ class ConnectOptions:
         scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
         prefix = parts.path.rstrip("/").removesuffix("/ws")
         return urlunsplit((scheme, parts.netloc, f"{prefix}{path}", urlencode(query or {}), ""))
+
+    def http_client(self, *, timeout_seconds: float, max_bytes: int) -> HttpClient:
+        """For requests to the gateway, with the token that is valid now."""
+        token = self.token
+        return HttpClient(
+            timeout_seconds=timeout_seconds,
+            max_bytes=max_bytes,
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            tls=self.tls,
+            open_socket=self.open_socket,
+        )
 
     def headers(self) -> dict[str, str]:
         if self.token is None or self.participant is not None:

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from moot.errors import EnvelopeTooLarge, InvalidRequest, MootError, Unreachable
-from moot.net.http_client import ResponseTooLarge, fetch, post_body
+from moot.net.http_client import HttpClient, ResponseTooLarge
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.whole_proposal import find_space
 from moot.protocol.large_content import parts_of, put_back, take_out
@@ -78,15 +78,8 @@ class ContentClient:
             raise EnvelopeTooLarge(len(data), self._options.limits.max_content_bytes)
         for attempt in range(_ATTEMPTS):
             try:
-                status, answer = await post_body(
-                    await self._address(),
-                    data,
-                    headers=self._headers() | {"Content-Type": "application/octet-stream"},
-                    timeout_seconds=_TRANSFER_SECONDS,
-                    max_bytes=_MAX_ANSWER_BYTES,
-                    tls=self._options.tls,
-                    open_socket=self._options.open_socket,
-                )
+                address, headers = await self._address(), {"Content-Type": "application/octet-stream"}
+                status, answer = await self._client(_MAX_ANSWER_BYTES).post(address, data, headers)
             except Unreachable:
                 status, answer = 503, b""
             if status in (200, 201):
@@ -102,14 +95,8 @@ class ContentClient:
     async def _fetch(self, digest: str, size: int) -> bytes:
         for attempt in range(_ATTEMPTS):
             try:
-                status, data = await fetch(
-                    f"{await self._address()}/{digest}",
-                    headers=self._headers(),
-                    timeout_seconds=_TRANSFER_SECONDS,
-                    max_bytes=size + _MAX_ANSWER_BYTES,
-                    tls=self._options.tls,
-                    open_socket=self._options.open_socket,
-                )
+                client = self._client(size + _MAX_ANSWER_BYTES)
+                status, data = await client.get(f"{await self._address()}/{digest}")
             except ResponseTooLarge:
                 raise InvalidRequest("a large value of a message is larger than it says") from None
             except Unreachable:
@@ -128,8 +115,7 @@ class ContentClient:
             self._space = await find_space(self._options, url)
         return self._options.http_url(url, f"/spaces/{quote(self._space, safe='')}/content")
 
-    def _headers(self) -> dict[str, str]:
-        token = self._options.token
-        if token is None:
+    def _client(self, max_bytes: int) -> HttpClient:
+        if self._options.token_source is None:
             raise MootError("large values need a token")
-        return {"Authorization": f"Bearer {token}"}
+        return self._options.http_client(timeout_seconds=_TRANSFER_SECONDS, max_bytes=max_bytes)

@@ -7,7 +7,6 @@ import logging
 import msgspec
 
 from moot.errors import MalformedEnvelope, MootError
-from moot.net.http_client import fetch
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
@@ -27,14 +26,10 @@ async def fetch_history(options: ConnectOptions, url: str, me: str, since: float
     if options.token is None:
         return None
     try:
-        status, body = await fetch(
-            options.history_url(url, me, since),
-            headers={"Authorization": f"Bearer {options.token}"},
-            timeout_seconds=options.limits.confirm_seconds,
-            max_bytes=options.limits.max_history_bytes,
-            open_socket=options.open_socket,
-            tls=options.tls,
+        client = options.http_client(
+            timeout_seconds=options.limits.confirm_seconds, max_bytes=options.limits.max_history_bytes
         )
+        status, body = await client.get(options.history_url(url, me, since))
         if status != 200:
             log.debug("no history", extra={"status": status})
             return None

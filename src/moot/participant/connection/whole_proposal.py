@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from moot.errors import MootError, Refused
-from moot.net.http_client import fetch
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.protocol.proposal_life import GatewayProposal
 
@@ -68,14 +67,10 @@ async def find_space(options: ConnectOptions, url: str) -> str:
 
 async def _get(options: ConnectOptions, address: str) -> tuple[int, bytes]:
     for _ in range(_MAX_TRIES):
-        status, body = await fetch(
-            address,
-            headers={"Authorization": f"Bearer {options.token}"},
-            timeout_seconds=options.limits.confirm_seconds,
-            max_bytes=options.limits.max_history_bytes,
-            open_socket=options.open_socket,
-            tls=options.tls,
+        client = options.http_client(
+            timeout_seconds=options.limits.confirm_seconds, max_bytes=options.limits.max_history_bytes
         )
+        status, body = await client.get(address)
         if status != 429:
             return status, body
         await asyncio.sleep(min(_later_decoder.decode(body).retry_after, options.limits.confirm_seconds))

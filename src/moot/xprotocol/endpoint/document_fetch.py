@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from moot.errors import InvalidJson, MootError
 from moot.net.address_check import Resolve, connect_checked, is_loopback, system_resolve
-from moot.net.http_client import ResponseTooLarge, fetch
+from moot.net.http_client import HttpClient, ResponseTooLarge
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 
@@ -69,15 +69,14 @@ def check_url(url: str, reach: FetchPolicy) -> SplitResult:
 async def fetch_json(url: str, reach: FetchPolicy) -> Json:
     """The JSON at an address; raises ForbiddenAddress, Unreachable, BadDocument."""
     parts = check_url(url, reach)
+    client = HttpClient(
+        timeout_seconds=reach.timeout_seconds,
+        max_bytes=reach.max_bytes,
+        tls=tls_context(reach.ca_file) if parts.scheme == "https" else None,
+        open_socket=reach.open_socket,
+    )
     try:
-        response = await fetch(
-            url,
-            headers={},
-            timeout_seconds=reach.timeout_seconds,
-            max_bytes=reach.max_bytes,
-            tls=tls_context(reach.ca_file) if parts.scheme == "https" else None,
-            open_socket=reach.open_socket,
-        )
+        response = await client.get(url)
     except ResponseTooLarge:
         raise BadDocument(f"{_shown(url)} is larger than {reach.max_bytes} bytes") from None
     if 300 <= response.status < 400:

@@ -7,10 +7,10 @@ once, every address has to be public, and the connection goes to one of those. R
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import orjson
@@ -55,12 +55,9 @@ class PushChannel:
         self._contact = contact
         self._clock = clock
         self._browser = subscription.browser_keys
-
-        async def open_socket(host: str, port: int) -> socket.socket:
-            return await connect_checked(
-                host, port, timeout_seconds=timeout_seconds, allow_private=config.allow_private_addresses
-            )
-
+        open_socket = partial(
+            connect_checked, timeout_seconds=timeout_seconds, allow_private=config.allow_private_addresses
+        )
         self._poster = Poster(subscription.endpoint, timeout_seconds, tls=tls, open_socket=open_socket)
 
     async def send(self, message: Message) -> None:
