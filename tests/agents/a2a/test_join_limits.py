@@ -193,7 +193,7 @@ async def test_chats_that_wait_run_and_come_are_counted(tmp_path: Path) -> None:
         await lab.ask("first")
         await until(lambda: len(running) == 1)
         await lab.ask("second")
-        await until(lambda: member._queue.qsize() == 1)
+        await until(lambda: member._queue.waiting == 1)
         await lab.ask("third")
         await lab.wait_for("chat", "(max_queued_chats)")
         assert len(running) == 1

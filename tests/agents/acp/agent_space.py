@@ -72,7 +72,7 @@ class AgentSpace(WatchedAgent):
     async def idle(self) -> None:
         """The agent has no turn."""
         turns = self.turns
-        await until(lambda: turns.current is None and not turns.inbox.waiting)
+        await until(lambda: turns.current is None and not turns.queue.waiting)
 
     @property
     def turns(self) -> TurnRunner:

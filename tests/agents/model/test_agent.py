@@ -52,7 +52,7 @@ class Scene:
     @property
     def waiting(self) -> int:
         """Questions that wait for their turn."""
-        return self.agent.inbox.waiting if self.agent.inbox is not None else 0
+        return self.agent.inbox.queue.waiting if self.agent.inbox is not None else 0
 
     @property
     def remarks(self) -> int:

@@ -28,9 +28,9 @@ from moot.agents.a2a.task_turn import TaskTurn
 from moot.agents.acp.acp_controls import AcpControls
 from moot.agents.acp.prompt_text import message_text
 from moot.agents.secret_filter import SecretFilter
-from moot.errors import MootError, UsageError
+from moot.errors import MootError
 from moot.participant import CloseReason, JoinedSpace
-from moot.participant.programs.chat_intake import ChatIntake, ChatRates
+from moot.participant.programs.chat_intake import ChatIntake, TurnQueue
 from moot.participant.programs.repeated_send import deliver
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
@@ -71,9 +71,16 @@ class A2aMember:
         self._client: AgentClient | None = None
         self._space: JoinedSpace | None = None
         self._secrets = SecretFilter([settings.agent_token] if settings.agent_token else ())
-        self._queue: asyncio.Queue[_Work] = asyncio.Queue(settings.limits.max_queued_chats)
+        limits = settings.limits
+        self._queue: TurnQueue[_Work] = TurnQueue(
+            self._refuse_chat,
+            max_queued=limits.max_queued_chats,
+            max_per_minute=limits.max_chats_per_minute,
+            too_many=f"I pass on {limits.max_chats_per_minute} messages a minute of one member "
+            "(max_chats_per_minute): write later.",
+            full=f"{limits.max_queued_chats} messages wait already (max_queued_chats): write again later.",
+        )
         self._running: dict[str, _Work] = {}
-        self._rates = ChatRates(settings.limits.max_chats_per_minute)
 
     async def start(self) -> None:
         """Fetch the agent's card; raises UsageError or Unreachable with what to do."""
@@ -136,7 +143,7 @@ class A2aMember:
         self.file.write()
         for chat in left:
             if chat.task_id:
-                await self._queue.put(_Work(chat))
+                await self._queue.resume(_Work(chat))
                 continue
             text = (
                 "I was stopped while I passed this on. Whether the agent got it is not known; I have not "
@@ -151,51 +158,29 @@ class A2aMember:
     # Chats
 
     async def _take_chat(self, chat: Envelope) -> None:
-        space, limits = self._space, self.settings.limits
-        taken = self._rates.take(chat.sender)
-        if space is None or taken == "ignored":
-            return
-        refusal = ""
-        if taken == "refused":
-            refusal = (
-                f"I pass on {limits.max_chats_per_minute} messages a minute of one member "
-                "(max_chats_per_minute): write later."
-            )
-        elif self._queue.full():
-            refusal = (
-                f"{limits.max_queued_chats} messages wait already (max_queued_chats): write again later."
-            )
-        else:
-            try:
-                self.file.add(ForwardedChat(chat.id, chat.sender))
-            except UsageError as fault:
-                # It could get lost: then it is not taken.
-                refusal = f"I cannot take this: {fault}."
-        if refusal:
-            await deliver(space, "chat", {"text": refusal}, to=(chat.sender,), about=chat.id)
-            return
-        text, about = str(chat.payload["text"]), tuple(chat.correlation_id)
-        self._queue.put_nowait(_Work(ForwardedChat(chat.id, chat.sender), text, about))
-        with suppress(MootError):
-            await space.chats.acknowledge(chat)
+        if self._space is not None:
+            text, about = str(chat.payload["text"]), tuple(chat.correlation_id)
+            work = _Work(ForwardedChat(chat.id, chat.sender), text, about)
+            await self._queue.take(self._space, chat, work, lambda each: self.file.add(each.chat))
+
+    async def _refuse_chat(self, chat: Envelope, text: str) -> None:
+        if self._space is not None:
+            await deliver(self._space, "chat", {"text": text}, to=(chat.sender,), about=chat.id)
 
     def _handle_chat_cancel(self, envelope: Envelope) -> None:
         """MEW 3.4.2: a cancelled chat needs no answer."""
         for id in envelope.correlation_id:
             if id in self._running:
                 self._running[id].end(f"{envelope.sender} cancelled the message")
-        waiting = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
-        for work in waiting:
-            if work.chat.id in envelope.correlation_id and work.text:
-                self.file.remove(work.chat.id)
-            else:
-                self._queue.put_nowait(work)
+        ids = envelope.correlation_id
+        for work in self._queue.remove(lambda each: each.chat.id in ids and bool(each.text)):
+            self.file.remove(work.chat.id)
 
     # Turns
 
     async def _run_turns(self, space: JoinedSpace) -> None:
         while True:
-            work = await self._queue.get()
+            work = await self._queue.next()
             while space.paused is not None:
                 with suppress(MootError):
                     await space.ready()
@@ -320,7 +305,7 @@ class A2aMember:
             "agent": "" if self.found is None else _line(self.found.card.name, 100),
             "turns": self.turns,
             "tasks_running": len(self._running),
-            "chats_waiting": self._queue.qsize(),
+            "chats_waiting": self._queue.waiting,
             "questions_open": len(self.file.record.questions),
             "refused_messages": self.refused,
         }
@@ -347,8 +332,8 @@ class A2aMember:
             await asyncio.wait(ending, timeout=self.settings.limits.cancel_seconds)
 
     def _end_all(self, why: str) -> None:
-        for _ in range(self._queue.qsize()):
-            self.file.remove(self._queue.get_nowait().chat.id)
+        for work in self._queue.remove(lambda _: True):
+            self.file.remove(work.chat.id)
         for work in self._running.values():
             work.end(why)
 

@@ -93,9 +93,9 @@ class AcpMember:
             on_note=relay.note,
         )
         self._offer_tools(turns)
-        turns.inbox.intake.start()
+        turns.intake.start()
         space.on("chat/cancel")(turns.handle_cancel)
-        space.on("mcp/reject")(turns.inbox.remarks.note_rejection)
+        space.on("mcp/reject")(turns.remarks.note_rejection)
         async with asyncio.TaskGroup() as group:
             work = [
                 group.create_task(relay.run()),
@@ -327,7 +327,7 @@ class AcpMember:
             "unasked_acts": agent.unasked_acts,
             "folder_settings": shorten_list(agent.folder.found),
             "turns": 0 if turns is None else turns.turns,
-            "turns_waiting": 0 if turns is None else turns.inbox.waiting,
+            "turns_waiting": 0 if turns is None else turns.queue.waiting,
             "permissions_open": 0 if turns is None else turns.permissions.open,
             "refused_messages": self.refused,
         }

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from moot.agents.acp.acp_settings import AcpSettings
 from moot.agents.acp.agent_process import AgentProcess
-from moot.agents.acp.chat_inbox import ChatInbox
 from moot.agents.acp.json_rpc import PeerError, PeerGone
 from moot.agents.acp.open_permission import PermissionRejection
 from moot.agents.acp.permissions import Permissions
@@ -23,6 +22,7 @@ from moot.agents.acp.supervised_agent import SupervisedAgent
 from moot.agents.acp.update_relay import Turn, UpdateRelay
 from moot.errors import MootError
 from moot.participant import JoinedSpace
+from moot.participant.programs.chat_intake import ChatIntake, DecisionRemarks, TurnQueue
 from moot.protocol.envelope import Envelope
 
 # Names under which agents have the command that compacts their context.
@@ -58,7 +58,17 @@ class TurnRunner:
     ) -> None:
         self.space = space
         self.relay = relay
-        self.inbox = ChatInbox(space, relay, settings, file, agent.ready.is_set)
+        self.intake = ChatIntake(space, self._take_chat, answers=settings.answers)
+        # Chats about decisions: the agent is told with the decision, or with the next prompt.
+        self.remarks = DecisionRemarks()
+        most = settings.limits.max_turns_per_minute
+        self.queue: TurnQueue[Envelope] = TurnQueue(
+            self._refuse_chat,
+            max_queued=settings.limits.max_queued_turns,
+            max_per_minute=most,
+            too_many=f"I answer {most} messages a minute of one member: write later.",
+            full="I have too much to do already: write again later.",
+        )
         self.permissions = Permissions(
             space, relay, agent.profile, settings.folder, settings.limits, self._add_rejection
         )
@@ -96,7 +106,7 @@ class TurnRunner:
 
     async def clear(self, by: str) -> None:
         """Drop what waits, stop the turn, and open a new session."""
-        self.inbox.clear()
+        self._drop(self.queue.remove(lambda _: True))
         self.stop(f"cleared by {by}")
         async with self._prompting:
             if self._agent.ready.is_set():
@@ -121,7 +131,7 @@ class TurnRunner:
 
     async def run(self) -> None:
         while True:
-            chat = await self.inbox.next()
+            chat = await self.queue.next()
             await self._wait_until_able()
             async with self._prompting:
                 self.current = chat
@@ -135,7 +145,31 @@ class TurnRunner:
         """MEW 3.4.2: a cancelled chat needs no answer."""
         if self.current is not None and self.current.id in envelope.correlation_id:
             self.stop(f"{envelope.sender} cancelled the message")
-        self.inbox.remove(envelope.correlation_id)
+        self._drop(self.queue.remove(lambda chat: chat.id in envelope.correlation_id))
+
+    def _drop(self, chats: list[Envelope]) -> None:
+        for chat in chats:
+            self._file.remove(chat.id)
+
+    async def _take_chat(self, chat: Envelope) -> None:
+        """Queue it, keep it as a remark, or tell its sender why not.
+
+        It is taken only when it is in the file: one that was acknowledged is answered or, after a crash, said
+        to be cut off.
+        """
+        if self.remarks.is_remark(self.space, chat):
+            self.remarks.add(chat)
+            return
+        is_taken = await self.queue.take(
+            self.space, chat, chat, lambda each: self._file.add(OpenChat(each.id, each.sender))
+        )
+        if is_taken and not self._agent.ready.is_set():
+            await self._refuse_chat(
+                chat, "The agent does not run at the moment. I pass this on when it is back."
+            )
+
+    async def _refuse_chat(self, chat: Envelope, text: str) -> None:
+        await self.relay.chat(text, Turn(chat_id=chat.id, sender=chat.sender))
 
     def _add_rejection(self, rejection: PermissionRejection) -> None:
         """Keep it for the next prompt. An agent that asks on and on is stopped."""
@@ -210,7 +244,7 @@ class TurnRunner:
             rejection_text(each.what, each.by, each.reason, each.explanation) for each in self._rejections
         ]
         self._rejections.clear()
-        for chat in self.inbox.remarks.take():
+        for chat in self.remarks.take():
             text = str(chat.payload["text"])
             if not any(text in each for each in taken):
                 taken.append(message_text(chat.sender, text))

@@ -83,7 +83,7 @@ class Agent:
             **({"search": toolbox.search_mode} if toolbox is not None else {}),
             "latency_ms": status.latency_ms,
             "turns": status.turns,
-            "turns_waiting": 0 if inbox is None else inbox.waiting,
+            "turns_waiting": 0 if inbox is None else inbox.queue.waiting,
             "tool_calls": status.tool_calls,
             "prompt_tokens": status.prompt_tokens,
             "completion_tokens": status.completion_tokens,
@@ -124,7 +124,7 @@ class Agent:
         space, inbox, current = self._space, self.inbox, self._current
         if space is None or inbox is None:
             return
-        dropped = inbox.remove(lambda _: True)
+        dropped = inbox.queue.remove(lambda _: True)
         if current is not None:
             dropped.insert(0, current[0])
             current[1].cancel(why)
@@ -145,7 +145,7 @@ class Agent:
         space, inbox, current = self._space, self.inbox, self._current
         if space is None or inbox is None or member in space.roster:
             return
-        inbox.remove(lambda chat: chat.sender == member)
+        inbox.queue.remove(lambda chat: chat.sender == member)
         if current is not None and current[0].sender == member:
             self._abandoned = f"I stopped: {member}, who asked, has left."
             current[1].cancel(self._abandoned)
@@ -156,13 +156,13 @@ class Agent:
         if current is not None and current[0].id in envelope.correlation_id:
             current[1].cancel("the chat was cancelled")
         if self.inbox is not None:
-            self.inbox.remove(lambda chat: chat.id in envelope.correlation_id)
+            self.inbox.queue.remove(lambda chat: chat.id in envelope.correlation_id)
 
     # Turns
 
     async def _run_turns(self, space: JoinedSpace, toolbox: Toolbox, inbox: QuestionInbox) -> None:
         while True:
-            chat = await inbox.next()
+            chat = await inbox.queue.next()
             task = asyncio.ensure_future(self._run_turn(space, toolbox, inbox, chat))
             self._current = (chat, task)
             inbox.remarks.take()

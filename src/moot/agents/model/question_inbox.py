@@ -10,8 +10,6 @@ knows how far it came: then the asker is told, and nothing is done twice.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -19,23 +17,27 @@ from contextlib import suppress
 from moot.agents.model.agent_settings import AgentSettings
 from moot.errors import MootError
 from moot.participant import JoinedSpace
-from moot.participant.programs.chat_intake import ChatIntake, ChatRates, DecisionRemarks, is_named
+from moot.participant.programs.chat_intake import ChatIntake, DecisionRemarks, TurnQueue, is_named
 from moot.participant.programs.repeated_send import deliver
 from moot.protocol.envelope import Envelope
 
-log = logging.getLogger(__name__)
-
 
 class QuestionInbox:
-    """The questions that wait for their turn. `in_turn` says whether the agent works on one."""
+    """Which questions get a turn. `in_turn` says whether the agent works on one."""
 
     def __init__(self, space: JoinedSpace, settings: AgentSettings, in_turn: Callable[[], bool]) -> None:
         limits = settings.limits
         self._space = space
         self._settings = settings
         self._in_turn = in_turn
-        self._queue: asyncio.Queue[Envelope] = asyncio.Queue(limits.max_queued_turns)
-        self._rates = ChatRates(limits.max_turns_per_minute)
+        most = limits.max_turns_per_minute
+        self.queue: TurnQueue[Envelope] = TurnQueue(
+            self.answer,
+            max_queued=limits.max_queued_turns,
+            max_per_minute=most,
+            too_many=f"I answer {most} questions a minute of one member: ask again later.",
+            full="I have too much to do already: ask again later.",
+        )
         self._intake = ChatIntake(space, self._take_chat, answers=settings.answers)
         # What people said about decisions during this turn.
         self.remarks = DecisionRemarks()
@@ -49,25 +51,8 @@ class QuestionInbox:
         self._space.on("mcp/reject")(self.remarks.note_rejection)
         self._space.on_reconnected(self.catch_up)
 
-    @property
-    def waiting(self) -> int:
-        return self._queue.qsize()
-
-    async def next(self) -> Envelope:
-        return await self._queue.get()
-
-    def remove(self, unwanted: Callable[[Envelope], bool]) -> list[Envelope]:
-        """Take questions out of the queue; returns them."""
-        chats = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
-        removed = [chat for chat in chats if unwanted(chat)]
-        for chat in chats:
-            if chat not in removed:
-                self._queue.put_nowait(chat)
-        return removed
-
     async def _take_chat(self, chat: Envelope) -> None:
         """Queue a question, keep a remark, or tell the sender why not."""
-        limits = self._settings.limits
         if chat.id in self._begun:
             text = (
                 "I was restarted before I could answer this. What I had done until then is in the "
@@ -80,23 +65,7 @@ class QuestionInbox:
             if self._in_turn():
                 self.remarks.add(chat)
             return
-        taken = self._rates.take(chat.sender)
-        if taken != "taken":
-            log.warning(
-                "too many turns", extra={"participant": chat.sender, "limit": limits.max_turns_per_minute}
-            )
-            if taken == "refused":
-                most = limits.max_turns_per_minute
-                text = f"I answer {most} questions a minute of one member: ask again later."
-                await self.answer(chat, text)
-            return
-        try:
-            self._queue.put_nowait(chat)
-        except asyncio.QueueFull:
-            await self.answer(chat, "I have too much to do already: ask again later.")
-            return
-        with suppress(MootError):
-            await self._space.chats.acknowledge(chat)
+        await self.queue.take(self._space, chat, chat)
 
     async def answer(self, chat: Envelope, text: str) -> None:
         """Say it to whoever asked; waits for the end of a pause, of a rate limit and of a lost connection."""

@@ -1,22 +1,28 @@
-"""Which chats an agent takes: those that are for it, each once, and only so many of one member.
+"""Which chats an agent takes: those that are for it, each once, and only so many of one member; and in which
+order they get their turns.
 
 A chat that came while the connection was lost is taken afterwards, as far as the gateway still has it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Generic, Literal, TypeVar
 
-from moot.errors import MootError
+from moot.errors import MootError, UsageError
 from moot.participant.conversation.chat import mentions
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.resilience.rate_limits import sliding_windows
 
+log = logging.getLogger(__name__)
+
+Work = TypeVar("Work")
 # Which chats are for an agent: those that name it, or all.
 Answers = Literal["named", "all"]
 
@@ -101,6 +107,74 @@ def is_named(space: JoinedSpace, chat: Envelope) -> bool:
 def _has_text(chat: Envelope) -> bool:
     text = chat.payload.get("text")
     return isinstance(text, str) and bool(text.strip())
+
+
+class TurnQueue(Generic[Work]):
+    """Chats that wait for their turns, with whatever is to be known of each.
+
+    `refuse` tells the sender of a chat why it gets none: `too_many` of one member, or the queue is `full`.
+    """
+
+    def __init__(
+        self,
+        refuse: Callable[[Envelope, str], Awaitable[None]],
+        *,
+        max_queued: int,
+        max_per_minute: int,
+        too_many: str,
+        full: str,
+    ) -> None:
+        self._refuse = refuse
+        self._queue: asyncio.Queue[Work] = asyncio.Queue(max_queued)
+        self._rates = ChatRates(max_per_minute)
+        self._too_many = too_many
+        self._full = full
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    async def take(
+        self, space: JoinedSpace, chat: Envelope, work: Work, write: Callable[[Work], None] | None = None
+    ) -> bool:
+        """Acknowledge a chat that gets its turn. One that `write` cannot write down could get lost."""
+        rate, why = self._rates.take(chat.sender), ""
+        if rate != "taken":
+            log.warning("too many turns", extra={"participant": chat.sender})
+            why = self._too_many
+        elif self._queue.full():
+            why = self._full
+        elif write is not None:
+            try:
+                write(work)
+            except UsageError as fault:
+                why = f"I cannot take this: {fault}."
+        if why:
+            if rate != "ignored":
+                await self._refuse(chat, why)
+            return False
+        self._queue.put_nowait(work)
+        with suppress(MootError):
+            await space.chats.acknowledge(chat)
+        return True
+
+    async def resume(self, work: Work) -> None:
+        """Go on with what an earlier run has taken."""
+        await self._queue.put(work)
+
+    async def next(self) -> Work:
+        return await self._queue.get()
+
+    def remove(self, is_unwanted: Callable[[Work], bool]) -> list[Work]:
+        """Take out what gets no turn any more; returns it."""
+        removed = []
+        for _ in range(self._queue.qsize()):
+            work = self._queue.get_nowait()
+            if is_unwanted(work):
+                removed.append(work)
+            else:
+                self._queue.put_nowait(work)
+        return removed
 
 
 class ChatRates:
