@@ -36,7 +36,7 @@ from moot.config.search_settings import SearchSettings
 from moot.conformance import report
 from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
-from moot.gateway.http.openapi import openapi
+from moot.gateway.http.http_routes import openapi
 from moot.metrics import AnyDescription
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from moot.errors import InvalidRequest, RateLimited, Refused, UnauthorizedStreamWrite, UsageError
 from moot.protocol import payloads
 from moot.protocol.close_codes import SHUT_DOWN, TRY_AGAIN
@@ -28,12 +30,16 @@ from moot.space import grant_limits, membership, operator_changes, sign_in
 from moot.space.acts import control, proposals, streams
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
+from moot.space.grant_table import GrantTable
+from moot.space.id_window import IdWindow
 from moot.space.ladder import check_may_send, process_envelope
 from moot.space.last_vote import process_vote
-from moot.space.members import Options, SpaceMember
+from moot.space.members import Options, Session, SpaceMember
+from moot.space.offer_owners import OfferOwners
+from moot.space.proposal_ledger import ProposalLedger
 from moot.space.state import State
-from moot.space.state_json import load_state, save_state
-from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.stream_table import StreamTable
+from moot.space.temporary_tokens import SignIn, TemporaryToken, TemporaryTokens
 
 
 class Space:
@@ -320,6 +326,55 @@ def _new_state(config: SpaceConfig) -> State:
         member.configured = participant
         member.credentials = participant.credentials
         state.roster.add(member)
+    for member in state.roster:
+        state.refresh(member)
+    return state
+
+
+def save_state(state: State) -> dict[str, Json]:
+    return {
+        "members": [member.save() for member in state.roster],
+        "sessions": [session.save() for session in state.roster.sessions.values()],
+        "grants": state.grants.save(),
+        "streams": state.streams.save(),
+        "ledger": state.ledger.save(),
+        "window": state.window.save(),
+        "temporary_tokens": state.temporary_tokens.save(),
+        "offer_owners": state.offer_owners.save(),
+        "journal_able": state.journal_writable,
+        "sessions_joined": state.sessions_joined,
+        "deadlines": state.deadlines.save(),
+    }
+
+
+def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
+    state = State(config)
+    for row in saved["members"]:
+        state.roster.add(SpaceMember.load(row))
+    state.roster.aliases = {member.id: member for member in state.roster if member.id != member.name}
+    state.temporary_tokens = TemporaryTokens.load(saved.get("temporary_tokens", {}))
+    for row in saved["sessions"]:
+        member = state.roster.members[row["member"]]
+        # Without a number: saved by 0.1.
+        number = row.get("number", 0)
+        options = msgspec.convert(row["options"], Options)
+        rights = state.token_rights(options.token)
+        session = Session(row["id"], member, row["dialect"], options, number, rights)
+        session.closing_at = row["closing_at"]
+        member.sessions[session.id] = session
+        state.roster.sessions[session.id] = session
+    state.grants = GrantTable.load(saved["grants"])
+    state.streams = StreamTable.load(saved["streams"])
+    state.ledger = ProposalLedger.load(saved["ledger"], config.limits.max_settled_proposals)
+    state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
+    pinned = state.window.pinned
+    for request in state.ledger.resume_executions(lambda name: pinned[name].owed if name in pinned else ()):
+        state.window.pin(request, pinned[request])
+    state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
+    state.journal_writable = saved["journal_able"]
+    state.sessions_joined = saved.get("sessions_joined", 0)
+    for when, what, key in saved["deadlines"]:
+        state.deadlines.schedule(when, what, key)
     for member in state.roster:
         state.refresh(member)
     return state

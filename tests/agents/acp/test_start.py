@@ -14,12 +14,17 @@ import pytest
 
 from moot.agents.acp import agent_process
 from moot.agents.acp.acp_member import AcpMember
-from moot.agents.acp.agent_home import home_environment, link_sign_in, prepare_home
-from moot.agents.acp.agent_process import AgentProcess, AgentUnusable
+from moot.agents.acp.agent_process import (
+    AgentProcess,
+    AgentUnusable,
+    home_environment,
+    link_sign_in,
+    prepare_home,
+)
 from moot.agents.acp.agent_profiles import PROFILES, UNKNOWN, AgentProfile, profile_of
-from moot.agents.acp.asking_probe import ProbeResult
 from moot.agents.acp.folder_settings import check_folder_settings
 from moot.agents.acp.json_rpc import PeerGone
+from moot.agents.acp.supervised_agent import ProbeResult
 from moot.cli import main
 from moot.errors import UsageError
 from tests.agents.acp.agent_space import agent_space, settings_for, write_script

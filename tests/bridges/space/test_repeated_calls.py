@@ -12,8 +12,8 @@ import anyio
 import httpx
 import pytest
 
-from moot.mcp.downstream import client_timeout
-from moot.mcp.downstream.client_timeout import ClientTimeout
+from moot.mcp.downstream import client_requests
+from moot.mcp.downstream.client_requests import ClientTimeout
 from moot.mcp.downstream.limits import McpServerLimits
 from tests.bridges.served_space import HASTY, ServedMember, served_space, text_of
 from tests.bridges.space.test_approvals_outlive import ADD, ERAS, files_and_alice, lab, mcp_process, words
@@ -185,7 +185,7 @@ async def test_the_outcome_goes_to_who_calls_again_if_the_client_gave_up_without
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has shown how long it waits, so what it was told later it has not read."""
-    monkeypatch.setattr(client_timeout, "_AT_ONCE_SECONDS", 0.0)
+    monkeypatch.setattr(client_requests, "_AT_ONCE_SECONDS", 0.0)
     async with served_space(tmp_path, GUEST) as served, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         kept, alice, shown = await set_up(served)
         client = SilentClient(shown, http)

@@ -11,8 +11,7 @@ import cedarpy
 import pytest
 
 from moot.cli import main
-from moot.trust.checks.cedar_export import export_rules
-from moot.trust.checks.cedar_request import cedar_request
+from moot.trust.checks.cedar_export import cedar_request, export_rules
 from moot.trust.checks.rule_check import attempted_calls
 from moot.trust.checks.rule_samples import sample_call, sample_calls
 from moot.trust.history.proposal_case import Case

@@ -12,7 +12,7 @@ from moot.trust.checks.explain import explain
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.backtest import back_test
-from moot.trust.learning.rule_grants import grant_of, why_no_grant
+from moot.trust.learning.suggestion import grant_of, why_no_grant
 from moot.trust.rules.accepted_calls import AcceptedCalls
 from moot.trust.rules.budgets import MAX_DECISIONS, Budget, UseTally
 from moot.trust.rules.conditions import Hours, Range

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+import yaml
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -37,7 +40,6 @@ from moot.gateway.http.http_replies import (
 from moot.gateway.http.mcp_routes import McpRoutes
 from moot.gateway.http.member_routes import MemberRoutes
 from moot.gateway.http.oidc_routes import OidcRoutes
-from moot.gateway.http.openapi import openapi
 from moot.gateway.http.push_routes import PushRoutes
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.http.sign_in_routes import SignInRoutes
@@ -75,6 +77,7 @@ with <code>Authorization: Bearer TOKEN</code></li>
 </ul>
 </html>
 """
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Endpoints:
@@ -287,3 +290,31 @@ def _cross_origin(origins: Collection[str]) -> list[Middleware]:
             max_age=_KEEP_SECONDS,
         )
     ]
+
+
+def openapi(version: str, offered: HttpConfig) -> Json:
+    """OpenAPI 3.1 of what this gateway answers, and of nothing that is turned off."""
+    document = _everything()
+    paths = dict(document["paths"])
+    messages = paths["/participants/{id}/messages"] = dict(paths["/participants/{id}/messages"])
+    if not offered.poll:
+        del messages["get"], paths["/spaces/{space}/history"]
+    if not offered.inject:
+        del messages["post"]
+    hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]
+    hidden += [] if offered.metrics else ["/metrics"]
+    hidden += [] if offered.console else ["/console/{path}", "/service-worker.js", "/manifest.webmanifest"]
+    hidden += [] if messages else ["/participants/{id}/messages"]
+    for path in hidden:
+        del paths[path]
+    return document | {"info": document["info"] | {"version": version}, "paths": paths}
+
+
+@cache
+def _everything() -> Json:
+    """The file as it is; nobody changes what is returned here."""
+    text = (resources.files("moot.gateway.http") / "openapi.yaml").read_text("utf-8")
+    document = yaml.load(text, _LOADER)  # noqa: S506  # it is the safe one
+    # Only a place for what is named more than once.
+    del document["pieces"]
+    return document

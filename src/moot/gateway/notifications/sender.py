@@ -13,7 +13,7 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -25,16 +25,11 @@ from moot.errors import Unavailable
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.message import compose, describe
-from moot.gateway.notifications.notified_file import (
-    decode_notified,
-    encode_notified,
-    read_notified,
-    write_notified,
-)
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
 from moot.gateway.notifications.shared_values import SharedValues
 from moot.protocol.patterns import Rights
+from moot.resilience.atomic_file import write_atomically
 from moot.resilience.backoff import Backoff
 from moot.space.config import Name
 from moot.space.proposal_ledger import ProposalRecord
@@ -300,3 +295,45 @@ def _proposals_of(hosts: Mapping[str, SpaceHost]) -> Iterator[tuple[str, SpaceHo
         ledger = host.space.state.ledger
         for proposal in (*ledger.all_open(), *ledger.unresolved()):
             yield space, host, proposal
+
+
+# What one receiver was notified of: a small file in `DATA/notifications`, for after a restart.
+#
+# It holds only what is still open, so it never grows beyond that. It is written when a receiver has taken a
+# message: a gateway that is killed in between sends that message once more, with the same delivery id.
+# Without the file, whatever is open is sent once more; nothing else depends on it.
+
+
+class _NotifiedFile(msgspec.Struct, frozen=True, kw_only=True):
+    participant: str
+    # In the file as earlier versions wrote it.
+    subjects: list[Subject] = msgspec.field(name="told")
+
+
+def read_notified(file: Path, participant: str) -> set[Subject]:
+    """What this participant was notified of by this receiver; nothing if it went to another one before."""
+    try:
+        return decode_notified(file.read_bytes(), participant)
+    except FileNotFoundError:
+        return set()
+    except (OSError, msgspec.DecodeError) as fault:
+        log.warning(
+            "notifications may be repeated: what was sent cannot be read",
+            extra={"file": str(file), "why": type(fault).__name__},
+        )
+        return set()
+
+
+def write_notified(file: Path, participant: str, subjects: Iterable[Subject]) -> None:
+    """Replace the file; raises OSError."""
+    write_atomically(file, encode_notified(participant, subjects))
+
+
+def encode_notified(participant: str, subjects: Iterable[Subject]) -> bytes:
+    return msgspec.json.encode(_NotifiedFile(participant=participant, subjects=sorted(subjects)))
+
+
+def decode_notified(content: bytes, participant: str) -> set[Subject]:
+    """Raises msgspec.DecodeError."""
+    found = msgspec.json.decode(content, type=_NotifiedFile)
+    return set(found.subjects) if found.participant == participant else set()

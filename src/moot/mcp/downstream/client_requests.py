@@ -12,7 +12,7 @@ way that it supports, and never by an error or by hanging:
     pending     the call answers that it is pending, under which handle, and how to look it up
 
 Every request is answered within `answer_seconds`, and sooner to clients that were seen to give up sooner
-(`client_timeout`). A client that stops waiting, disconnects or is killed withdraws nothing: somebody may be
+(`ClientTimeout`). A client that stops waiting, disconnects or is killed withdraws nothing: somebody may be
 about to decide. What it says outright withdraws: "withdraw" in a dialog, `tasks/cancel`, and a cancellation
 that is no timeout, if the same call is not made again soon.
 """
@@ -33,7 +33,6 @@ from moot.mcp.downstream.client_channel import (
     supports_forms,
     supports_tasks,
 )
-from moot.mcp.downstream.client_timeout import ClientTimeout
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY, NOT_DONE, RpcRequest
 from moot.mcp.downstream.running_requests import CALL_UNWANTED, TIME_IS_UP, Spawn
@@ -46,6 +45,10 @@ from moot.protocol.rpc_codes import INVALID_PARAMS
 _KEY: Final = "moot_decision"
 # Below whatever a tool reports later: progress may only grow, and tools begin at 0 or 1.
 _TICK: Final = 1e-6
+# Calls that are repeated within this are made at once, not after a time limit: no client has a shorter one.
+_AT_ONCE_SECONDS: Final = 1.0
+# Answered a little before the client gives up, so that the answer arrives.
+_MARGIN: Final = 0.75
 
 
 class ClientRequests:
@@ -358,3 +361,31 @@ def _names_of(missing: JsonObject) -> str:
 async def _withdraw(pending: PendingCall, reason: str) -> None:
     # Shielded: we are being cancelled, and the withdrawal has to go out all the same.
     await asyncio.shield(asyncio.ensure_future(pending.withdraw(reason)))
+
+
+# How long the clients of one server wait for an answer, as far as they have shown it.
+#
+# Some clients give up after a few seconds and say nothing: the request stays open here, and nobody reads its
+# answer. They show it by repeating the call. From then on they are answered in time, and an answer that comes
+# later than they wait does not count as told.
+
+
+class ClientTimeout:
+    """The shortest time that a client was seen to wait; without end until one was seen to give up."""
+
+    def __init__(self) -> None:
+        self._seconds = math.inf
+
+    def learn(self, waited_seconds: float) -> None:
+        """A client has given up after this, or after less."""
+        if waited_seconds >= _AT_ONCE_SECONDS:
+            self._seconds = min(self._seconds, waited_seconds)
+
+    @property
+    def answer_seconds(self) -> float:
+        """How long a request may take."""
+        return self._seconds * _MARGIN
+
+    def is_over(self, waited_seconds: float) -> bool:
+        """Whether a client that has waited this long has probably given up."""
+        return waited_seconds > self._seconds

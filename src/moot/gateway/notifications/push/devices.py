@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+import msgspec
+
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import MootError, ResourceLimit, Unavailable, UsageError
 from moot.gateway.access import SpaceDirectory
@@ -23,11 +25,11 @@ from moot.gateway.notifications.channels import DeliveryFailed, Outcome, Receive
 from moot.gateway.notifications.push.channel import PushChannel, first_body, last_body
 from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, owner_of, seen_again
 from moot.gateway.notifications.push.subscription import ProviderAccount, Subscription
-from moot.gateway.notifications.push.subscription_store import read_subscriptions, write_subscriptions
 from moot.gateway.notifications.push.vapid_key import VapidKey, open_vapid_key, read_vapid_key
 from moot.gateway.notifications.schedule import ScheduleRules
 from moot.gateway.notifications.sender import NotificationSender, SenderRules
 from moot.gateway.notifications.shared_values import SharedValues
+from moot.resilience.atomic_file import write_atomically
 from moot.resilience.task_set import TaskSet
 from moot.store.worker_thread import DaemonExecutor
 
@@ -284,3 +286,31 @@ class PushDevices:
 def _unlink(files: Iterable[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
+
+
+# The subscriptions of all people in one file of the data folder, readable by the gateway's user alone.
+#
+# Without the file nobody is told by Web Push until they turn it on again; nothing else depends on it.
+
+
+def read_subscriptions(file: Path) -> list[Subscription]:
+    """Those that are kept; none, with a warning, if the file cannot be read."""
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=list[Subscription])
+        for each in found:
+            # Raises ValueError.
+            _ = each.browser_keys
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as fault:
+        log.warning(
+            "push subscriptions cannot be read: people turn notifications on again",
+            extra={"file": str(file), "why": type(fault).__name__},
+        )
+        return []
+    return found
+
+
+def write_subscriptions(file: Path, subscriptions: Iterable[Subscription]) -> None:
+    """Replace the file; raises OSError."""
+    write_atomically(file, msgspec.json.encode(list(subscriptions)))
