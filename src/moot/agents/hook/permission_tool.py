@@ -7,14 +7,18 @@ that input, or deny with a reason. Everything that is no approval is denied, a f
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from moot import __version__
 from moot.agents.hook.hook_call import MAX_CALL_BYTES, HookCall
 from moot.agents.hook.hook_gate import describe_refusal
 from moot.errors import McpError, MootError
-from moot.mcp.downstream.backend import BackendCall, Change, PendingCall, ServerDescription, text_result
+from moot.mcp.downstream.backend import (
+    BackendCall,
+    ServerDescription,
+    ToolsOnlyBackend,
+    text_result,
+)
 from moot.mcp.eras import JsonObject, OfferKind
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
@@ -47,7 +51,7 @@ class ReleasesCalls(Protocol):
     async def wait_for_release(self, call: HookCall, wait_seconds: float) -> str: ...
 
 
-class PermissionBackend:
+class PermissionBackend(ToolsOnlyBackend):
     """The tool, for an agent that works in `folder`."""
 
     def __init__(self, member: ReleasesCalls, folder: str, wait_seconds: float) -> None:
@@ -63,20 +67,6 @@ class PermissionBackend:
 
     def tool(self, name: str) -> JsonObject | None:
         return _DEFINITION if name == PERMISSION_TOOL else None
-
-    async def subscribe(self, uri: str) -> None:
-        raise McpError(INVALID_PARAMS, "there are no resources here", {"uri": uri})
-
-    async def unsubscribe(self, uri: str) -> None:
-        """Nothing is ever subscribed."""
-
-    def watch(self, _listener: Callable[[Change], None]) -> Callable[[], None]:
-        """The lists never change."""
-        return lambda: None
-
-    async def pending(self, _handle: str) -> PendingCall | None:
-        """A call waits until it is decided."""
-        return None
 
     async def perform(self, call: BackendCall) -> JsonObject:
         if call.method != "tools/call" or call.params.get("name") != PERMISSION_TOOL:

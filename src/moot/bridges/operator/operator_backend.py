@@ -12,7 +12,6 @@ can show no form, and a call that is too long for one, get the address of the pr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -38,7 +37,13 @@ from moot.bridges.operator.proposal_text import (
     result_text,
 )
 from moot.errors import McpError, MootError, UsageError, VoteCounted
-from moot.mcp.downstream.backend import BackendCall, Change, PendingCall, ServerDescription, text_result
+from moot.mcp.downstream.backend import (
+    BackendCall,
+    PendingCall,
+    ServerDescription,
+    ToolsOnlyBackend,
+    text_result,
+)
 from moot.mcp.downstream.client_channel import supports_forms
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, JsonObject, OfferKind, input_required
 from moot.operations.call_text import describe_deciders, proposal_link, who_can_approve
@@ -72,7 +77,7 @@ def check_may_decide(space: JoinedSpace) -> None:
         )
 
 
-class OperatorBackend:
+class OperatorBackend(ToolsOnlyBackend):
     """What one person may decide, for their assistant."""
 
     def __init__(
@@ -102,20 +107,6 @@ class OperatorBackend:
 
     def tool(self, name: str) -> JsonObject | None:
         return operator_tool(name)
-
-    async def subscribe(self, uri: str) -> None:
-        raise McpError(INVALID_PARAMS, "there are no resources here", {"uri": uri})
-
-    async def unsubscribe(self, uri: str) -> None:
-        """Nothing is ever subscribed."""
-
-    def watch(self, _listener: Callable[[Change], None]) -> Callable[[], None]:
-        """The lists never change."""
-        return lambda: None
-
-    async def pending(self, _handle: str) -> PendingCall | None:
-        """No call of this server waits for others."""
-        return None
 
     async def perform(self, call: BackendCall) -> JsonObject | PendingCall:
         if call.method != "tools/call":

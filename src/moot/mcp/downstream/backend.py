@@ -22,6 +22,7 @@ from moot.errors import McpError
 from moot.mcp.eras import JsonObject, OfferKind
 from moot.protocol.continuation import wanted_input
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 Listener = Callable[[JsonObject], None]
 
@@ -244,6 +245,24 @@ class Backend(Protocol):
     async def pending(self, handle: str) -> PendingCall | None:
         """The call with this handle, pending or finished recently, also of an earlier run; raises McpError
         if that cannot be told now."""
+
+
+class ToolsOnlyBackend:
+    """What a server with a few tools answers to everything else: nothing changes, and no call is kept."""
+
+    async def subscribe(self, uri: str) -> None:
+        raise McpError(INVALID_PARAMS, "there are no resources here", {"uri": uri})
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Nothing is ever subscribed."""
+
+    def watch(self, _listener: Callable[[Change], None]) -> Callable[[], None]:
+        """The lists never change."""
+        return lambda: None
+
+    async def pending(self, _handle: str) -> PendingCall | None:
+        """No call waits for others once it has returned."""
+        return None
 
 
 @dataclass(slots=True)

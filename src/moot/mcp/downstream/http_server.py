@@ -14,6 +14,7 @@ import asyncio
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 from urllib.parse import parse_qs
@@ -76,6 +77,24 @@ _MAX_KNOWN_TOOLS: Final = 10_000
 _UNIQUE_HEADERS: Final = (_VERSION, "mcp-method", "mcp-name")
 
 
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """One HTTP request, and where its response goes."""
+
+    scope: Scope
+    # Every line, and the last of each name.
+    pairs: list[tuple[str, str]]
+    headers: dict[str, str]
+    receive: Receive
+    send: Send
+
+    async def respond(self, status: int, body: JsonObject | None = None) -> None:
+        if body is None:
+            await respond(self.send, status, b"", ())
+        else:
+            await respond(self.send, status, strict_json.encode(body))
+
+
 class McpHttpServer:
     """An MCP server on HTTP. Sessions end with `close`, everything else with its request."""
 
@@ -111,95 +130,76 @@ class McpHttpServer:
         if "accept" in headers:
             # A list may be on several lines.
             headers["accept"] = ", ".join(value for name, value in pairs if name == "accept")
+        exchange = _Exchange(scope, pairs, headers, receive, send)
         try:
             if self._access is not None:
                 self._access.check(headers)
-            await self._route(scope, pairs, headers, receive, send)
+            await self._route(exchange)
         except HttpAccessDenied as refusal:
             await respond(send, refusal.status, refusal.body, refusal.headers)
         except InvalidRpcMessage as fault:
-            await respond(send, 400, strict_json.encode(error_of(fault.id, fault)))
+            await exchange.respond(400, error_of(fault.id, fault))
         except Exception:
             # A request's task: the client gets no detail.
             log.exception("a request could not be handled")
             hidden = McpError(INTERNAL_ERROR, "internal error; the log says why")
-            await respond(send, 500, strict_json.encode(error_of(None, hidden)))
+            await exchange.respond(500, error_of(None, hidden))
 
-    async def _route(
-        self,
-        scope: Scope,
-        pairs: list[tuple[str, str]],
-        headers: dict[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        method, path = scope["method"], scope["path"].rstrip("/")
+    async def _route(self, exchange: _Exchange) -> None:
+        method, path = exchange.scope["method"], exchange.scope["path"].rstrip("/")
         if path == self._path:
             match method:
                 case "POST":
-                    await self._post(scope, pairs, headers, receive, send)
+                    await self._post(exchange)
                 case "GET":
-                    await self._get(headers, receive, send)
+                    await self._get(exchange)
                 case "DELETE":
-                    self._check_era(headers)
-                    self.sessions.end(self._session(headers))
-                    await respond(send, 200, b"", ())
+                    self._check_era(exchange.headers)
+                    self.sessions.end(self._session(exchange.headers))
+                    await exchange.respond(200)
                 case _:
                     raise HttpAccessDenied(405, "POST, GET or DELETE", (b"allow", b"POST, GET, DELETE"))
         elif path == "/sse" and method == "GET":
-            await self._open_sse(headers, receive, send)
+            await self._open_sse(exchange)
         elif path == "/messages" and method == "POST":
-            await self._post_to_sse(scope, headers, receive, send)
+            await self._post_to_sse(exchange)
         else:
             raise HttpAccessDenied(404, f"MCP is served at {self._path}, for old clients at /sse")
 
     # Streamable HTTP
 
-    async def _post(
-        self,
-        scope: Scope,
-        pairs: list[tuple[str, str]],
-        headers: dict[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def _post(self, exchange: _Exchange) -> None:
+        headers = exchange.headers
         check_json(headers)
         check_accept(headers, "application/json", "text/event-stream")
-        value = parse_value(await read_body(receive, headers, self._server.limits.message_bytes))
+        value = parse_value(await read_body(exchange.receive, headers, self._server.limits.message_bytes))
         version = headers.get(_VERSION)
         newer = version is not None and version not in HANDSHAKE_VERSIONS
         if value.__class__ is list and not newer:
-            await self._batch(scope, value, headers, receive, send)
+            await self._batch(value, exchange)
             return
         message = message_of(value)
         if self._check is not None:
-            self._check(scope, message)
+            self._check(exchange.scope, message)
         has_stateless_keys = (
             isinstance(message, RpcRequest)
             and message.method != "initialize"
             and stateless.is_stateless(message.params)
         )
         if newer or has_stateless_keys:
-            await self._stateless(message, pairs, headers, receive, send)
+            await self._stateless(message, exchange)
         else:
-            await self._handshake(message, headers, receive, send)
+            await self._handshake(message, exchange)
 
-    async def _stateless(
-        self,
-        message: Message,
-        pairs: list[tuple[str, str]],
-        headers: dict[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def _stateless(self, message: Message, exchange: _Exchange) -> None:
         if isinstance(message, RpcNotification):
             # This era cancels by disconnecting; no other notification matters.
             try:
-                stateless.check_version(headers.get(_VERSION, ""))
+                stateless.check_version(exchange.headers.get(_VERSION, ""))
             except McpError as fault:
-                await respond(send, 400, strict_json.encode(error_of(None, fault)))
+                await exchange.respond(400, error_of(None, fault))
                 return
-            await respond(send, 202, b"", ())
+            await exchange.respond(202)
             return
         if not isinstance(message, RpcRequest):
             raise HttpAccessDenied(400, "a client sends requests and notifications, no responses")
@@ -208,11 +208,10 @@ class McpHttpServer:
         try:
             # First check the request itself, then whether its headers say the same.
             stateless.client_of(request, _ignore, any_version=True)
-            check_headers(request, pairs, headers)
-            await self._check_param_headers(request, pairs)
+            check_headers(request, exchange.pairs, exchange.headers)
+            await self._check_param_headers(request, exchange.pairs)
         except McpError as fault:
-            status = STATUSES.get(fault.code, 200)
-            await respond(send, status, strict_json.encode(error_of(request.id, fault)))
+            await exchange.respond(STATUSES.get(fault.code, 200), error_of(request.id, fault))
             return
 
         def notify(method: str, params: JsonObject) -> None:
@@ -232,8 +231,8 @@ class McpHttpServer:
         try:
             await response_streams.send_response(
                 stream,
-                receive,
-                send,
+                exchange.receive,
+                exchange.send,
                 limits=self._server.limits,
                 on_disconnect=lambda: running.cancel(request.id),
                 statuses=STATUSES,
@@ -241,14 +240,13 @@ class McpHttpServer:
         finally:
             running.cancel_all()
 
-    async def _handshake(
-        self, message: Message, headers: dict[str, str], receive: Receive, send: Send
-    ) -> None:
+    async def _handshake(self, message: Message, exchange: _Exchange) -> None:
+        headers = exchange.headers
         opening = isinstance(message, RpcRequest) and message.method == "initialize"
         session = self._open_session() if opening and _SESSION not in headers else self._session(headers)
         if not isinstance(message, RpcRequest):
             session.receive(message)
-            await respond(send, 202, b"", ())
+            await exchange.respond(202)
             return
         if message.id in session.pending_ids:
             raise HttpAccessDenied(400, _ID_IN_USE)
@@ -257,17 +255,15 @@ class McpHttpServer:
         if opening and not session.session.initialized:
             # The handshake failed, so there is nothing to keep.
             self.sessions.end(session)
-        await self._respond(session, stream, receive, send)
+        await self._respond(session, stream, exchange)
 
-    async def _batch(
-        self, scope: Scope, values: list[Json], headers: dict[str, str], receive: Receive, send: Send
-    ) -> None:
+    async def _batch(self, values: list[Json], exchange: _Exchange) -> None:
         """A batch of 2025-03-26: everything in it is allowed, or nothing runs."""
-        session = self._session(headers)
+        session = self._session(exchange.headers)
         messages = self._messages_of(values, session)
         if self._check is not None:
             for message in messages:
-                self._check(scope, message)
+                self._check(exchange.scope, message)
         ids = [message.id for message in messages if isinstance(message, RpcRequest)]
         if not session.pending_ids.isdisjoint(ids):
             raise HttpAccessDenied(400, _ID_IN_USE)
@@ -275,9 +271,9 @@ class McpHttpServer:
         for message in messages:
             session.receive(message)
         if stream is None:
-            await respond(send, 202, b"", ())
+            await exchange.respond(202)
         else:
-            await self._respond(session, stream, receive, send)
+            await self._respond(session, stream, exchange)
 
     def _messages_of(self, value: Json, session: HttpSession) -> list[Message]:
         """One message, or those of a batch where the session's version has batches."""
@@ -285,15 +281,15 @@ class McpHttpServer:
             return batch_of(value, max_messages=self._server.limits.max_batch_messages)
         return [message_of(value)]
 
-    async def _respond(self, session: HttpSession, stream: EventStream, receive: Receive, send: Send) -> None:
+    async def _respond(self, session: HttpSession, stream: EventStream, exchange: _Exchange) -> None:
         # A disconnect does not cancel in this era: the client may come back for the rest.
         session.open_responses += 1
         try:
             with stream.open_response():
                 await response_streams.send_response(
                     stream,
-                    receive,
-                    send,
+                    exchange.receive,
+                    exchange.send,
                     limits=self._server.limits,
                     headers=((_SESSION.encode(), session.id.encode()),),
                     with_ids=True,
@@ -302,7 +298,8 @@ class McpHttpServer:
             session.open_responses -= 1
             session.used_at = asyncio.get_running_loop().time()
 
-    async def _get(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
+    async def _get(self, exchange: _Exchange) -> None:
+        headers = exchange.headers
         self._check_era(headers)
         check_accept(headers, "text/event-stream")
         session = self._session(headers)
@@ -313,26 +310,19 @@ class McpHttpServer:
                 # Not 404: that would say that the session has ended.
                 raise HttpAccessDenied(400, "nothing is kept from this Last-Event-ID on, and " + _UNKNOWN)
             stream, after = found
-        await self._send_stream(session, stream, after, receive, send)
+        await self._send_stream(session, stream, after, exchange)
 
     async def _send_stream(
-        self,
-        session: HttpSession,
-        stream: EventStream,
-        after: int,
-        receive: Receive,
-        send: Send,
-        *,
-        opening: bytes = b"",
+        self, session: HttpSession, stream: EventStream, after: int, exchange: _Exchange, opening: bytes = b""
     ) -> None:
         session.open_responses += 1
         try:
             with stream.open_response():
-                async with DisconnectWatch(receive) as disconnect:
+                async with DisconnectWatch(exchange.receive) as disconnect:
                     await response_streams.send_events(
                         stream,
                         disconnect,
-                        send,
+                        exchange.send,
                         after=after,
                         headers=() if opening else ((_SESSION.encode(), session.id.encode()),),
                         with_ids=not opening,
@@ -394,26 +384,27 @@ class McpHttpServer:
 
     # HTTP+SSE (2024-11-05)
 
-    async def _open_sse(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
-        check_accept(headers, "text/event-stream")
+    async def _open_sse(self, exchange: _Exchange) -> None:
+        check_accept(exchange.headers, "text/event-stream")
         session = self._open_session(one_stream=True)
         opening = f"event: endpoint\ndata: /messages?session_id={session.id}\n\n".encode()
         try:
-            await self._send_stream(session, session.server_stream, 0, receive, send, opening=opening)
+            await self._send_stream(session, session.server_stream, 0, exchange, opening)
         finally:
             # One connection is the whole session here.
             self.sessions.end(session)
 
-    async def _post_to_sse(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
-        check_json(headers)
-        ids = parse_qs(scope["query_string"].decode("latin-1")).get("session_id", [""])
+    async def _post_to_sse(self, exchange: _Exchange) -> None:
+        check_json(exchange.headers)
+        ids = parse_qs(exchange.scope["query_string"].decode("latin-1")).get("session_id", [""])
         session = self.sessions.get(ids[0])
         if session is None:
             raise HttpAccessDenied(404, "no such session: open /sse first")
-        value = parse_value(await read_body(receive, headers, self._server.limits.message_bytes))
+        body = await read_body(exchange.receive, exchange.headers, self._server.limits.message_bytes)
+        value = parse_value(body)
         for message in self._messages_of(value, session):
             session.receive(message)
-        await respond(send, 202, b"", ())
+        await exchange.respond(202)
 
 
 class _HeaderPairs(dict[str, str]):
