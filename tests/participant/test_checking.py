@@ -16,7 +16,7 @@ from moot.errors import UsageError
 from moot.participant import IncomingRequest, ProtocolViolation, connect
 from moot.participant.connection.correlation_index import CorrelationIndex
 from moot.participant.connection.inbound_check import InboundValidator
-from moot.participant.connection.payload_shapes import _CHECKS, PayloadShapeError, check_shape
+from moot.participant.connection.payload_shapes import _SHAPES, PayloadShapeError, check_shape
 from moot.participant.connection.violation_log import ViolationLog
 from moot.protocol.dialects import MEW
 from moot.protocol.kinds import KINDS
@@ -204,7 +204,7 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
 
 
 @pytest.mark.requirement("MEW-8.2-3", "MEW-4.3-2", "MEW-8.2-2")
-@pytest.mark.parametrize("kind", sorted(_CHECKS))
+@pytest.mark.parametrize("kind", sorted(_SHAPES))
 def test_every_kind_has_a_shape(kind: str) -> None:
     right, wrong = SHAPES[kind]
     for payload in right:
@@ -215,7 +215,7 @@ def test_every_kind_has_a_shape(kind: str) -> None:
 
 
 def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
-    assert set(KINDS) - set(_CHECKS) == {
+    assert set(KINDS) - set(_SHAPES) == {
         "participant/resume",
         "participant/clear",
         "participant/restart",

@@ -1,14 +1,16 @@
 """The shape of the payload of each kind (MEW 3, 4.3, 8.2), for what we send and what we receive.
 
-`check_shape` raises `PayloadShapeError`. Fields that no specification defines are ignored. What arrives may
-lack what its envelope makes up for (D-95): clients of the reference implementation send MCP bodies without
-`jsonrpc` and `id`, and reasoning without `message`.
+`check_shape` raises `PayloadShapeError`. A kind has a table of fields, and a check of its own where a table
+cannot say it. Fields that no specification defines are ignored. What arrives may lack what its envelope makes
+up for (D-95): clients of the reference implementation send MCP bodies without `jsonrpc` and `id`, and
+reasoning without `message`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from moot.protocol.kinds import NOTIFICATION_PREFIX
@@ -17,11 +19,12 @@ from moot.protocol.operation import Json, Payload
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9_]*")
 
 
+# Null is a value.
+_ABSENT: Final = object()
+
+
 class PayloadShapeError(Exception):
     """A payload that its kind does not allow; the text says what is wrong."""
-
-
-Check = Callable[[Payload], None]
 
 
 def check_shape(
@@ -35,78 +38,73 @@ def check_shape(
         raise PayloadShapeError(f"{kind} must name what it answers in correlation_id")
     if not context and kind in _IN_CONTEXT:
         raise PayloadShapeError(f"{kind} must name its sequence in context")
-    check = (_RECEIVED_CHECKS if received else _CHECKS).get(kind)
-    if check is not None:
-        check(payload)
+    shape = (_RECEIVED_SHAPES if received else _SHAPES).get(kind)
+    if shape is None:
+        return
+    for name, rule in shape.fields.items():
+        value = payload.get(name, _ABSENT)
+        if value is _ABSENT:
+            is_right = not rule.is_required
+        else:
+            is_right = isinstance(value, rule.type) and (rule.test is None or rule.test(value))
+        if not is_right and not (value is None and rule.or_null):
+            raise PayloadShapeError(f"payload.{name} must be {rule.words}")
+    if shape.check is not None:
+        shape.check(payload)
 
 
-# Checks of single fields.
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What one field holds."""
+
+    words: str
+    type: type | tuple[type, ...]
+    # What else it has to be.
+    test: Callable[[Json], bool] | None = None
+    is_required: bool = False
+    # Null says the same as no field.
+    or_null: bool = False
 
 
-def _check_text(payload: Payload, name: str, *, empty: bool = True) -> None:
-    value = payload.get(name)
-    if not isinstance(value, str) or (not empty and not value):
-        raise PayloadShapeError(f"payload.{name} must be a {'' if empty else 'non-empty '}string")
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    fields: Mapping[str, _Rule] = field(default_factory=dict)
+    check: Callable[[Payload], None] | None = None
 
 
-def _check_texts(payload: Payload, *names: str) -> None:
-    for name in names:
-        _check_text(payload, name, empty=False)
+def _required(rule: _Rule) -> _Rule:
+    return replace(rule, is_required=True)
 
 
-def _check_optional_text(payload: Payload, *names: str) -> None:
-    for name in names:
-        if name in payload and not isinstance(payload[name], str):
-            raise PayloadShapeError(f"payload.{name} must be a string")
+def _one_of(*words: str) -> _Rule:
+    return _Rule(" or ".join(words), str, words.__contains__)
 
 
 def _is_count(value: Json) -> bool:
     return value.__class__ is int and value >= 0
 
 
-def _check_optional_count(payload: Payload, *names: str) -> None:
-    for name in names:
-        if name in payload and not _is_count(payload[name]):
-            raise PayloadShapeError(f"payload.{name} must be a whole number of 0 or more")
+def _are_texts(value: Json) -> bool:
+    return all(each.__class__ is str for each in value)
 
 
-def _check_optional_object(payload: Payload, name: str) -> None:
-    if name in payload and not isinstance(payload[name], dict):
-        raise PayloadShapeError(f"payload.{name} must be an object")
+_STRING: Final = _Rule("a string", str)
+_TEXT: Final = _Rule("a non-empty string", str, bool, is_required=True)
+_COUNT: Final = _Rule("a whole number of 0 or more", int, _is_count)
+_OBJECT: Final = _Rule("an object", dict)
+_LIST: Final = _Rule("a list", list)
+_NAMES: Final = _Rule("a list of strings", list, _are_texts)
+_NAMES_OR_NULL: Final = replace(_NAMES, or_null=True)
+_VERSION: Final = _Rule('"2.0"', str, "2.0".__eq__)
 
-
-def _check_names(value: Json, name: str) -> None:
-    if value.__class__ is not list or any(each.__class__ is not str for each in value):
-        raise PayloadShapeError(f"payload.{name} must be a list of strings")
-
-
-def _fields(*required: str, optional: Sequence[str] = (), counts: Sequence[str] = ()) -> Check:
-    """A check of texts that are required and not empty, optional texts, and optional counts."""
-
-    def check(payload: Payload) -> None:
-        _check_texts(payload, *required)
-        _check_optional_text(payload, *optional)
-        _check_optional_count(payload, *counts)
-
-    return check
-
-
-_REASON: Final = _fields(optional=("reason",))
-_STATUS: Final = _fields(optional=("status",))
-_WRITER: Final = _fields("stream_id", "participant_id", optional=("reason",))
-_TRANSFER: Final = _fields("stream_id", "new_owner", optional=("reason",))
-
-
-def _message(payload: Payload) -> None:
-    _check_text(payload, "message")
+_REASON: Final = _Shape({"reason": _STRING})
+_STATUS: Final = _Shape({"status": _STRING})
+_MESSAGE: Final = _Shape({"message": _required(_STRING)})
+_WRITER: Final = _Shape({"stream_id": _TEXT, "participant_id": _TEXT, "reason": _STRING})
+_TRANSFER: Final = _Shape({"stream_id": _TEXT, "new_owner": _TEXT, "reason": _STRING})
 
 
 # MCP bodies.
-
-
-def _check_version(payload: Payload) -> None:
-    if payload.get("jsonrpc", "2.0") != "2.0":
-        raise PayloadShapeError('payload.jsonrpc must be "2.0"')
 
 
 def _check_request(payload: Payload) -> None:
@@ -116,9 +114,6 @@ def _check_request(payload: Payload) -> None:
 
 
 def _check_received_request(payload: Payload) -> None:
-    _check_version(payload)
-    _check_text(payload, "method", empty=False)
-    _check_optional_object(payload, "params")
     if payload["method"].startswith(NOTIFICATION_PREFIX):
         if "id" in payload:
             raise PayloadShapeError("a notification has no payload.id")
@@ -128,7 +123,6 @@ def _check_received_request(payload: Payload) -> None:
 
 def _check_response(payload: Payload) -> None:
     _check_received_response(payload)
-    _check_optional_object(payload, "result")
     if "error" in payload and payload["error"].get("code").__class__ is not int:
         raise PayloadShapeError("payload.error must hold a whole number `code` and a string `message`")
     if "id" not in payload:
@@ -137,7 +131,6 @@ def _check_response(payload: Payload) -> None:
 
 def _check_received_response(payload: Payload) -> None:
     """A result of any type: whether it must be an object depends on what was asked."""
-    _check_version(payload)
     has_result, has_error = "result" in payload, "error" in payload
     if has_result == has_error:
         raise PayloadShapeError("a response holds either result or error")
@@ -151,38 +144,19 @@ def _check_received_response(payload: Payload) -> None:
 
 
 def _check_proposal(payload: Payload) -> None:
-    _check_version(payload)
-    _check_texts(payload, "method")
-    _check_optional_object(payload, "params")
     if payload["method"].startswith(NOTIFICATION_PREFIX):
         raise PayloadShapeError("a notification cannot be proposed: nobody would answer it")
+
+
+_CALL: Final[Mapping[str, _Rule]] = {"jsonrpc": _VERSION, "method": _TEXT, "params": _OBJECT}
 
 
 # The space.
 
 
-def _check_grant(payload: Payload) -> None:
-    _check_texts(payload, "recipient")
-    _check_optional_text(payload, "reason")
-    capabilities = payload.get("capabilities")
-    if capabilities.__class__ is not list or not capabilities:
-        raise PayloadShapeError("payload.capabilities must be a non-empty list")
-
-
 def _check_revoke(payload: Payload) -> None:
-    _check_texts(payload, "recipient")
-    _check_optional_text(payload, "reason")
-    if "grant_id" in payload:
-        _check_texts(payload, "grant_id")
-    elif payload.get("capabilities").__class__ is not list:
+    if "grant_id" not in payload and payload.get("capabilities").__class__ is not list:
         raise PayloadShapeError("payload must hold grant_id or a list of capabilities")
-
-
-def _check_invite(payload: Payload) -> None:
-    _check_texts(payload, "participant_id")
-    _check_optional_text(payload, "email", "reason")
-    if payload.get("initial_capabilities", []).__class__ is not list:
-        raise PayloadShapeError("payload.initial_capabilities must be a list")
 
 
 def _check_member(member: Json, name: str) -> None:
@@ -197,8 +171,6 @@ def _check_member(member: Json, name: str) -> None:
 def _check_welcome(payload: Payload) -> None:
     _check_member(payload.get("you"), "you")
     _check_roster(payload)
-    if "extensions" in payload:
-        _check_names(payload["extensions"], "extensions")
 
 
 def _check_roster(payload: Payload) -> None:
@@ -213,103 +185,9 @@ def _check_roster(payload: Payload) -> None:
             raise PayloadShapeError("payload.active_streams must hold objects with a stream_id")
 
 
-def _check_presence(payload: Payload) -> None:
-    _check_texts(payload, "event")
-    _check_member(payload.get("participant"), "participant")
-
-
-# Controls.
-
-
-def _check_pause(payload: Payload) -> None:
-    _check_optional_text(payload, "reason")
-    seconds = payload.get("timeout_seconds")
-    if seconds is not None and (seconds.__class__ not in (int, float) or not seconds > 0):
-        raise PayloadShapeError("payload.timeout_seconds must be a positive number")
-
-
-def _check_request_status(payload: Payload) -> None:
-    if payload.get("fields") is not None:
-        _check_names(payload["fields"], "fields")
-
-
-def _check_status(payload: Payload) -> None:
-    if not _is_count(payload.get("messages_in_context")):
-        raise PayloadShapeError("payload.messages_in_context must be a whole number in every status")
-    _check_optional_count(payload, "tokens", "max_tokens")
-
-
-def _check_forget(payload: Payload) -> None:
-    if payload.get("direction") not in ("oldest", "newest"):
-        raise PayloadShapeError("payload.direction must be oldest or newest")
-    entries = payload.get("entries")
-    if entries is not None and not (_is_count(entries) and entries > 0):
-        raise PayloadShapeError("payload.entries must be a whole number of 1 or more")
-
-
-def _check_compact_done(payload: Payload) -> None:
-    _check_optional_count(payload, "freed_tokens", "freed_messages")
-    _check_optional_text(payload, "reason", "status")
-    if payload.get("skipped", False).__class__ is not bool:
-        raise PayloadShapeError("payload.skipped must be true or false")
-
-
-# Streams.
-
-
-def _check_stream_request(payload: Payload) -> None:
-    if "direction" not in payload:
-        raise PayloadShapeError("payload.direction must be upload or download")
-    _check_received_stream_request(payload)
-
-
-def _check_received_stream_request(payload: Payload) -> None:
-    if payload.get("direction", "upload") not in ("upload", "download"):
-        raise PayloadShapeError("payload.direction must be upload or download")
-    if payload.get("target") is not None:
-        _check_names(payload["target"], "target")
-    _check_optional_text(payload, "description", "content_type", "format")
-
-
-def _check_stream_open(payload: Payload) -> None:
-    _check_texts(payload, "stream_id")
-    if payload.get("target") is not None:
-        _check_names(payload["target"], "target")
-
-
-def _check_settlement(payload: Payload) -> None:
-    if payload.get("outcome") not in ("done", "failed"):
-        raise PayloadShapeError("outcome must be done or failed")
-    _check_optional_text(payload, "note")
-
-
-def _check_votes(payload: Payload) -> None:
-    _check_texts(payload, "proposal_id")
-    for name in ("approvals_needed", "approvals_missing"):
-        if payload.get(name).__class__ is not int or payload[name] < 0:
-            raise PayloadShapeError(f"{name} must be a number of approvals")
-    for name in ("approved_by", "exempt"):
-        if payload.get(name).__class__ is not list or not all(
-            each.__class__ is str for each in payload[name]
-        ):
-            raise PayloadShapeError(f"{name} must be a list of members")
-
-
-def _check_proposals(payload: Payload) -> None:
-    if payload.get("proposals").__class__ is not list:
-        raise PayloadShapeError("proposals must be a list")
-
-
-def _check_owners(payload: Payload) -> None:
-    owners = payload.get("owners")
-    if owners.__class__ is not list or not all(map(_is_owner_entry, owners)):
-        raise PayloadShapeError("payload.owners must hold objects with a participant and the names taken")
-    _check_names(payload.get("next", []), "next")
-
-
-def _is_owner_entry(entry: Json) -> bool:
-    """The names of one participant that belong to others: by namespace and name, the owner."""
-    return (
+def _are_owners(entries: Json) -> bool:
+    """The names of each participant that belong to others: by namespace and name, the owner."""
+    return all(
         entry.__class__ is dict
         and entry.get("participant").__class__ is str
         and entry.get("taken").__class__ is dict
@@ -317,8 +195,26 @@ def _is_owner_entry(entry: Json) -> bool:
             names.__class__ is dict and all(owner.__class__ is str for owner in names.values())
             for names in entry["taken"].values()
         )
+        for entry in entries
     )
 
+
+_OWNERS: Final = _Rule(
+    "a list of objects with a participant and the names taken", list, _are_owners, is_required=True
+)
+_SECONDS: Final = _Rule(
+    "a positive number", (int, float), lambda value: value.__class__ is not bool and value > 0, or_null=True
+)
+_ENTRIES: Final = _Rule(
+    "a whole number of 1 or more", int, lambda value: value.__class__ is not bool and value > 0, or_null=True
+)
+_STREAM_REQUEST: Final[Mapping[str, _Rule]] = {
+    "direction": _one_of("upload", "download"),
+    "target": _NAMES_OR_NULL,
+    "description": _STRING,
+    "content_type": _STRING,
+    "format": _STRING,
+}
 
 # Where MEW demands a reference. An acknowledged shutdown correlates to it, a status may be unasked for.
 CORRELATED: Final = frozenset(
@@ -336,60 +232,94 @@ CORRELATED: Final = frozenset(
 )
 _IN_CONTEXT: Final = frozenset({"reasoning/thought", "reasoning/conclusion", "reasoning/cancel"})
 
-_CHECKS: Final[Mapping[str, Check]] = {
-    "mcp/request": _check_request,
-    "mcp/response": _check_response,
-    "mcp/proposal": _check_proposal,
+_SHAPES: Final[Mapping[str, _Shape]] = {
+    "mcp/request": _Shape(_CALL, _check_request),
+    "mcp/response": _Shape({"jsonrpc": _VERSION, "result": _OBJECT}, _check_response),
+    "mcp/proposal": _Shape(_CALL, _check_proposal),
     "mcp/withdraw": _REASON,
     "mcp/reject": _REASON,
-    "chat": _fields("text", optional=("format",)),
+    "chat": _Shape({"text": _TEXT, "format": _STRING}),
     "chat/acknowledge": _STATUS,
     "chat/cancel": _REASON,
-    "reasoning/start": _message,
-    "reasoning/thought": _message,
-    "reasoning/conclusion": _message,
+    "reasoning/start": _MESSAGE,
+    "reasoning/thought": _MESSAGE,
+    "reasoning/conclusion": _MESSAGE,
     "reasoning/cancel": _REASON,
-    "capability/grant": _check_grant,
-    "capability/revoke": _check_revoke,
+    "capability/grant": _Shape(
+        {
+            "recipient": _TEXT,
+            "reason": _STRING,
+            "capabilities": _Rule("a non-empty list", list, bool, is_required=True),
+        }
+    ),
+    "capability/revoke": _Shape(
+        {"recipient": _TEXT, "reason": _STRING, "grant_id": replace(_TEXT, is_required=False)}, _check_revoke
+    ),
     "capability/grant-ack": _STATUS,
-    "space/invite": _check_invite,
-    "space/invite-ack": _fields("status", "participant_id", optional=("token", "connection_url")),
-    "space/kick": _fields("participant_id", optional=("reason",)),
-    "participant/pause": _check_pause,
-    "participant/request-status": _check_request_status,
-    "participant/status": _check_status,
-    "participant/forget": _check_forget,
-    "participant/compact": _fields(optional=("reason",), counts=("target_tokens",)),
-    "participant/compact-done": _check_compact_done,
-    "stream/request": _check_stream_request,
-    "stream/open": _check_stream_open,
-    "stream/close": _fields(optional=("stream_id", "reason")),
+    "space/invite": _Shape(
+        {"participant_id": _TEXT, "email": _STRING, "reason": _STRING, "initial_capabilities": _LIST}
+    ),
+    "space/invite-ack": _Shape(
+        {"status": _TEXT, "participant_id": _TEXT, "token": _STRING, "connection_url": _STRING}
+    ),
+    "space/kick": _Shape({"participant_id": _TEXT, "reason": _STRING}),
+    "participant/pause": _Shape({"reason": _STRING, "timeout_seconds": _SECONDS}),
+    "participant/request-status": _Shape({"fields": _NAMES_OR_NULL}),
+    "participant/status": _Shape(
+        {"messages_in_context": _required(_COUNT), "tokens": _COUNT, "max_tokens": _COUNT}
+    ),
+    "participant/forget": _Shape({"direction": _required(_one_of("oldest", "newest")), "entries": _ENTRIES}),
+    "participant/compact": _Shape({"reason": _STRING, "target_tokens": _COUNT}),
+    "participant/compact-done": _Shape(
+        {
+            "freed_tokens": _COUNT,
+            "freed_messages": _COUNT,
+            "reason": _STRING,
+            "status": _STRING,
+            "skipped": _Rule("true or false", bool),
+        }
+    ),
+    "stream/request": _Shape({**_STREAM_REQUEST, "direction": _required(_STREAM_REQUEST["direction"])}),
+    "stream/open": _Shape({"stream_id": _TEXT, "target": _NAMES_OR_NULL}),
+    "stream/close": _Shape({"stream_id": _STRING, "reason": _STRING}),
     "stream/grant-write": _WRITER,
     "stream/revoke-write": _WRITER,
     "stream/transfer-ownership": _TRANSFER,
     "stream/write-granted": _WRITER,
     "stream/write-revoked": _WRITER,
     "stream/ownership-transferred": _TRANSFER,
-    "moot/settle": _check_settlement,
-    "moot/votes": _check_votes,
-    "moot/outcome": _fields("proposal_id", "outcome", optional=("reason", "request_id")),
-    "moot/proposals": _check_proposals,
-    "system/welcome": _check_welcome,
-    "moot/roster-page": _check_roster,
-    "moot/owners": _check_owners,
-    "system/presence": _check_presence,
-    "system/error": _fields("error", optional=("message",)),
+    "moot/settle": _Shape({"outcome": _required(_one_of("done", "failed")), "note": _STRING}),
+    "moot/votes": _Shape(
+        {
+            "proposal_id": _TEXT,
+            "approvals_needed": _required(_COUNT),
+            "approvals_missing": _required(_COUNT),
+            "approved_by": _required(_NAMES),
+            "exempt": _required(_NAMES),
+        }
+    ),
+    "moot/outcome": _Shape(
+        {"proposal_id": _TEXT, "outcome": _TEXT, "reason": _STRING, "request_id": _STRING}
+    ),
+    "moot/proposals": _Shape({"proposals": _required(_LIST)}),
+    "system/welcome": _Shape({"extensions": _NAMES}, _check_welcome),
+    "moot/roster-page": _Shape(check=_check_roster),
+    "moot/owners": _Shape({"owners": _OWNERS, "next": _NAMES}),
+    "system/presence": _Shape(
+        {"event": _TEXT}, lambda payload: _check_member(payload.get("participant"), "participant")
+    ),
+    "system/error": _Shape({"error": _TEXT, "message": _STRING}),
 }
 
 # Where an envelope that arrives may hold less, or more, than one that we send.
-_RECEIVED_CHECKS: Final[Mapping[str, Check]] = {
-    **_CHECKS,
-    "mcp/request": _check_received_request,
-    "mcp/response": _check_received_response,
-    "reasoning/start": _fields(optional=("message",)),
-    "reasoning/thought": _fields(optional=("message",)),
-    "reasoning/conclusion": _fields(optional=("message",)),
-    "stream/request": _check_received_stream_request,
+_RECEIVED_SHAPES: Final[Mapping[str, _Shape]] = {
+    **_SHAPES,
+    "mcp/request": _Shape(_CALL, _check_received_request),
+    "mcp/response": _Shape({"jsonrpc": _VERSION}, _check_received_response),
+    "reasoning/start": _Shape({"message": _STRING}),
+    "reasoning/thought": _Shape({"message": _STRING}),
+    "reasoning/conclusion": _Shape({"message": _STRING}),
+    "stream/request": _Shape(_STREAM_REQUEST),
 }
 
 
