@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from moot.config.gateway_config import GatewayConfig
+from moot.config.gateway_config import GatewayConfig, HttpConfig
 from moot.errors import Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
