@@ -1,4 +1,4 @@
-"""The table and the plot of `bench.trust`, on a terminal and as `docs/trust.svg`."""
+"""The table of `bench.trust`, and its curves as `docs/trust.svg`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from bench.trust_people import EXPRESSIBLE, NOISY
 from bench.trust_run import SimulationRun
 
 PICTURE: Final = Path(__file__).resolve().parent.parent / "docs" / "trust.svg"
-_BARS: Final = " ▁▂▃▄▅▆▇█"
 _COLOURS: Final = ("#2f6fab", "#3b8f5a", "#8a5fb0", "#d08a3c", "#b0413e", "#4a9d9c")
 _GREY: Final = "#9a9a9a"
 _WIDTH, _HEIGHT, _LEFT, _TOP = 520, 240, 46, 24
@@ -21,7 +20,7 @@ _STEP: Final = 50
 def lines(
     runs: Mapping[str, list[SimulationRun]], promised: Sequence[tuple[str, bool]], seeds: Sequence[int]
 ) -> Iterator[str]:
-    """Table, plot and promises."""
+    """Table and promises."""
     count = sum(len(run.curve) * _STEP for of_policy in runs.values() for run in of_policy)
     fresh = [seed for seed in seeds if seed >= 20]
     yield f"{len(seeds)} people for each policy, {count:,} proposals; every suggestion is accepted"
@@ -48,8 +47,6 @@ def lines(
         )
     yield f"{'always ask':24}{0:>11.0%}{0:>11.0%}{0:>12}{0:>12}"
     yield ""
-    yield from plot(runs)
-    yield ""
     yield "bound: what the least certain accepted suggestion said it could be wrong by, with 95 % confidence"
     for words, kept in promised:
         yield f"{words}: {'met' if kept else 'MISSED'}"
@@ -58,15 +55,6 @@ def lines(
 def _baseline_text(runs: Sequence[SimulationRun], name: str) -> str:
     found = [run.baselines[name] for run in runs]
     return f"{mean(each.share for each in found):>10.0%}{sum(each.wrong for each in found):>8,}"
-
-
-def plot(runs: Mapping[str, list[SimulationRun]]) -> Iterator[str]:
-    """The share that is automatic, one column for each fifty decisions."""
-    yield f"automatic, in steps of {_STEP} decisions from the first to the last (█ is all of them)"
-    for policy, of_policy in runs.items():
-        shares = shares_of(of_policy)
-        bars = "".join(_BARS[round(share * (len(_BARS) - 1))] for share in shares)
-        yield f"{policy:24}{bars}  {shares[-1]:.0%}"
 
 
 def shares_of(runs: Sequence[SimulationRun]) -> list[float]:

@@ -311,15 +311,19 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def http_page() -> str:
-    parts = ["# HTTP", f"{_NOTE} A running gateway says the same at `/openapi.json`."]
+    parts = [
+        "# HTTP",
+        f"{_NOTE} A running gateway says the same at `/openapi.json`. What needs a token needs "
+        "`Authorization: Bearer TOKEN`.",
+    ]
     for path, methods in openapi("", HttpConfig())["paths"].items():
         for method, about in methods.items():
             lines = [f"## `{method.upper()} {path}`", "", about["summary"].capitalize() + "."]
             if "security" in about:
-                lines.append("Needs `Authorization: Bearer TOKEN`.")
-            lines += ["", "| status | when |", "|---|---|"]
+                lines[-1] += " Needs a token."
             lines += [
-                f"| {status} | {answer['description']} |" for status, answer in about["responses"].items()
+                "",
+                *(f"- {status}: {answer['description']}" for status, answer in about["responses"].items()),
             ]
             parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

@@ -31,16 +31,9 @@ explains it. `make test` runs the suites against servers of our own, made with t
 _TAIL: Final = """
 ## How both eras work at once
 
-A server of today often speaks both eras of MCP: the handshake (up to 2025-11-25) and the stateless one (2026-07-28). A
-tool that asks its caller for something usually works in one of them only. So a bridge holds a connection in each era
-to a server that it reaches over HTTP, and a call uses the era of the client that made it. A tool that turns out to
-need the other era is called there from its next call on, for clients of both eras. See
-[the decision](decisions/0074-a-connection-in-each-era.md).
-
-A server that is started as a process speaks one era for as long as it runs. It gets one process, so that all members of
-a space share one state, and the handshake era where it speaks that: most tools that ask their caller work there. For a
-server whose tools answer `input_required` themselves there is `--era stateless` (`era:` in `mcp_servers:`), and the
-error of a call that needs the other era says so. See [the decision](decisions/0074-a-connection-in-each-era.md).
+A bridge holds [a connection in each era](decisions/0074-a-connection-in-each-era.md) to a server that it reaches over
+HTTP, and a call uses the era of the client that made it. A server that is started as a process speaks one era: the
+handshake where it can, unless `--era stateless` (`era:` in `mcp_servers:`) says otherwise.
 
 ## What is relayed
 
@@ -159,20 +152,26 @@ def _differences(comparisons: Sequence[Comparison], explained: Mapping[tuple[str
 
 
 def _scenarios(comparisons: Sequence[Comparison], version: str) -> str:
-    """Each scenario with each server: the newest suite of a version."""
+    """Each scenario with each server, the newest suite of a version: those that are ok everywhere in one list."""
     newest = {each.server.title: each for each in comparisons if each.suite.spec_version == version}
     names = sorted({scenario for each in newest.values() for scenario in each.direct})
+    cells = {
+        name: [f"{_cell(each.direct.get(name))}, {_cell(each.through.get(name))}" for each in newest.values()]
+        for name in names
+    }
+    fine = [f"`{name}`" for name in names if set(cells[name]) == {"ok, ok"}]
     lines = [
         f"## Each scenario, {version}\n",
-        f"Suite {next(iter(newest.values())).suite.version}: directly, and through Moot.\n",
-        f"| scenario | {' | '.join(newest)} |",
-        f"|---|{'---|' * len(newest)}",
+        f"Suite {next(iter(newest.values())).suite.version}. Ok directly and through Moot, with every server:",
+        f"{', '.join(fine)}.",
     ]
-    for name in names:
-        cells = [
-            f"{_cell(each.direct.get(name))}, {_cell(each.through.get(name))}" for each in newest.values()
+    if len(fine) < len(names):
+        lines += [
+            "\nThe others, directly and through Moot:\n",
+            f"| scenario | {' | '.join(newest)} |",
+            f"|---|{'---|' * len(newest)}",
         ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [f"| {name} | {' | '.join(cells[name])} |" for name in names if f"`{name}`" not in fine]
     return "\n".join(lines) + "\n"
 
 
