@@ -97,7 +97,7 @@ def sdk_list(note: str) -> str:
         name = heading.lstrip("# ")
         if not heading.startswith("###"):
             everyday = name in ("Connect", "The joined space")
-            lines += ["", section.strip(), ""]
+            lines += ["", _exception_list() if name == "Exceptions" else section.strip(), ""]
         elif heading.startswith("####") and not everyday:
             separator = ", " if ": " in lines[-1] else ": "
             lines[-1] += f"{separator}`{name.strip('`').rpartition('.')[2]}`"
@@ -274,10 +274,25 @@ def _prose(thing: object) -> str:
     return "\n".join(line.rstrip() for line in (inspect.getdoc(thing) or "").splitlines())
 
 
-def _exceptions() -> str:
-    lines = ["All of them are in `moot.errors`.", "", "| exception | is a | when |", "|---|---|---|"]
+def _errors() -> Iterator[tuple[str, str, type[Exception]]]:
+    """Name, base and class of each exception of `moot.errors`."""
     for name, error in vars(errors).items():
         if isinstance(error, type) and issubclass(error, Exception) and error.__module__ == errors.__name__:
-            about = " ".join((inspect.getdoc(error) or "").partition("\n\n")[0].split())
-            lines.append(f"| `{name}` | `{error.__base__.__name__}` | {about} |")  # type: ignore[union-attr]
+            yield name, error.__base__.__name__, error  # type: ignore[union-attr]
+
+
+def _exceptions() -> str:
+    lines = ["All of them are in `moot.errors`.", "", "| exception | is a | when |", "|---|---|---|"]
+    for name, base, error in _errors():
+        about = " ".join((inspect.getdoc(error) or "").partition("\n\n")[0].split())
+        lines.append(f"| `{name}` | `{base}` | {about} |")
     return "\n".join(lines)
+
+
+def _exception_list() -> str:
+    """The exceptions by what they are."""
+    by_base: dict[str, list[str]] = {}
+    for name, base, _ in _errors():
+        by_base.setdefault(base, []).append(f"`{name}`")
+    parts = ["## Exceptions", "", "All of them are in `moot.errors`, where each says when it is raised.", ""]
+    return "\n".join([*parts, *(f"- `{base}`: {', '.join(names)}" for base, names in by_base.items())])
