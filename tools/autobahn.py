@@ -88,25 +88,16 @@ async def _no_pages(_scope: object, _receive: object, _send: object) -> None:
 
 async def serve_while_tested(command: list[str], folder: Path, only: list[str]) -> int:
     """The suite's exit code."""
-    import uvicorn
-
     from moot.net import websocket_server
     from moot.net.http_listener import HttpListener, bind_socket
-    from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
+    from moot.net.http_protocol import ConnectionLimiter
     from moot.net.websocket_server import WebSocketServer
 
     listening = bind_socket("127.0.0.1", 0)
     limiter = ConnectionLimiter()
     websocket_server.MAX_MESSAGE_FRAGMENTS = MESSAGE_FRAGMENTS  # type: ignore[misc]  # as its tests need
-    config = uvicorn.Config(
-        _no_pages,
-        http=limited_http_protocol(limiter),
-        ws=WebSocketServer(lambda _: Echo(), limiter.release, max_message_bytes=MESSAGE_BYTES),  # type: ignore[arg-type]
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-    )
-    listener = HttpListener(config)
+    websockets = WebSocketServer(lambda _: Echo(), limiter.release, max_message_bytes=MESSAGE_BYTES)
+    listener = HttpListener(_no_pages, limiter, websockets=websockets)
     await listener.listen(listening)
     spec = folder / "fuzzingclient.json"
     target = {"agent": "Moot", "url": f"ws://127.0.0.1:{listening.getsockname()[1]}"}

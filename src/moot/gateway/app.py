@@ -14,8 +14,6 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from moot import __version__
 from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, is_wildcard, local_hosts
@@ -38,9 +36,8 @@ from moot.gateway.sign_in.token_rotation import TokenRotation
 from moot.gateway.space_factory import SpaceFactory
 from moot.gateway.websocket_handler import UpgradeHandler
 from moot.net.http_listener import HttpListener, bind_socket
-from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
+from moot.net.http_protocol import ConnectionLimiter
 from moot.net.server_tls import ServerTls
-from moot.net.tls_acceptor import TlsAcceptor
 from moot.net.websocket_server import WebSocketServer
 from moot.private_files import use_folder
 from moot.protocol.close_codes import GOING_AWAY, TRY_AGAIN
@@ -217,21 +214,7 @@ class Gateway:
             version=__version__,
         )
         self.mounted = MountedApps(endpoints.application(), (each.path for each in self.config.mcp))
-        config = uvicorn.Config(
-            self.mounted,
-            http=limited_http_protocol(limiter),
-            ws=self._websockets,  # type: ignore[arg-type]
-            # Nothing here asks how a client got to a proxy, so nobody has to be believed about it.
-            proxy_headers=False,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            timeout_keep_alive=15,
-        )
-        acceptor = None if self._tls is None else TlsAcceptor(limiter, self._tls)
-        self._listener = HttpListener(config, acceptor)
+        self._listener = HttpListener(self.mounted, limiter, websockets=self._websockets, tls=self._tls)
         await self._listener.listen(listening, local=self._local)
         if self._tls is not None and self.config.tls is not None:
             self._tasks.start(self._tls.watch(self.config.tls.check_seconds))

@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from moot.errors import UsageError
 from moot.mcp.eras import JsonObject
 from moot.private_files import lock_file
@@ -49,14 +51,17 @@ _MCP_FIELDS: Final = frozenset(
 _MAX_CHARACTERS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
     """A definition as it was when it was first seen, or last accepted."""
 
     sha256: str
     seen: str
     # None: too long to keep.
-    definition: JsonObject | None
+    definition: JsonObject | None = None
+
+
+class _PinFile(msgspec.Struct):
+    servers: dict[str, dict[str, Pin]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,38 +225,18 @@ def _printable(value: Json) -> str:
 
 def _read(file: Path) -> dict[str, dict[str, Pin]]:
     try:
-        value = json.loads(file.read_bytes())
+        return msgspec.convert(json.loads(file.read_bytes()), _PinFile).servers
     except FileNotFoundError:
         return {}
     except OSError as fault:
         raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
-    except ValueError:
-        raise UsageError(
-            f"{file}: is not a file of pins; repair it, or remove it to pin everything anew"
-        ) from None
-    try:
-        return {
-            server: {
-                name: Pin(pin["sha256"], pin["seen"], pin.get("definition")) for name, pin in pins.items()
-            }
-            for server, pins in value["servers"].items()
-        }
-    except (AttributeError, KeyError, TypeError):
+    except (ValueError, msgspec.ValidationError):
         raise UsageError(
             f"{file}: is not a file of pins; repair it, or remove it to pin everything anew"
         ) from None
 
 
-def _write(file: Path, servers: Mapping[str, Mapping[str, Pin]]) -> None:
-    value = {
-        "servers": {
-            server: {
-                name: {"sha256": pin.sha256, "seen": pin.seen}
-                | ({} if pin.definition is None else {"definition": pin.definition})
-                for name, pin in pins.items()
-            }
-            for server, pins in servers.items()
-        }
-    }
+def _write(file: Path, servers: dict[str, dict[str, Pin]]) -> None:
+    value = msgspec.to_builtins(_PinFile(servers))
     # Whoever can write it decides what counts as unchanged: for its owner only.
     write_atomically(file, json.dumps(value, indent=1).encode() + b"\n")

@@ -69,9 +69,32 @@ def _advice(fault: OSError, named: str) -> str:
 class HttpListener(uvicorn.Server):
     """uvicorn on a socket of ours, from `listen` to `stop`. It handles no signals: whoever owns it does."""
 
-    def __init__(self, config: uvicorn.Config, tls: TlsAcceptor | None = None) -> None:
+    def __init__(
+        self,
+        application: Application,
+        limiter: ConnectionLimiter,
+        *,
+        websockets: Any = "none",
+        tls: ServerTls | None = None,
+        keep_alive_seconds: int = 15,
+    ) -> None:
+        """`websockets` is uvicorn's `ws`: a class for connections that are upgraded, or "none"."""
+        config = uvicorn.Config(
+            application,
+            http=limited_http_protocol(limiter),
+            ws=websockets,
+            interface="asgi3",
+            # Nothing here asks how a client got to a proxy, so nobody has to be believed about it.
+            proxy_headers=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            timeout_keep_alive=keep_alive_seconds,
+        )
         super().__init__(config)
-        self._tls = tls
+        self._tls = None if tls is None else TlsAcceptor(limiter, tls)
         self._secure: tuple[socket.socket, ...] = ()
         # uvicorn logs its own start and stop; whoever serves does that better.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
@@ -171,19 +194,7 @@ async def serve_http(
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on this socket while the block runs; the socket is closed at the end."""
     limiter = ConnectionLimiter(max_per_address=max_per_address)
-    config = uvicorn.Config(
-        application,
-        http=limited_http_protocol(limiter),
-        ws="none",
-        proxy_headers=False,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        timeout_keep_alive=keep_alive_seconds,
-    )
-    listener = HttpListener(config, None if tls is None else TlsAcceptor(limiter, tls))
+    listener = HttpListener(application, limiter, tls=tls, keep_alive_seconds=keep_alive_seconds)
     try:
         await listener.listen(listening)
         async with watch_files(tls):

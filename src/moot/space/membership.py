@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moot.errors import InvalidRequest, ParticipantNotFound
 from moot.protocol import payloads
-from moot.protocol.close_codes import REMOVED, REPLACED
+from moot.protocol.close_codes import POLICY, REMOVED, REPLACED
 from moot.protocol.envelope import DialectName
 from moot.space.acts import invites, streams
 from moot.space.config import Name, SessionId
@@ -89,6 +89,15 @@ def leave(state: State, session_id: SessionId, now: float, mint: Mint) -> list[E
     if session is None:
         return []
     return remove_session(state, session, now, mint)
+
+
+def disconnect_member(state: State, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
+    """Close a member's connections; it may join again under its own name."""
+    effects: list[Effect] = []
+    for session in list(member.sessions.values()):
+        effects.append(Disconnect(session.id, POLICY, reason))
+        effects += leave(state, session.id, now, mint)
+    return effects
 
 
 def remove_session(state: State, session: Session, now: float, mint: Mint) -> list[Effect]:

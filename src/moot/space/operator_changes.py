@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from moot.errors import InvalidOperation, ParticipantNotFound
-from moot.protocol.close_codes import POLICY
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
@@ -15,7 +14,7 @@ from moot.space import membership, sign_in
 from moot.space.acts.invites import remove_member
 from moot.space.acts.proposals import bind_open
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
-from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
+from moot.space.effects import Credential, Effect, Mint, Result, Token
 from moot.space.members import FREE_NAME, Session, SpaceMember
 from moot.space.send_rate import SendRateLimiter
 from moot.space.state import State
@@ -43,7 +42,9 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
             effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
             impostor.subject, impostor.signed_in = None, {}
         elif impostor.anonymous or impostor.name != name:
-            effects += _disconnect_member(state, impostor, f"the name {name} is taken now", now, mint)
+            effects += membership.disconnect_member(
+                state, impostor, f"the name {name} is taken now", now, mint
+            )
     effects += _configure_guests(state, config, now, mint)
     limits_before = state.config.token_limits
     state.configure(config)
@@ -65,7 +66,9 @@ def _configure_guests(state: State, config: SpaceConfig, now: float, mint: Mint)
         return effects
     for guest in [member for member in state.roster if member.anonymous]:
         if config.anonymous is None:
-            effects += _disconnect_member(state, guest, "this space takes no guests any more", now, mint)
+            effects += membership.disconnect_member(
+                state, guest, "this space takes no guests any more", now, mint
+            )
         else:
             guest.static_capabilities = config.anonymous
     return effects
@@ -214,17 +217,6 @@ def rotate_credential(
     if not keep:
         _void_minted(state, member)
     return effects + membership.remove_void_sessions(state, member, now, mint)
-
-
-def _disconnect_member(
-    state: State, member: SpaceMember, reason: str, now: float, mint: Mint
-) -> list[Effect]:
-    """Close a member's connections; it may join again under its own name."""
-    effects: list[Effect] = []
-    for session in list(member.sessions.values()):
-        effects.append(Disconnect(session.id, POLICY, reason))
-        effects += membership.leave(state, session.id, now, mint)
-    return effects
 
 
 def _are_in_force(before: ParticipantConfig, after: ParticipantConfig, held: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Unauthorized
-from moot.protocol.close_codes import POLICY, REMOVED
+from moot.protocol.close_codes import REMOVED
 from moot.space import membership
 from moot.space.config import SessionId
 from moot.space.effects import Credential, Disconnect, Effect, Mint
@@ -64,7 +64,8 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
             impostor = state.roster.aliases.get(token.member)
             if impostor is not None:
                 # D-19: a runtime id that somebody made up for themselves gives way to a name.
-                effects += _disconnect(state, impostor, f"the name {token.member} is taken now", now, mint)
+                why = f"the name {token.member} is taken now"
+                effects += membership.disconnect_member(state, impostor, why, now, mint)
             member = SpaceMember(token.member)
             state.roster.add(member)
             # What was said before is not for them: they are a member from now on.
@@ -190,11 +191,3 @@ def restart(state: State, *, clock_lost: bool) -> None:
 def check_lifetime(seconds: float, most: float) -> None:
     if not 0 < seconds <= most:
         raise InvalidRequest(f"a short-lived token lasts for more than 0 and at most {most:g} seconds")
-
-
-def _disconnect(state: State, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
-    effects: list[Effect] = []
-    for session in list(member.sessions.values()):
-        effects.append(Disconnect(session.id, POLICY, reason))
-        effects += membership.leave(state, session.id, now, mint)
-    return effects

@@ -17,16 +17,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
-import uvicorn
 
 from moot import __version__
 from moot.net import outbox
 from moot.net.http_listener import HttpListener, bind_socket
-from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
+from moot.net.http_protocol import ConnectionLimiter
 from moot.net.outbox import Outbox, Outgoing
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
 from moot.net.server_tls import CHECK_SECONDS, ServerTls
-from moot.net.tls_acceptor import TlsAcceptor
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.resilience.task_set import TaskSet
@@ -158,21 +156,9 @@ class RelayServer:
             max_message_bytes=relay_settings.MAX_MESSAGE_BYTES,
         )
         self._tls = None if settings.tls is None else ServerTls(settings.tls)
-        config = uvicorn.Config(
-            self._serve_http,
-            http=limited_http_protocol(self.connection_limiter),
-            ws=self._websockets,  # type: ignore[arg-type]
-            interface="asgi3",
-            proxy_headers=False,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            timeout_keep_alive=15,
+        self._listener = HttpListener(
+            self._serve_http, self.connection_limiter, websockets=self._websockets, tls=self._tls
         )
-        acceptor = None if self._tls is None else TlsAcceptor(self.connection_limiter, self._tls)
-        self._listener = HttpListener(config, acceptor)
 
     @property
     def url(self) -> str:
