@@ -9,6 +9,7 @@ import argparse
 import inspect
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
 
@@ -311,20 +312,37 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def http_page() -> str:
+    paths = openapi("", HttpConfig())["paths"]
+    told = Counter(
+        (status, answer["description"])
+        for methods in paths.values()
+        for about in methods.values()
+        for status, answer in about["responses"].items()
+    )
+    usual = {each for each, count in told.items() if count >= 8}
+    meanings = {
+        status: [words for code, words in sorted(usual) if code == status] for status, _ in sorted(usual)
+    }
+    for words in meanings.values():
+        words[:] = [each for each in words if not any(other.startswith(f"{each} ") for other in words)]
     parts = [
         "# HTTP",
         f"{_NOTE} A running gateway says the same at `/openapi.json`. What needs a token needs "
-        "`Authorization: Bearer TOKEN`.",
+        "`Authorization: Bearer TOKEN`. Statuses without a word mean:",
+        "\n".join(f"- {status}: {'; '.join(words)}" for status, words in meanings.items()),
     ]
-    for path, methods in openapi("", HttpConfig())["paths"].items():
+    for path, methods in paths.items():
         for method, about in methods.items():
             lines = [f"## `{method.upper()} {path}`", "", about["summary"].capitalize() + "."]
             if "security" in about:
                 lines[-1] += " Needs a token."
+            answers = [(status, answer["description"]) for status, answer in about["responses"].items()]
             lines += [
                 "",
-                *(f"- {status}: {answer['description']}" for status, answer in about["responses"].items()),
+                *(f"- {status}: {words}" for status, words in answers if (status, words) not in usual),
             ]
+            if plain := [status for status, words in answers if (status, words) in usual]:
+                lines.append(f"- {', '.join(sorted(plain))}")
             parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
