@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from moot.agents.acp.acp_member import AcpMember
     from moot.agents.acp.acp_settings import AcpSettings
 
+# A prompt with a few large files in it, and what an editor may leave unread.
+_EDITOR_BYTES: Final = 16 << 20
 _ABOUT: Final = """\
 Runs an agent that speaks ACP (Claude Code, Codex, Gemini CLI, OpenCode, Qwen Code, Goose, …) as a member of a
 space. Chats that name it become prompts. What it says is chat, what it thinks and plans is reasoning, and its
@@ -136,7 +138,8 @@ async def _serve_editor(options: argparse.Namespace) -> int:
 
     from moot import logs
     from moot.agents.acp.editor_server import EditorServer
-    from moot.agents.acp.editor_stdio import EditorLines
+    from moot.agents.acp.json_rpc import PeerGone
+    from moot.mcp.stdio_lines import StdioLines
     from moot.participant import connect
 
     where = member_settings_of(options)
@@ -145,17 +148,28 @@ async def _serve_editor(options: argparse.Namespace) -> int:
     os.dup2(2, 1)
     logs.set_up(options.log_level, "text", None)
     async with connect(where.url, where.space, where.token.reveal(), name=where.name) as space:
-        lines = EditorLines()
-        server = EditorServer(space, lines.write, to=options.to)
+        lines = StdioLines(
+            lambda line: server.peer.feed(line),
+            lambda: lines.ended.set(),
+            line_bytes=_EDITOR_BYTES,
+            unread_bytes=_EDITOR_BYTES,
+        )
+
+        def write(line: bytes) -> None:
+            if lines.ended.is_set():
+                raise PeerGone("the editor has gone, or does not read")
+            lines.write(line)
+
+        server = EditorServer(space, write, to=options.to)
         await server.start()
-        await lines.open(0, stdout, server.peer.feed)
+        await lines.open(0, stdout)
         leaving = asyncio.ensure_future(space.stay())
         gone = asyncio.ensure_future(lines.ended.wait())
         try:
             await asyncio.wait([leaving, gone], return_when=asyncio.FIRST_COMPLETED)
         finally:
             await server.close()
-            lines.close()
+            await lines.close()
             gone.cancel()
             leaving.cancel()
         return 0 if lines.ended.is_set() else 1

@@ -19,14 +19,11 @@ import asyncio
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from moot.errors import UsageError
 from moot.mcp.stderr_tail import StderrTail
+from moot.mcp.stdio_lines import LineSplitter
 from moot.resilience.child_process import ChildExit, ChildProcess, child_environment, start_child
-
-# Enough for `{"jsonrpc":"2.0","id":…` at either end.
-_EDGE_BYTES: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,64 +55,6 @@ class Command:
 
 class ChildGone(Exception):
     """The child has ended, or reads too slowly."""
-
-
-class LineSplitter:
-    """Cuts output into lines: `on_line` gets each without its end, `on_oversize` the edges of a long one."""
-
-    def __init__(
-        self,
-        on_line: Callable[[bytes], None],
-        on_oversize: Callable[[bytes, bytes, int], None],
-        *,
-        max_line_bytes: int,
-    ) -> None:
-        self._on_line = on_line
-        self._on_oversize = on_oversize
-        self._max_line_bytes = max_line_bytes
-        self._is_closed = False
-        self._pieces: list[bytes] = []
-        self._kept_bytes = 0
-        # Set while a line that is too long still arrives: its first and its latest bytes.
-        self._head: bytes | None = None
-        self._tail = b""
-
-    def close(self) -> None:
-        """Drop whatever comes from now on."""
-        self._is_closed = True
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes, wherever they are cut."""
-        if self._is_closed:
-            return
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            if self._head is not None:
-                head, size = self._head, self._kept_bytes + len(line)
-                self._head, self._kept_bytes = None, 0
-                self._on_oversize(head, (self._tail + line)[-_EDGE_BYTES:], size)
-                continue
-            if self._pieces:
-                line = b"".join((*self._pieces, line))
-                self._pieces.clear()
-            self._kept_bytes = 0
-            if len(line) > self._max_line_bytes:
-                self._on_oversize(line[:_EDGE_BYTES], line[-_EDGE_BYTES:], len(line))
-            elif line:
-                self._on_line(line)
-        if rest:
-            self._keep_partial(rest)
-
-    def _keep_partial(self, rest: bytes) -> None:
-        self._kept_bytes += len(rest)
-        if self._head is not None:
-            self._tail = (self._tail + rest)[-_EDGE_BYTES:]
-        elif self._kept_bytes > self._max_line_bytes:
-            line = b"".join((*self._pieces, rest))
-            self._pieces.clear()
-            self._head, self._tail = line[:_EDGE_BYTES], line[-_EDGE_BYTES:]
-        else:
-            self._pieces.append(rest)
 
 
 class StdioChild:
