@@ -16,6 +16,7 @@ import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.config.former_constants import OF_THIS_TEST
 from tests.ports import held_port
 
 pytest_plugins = ["tests.async_tests", "tests.browser"]
@@ -46,6 +47,12 @@ _UNMEASURED = (
     "/tests/xprotocol/translation/test_translation_determinism",
     "/tests/xprotocol/contracts/test_versions",
 )
+
+
+@pytest.fixture(autouse=True)
+def constants_are_as_they_were() -> Iterator[None]:
+    yield
+    OF_THIS_TEST.undo()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -39,6 +39,33 @@ CONSTANTS: Final[Mapping[str, str]] = {
     "gateway.max_history_page_bytes": "moot.gateway.hosting.journal_history.MAX_PAGE_BYTES",
     "gateway.max_history_scan_bytes": "moot.gateway.hosting.journal_history.MAX_SCAN_BYTES",
     "gateway.smtp.timeout_seconds": "moot.gateway.mailer.TIMEOUT_SECONDS",
+    "spaces.*.limits.max_open_proposal_bytes": "moot.space.acts.proposals.MAX_OPEN_BYTES",
+    "spaces.*.limits.max_proposal_decimals": "moot.space.acts.proposals.MAX_DECIMALS",
+    "spaces.*.limits.max_proposal_page_bytes": "moot.space.proposal_listing.MAX_PAGE_BYTES",
+    "spaces.*.limits.poll_presence_seconds": "moot.space.membership.POLL_PRESENCE_SECONDS",
+    "spaces.*.limits.max_announced_bytes_per_member": "moot.space.offer_owners.MAX_MEMBER_BYTES",
+    "spaces.*.limits.max_announced_bytes": "moot.space.offer_owners.MAX_BYTES",
+    "spaces.*.limits.max_settle_note_chars": "moot.space.acts.proposals.MAX_NOTE_CHARS",
+    "spaces.*.limits.max_settled_proposals": "moot.space.proposal_ledger.MAX_SETTLED",
+    "spaces.*.limits.max_stream_targets": "moot.space.acts.streams.MAX_TARGETS",
+    "spaces.*.limits.max_stream_request_bytes": "moot.space.acts.streams.MAX_REQUEST_BYTES",
+    "spaces.*.limits.max_stream_writers": "moot.space.acts.streams.MAX_WRITERS",
+    "spaces.*.limits.max_stream_bytes_per_member": "moot.space.acts.streams.MAX_BYTES_PER_MEMBER",
+    "spaces.*.limits.max_grants_per_member": "moot.space.acts.grants.MAX_GRANTS_PER_MEMBER",
+    "spaces.*.limits.max_capabilities_per_grant": "moot.space.grant_limits.MAX_CAPABILITIES",
+    "spaces.*.limits.max_granted_capabilities": "moot.space.acts.grants.MAX_GRANTED",
+    "spaces.*.limits.max_granted_capability_bytes": "moot.space.grant_limits.MAX_CAPABILITY_BYTES",
+    "spaces.*.limits.max_grant_expiry_seconds": "moot.space.grant_limits.MAX_EXPIRY_SECONDS",
+    "spaces.*.limits.max_grant_uses": "moot.space.grant_limits.MAX_USES",
+    "spaces.*.limits.max_listed_member_bytes": "moot.space.listing.MAX_MEMBER_BYTES",
+    "spaces.*.limits.max_welcome_bytes": "moot.space.listing.MAX_WELCOME_BYTES",
+    "spaces.*.limits.shutdown_grace_seconds": "moot.space.acts.control.SHUTDOWN_GRACE_SECONDS",
+    "spaces.*.limits.max_id_chars": "moot.protocol.envelope.MAX_ID_CHARS",
+    "spaces.*.limits.max_kind_chars": "moot.protocol.envelope.MAX_KIND_CHARS",
+    "spaces.*.limits.max_extended_kind_chars": "moot.protocol.envelope.MAX_EXTENDED_KIND_CHARS",
+    "spaces.*.limits.max_context_chars": "moot.protocol.envelope.MAX_CONTEXT_CHARS",
+    "spaces.*.limits.max_recipients": "moot.protocol.envelope.MAX_RECIPIENTS",
+    "spaces.*.limits.max_correlations": "moot.protocol.envelope.MAX_CORRELATIONS",
 }
 
 
@@ -47,11 +74,35 @@ def value_of(constant: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+_LIMITS: Final = "spaces.*.limits."
+# Undone after each test.
+OF_THIS_TEST: Final = pytest.MonkeyPatch()
+
+
+def without_constants(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """Settings of a space; limits among them that are constants now are changed until the test ends."""
+    limits = settings.get("limits", {})
+    change_constants({_LIMITS + name: value for name, value in limits.items() if _LIMITS + name in CONSTANTS})
+    kept = {name: value for name, value in limits.items() if _LIMITS + name not in CONSTANTS}
+    return {**settings, "limits": kept}
+
+
+def change_constants(values: Mapping[str, Json]) -> None:
+    """These constants until the test ends, by the paths that they had as settings."""
+    for path, value in values.items():
+        if value_of(CONSTANTS[path]) != value:
+            OF_THIS_TEST.setattr(CONSTANTS[path], value)
+
+
+def use_constants_of(file: Path) -> None:
+    """The constants as a file of an earlier version would have set them, until the test ends."""
+    change_constants(_named_in(file))
+
+
 @contextmanager
 def former_constants(file: Path) -> Iterator[None]:
     """The constants as a file of an earlier version would have set them, for gateways in this process."""
-    document = read_yaml(file.read_text("utf-8"))
-    with changed_constants({path: found for path in CONSTANTS for found in _values(document, path)}):
+    with changed_constants(_named_in(file)):
         yield
 
 
@@ -62,6 +113,11 @@ def changed_constants(values: Mapping[str, Json]) -> Iterator[None]:
         for path, value in values.items():
             process.setattr(CONSTANTS[path], value)
         yield
+
+
+def _named_in(file: Path) -> dict[str, Json]:
+    document = read_yaml(file.read_text("utf-8"))
+    return {path: found for path in CONSTANTS for found in _values(document, path)}
 
 
 def _values(node: Json, path: str) -> Iterator[Json]:

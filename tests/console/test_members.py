@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -16,6 +15,7 @@ from moot.errors import MootError, Paused
 from moot.participant import Control, Controls, JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from tests.config.former_constants import change_constants
 from tests.console.conftest import MemberAs, PageAs, sign_in
 from tests.console.gateway_and_members import Driven, Loop, Running, gathered
 from tests.console.test_reconnect import post
@@ -280,9 +280,7 @@ def test_a_welcome_without_room_for_everybody_is_completed(
     gateway: Running, page_as: PageAs, member: MemberAs
 ) -> None:
     """The console asks for the rest, and nobody is shown as absent meanwhile or forgotten afterwards."""
-    host = gateway.gateway.directory.hosts["lab"]
-    state = host.space.state
-    state.limits = msgspec.structs.replace(state.limits, max_welcome_bytes=8_192)
+    change_constants({"spaces.*.limits.max_welcome_bytes": 8_192})
     agent = member("agent")
     member("files")
 

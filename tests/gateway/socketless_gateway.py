@@ -42,6 +42,7 @@ from moot.space.config import SpaceConfig
 from moot.space.space import Space
 from moot.space.state_hash import hash_state
 from moot.store.journal_reader import read_records, verify
+from tests.config.former_constants import use_constants_of
 from tests.gateway.running_gateway import write_config
 
 SECOND: Final = "2001-09-09T01:46:40"
@@ -223,6 +224,7 @@ class SocketlessGateway:
         self.gateway: Gateway
 
     async def open(self) -> None:
+        use_constants_of(self.file)
         self.gateway = Gateway(load(self.file, environ={}))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "COMPILED", self._with_fast_path and fast_path.COMPILED)

@@ -18,7 +18,7 @@ from moot.protocol import strict_json
 from moot.protocol._scan_envelope import scan
 from moot.protocol.dialects.mew import MEW, check_canonical_kind
 from moot.protocol.dialects.translation import check_sender
-from moot.protocol.envelope import DEFAULT_LIMITS, check_kind, check_timestamp
+from moot.protocol.envelope import DEFAULT_LIMITS, MAX_ID_CHARS, MAX_KIND_CHARS, check_kind, check_timestamp
 from moot.protocol.operation import Json
 from tests.protocol.corpus import TS, call, text
 from tests.protocol.mutations import mutate
@@ -181,9 +181,9 @@ def _caller_would_take(id: str, ts: str, sender: str, kind: str) -> bool:
     """What is left to the fast path, which compares it with what the decoder has accepted before."""
     try:
         check_timestamp(ts[:SECOND] + "Z")
-        check_sender(sender, DEFAULT_LIMITS)
-        check_kind(kind, DEFAULT_LIMITS.max_kind_chars)
+        check_sender(sender)
+        check_kind(kind, MAX_KIND_CHARS)
         check_canonical_kind(kind)
     except InvalidEnvelope:
         return False
-    return len(id) <= DEFAULT_LIMITS.max_id_chars
+    return len(id) <= MAX_ID_CHARS

@@ -152,19 +152,19 @@ def test_unreadable_json_is_about_nothing() -> None:
 
 
 def test_limits_hold_on_the_quick_way_too() -> None:
-    limits = EnvelopeLimits(max_id_chars=5, max_recipients=1, max_correlations=1, max_context_chars=2)
-    MEW.decode(text("mew", "chat", id="12345", to=["bob"], correlation_id=["a"], context="ab"), limits)
+    most = {"id": "x" * 256, "to": ["bob"] * 1024, "correlation_id": ["a"] * 256, "context": "a" * 1024}
+    MEW.decode(text("mew", "chat", **most))
     wrong: tuple[dict[str, object], ...] = (
-        {"id": "123456"},
-        {"from_": "123456"},
-        {"to": ["a", "b"]},
-        {"to": ["123456"]},
-        {"correlation_id": ["a", "b"]},
-        {"context": "abc"},
+        {"id": "x" * 257},
+        {"from_": "x" * 257},
+        {"to": ["a"] * 1025},
+        {"to": ["x" * 257]},
+        {"correlation_id": ["a"] * 257},
+        {"context": "a" * 1025},
     )
     for members in wrong:
         with pytest.raises(InvalidEnvelope):
-            MEW.decode(text("mew", "chat", payload={}, **members), limits)
+            MEW.decode(text("mew", "chat", payload={}, **members))
 
 
 def test_a_size_at_the_limit_passes_and_one_more_byte_does_not() -> None:

@@ -62,15 +62,15 @@ def test_a_day_that_does_not_exist_is_named(ts: str) -> None:
 
 
 def test_limits_are_named_when_they_are_hit() -> None:
-    small = EnvelopeLimits(max_bytes=100, max_id_chars=4, max_context_chars=3, max_recipients=1)
-    with pytest.raises(InvalidEnvelope, match="max_id_chars 4"):
-        check_id("12345", small)
+    small = EnvelopeLimits(max_bytes=100)
+    with pytest.raises(InvalidEnvelope, match="longer than 256 characters"):
+        check_id("x" * 257)
     with pytest.raises(InvalidEnvelope, match="more than 1 entries"):
-        check_names(["a", "b"], "to", small.max_recipients, small)
-    with pytest.raises(InvalidEnvelope, match="at most 4 characters"):
-        check_names(["12345"], "to", 1, small)
-    with pytest.raises(InvalidEnvelope, match="at most 3 characters"):
-        check_context("1234", small)
+        check_names(["a", "b"], "to", 1)
+    with pytest.raises(InvalidEnvelope, match="at most 256 characters"):
+        check_names(["x" * 257], "to", 1)
+    with pytest.raises(InvalidEnvelope, match="at most 1024 characters"):
+        check_context("x" * 1025)
     with pytest.raises(InvalidEnvelope, match="max_bytes 100"):
         MEW.decode(text("mew", "chat", payload={"text": "x" * 100}), small)
 

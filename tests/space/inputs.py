@@ -36,16 +36,18 @@ SETTINGS: Mapping[str, Json] = {
         "max_recent_ids": 40,
         "request_seconds": 30,
         "proposal_seconds": 60,
-        "max_settled_proposals": 12,
         "max_open_requests": 6,
         "max_open_proposals": 4,
         "max_sessions_per_member": 3,
         "max_streams_per_member": 3,
-        "max_grants_per_member": 5,
         "max_invited_participants": 3,
         "stream_owner_grace_seconds": 20,
-        "shutdown_grace_seconds": 5,
     },
+}
+# Limits that are constants.
+SMALL: Mapping[str, Json] = {
+    "spaces.*.limits.max_settled_proposals": 12,
+    "spaces.*.limits.max_grants_per_member": 5,
 }
 CONFIG = read_space("lab", SETTINGS)
 APPROVALS_FOR_DELETING = 2

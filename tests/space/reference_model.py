@@ -17,14 +17,17 @@ from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
+from moot.space import proposal_ledger
+from moot.space.acts import control
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.effects import Effect, Reply, Result
 from moot.space.members import Options, load_capabilities
 from moot.space.space import Space
 from moot.space.temporary_tokens import SignIn
+from tests.config.former_constants import change_constants
 
 from .client_encoding import body_of, encode_envelope
-from .inputs import APPROVALS_FOR_DELETING, CONFIG, Input, RecordingMint, feed
+from .inputs import APPROVALS_FOR_DELETING, CONFIG, SMALL, Input, RecordingMint, feed
 from .verdicts import verdicts
 
 
@@ -92,6 +95,7 @@ class ReferenceModel:
     """The space, a clock, and the naive memory."""
 
     def __init__(self, config: SpaceConfig = CONFIG) -> None:
+        change_constants(SMALL)
         self.space = Space(config)
         self.mint = RecordingMint()
         self.now = 1_760_000_000.0
@@ -325,7 +329,7 @@ class ReferenceModel:
         self.proposals[id] = replace(self.proposals[id], state=state)
         self.settled.append(id)
         # Half of what the ledger has to remember: of several that end in one step we do not know the order.
-        remembered = self.space.state.limits.max_settled_proposals // 2
+        remembered = proposal_ledger.MAX_SETTLED // 2
         for old in self.settled[:-remembered]:
             del self.proposals[old]
         del self.settled[:-remembered]
@@ -371,7 +375,7 @@ class ReferenceModel:
                 for name in meant - {me}:
                     self.pauses.pop(name, None)
             case "participant/shutdown":
-                at = self.now + self.space.state.limits.shutdown_grace_seconds
+                at = self.now + control.SHUTDOWN_GRACE_SECONDS
                 for name in meant - self.shut_down.keys():
                     self.shut_down[name] = at
                     for session in [

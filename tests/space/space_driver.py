@@ -7,6 +7,7 @@ from typing import Any
 
 from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Json
+from tests.config.former_constants import without_constants
 
 CALL = {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "a.txt"}}}
 
@@ -15,7 +16,7 @@ class SpaceDriver(PureDriver):
     """A space from keyword settings. `says` answers with the refusal's code, None when it was accepted."""
 
     def __init__(self, **settings: Json) -> None:
-        super().__init__({"dialects": ["mew", "mcpx", "m3p"], **settings})
+        super().__init__({"dialects": ["mew", "mcpx", "m3p"], **without_constants(settings)})
         self.received: dict[str, list[Any]] = {}
         self._made = 0
 

@@ -36,27 +36,14 @@ LIMITS_OF_0_1 = [
     "open_requests",
     "proposal_seconds",
     "open_proposals",
-    "settled_proposals",
     "streams_per_member",
-    "stream_targets",
-    "stream_request_bytes",
     "stream_owner_grace",
     "frame_bytes",
-    "grants_per_member",
-    "capabilities_per_grant",
-    "granted_capabilities",
     "invited_participants",
-    "shutdown_grace",
 ]
 # What 0.1 did not have.
 ENVELOPE_OF_0_1 = [
     "max_bytes",
-    "id_chars",
-    "kind_chars",
-    "extended_kind_chars",
-    "context_chars",
-    "max_recipients",
-    "max_correlations",
 ]
 
 
@@ -65,44 +52,21 @@ def test_a_saved_configuration_is_loaded_as_it_was() -> None:
 
 
 # Limits that came after 0.1: those that would refuse what 0.1 accepted, and others.
-REFUSING_SINCE = (
-    "max_open_proposal_bytes",
-    "max_proposal_decimals",
-    "max_stream_writers",
-    "max_stream_bytes_per_member",
-    "max_granted_capability_bytes",
-)
 ENVELOPE_REFUSING_SINCE = ("max_containers",)
-SHOWING_SINCE = (
-    "max_listed_member_bytes",
-    "max_welcome_bytes",
-    "max_proposal_page_bytes",
-    "max_announced_bytes_per_member",
-    "max_announced_bytes",
-    "max_settle_note_chars",
-    "poll_presence_seconds",
-    # Nobody said a time or a number of uses before there were these.
-    "max_grant_expiry_seconds",
-    "max_grant_uses",
-    "max_signed_in_members",
-)
+SHOWING_SINCE = ("max_signed_in_members",)
 
 
 def test_no_limit_of_0_1_falls_back_to_its_default() -> None:
     saved = json.loads(json.dumps(save_config(UNUSUAL)))
     saved["separation"] = saved.pop("separation_of_duties")
-    names = [
-        name for name in SpaceLimits.__struct_fields__[:-1] if name not in (*REFUSING_SINCE, *SHOWING_SINCE)
-    ]
+    names = [name for name in SpaceLimits.__struct_fields__[:-1] if name not in SHOWING_SINCE]
     limits = dict(zip(LIMITS_OF_0_1, [saved["limits"][name] for name in names], strict=True))
     envelope = [
         value for name, value in saved["limits"]["envelope"].items() if name not in ENVELOPE_REFUSING_SINCE
     ]
     saved["limits"] = limits | {"envelope": dict(zip(ENVELOPE_OF_0_1, envelope, strict=True))}
     # What came later refuses nothing that 0.1 accepted, when its journal is replayed.
-    later = dict.fromkeys(REFUSING_SINCE, 1 << 62) | {
-        name: getattr(SpaceLimits(), name) for name in SHOWING_SINCE
-    }
+    later = {name: getattr(SpaceLimits(), name) for name in SHOWING_SINCE}
     messages = msgspec.structs.replace(
         UNUSUAL.limits.envelope, **dict.fromkeys(ENVELOPE_REFUSING_SINCE, 1 << 62)
     )

@@ -9,15 +9,17 @@ import pytest
 
 from moot.conformance.pure_driver import PureDriver
 from moot.conformance.runner import ReceivedMessages
+from moot.protocol.dialects import mcpx
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.operation import Json
 from moot.space.config import SpaceLimits
+from tests.config.former_constants import OF_THIS_TEST, without_constants
 from tests.rows import for_each_row
 
 
 def space(**limits: float) -> PureDriver:
     participants: Json = {"alice": [{"kind": "*"}], "bob": [{"kind": "*"}], "carol": [{"kind": "chat"}]}
-    driver = PureDriver({"participants": participants, "limits": limits})
+    driver = PureDriver(without_constants({"participants": participants, "limits": limits}))
     for name in ("alice", "bob"):
         driver.join(name, {})
     return driver
@@ -138,6 +140,7 @@ RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[
 @for_each_row("limit", RESOURCES)
 def test_a_resource_limit_names_itself_and_refuses_only_what_exceeds_it(limit: str) -> None:
     most, within, beyond = RESOURCES[limit]
+    OF_THIS_TEST.undo()
     driver = space(**{limit: most})
     assert within(driver) == []
     (refusal,) = beyond(driver)
@@ -325,11 +328,11 @@ def test_shutdown_grace_leaves_time_for_last_words() -> None:
 
 ENVELOPES: dict[str, tuple[float, Json, Json]] = {
     "max_bytes": (300, {"payload": {"text": "x"}}, {"payload": {"text": "x" * 300}}),
-    "max_id_chars": (10, {"id": "x" * 10}, {"id": "x" * 11}),
-    "max_kind_chars": (20, {"kind": "v" * 20}, {"kind": "v" * 21}),
-    "max_context_chars": (5, {"context": "a/b/c"}, {"context": "a/b/cd"}),
-    "max_recipients": (1, {"to": ["bob"]}, {"to": ["bob", "alice"]}),
-    "max_correlations": (1, {"correlation_id": ["a"]}, {"correlation_id": ["a", "b"]}),
+    "id": (0, {"id": "x" * 256}, {"id": "x" * 257}),
+    "kind": (0, {"kind": "v" * 256}, {"kind": "v" * 257}),
+    "context": (0, {"context": "a" * 1024}, {"context": "a" * 1025}),
+    "to": (0, {"to": ["bob"] * 1024}, {"to": ["bob"] * 1025}),
+    "correlation_id": (0, {"correlation_id": ["a"] * 256}, {"correlation_id": ["a"] * 257}),
 }
 
 
@@ -337,7 +340,7 @@ ENVELOPES: dict[str, tuple[float, Json, Json]] = {
 def test_an_envelope_beyond_a_limit_is_refused(limit: str) -> None:
     most, within, beyond = ENVELOPES[limit]
     base: Json = {"kind": "chat", "payload": {"text": "x"}}
-    driver = space(**{limit: most})
+    driver = space(**{limit: most} if most else {})
     assert errors(driver.send("alice", base | within)) == []
     (refusal,) = errors(driver.send("alice", base | beyond))
     assert refusal["error"] == "invalid_envelope"
@@ -367,13 +370,13 @@ def test_a_call_that_names_a_proposal_has_no_more_decimals_either() -> None:
         assert [each.get("limit") for each in refusals] == ["max_proposal_decimals"] * (len(values) - 2)
 
 
-def test_a_long_extended_kind_is_refused() -> None:
+def test_a_long_extended_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kinds of MCPx carry a context, so they may be longer than MEW's."""
     settings: Json = {
         "participants": {"old": ["*"]},
         "dialects": ["mcpx"],
-        "limits": {"max_extended_kind_chars": 40},
     }
+    monkeypatch.setattr(mcpx, "MAX_EXTENDED_KIND_CHARS", 40)
     driver = PureDriver(settings)
     driver.join("old", {"dialect": "mcpx"})
     assert errors(driver.send("old", {"kind": "v/" + "x" * 38, "payload": {}}), "old") == []

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from moot.protocol.operation import Json
-from moot.space.config import SpaceLimits
+from moot.space import listing
 from tests.space.space_driver import SpaceDriver
 
 # Half of it is one capability; the names are as long as they may be.
@@ -67,7 +67,7 @@ def test_a_welcome_never_exceeds_its_bound_with_maximal_everything() -> None:
     driver = crowded(MANY, 60)
     for _ in range(60):
         driver.says("host", "stream/request", {"direction": "upload", "description": "d" * 900})
-    most = SpaceLimits().max_welcome_bytes
+    most = listing.MAX_WELCOME_BYTES
     for there, (name, dialect) in enumerate([("new", "mew"), ("newer", "mcpx"), ("newest", "m3p")], MANY + 1):
         message = welcome(driver, name, dialect=dialect)
         assert size(message) <= most
@@ -87,7 +87,7 @@ def test_a_member_with_much_does_not_crowd_others_out() -> None:
     shown = {each["id"]: each for each in payload["participants"]}
     assert all(shown[f"m{n}"]["capabilities"] == [{"kind": "chat"}] for n in range(100))
     greedy = shown["greedy"]
-    assert size(greedy) <= SpaceLimits().max_listed_member_bytes
+    assert size(greedy) <= listing.MAX_MEMBER_BYTES
     assert greedy["capabilities"] == [right(number) for number in range(len(greedy["capabilities"]))]
     assert greedy["capabilities_omitted"] == 2_000 - len(greedy["capabilities"])
     assert payload["more"] == {"participants": 1, "active_streams": 0}
@@ -98,7 +98,7 @@ def test_presence_has_the_same_bound() -> None:
     driver = SpaceDriver(participants=people)
     driver.enter("bob", "greedy")
     (presence,) = [m for m in driver.received["bob"] if m["kind"] == "system/presence"]
-    assert size(presence) <= SpaceLimits().max_listed_member_bytes + 1_000
+    assert size(presence) <= listing.MAX_MEMBER_BYTES + 1_000
 
 
 def test_pages_hold_everybody_and_everything_once() -> None:
@@ -108,7 +108,7 @@ def test_pages_hold_everybody_and_everything_once() -> None:
     assert "more" in message["payload"]
     found = pages(driver)
     assert len(found) > 2
-    assert all(size(page) <= SpaceLimits().max_welcome_bytes for page in found)
+    assert all(size(page) <= listing.MAX_WELCOME_BYTES for page in found)
     members = [each for page in found for each in page["payload"]["participants"]]
     assert [each["id"] for each in members] == sorted({*(m["id"] for m in members)})
     assert len(members) == 41

@@ -26,6 +26,20 @@ DialectName = Literal["mew", "mcpx", "m3p"]
 NO_PAYLOAD: Final[dict[str, Json]] = {}
 
 
+# An id or a name: a UUID has 36 characters, a URN some more.
+MAX_ID_CHARS: Final = 256
+# D-08: a MEW kind.
+MAX_KIND_CHARS: Final = 256
+# MCPx and m3p kinds carry method and context, which may be a URI of 1 KiB (D002) and more.
+MAX_EXTENDED_KIND_CHARS: Final = 2048
+# The path of a sub-context.
+MAX_CONTEXT_CHARS: Final = 1024
+# Entries of `to`.
+MAX_RECIPIENTS: Final = 1024
+# Entries of `correlation_id`: a summary of many analyses names them all.
+MAX_CORRELATIONS: Final = 256
+
+
 class EnvelopeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How large one envelope may be. Every refusal names the limit it hit."""
 
@@ -33,18 +47,6 @@ class EnvelopeLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 1 << 20
     # Objects and arrays: parsing costs by these. A megabyte of tool definitions has some 30,000.
     max_containers: int = strict_json.MAX_CONTAINERS
-    # An id or a name: a UUID has 36 characters, a URN some more.
-    max_id_chars: int = 256
-    # D-08: a MEW kind.
-    max_kind_chars: int = 256
-    # MCPx and m3p kinds carry method and context, which may be a URI of 1 KiB (D002) and more.
-    max_extended_kind_chars: int = 2048
-    # The path of a sub-context.
-    max_context_chars: int = 1024
-    # Entries of `to`.
-    max_recipients: int = 1024
-    # Entries of `correlation_id`: a summary of many analyses names them all.
-    max_correlations: int = 256
 
 
 DEFAULT_LIMITS: Final = EnvelopeLimits()
@@ -91,11 +93,11 @@ _RFC3339 = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def check_id(value: Json, limits: EnvelopeLimits) -> None:
+def check_id(value: Json) -> None:
     if value.__class__ is not str or not value:
         raise InvalidEnvelope("id must be a non-empty string")
-    if len(value) > limits.max_id_chars:
-        raise InvalidEnvelope(f"id is longer than max_id_chars {limits.max_id_chars}")
+    if len(value) > MAX_ID_CHARS:
+        raise InvalidEnvelope(f"id is longer than {MAX_ID_CHARS} characters")
     if not value.isprintable() and _CONTROL.search(value):
         raise InvalidEnvelope("id holds control characters")
 
@@ -121,17 +123,15 @@ def check_kind(value: Json, longest: int) -> None:
         raise InvalidEnvelope("kind holds control characters")
 
 
-def check_names(value: Json, field: str, most: int, limits: EnvelopeLimits) -> None:
+def check_names(value: Json, field: str, most: int) -> None:
     """`to` and `correlation_id`: lists of non-empty strings."""
     if value.__class__ is not list:
         raise InvalidEnvelope(f"{field} must be an array of strings")
     if len(value) > most:
         raise InvalidEnvelope(f"{field} has more than {most} entries")
     for name in value:
-        if name.__class__ is not str or not name or len(name) > limits.max_id_chars:
-            raise InvalidEnvelope(
-                f"{field} must hold non-empty strings of at most {limits.max_id_chars} characters"
-            )
+        if name.__class__ is not str or not name or len(name) > MAX_ID_CHARS:
+            raise InvalidEnvelope(f"{field} must hold non-empty strings of at most {MAX_ID_CHARS} characters")
 
 
 def check_payload(value: Json) -> None:
@@ -139,9 +139,9 @@ def check_payload(value: Json) -> None:
         raise InvalidEnvelope("payload must be an object")
 
 
-def check_context(value: Json, limits: EnvelopeLimits) -> None:
-    if value.__class__ is not str or len(value) > limits.max_context_chars:
-        raise InvalidEnvelope(f"context must be a string of at most {limits.max_context_chars} characters")
+def check_context(value: Json) -> None:
+    if value.__class__ is not str or len(value) > MAX_CONTEXT_CHARS:
+        raise InvalidEnvelope(f"context must be a string of at most {MAX_CONTEXT_CHARS} characters")
 
 
 # Writing: the fewest bytes changed.

@@ -35,61 +35,16 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     proposal_seconds: float = 86_400
     # Open proposals of one member: nobody reviews more than that.
     max_open_proposals: int = 256
-    # Bytes of these: they stay in memory, for whoever joins later. As many as four of the largest envelopes.
-    max_open_proposal_bytes: int = 4 << 20
-    # Numbers with a fraction or an exponent in one proposal: its fingerprint compares them digit by digit, up
-    # to 5 µs each.
-    max_proposal_decimals: int = 10_000
-    # One page of the list of proposals: a quarter of the largest envelope, or one proposal if that is larger.
-    max_proposal_page_bytes: int = 256 << 10
-    # A member without a connection that polls over HTTP can be given an approved call for so long after a
-    # poll: three polls of one that comes every ten seconds. 0: never.
-    poll_presence_seconds: float = 30
-    # Names of tools and prompts and URIs of resources that one member announced, whose owner is kept: some
-    # 1,500 tools. Also one page of the answer to `moot/list-owners`.
-    max_announced_bytes_per_member: int = 128 << 10
-    # The same for all members of the space together.
-    max_announced_bytes: int = 4 << 20
-    # The words with which a person settles an outcome that nobody knows.
-    max_settle_note_chars: int = 2_000
-    # How many settled proposals a late approval is still told about.
-    max_settled_proposals: int = 10_000
     # Open streams of one member.
     max_streams_per_member: int = 64
-    # Members that one stream may be aimed at.
-    max_stream_targets: int = 256
-    # What late joiners are told of a stream stays in memory and in every welcome.
-    max_stream_request_bytes: int = 16_384
-    # Members that may write to one stream: its owner, and whom it let.
-    max_stream_writers: int = 256
-    # What the open streams of one member may take of everybody's welcome.
-    max_stream_bytes_per_member: int = 65_536
     # D-39: how long a stream waits for its owner to come back.
     stream_owner_grace_seconds: float = 60
     # One stream frame, its `#id#` included.
     max_frame_bytes: int = 1 << 20
-    # Living grants to one member.
-    max_grants_per_member: int = 256
-    # Capabilities in one grant or invitation.
-    max_capabilities_per_grant: int = 64
-    # Granted capabilities of one member in all: each is held against others whenever rights change.
-    max_granted_capabilities: int = 512
-    # The same in bytes: four of the longest, or five hundred ordinary ones.
-    max_granted_capability_bytes: int = 65_536
-    # A grant that ends at a time ends within a year; one that is meant to last says no time.
-    max_grant_expiry_seconds: float = 366 * 86_400
-    # Uses of a grant that counts them.
-    max_grant_uses: int = 1_000_000
-    # What is shown of one member in welcomes and presence; the rest is in the pages of `moot/roster`.
-    max_listed_member_bytes: int = 8_192
-    # One welcome, one page: a quarter of the 1 MiB that WebSocket libraries commonly take as one message.
-    max_welcome_bytes: int = 262_144
     # Participants that were invited, not configured.
     max_invited_participants: int = 1_000
     # Members that came by signing in at a provider of identities: the people of a large company's branch.
     max_signed_in_members: int = 10_000
-    # D-26: time for last words after a shutdown.
-    shutdown_grace_seconds: float = 5
     envelope: EnvelopeLimits = EnvelopeLimits()
 
 

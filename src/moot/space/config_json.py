@@ -16,31 +16,13 @@ _LIMITS_OF_0_1: Final = {
     "recent_ids": "max_recent_ids",
     "open_requests": "max_open_requests",
     "open_proposals": "max_open_proposals",
-    "settled_proposals": "max_settled_proposals",
     "streams_per_member": "max_streams_per_member",
-    "stream_targets": "max_stream_targets",
-    "stream_request_bytes": "max_stream_request_bytes",
     "stream_owner_grace": "stream_owner_grace_seconds",
     "frame_bytes": "max_frame_bytes",
-    "grants_per_member": "max_grants_per_member",
-    "capabilities_per_grant": "max_capabilities_per_grant",
-    "granted_capabilities": "max_granted_capabilities",
     "invited_participants": "max_invited_participants",
-    "shutdown_grace": "shutdown_grace_seconds",
-    "id_chars": "max_id_chars",
-    "kind_chars": "max_kind_chars",
-    "extended_kind_chars": "max_extended_kind_chars",
-    "context_chars": "max_context_chars",
 }
 
 # Limits that came later: what was accepted before there were any is accepted when it is replayed.
-_LATER_LIMITS: Final = (
-    "max_open_proposal_bytes",
-    "max_proposal_decimals",
-    "max_stream_writers",
-    "max_stream_bytes_per_member",
-    "max_granted_capability_bytes",
-)
 _LATER_ENVELOPE_LIMITS: Final = ("max_containers",)
 _NO_LIMIT: Final = 1 << 62
 
@@ -109,9 +91,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
             )
             for pattern, needed, *exempt in saved["quorum"]
         ),
-        limits=msgspec.convert(
-            dict.fromkeys(_LATER_LIMITS, _NO_LIMIT) | _with_todays_names(saved["limits"]), SpaceLimits
-        ),
+        limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
     )
 
 

@@ -15,14 +15,13 @@ Such a grant cannot be handed on. Where it is not known how much time or how man
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Rights
-from moot.space.config import SpaceLimits
 from moot.space.effects import Effect, Mint
 from moot.space.grant_table import GrantRecord
 from moot.space.members import Session
@@ -30,6 +29,15 @@ from moot.space.state import State
 from moot.space.welcome import welcome_again
 
 GrantEnd = Literal["expired", "used_up", "clock_lost"]
+
+# Capabilities in one grant or invitation.
+MAX_CAPABILITIES: Final = 64
+# The same in bytes: four of the longest, or five hundred ordinary ones.
+MAX_CAPABILITY_BYTES: Final = 65_536
+# A grant that ends at a time ends within a year; one that is meant to last says no time.
+MAX_EXPIRY_SECONDS: Final = 366 * 86_400
+# Uses of a grant that counts them.
+MAX_USES: Final = 1_000_000
 
 
 def read_grant_limits(state: State, payload: Payload) -> tuple[float | None, int | None]:
@@ -55,17 +63,17 @@ def _is_number(value: Json) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def check_grant_limits(limits: SpaceLimits, seconds: float | None, uses: int | None) -> None:
+def check_grant_limits(seconds: float | None, uses: int | None) -> None:
     """Raises ResourceLimit."""
-    if seconds is not None and seconds > limits.max_grant_expiry_seconds:
+    if seconds is not None and seconds > MAX_EXPIRY_SECONDS:
         raise ResourceLimit(
-            f"a grant may last {limits.max_grant_expiry_seconds:g} seconds, or until it is revoked: "
+            f"a grant may last {MAX_EXPIRY_SECONDS:g} seconds, or until it is revoked: "
             "leave expires_in_seconds out",
             limit="max_grant_expiry_seconds",
         )
-    if uses is not None and uses > limits.max_grant_uses:
+    if uses is not None and uses > MAX_USES:
         raise ResourceLimit(
-            f"a grant may count {limits.max_grant_uses} uses, or none: leave max_uses out",
+            f"a grant may count {MAX_USES} uses, or none: leave max_uses out",
             limit="max_grant_uses",
         )
 

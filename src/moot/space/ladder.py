@@ -181,7 +181,8 @@ def process_envelope(
             window.remember(id, session.seen_record(kind))
             return [LeftToOthers()]
         # 13
-        if act is not None:
+        # What is replayed was accepted, perhaps under other limits.
+        if act is not None and not state.replaying:
             act.check_limits()
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)

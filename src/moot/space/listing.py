@@ -37,20 +37,24 @@ _LONGEST_CURSOR: Final = 256
 _STREAM_FACTS: Final = ("stream_id", "owner", "direction", "created", "encoding")
 
 Entry = dict[str, Json]
+# What is shown of one member in welcomes and presence; the rest is in the pages of `moot/roster`.
+MAX_MEMBER_BYTES: Final = 8_192
+# One welcome, one page: a quarter of the 1 MiB that WebSocket libraries commonly take as one message.
+MAX_WELCOME_BYTES: Final = 262_144
 
 
 def describe_member(state: State, member: SpaceMember) -> Entry:
     """A member as others see it in welcomes and presence. The value is shared: do not change it."""
     if member.description is None:
         held = member.rights.capabilities
-        entry = _fit_member(state, member, held, state.limits.max_listed_member_bytes)
+        entry = _fit_member(state, member, held, MAX_MEMBER_BYTES)
         member.description, member.description_bytes = entry, _size(state, entry)
     return member.description
 
 
 def describe_welcome(state: State, session: Session) -> Entry:
     """The welcome's payload for one session."""
-    room, member = _room(state), session.member
+    room, member = _room(), session.member
     you = _fit_member(state, member, session.rights.capabilities, room // 2)
     room -= _size(state, you)
     others = [other for other in state.roster.present() if other is not member]
@@ -84,7 +88,7 @@ def describe_page(state: State, session: Session, after: Json) -> Entry:
     Members by name, then streams by id: who comes or goes in between is told by presence, and moves nobody
     else. Raises InvalidRequest for a place that no page named.
     """
-    room = _room(state)
+    room = _room()
     start = _read_cursor(after)
     page: Entry = {"participants": [], "active_streams": []}
     last = ""
@@ -92,9 +96,9 @@ def describe_page(state: State, session: Session, after: Json) -> Entry:
         if key <= start:
             continue
         entry = (
-            _fit_member(state, subject, subject.rights.capabilities, _room(state))
+            _fit_member(state, subject, subject.rights.capabilities, _room())
             if field == "participants"
-            else _fit_stream(state, subject, _room(state))
+            else _fit_stream(state, subject, _room())
         )
         size = _size(state, entry)
         if size > room:
@@ -121,8 +125,8 @@ def stream_bytes(state: State, streams: Iterable[StreamRecord]) -> int:
     return sum(_size(state, state.describe_stream(stream)) for stream in streams)
 
 
-def _room(state: State) -> int:
-    return max(state.limits.max_welcome_bytes, _LEAST_BYTES) - _AROUND_BYTES
+def _room() -> int:
+    return max(MAX_WELCOME_BYTES, _LEAST_BYTES) - _AROUND_BYTES
 
 
 def _size(state: State, entry: Entry) -> int:

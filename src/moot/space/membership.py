@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from moot.errors import InvalidRequest, ParticipantNotFound
 from moot.protocol import payloads
 from moot.protocol.close_codes import POLICY, REMOVED, REPLACED
@@ -14,6 +16,10 @@ from moot.space.members import Options, Session, SpaceMember
 from moot.space.roster import logical_name
 from moot.space.state import State
 from moot.space.welcome import welcome
+
+# A member without a connection that polls over HTTP can be given an approved call for so long after a
+# poll: three polls of one that comes every ten seconds. 0: never.
+POLL_PRESENCE_SECONDS: Final = 30
 
 
 def join(
@@ -118,7 +124,7 @@ def remove_session(state: State, session: Session, now: float, mint: Mint) -> li
 def note_poll(state: State, name: Name, now: float) -> None:
     """D-100: whoever polls may be given an approved call, for a while after each poll."""
     member = state.roster.members.get(name)
-    seconds = state.limits.poll_presence_seconds
+    seconds = POLL_PRESENCE_SECONDS
     if member is None or member.kicked or member.present or not seconds:
         return
     member.polling_until = now + seconds

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moot.protocol.operation import Json
-from moot.space.config import Name, SpaceLimits
+from moot.space.config import Name
 
 # By method: which names a list announces, the field of the result, and the field of each entry.
 _LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -29,6 +29,11 @@ _ENTRY_BYTES: Final = 32
 
 # The namespace, and the name or URI.
 OfferName = tuple[str, str]
+# Names of tools and prompts and URIs of resources that one member announced, whose owner is kept: some
+# 1,500 tools. Also one page of the answer to `moot/list-owners`.
+MAX_MEMBER_BYTES: Final = 128 << 10
+# The same for all members of the space together.
+MAX_BYTES: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -48,25 +53,22 @@ class OfferOwners:
         self._bytes_of_member: dict[Name, int] = {}
         self.bytes = 0
 
-    def announce(self, member: Name, method: str, result: Json, limits: SpaceLimits) -> None:
+    def announce(self, member: Name, method: str, result: Json) -> None:
         """A member answered a list."""
         namespace, list_field, key_field = _LISTS[method]
         items = result.get(list_field) if isinstance(result, dict) else None
         for item in items if isinstance(items, list) else ():
             key = item.get(key_field) if isinstance(item, dict) else None
             if isinstance(key, str) and key:
-                self._add(member, (namespace, key), limits)
+                self._add(member, (namespace, key))
 
-    def _add(self, member: Name, name: OfferName, limits: SpaceLimits) -> None:
+    def _add(self, member: Name, name: OfferName) -> None:
         claim = self._claims.get(name)
         if claim is not None and member in claim.members:
             return
         size = _size_of(name)
         used = self._bytes_of_member.get(member, 0)
-        if (
-            used + size > limits.max_announced_bytes_per_member
-            or self.bytes + size > limits.max_announced_bytes
-        ):
+        if used + size > MAX_MEMBER_BYTES or self.bytes + size > MAX_BYTES:
             return
         self._claims.setdefault(name, _Claim()).members.append(member)
         self._of_member.setdefault(member, []).append(name)

@@ -42,6 +42,8 @@ UnknownReason = Literal[
 
 # Of what is kept of the reason of a rejection: it is a word, such as `unsafe` (MEW 3.3.2).
 MAX_REASON_CHARS: Final = 100
+# How many settled proposals a late approval is still told about.
+MAX_SETTLED: Final = 10_000
 
 
 class ProposalRecord(msgspec.Struct):
@@ -111,9 +113,8 @@ class ProposalRecord(msgspec.Struct):
 class ProposalLedger:
     """Open proposals, those whose outcome is not known yet, and a bounded number of settled ones."""
 
-    def __init__(self, settled: int) -> None:
+    def __init__(self) -> None:
         self.proposals: dict[str, ProposalRecord] = {}
-        self.max_settled = settled
         # Told of every decision: the first rejection of a proposal, and what settles it.
         self.on_decided: Callable[[ProposalRecord, Decision], None] | None = None
         self._settled: deque[str] = deque()
@@ -209,7 +210,7 @@ class ProposalLedger:
         self._executions.setdefault(request, []).append(proposal)
         self._unresolved[proposal.id] = proposal
         # As many as settled ones; the oldest is forgotten whatever came of it.
-        if len(self._unresolved) <= max(1, self.max_settled):
+        if len(self._unresolved) <= max(1, MAX_SETTLED):
             return []
         return self._forget(next(iter(self._unresolved)))
 
@@ -274,7 +275,7 @@ class ProposalLedger:
     def _retire(self, proposal: ProposalRecord) -> list[str]:
         self._settled.append(proposal.id)
         released = []
-        while len(self._settled) > self.max_settled:
+        while len(self._settled) > MAX_SETTLED:
             released += self._forget(self._settled.popleft())
         return released
 
@@ -330,8 +331,8 @@ class ProposalLedger:
         }
 
     @classmethod
-    def load(cls, saved: dict[str, Any], settled: int) -> ProposalLedger:
-        ledger = cls(settled)
+    def load(cls, saved: dict[str, Any]) -> ProposalLedger:
+        ledger = cls()
         for row in saved["proposals"]:
             proposal = _load_record(row)
             if not proposal.number:

@@ -23,6 +23,8 @@ from moot.space.state import State
 
 # What an entry has beside its envelope, generously.
 _ENTRY_BYTES: Final = 1_024
+# One page of the list of proposals: a quarter of the largest envelope, or one proposal if that is larger.
+MAX_PAGE_BYTES: Final = 256 << 10
 
 
 class ProposalReader(NamedTuple):
@@ -54,7 +56,7 @@ def list_proposals(state: State, reader: ProposalReader, *, after: int, now: flo
 
     They come in the order in which they were proposed. `next` is there if there are more: continue after it.
     """
-    most = state.limits.max_proposal_page_bytes
+    most = MAX_PAGE_BYTES
     entries: list[Json] = []
     size = 0
     page: dict[str, Json] = {"proposals": entries}
@@ -75,7 +77,7 @@ def find_proposals(state: State, reader: ProposalReader, ids: Iterable[str], *, 
 
     `next_ids` are there if the page could not hold all of them: ask for these next.
     """
-    most = state.limits.max_proposal_page_bytes
+    most = MAX_PAGE_BYTES
     entries: list[Json] = []
     not_known: list[str] = []
     left: list[str] = []
@@ -161,7 +163,7 @@ def _describe_settlement(state: State, proposal: ProposalRecord) -> dict[str, Js
 
 def _show_envelope(state: State, reader: ProposalReader, proposal: ProposalRecord) -> dict[str, Json]:
     raw = proposal.raw
-    if not reader.whole and len(raw) > state.limits.max_proposal_page_bytes:
+    if not reader.whole and len(raw) > MAX_PAGE_BYTES:
         return {"envelope_bytes": len(raw)}
     if proposal.dialect != reader.dialect or (state.roster.aliases and proposal.to):
         shown = _translate(state, reader, proposal)

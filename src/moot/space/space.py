@@ -365,7 +365,7 @@ def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
         state.roster.sessions[session.id] = session
     state.grants = GrantTable.load(saved["grants"])
     state.streams = StreamTable.load(saved["streams"])
-    state.ledger = ProposalLedger.load(saved["ledger"], config.limits.max_settled_proposals)
+    state.ledger = ProposalLedger.load(saved["ledger"])
     state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
     pinned = state.window.pinned
     for request in state.ledger.resume_executions(lambda name: pinned[name].owed if name in pinned else ()):

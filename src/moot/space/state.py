@@ -43,7 +43,7 @@ class State:
         self.roster = SpaceRoster()
         self.grants = GrantTable()
         self.streams = StreamTable()
-        self.ledger = ProposalLedger(config.limits.max_settled_proposals)
+        self.ledger = ProposalLedger()
         self.window = IdWindow(config.limits.max_recent_ids)
         self.temporary_tokens = TemporaryTokens()
         self.offer_owners = OfferOwners()
@@ -87,7 +87,6 @@ class State:
         self._configured_rate = SendRate.of(config.limits)
         self._set_send_rate()
         self.window.resize(config.limits.max_recent_ids)
-        self.ledger.max_settled = config.limits.max_settled_proposals
         for member in self.roster:
             # How long one may be is a rule as well.
             member.description = None

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from moot.protocol import envelope
+from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.store.journal_reader import read_records, verify
@@ -261,11 +263,9 @@ async def _never_takes_the_fast_path(one: SocketlessGateway, session: Socketless
     assert one.sessions[0].ids()[-4:] == ids
 
 
-@pytest.mark.parametrize("limit", [{"max_recipients": 31}, {"max_correlations": 31}, {"max_id_chars": 255}])
-async def test_narrower_limits_than_a_fast_path_knows_keep_it_shut(tmp_path: Path, limit: Json) -> None:
-    async with talking(tmp_path) as (one, _alice, bob):
-        one.reload(settings(limit))
-        await _never_takes_the_fast_path(one, bob)
+def test_a_fast_path_takes_no_longer_names_and_lists_than_others() -> None:
+    assert min(envelope.MAX_RECIPIENTS, envelope.MAX_CORRELATIONS) >= MAX_NAMES
+    assert MAX_NAME_BYTES <= envelope.MAX_ID_CHARS
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,6 @@ RULES: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"rights": {"bob": ["mcp/*"], "carol": ["chat", "reasoning/*"]}},
     {"limits": {"max_bytes": 300}},
-    {"limits": {"max_recipients": 2}},
-    {"limits": {"max_id_chars": 16}},
     {"limits": {"max_recent_ids": 7}},
     {"limits": {"messages_per_second": 0, "bytes_per_second": 0}},
     {"rules": {"unmapped": "drop", "ack_delivery": "author"}},

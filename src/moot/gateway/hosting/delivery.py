@@ -12,7 +12,7 @@ import orjson
 from moot.net.outbox import Outbox, Outgoing
 from moot.net.websocket_frame import BINARY, TEXT, encode_frame
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName, Envelope, EnvelopeLimits
+from moot.protocol.envelope import ANY_SIZE, DialectName, Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Operation
 from moot.protocol.payloads import GatewayNotice
@@ -23,7 +23,6 @@ from moot.space.effects import Credential, Deliver, Disconnect, Effect, LeftToOt
 _NOTICE_BYTES: Final = 512
 # One a member that asks and answers without its echo, in a space of some agents and tools.
 _AUDIENCES_KEPT: Final = 16
-_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, gc=False):
@@ -295,5 +294,5 @@ def encode_entry(entry: HistoryEntry, dialect: DialectName) -> bytes | None:
         return raw
     # It was accepted once, under whatever limits held then.
     protocols = frozenset({orjson.loads(raw)["protocol"]})
-    envelope = DIALECTS[entry.dialect].decode(raw, _ANY_SIZE, accept_protocols=protocols)
+    envelope = DIALECTS[entry.dialect].decode(raw, ANY_SIZE, accept_protocols=protocols)
     return DIALECTS[dialect].encode(envelope, operation=entry.operation, proposer=entry.proposer)

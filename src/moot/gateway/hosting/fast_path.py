@@ -29,7 +29,7 @@ from collections.abc import Callable
 from typing import Final
 
 from moot.gateway.hosting.delivery import Delivery, HistoryEntry
-from moot.protocol.envelope import Envelope
+from moot.protocol.envelope import MAX_ID_CHARS, Envelope
 from moot.resilience.steady_clock import CLOCK_ID, SteadyClock
 from moot.space.config import SessionId
 from moot.space.fast_path_record import fast_path_record
@@ -38,7 +38,6 @@ from moot.store.journal import Journal
 
 try:
     from moot.gateway.hosting._fast_path import SessionFastPath, SpaceFastPath
-    from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES
 except ImportError:
     _is_built = False
 else:
@@ -113,10 +112,8 @@ class FastPaths:
         if (
             record is None
             or audience.only_dialect != "mew"
-            # The compiled part reads the clock itself, and lists of names up to its own bounds.
+            # The compiled part reads the clock itself.
             or not isinstance(clock, SteadyClock)
-            or min(limits.max_recipients, limits.max_correlations) < MAX_NAMES
-            or limits.max_id_chars < MAX_NAME_BYTES
         ):
             path.mark_slow(kind)
             return
@@ -133,5 +130,5 @@ class FastPaths:
             clock_offset_micros=clock.offset_micros,
             # The compiled part counts no objects: what could have too many of them is left to the slow path.
             max_bytes=min(limits.max_bytes, 2 * limits.max_containers + 1),
-            max_id_chars=limits.max_id_chars,
+            max_id_chars=MAX_ID_CHARS,
         )

@@ -16,7 +16,7 @@ import msgspec
 from moot.errors import MootError, UsageError
 from moot.gateway.hosting.stored_input import ACCEPTED, StoredInput, read_input
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import EnvelopeLimits
+from moot.protocol.envelope import ANY_SIZE
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_blocks
 
@@ -32,7 +32,6 @@ _SIGNS: Final = (
     b"kick",
 )
 _MEMBERSHIP_KINDS: Final = frozenset({"space/invite", "space/kick"})
-_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 _Participants = Mapping[str, Mapping[str, Any]]
 
@@ -99,7 +98,7 @@ def _concerned(stored: StoredInput) -> str | None:
     try:
         raw = bytes(stored.raw)
         protocols = frozenset({str(msgspec.json.decode(raw).get("protocol", ""))})
-        envelope = DIALECTS[stored.dialect].decode(raw, _ANY_SIZE, accept_protocols=protocols)
+        envelope = DIALECTS[stored.dialect].decode(raw, ANY_SIZE, accept_protocols=protocols)
     except (MootError, msgspec.MsgspecError):
         return None
     if envelope.kind not in _MEMBERSHIP_KINDS:

@@ -33,6 +33,7 @@ from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
 from moot.protocol.kinds import KINDS, UNKNOWN, Kind
 from moot.protocol.operation import Json
+from moot.space import membership
 from moot.space.config import Name, SessionId
 from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply
@@ -172,7 +173,7 @@ class SpaceHost:
     def note_poll(self, who: str) -> None:
         """A member polls over HTTP, so that it can be given approved calls. Journaled now and then only."""
         member, now = self.space.state.roster.members.get(Name(who)), self.journaled.clock()
-        seconds = self.space.state.limits.poll_presence_seconds
+        seconds = membership.POLL_PRESENCE_SECONDS
         if member is None or member.present or not seconds:
             return
         if member.polling_until - now > seconds * _POLL_NOTED_SHARE:

@@ -13,16 +13,13 @@ import orjson
 
 from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import EnvelopeLimits
+from moot.protocol.envelope import ANY_SIZE
 from moot.protocol.operation import Payload
 from moot.space.config import Name
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.state import State
 
 Event = Literal["proposal.pending", "outcome.unknown"]
-
-# It was accepted once, under whatever limits held then.
-_ANY_SIZE = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
 
 class Subject(NamedTuple):
@@ -64,7 +61,7 @@ def payload_of(proposal: ProposalRecord) -> Payload:
     if proposal.raw:
         protocols = frozenset({orjson.loads(proposal.raw)["protocol"]})
         try:
-            decoded = DIALECTS[proposal.dialect].decode(proposal.raw, _ANY_SIZE, accept_protocols=protocols)
+            decoded = DIALECTS[proposal.dialect].decode(proposal.raw, ANY_SIZE, accept_protocols=protocols)
         except MalformedEnvelope:
             return {}
         return decoded.payload

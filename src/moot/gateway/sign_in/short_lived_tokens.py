@@ -15,6 +15,7 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
+from moot.space import grant_limits
 from moot.space.members import capability_pairs
 from moot.space.sign_in import check_lifetime
 from moot.space.temporary_tokens import TemporaryToken
@@ -53,10 +54,10 @@ async def mint_token(
     Raises Refused.
     """
     check_lifetime(seconds, max_seconds)
-    most = host.space.state.limits.max_capabilities_per_grant
+    most = grant_limits.MAX_CAPABILITIES
     if only is not None and len(only) > most:
         # Each is held against all that the maker has, and stays in the state of the space.
-        raise InvalidRequest(f"only names {most} capabilities at most (max_capabilities_per_grant)")
+        raise InvalidRequest(f"only names {most} capabilities at most")
     state, now = host.space.state, host.journaled.clock()
     member = state.roster.find(who)
     parent = None if own_token is None else state.temporary_tokens.get(own_token)

@@ -33,7 +33,15 @@ from moot.participant.connection.payload_shapes import PayloadShapeError, check_
 from moot.participant.connection.pending_replies import PendingReplies
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.mcpx import NO_CLAIM, LegacyDialect
-from moot.protocol.envelope import Envelope, check_context, check_kind, check_names
+from moot.protocol.envelope import (
+    MAX_CORRELATIONS,
+    MAX_KIND_CHARS,
+    MAX_RECIPIENTS,
+    Envelope,
+    check_context,
+    check_kind,
+    check_names,
+)
 from moot.protocol.kinds import KINDS, UNKNOWN, is_reserved
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns import Rights
@@ -308,18 +316,17 @@ class EnvelopeSender:
         *,
         received: bool,
     ) -> None:
-        limits = self.limits.envelope
         try:
             if kind.__class__ is not str or kind not in _MEMBERS_KINDS:
-                check_kind(kind, limits.max_kind_chars)
+                check_kind(kind, MAX_KIND_CHARS)
                 if is_reserved(kind):
                     raise PayloadShapeError(f"{kind} is reserved for the gateway")
             if to:
-                check_names(list(to), "to", limits.max_recipients, limits)
+                check_names(list(to), "to", MAX_RECIPIENTS)
             if about:
-                check_names(list(about), "correlation_id", limits.max_correlations, limits)
+                check_names(list(about), "correlation_id", MAX_CORRELATIONS)
             if context is not None:
-                check_context(context, limits)
+                check_context(context)
             if payload.__class__ is not dict and not isinstance(payload, dict):
                 raise PayloadShapeError("payload must be a dict")
             check_shape(kind, payload, about, context, received=received)

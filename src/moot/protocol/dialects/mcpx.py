@@ -24,6 +24,9 @@ from moot.protocol.dialects.translation import (
 )
 from moot.protocol.envelope import (
     DEFAULT_LIMITS,
+    MAX_CORRELATIONS,
+    MAX_EXTENDED_KIND_CHARS,
+    MAX_KIND_CHARS,
     DialectName,
     Envelope,
     EnvelopeLimits,
@@ -67,14 +70,14 @@ class LegacyDialect:
         """The envelope in these bytes; raises MalformedEnvelope, and nothing else, if there is none."""
         fields = read_object(raw, limits)
         try:
-            members = read_members(fields, MCPX_PROTOCOL, accept_protocols=accept_protocols, limits=limits)
-            wire_kind = read_kind_member(fields, limits.max_extended_kind_chars)
+            members = read_members(fields, MCPX_PROTOCOL, accept_protocols=accept_protocols)
+            wire_kind = read_kind_member(fields, MAX_EXTENDED_KIND_CHARS)
             kind, claim = self.read_kind(wire_kind)
             # D-08 for the canonical kind too, or a copy for MEW would not be MEW.
-            check_kind(kind, limits.max_kind_chars)
-            correlation_id = _read_correlation(fields, kind, limits)
+            check_kind(kind, MAX_KIND_CHARS)
+            correlation_id = _read_correlation(fields, kind)
         except MalformedEnvelope as fault:
-            note_origin(fault, fields, limits)
+            note_origin(fault, fields)
             raise
         return Envelope(
             self.name,
@@ -127,7 +130,7 @@ class LegacyDialect:
         """The first spelling that this dialect itself reads as this kind and no other operation."""
         for wire_kind in self.spellings(kind, operation):
             try:
-                check_kind(wire_kind, DEFAULT_LIMITS.max_extended_kind_chars)
+                check_kind(wire_kind, MAX_EXTENDED_KIND_CHARS)
                 reading = self.read_kind(wire_kind)
             except InvalidEnvelope:
                 continue
@@ -154,10 +157,10 @@ def _addressees(envelope: Envelope, proposer: str | None) -> Sequence[str] | Non
 # Correlation: one string where MEW has a list.
 
 
-def _read_correlation(fields: Mapping[str, Json], kind: str, limits: EnvelopeLimits) -> Sequence[str]:
+def _read_correlation(fields: Mapping[str, Json], kind: str) -> Sequence[str]:
     several: list[str] = fields.get("x_correlation_ids", [])
     try:
-        check_names(several, "x_correlation_ids", limits.max_correlations, limits)
+        check_names(several, "x_correlation_ids", MAX_CORRELATIONS)
     except InvalidEnvelope:
         several = []  # a member of the sender's own making, not ours to refuse
     if "correlation_id" not in fields:
@@ -166,7 +169,7 @@ def _read_correlation(fields: Mapping[str, Json], kind: str, limits: EnvelopeLim
     first = fields["correlation_id"]
     if first.__class__ is not str:
         raise InvalidEnvelope("correlation_id must be a string")
-    check_names([first], "correlation_id", 1, limits)
+    check_names([first], "correlation_id", 1)
     return several if several[:1] == [first] else [first]
 
 

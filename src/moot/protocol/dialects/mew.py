@@ -24,6 +24,11 @@ from moot.protocol.dialects.translation import (
 )
 from moot.protocol.envelope import (
     DEFAULT_LIMITS,
+    MAX_CONTEXT_CHARS,
+    MAX_CORRELATIONS,
+    MAX_ID_CHARS,
+    MAX_KIND_CHARS,
+    MAX_RECIPIENTS,
     DialectName,
     Envelope,
     EnvelopeLimits,
@@ -80,7 +85,7 @@ class MewDialect:
                 and sender.__class__ is str
                 and id
                 and sender
-                and len(id) + len(sender) <= limits.max_id_chars
+                and len(id) + len(sender) <= MAX_ID_CHARS
                 # A second that the careful way has seen; all of a busy moment share one.
                 and ts[:19] in _seconds
                 and ts[19:] in _ENDS_OF_SECONDS
@@ -91,7 +96,7 @@ class MewDialect:
                         break
                 if len(fields) == 6:
                     return Envelope("mew", kind, id, ts, sender, (), (), None, payload, raw, (), kind)
-                optional = _read_optional_fast(fields, limits)
+                optional = _read_optional_fast(fields)
                 if optional is not None:
                     to, correlation_id, context = optional
                     return Envelope(
@@ -142,8 +147,8 @@ def _decode_slow(
         fields = read_object(raw, limits)  # mostly raises, and says why
     check_depth(raw, fields)
     try:
-        members = read_members(fields, MEW_PROTOCOL, accept_protocols=accept_protocols, limits=limits)
-        kind = read_kind_member(fields, limits.max_kind_chars)
+        members = read_members(fields, MEW_PROTOCOL, accept_protocols=accept_protocols)
+        kind = read_kind_member(fields, MAX_KIND_CHARS)
         check_canonical_kind(kind)
         correlation_id: Json = fields.get("correlation_id", ())
         if correlation_id.__class__ is str:
@@ -151,9 +156,9 @@ def _decode_slow(
             correlation_id = [correlation_id]
             raw = rewrite(raw, {"correlation_id": correlation_id})
         if correlation_id != ():
-            check_names(correlation_id, "correlation_id", limits.max_correlations, limits)
+            check_names(correlation_id, "correlation_id", MAX_CORRELATIONS)
     except MalformedEnvelope as fault:
-        note_origin(fault, fields, limits)
+        note_origin(fault, fields)
         raise
     if members.ts:
         if len(_seconds) >= _SECONDS_KEPT:
@@ -176,22 +181,22 @@ def _decode_slow(
 
 
 def _read_optional_fast(
-    fields: dict[str, Json], limits: EnvelopeLimits
+    fields: dict[str, Json],
 ) -> tuple[Sequence[str], Sequence[str], str | None] | None:
     """`to`, `correlation_id` and `context` if they are as they should be and nothing else is there."""
     members = 6
     to: Json = fields.get("to")
     if to is None:
         to = ()
-    elif _are_names(to, limits.max_recipients, limits.max_id_chars):
+    elif _are_names(to, MAX_RECIPIENTS, MAX_ID_CHARS):
         members = 7
     correlation_id: Json = fields.get("correlation_id")
     if correlation_id is None:
         correlation_id = ()
-    elif _are_names(correlation_id, limits.max_correlations, limits.max_id_chars):
+    elif _are_names(correlation_id, MAX_CORRELATIONS, MAX_ID_CHARS):
         members += 1
     context: Json = fields.get("context")
-    if context.__class__ is str and len(context) <= limits.max_context_chars:
+    if context.__class__ is str and len(context) <= MAX_CONTEXT_CHARS:
         members += 1
     # One more is unknown, a null or not as it should be.
     return (to, correlation_id, context) if len(fields) == members else None

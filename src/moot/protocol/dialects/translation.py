@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 from moot.errors import InvalidEnvelope, InvalidPattern, MalformedEnvelope, ProtocolMismatch
 from moot.protocol import strict_json
 from moot.protocol.envelope import (
+    MAX_EXTENDED_KIND_CHARS,
+    MAX_ID_CHARS,
+    MAX_RECIPIENTS,
     NO_PAYLOAD,
     DialectName,
     Envelope,
-    EnvelopeLimits,
     check_context,
     check_id,
     check_kind,
@@ -68,23 +70,21 @@ class Members(NamedTuple):
     missing: tuple[str, ...]
 
 
-def read_members(
-    fields: Mapping[str, Json], protocol: str, *, accept_protocols: frozenset[str], limits: EnvelopeLimits
-) -> Members:
+def read_members(fields: Mapping[str, Json], protocol: str, *, accept_protocols: frozenset[str]) -> Members:
     """All but kind and correlation, each one checked; raises a MalformedEnvelope that names the member."""
     # A null is a value of the wrong type here, not an absent one: readers differ on what it would mean.
     if "protocol" in fields:
         check_protocol(fields["protocol"], protocol, accept_protocols)
     if "id" in fields:
-        check_id(fields["id"], limits)
+        check_id(fields["id"])
     if "ts" in fields:
         check_timestamp(fields["ts"])
     if "from" in fields:
-        check_sender(fields["from"], limits)
+        check_sender(fields["from"])
     if "to" in fields:
-        check_names(fields["to"], "to", limits.max_recipients, limits)
+        check_names(fields["to"], "to", MAX_RECIPIENTS)
     if "context" in fields:
-        check_context(fields["context"], limits)
+        check_context(fields["context"])
     if "payload" in fields:
         check_payload(fields["payload"])
     return Members(
@@ -106,9 +106,9 @@ def check_protocol(value: Json, protocol: str, accept_protocols: frozenset[str])
         raise ProtocolMismatch(f"protocol is {value[:64]!r}, but this connection speaks {protocol!r}")
 
 
-def check_sender(value: Json, limits: EnvelopeLimits) -> None:
-    if value.__class__ is not str or not value or len(value) > limits.max_id_chars:
-        raise InvalidEnvelope(f"from must be a non-empty string of at most {limits.max_id_chars} characters")
+def check_sender(value: Json) -> None:
+    if value.__class__ is not str or not value or len(value) > MAX_ID_CHARS:
+        raise InvalidEnvelope(f"from must be a non-empty string of at most {MAX_ID_CHARS} characters")
 
 
 def read_kind_member(fields: Mapping[str, Json], longest: int) -> str:
@@ -119,13 +119,13 @@ def read_kind_member(fields: Mapping[str, Json], longest: int) -> str:
     return kind
 
 
-def note_origin(fault: MalformedEnvelope, fields: Mapping[str, Json], limits: EnvelopeLimits) -> None:
+def note_origin(fault: MalformedEnvelope, fields: Mapping[str, Json]) -> None:
     """D-42: what could be read of a refused envelope goes into the answer, so that its sender knows which."""
     with suppress(InvalidEnvelope):
-        check_id(fields.get("id"), limits)
+        check_id(fields.get("id"))
         fault.about = fields["id"]
     with suppress(InvalidEnvelope):
-        fault.kind = read_kind_member(fields, limits.max_extended_kind_chars)
+        fault.kind = read_kind_member(fields, MAX_EXTENDED_KIND_CHARS)
 
 
 # Writing.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from moot.errors import InvalidOperation, InvalidRequest, ParticipantNotFound
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import UNSUPPORTED_BY_LEGACY
@@ -16,6 +18,8 @@ from moot.space.state import State
 
 # A pause for longer than a year is a pause without end.
 _LONGEST_PAUSE = 366 * 86_400.0
+# D-26: time for last words after a shutdown.
+SHUTDOWN_GRACE_SECONDS: Final = 5
 
 
 def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
@@ -104,7 +108,7 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
     members = _addressed(state, session, envelope)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        closing_at = now + state.limits.shutdown_grace_seconds
+        closing_at = now + SHUTDOWN_GRACE_SECONDS
         # Asked twice, the first time counts: nobody gains time by it.
         ending = [member for member in members if member.shut_down is None]
         for member in ending:

@@ -11,7 +11,7 @@ from moot.protocol.close_codes import REMOVED
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
-from moot.space import sign_in
+from moot.space import grant_limits, sign_in
 from moot.space.acts import Act, control
 from moot.space.acts.grants import check_delegation, check_numbers
 from moot.space.acts.proposals import announce_votes
@@ -46,9 +46,9 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
         invited = sum(1 for member in state.roster if member.invited_by is not None)
         if invited >= state.limits.max_invited_participants:
             raise ResourceLimit("this space has invited as many as it may", limit="max_invited_participants")
-        if len(values) > state.limits.max_capabilities_per_grant:
+        if len(values) > grant_limits.MAX_CAPABILITIES:
             raise ResourceLimit("too many initial capabilities", limit="max_capabilities_per_grant")
-        if bytes_of(values) > state.limits.max_granted_capability_bytes:
+        if bytes_of(values) > grant_limits.MAX_CAPABILITY_BYTES:
             raise ResourceLimit("the initial capabilities are too long", limit="max_granted_capability_bytes")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:

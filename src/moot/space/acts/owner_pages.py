@@ -12,6 +12,7 @@ from moot.errors import InvalidRequest
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.space import offer_owners
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply, Result
 from moot.space.id_window import SeenEnvelope
@@ -59,7 +60,7 @@ def _describe_page(state: State, asked: list[str]) -> tuple[dict[str, Json], int
             continue
         entry = {"participant": id, "taken": taken}
         length = len(strict_json.encode(entry))
-        if entries and size + length > state.limits.max_announced_bytes_per_member:
+        if entries and size + length > offer_owners.MAX_MEMBER_BYTES:
             return {"owners": entries, "next": asked[at:]}, size
         entries.append(entry)
         size += length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from moot.errors import (
     ApprovalRequired,
@@ -27,6 +28,14 @@ from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.quorum import find_needed_approvals
 from moot.space.state import State
+
+# Bytes of these: they stay in memory, for whoever joins later. As many as four of the largest envelopes.
+MAX_OPEN_BYTES: Final = 4 << 20
+# Numbers with a fraction or an exponent in one proposal: its fingerprint compares them digit by digit, up
+# to 5 µs each.
+MAX_DECIMALS: Final = 10_000
+# The words with which a person settles an outcome that nobody knows.
+MAX_NOTE_CHARS: Final = 2_000
 
 
 def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
@@ -91,7 +100,7 @@ def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope,
 
 
 def _check_decimals(state: State, envelope: Envelope) -> None:
-    most = state.limits.max_proposal_decimals
+    most = MAX_DECIMALS
     if has_more_decimals(envelope.raw, most):
         raise ResourceLimit(
             f"more than {most} numbers with a fraction or an exponent: propose a file or a stream of them",
@@ -189,8 +198,8 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
             raise ResourceLimit(
                 f"{most} of your proposals are open: withdraw one first", limit="max_open_proposals"
             )
-        most_bytes = state.limits.max_open_proposal_bytes
-        if not state.replaying and not state.ledger.has_room(proposer.name, len(envelope.raw), most_bytes):
+        most_bytes = MAX_OPEN_BYTES
+        if not state.ledger.has_room(proposer.name, len(envelope.raw), most_bytes):
             raise ResourceLimit(
                 f"your open proposals have {most_bytes} bytes together at most: withdraw one first",
                 limit="max_open_proposal_bytes",
@@ -200,9 +209,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
         needed = find_needed_approvals(state.config.quorum, envelope.payload, record.to)
-        state.ledger.drop_unresolved_bytes(
-            proposer.name, len(envelope.raw), state.limits.max_open_proposal_bytes
-        )
+        state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
         state.ledger.add(
             ProposalRecord(
                 envelope.id,
@@ -303,9 +310,8 @@ def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:
         raise InvalidRequest('payload.outcome must be "done" or "failed"')
     if note is not None and not isinstance(note, str):
         raise InvalidRequest("payload.note must be text")
-    most = state.limits.max_settle_note_chars
-    if note is not None and len(note) > most:
-        raise InvalidRequest(f"payload.note has {most} characters at most (max_settle_note_chars)")
+    if note is not None and len(note) > MAX_NOTE_CHARS and not state.replaying:
+        raise InvalidRequest(f"payload.note has {MAX_NOTE_CHARS} characters at most")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):

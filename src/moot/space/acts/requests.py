@@ -58,7 +58,7 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
                     if asked.operation is not None and asked.operation.method in LIST_METHODS:
                         result = envelope.payload.get("result")
                         method = asked.operation.method
-                        state.offer_owners.announce(session.member.name, method, result, state.limits)
+                        state.offer_owners.announce(session.member.name, method, result)
                     effects += _note_answer(state, id, asked, session, envelope, now, mint)
         return effects
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from moot.errors import (
     InvalidOperation,
     InvalidRequest,
@@ -23,6 +25,15 @@ from moot.space.members import Session, SpaceMember
 from moot.space.state import State
 from moot.space.stream_table import SERVER_FIELDS, StreamRecord
 
+# Members that one stream may be aimed at.
+MAX_TARGETS: Final = 256
+# What late joiners are told of a stream stays in memory and in every welcome.
+MAX_REQUEST_BYTES: Final = 16_384
+# Members that may write to one stream: its owner, and whom it let.
+MAX_WRITERS: Final = 256
+# What the open streams of one member may take of everybody's welcome.
+MAX_BYTES_PER_MEMBER: Final = 65_536
+
 
 def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     payload = envelope.payload
@@ -34,17 +45,14 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     target = _targets(state, payload.get("target"))
 
     def check_limits() -> None:
-        limits = state.limits
-        if len(state.streams.owned_by(session.member.name)) >= limits.max_streams_per_member:
+        most = state.limits.max_streams_per_member
+        if len(state.streams.owned_by(session.member.name)) >= most:
+            raise ResourceLimit(f"{most} streams are open: close one first", limit="max_streams_per_member")
+        if target is not None and len(target) > MAX_TARGETS:
+            raise ResourceLimit(f"more than {MAX_TARGETS} targets", limit="max_stream_targets")
+        if len(strict_json.encode(dict(payload))) > MAX_REQUEST_BYTES:
             raise ResourceLimit(
-                f"{limits.max_streams_per_member} streams are open: close one first",
-                limit="max_streams_per_member",
-            )
-        if target is not None and len(target) > limits.max_stream_targets:
-            raise ResourceLimit(f"more than {limits.max_stream_targets} targets", limit="max_stream_targets")
-        if len(strict_json.encode(dict(payload))) > limits.max_stream_request_bytes:
-            raise ResourceLimit(
-                f"the description of a stream is larger than {limits.max_stream_request_bytes} bytes",
+                f"the description of a stream is larger than {MAX_REQUEST_BYTES} bytes",
                 limit="max_stream_request_bytes",
             )
         _check_stream_bytes(state, session.member.name, len(strict_json.encode(dict(payload))))
@@ -88,7 +96,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
 
 def _check_stream_bytes(state: State, owner: Name, more: int) -> None:
     """Whether a member may put so much more into everybody's welcome."""
-    most = state.limits.max_stream_bytes_per_member
+    most = MAX_BYTES_PER_MEMBER
     if stream_bytes(state, state.streams.owned_by(owner)) + more > most:
         raise ResourceLimit(
             f"the open streams of {owner} are described in more than {most} bytes: close one, or say less",
@@ -145,7 +153,7 @@ def prepare_grant_write(state: State, session: Session, envelope: Envelope) -> A
     def check_limits() -> None:
         if writer.name in stream.writers:
             return
-        most = state.limits.max_stream_writers
+        most = MAX_WRITERS
         if len(stream.writers) >= most:
             raise ResourceLimit(
                 f"{most} members may write to this stream already", limit="max_stream_writers"
