@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from moot.resilience import task_set
-from moot.resilience.task_set import TaskSet, end_tasks
+from moot.resilience.task_set import TaskSet, end_tasks, wait_for_any
 
 
 async def test_a_task_that_loses_a_cancellation_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +32,22 @@ async def test_a_task_that_loses_a_cancellation_is_asked_again(monkeypatch: pyte
     await owned.close()
     assert sorted(asked) == ["a", "a", "b", "b", "c", "c"]
     await end_tasks(tasks)
+
+
+async def test_whoever_waits_for_any_leaves_futures_alone_and_ends_the_rest() -> None:
+    first, never, future = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
+    ended: list[str] = []
+
+    async def wait(event: asyncio.Event, name: str) -> None:
+        try:
+            await event.wait()
+        finally:
+            ended.append(name)
+
+    first.set()
+    await wait_for_any(wait(first, "first"), wait(never, "never"), future)
+    await asyncio.sleep(0)
+    assert ended == ["first", "never"]
+    assert not future.done()
+    await wait_for_any(future, timeout_seconds=0.0)
+    assert not future.done()

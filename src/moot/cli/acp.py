@@ -134,13 +134,13 @@ async def _stay(settings: AcpSettings, log_level: Any) -> int:
 
 
 async def _serve_editor(options: argparse.Namespace) -> int:
-    import asyncio
 
     from moot import logs
     from moot.agents.acp.editor_server import EditorServer
     from moot.agents.acp.json_rpc import PeerGone
     from moot.mcp.stdio_lines import StdioLines
     from moot.participant import connect
+    from moot.resilience.task_set import wait_for_any
 
     where = member_settings_of(options)
     stdout = os.dup(1)
@@ -163,15 +163,11 @@ async def _serve_editor(options: argparse.Namespace) -> int:
         server = EditorServer(space, write, to=options.to)
         await server.start()
         await lines.open(0, stdout)
-        leaving = asyncio.ensure_future(space.stay())
-        gone = asyncio.ensure_future(lines.ended.wait())
         try:
-            await asyncio.wait([leaving, gone], return_when=asyncio.FIRST_COMPLETED)
+            await wait_for_any(space.stay(), lines.ended.wait())
         finally:
             await server.close()
             await lines.close()
-            gone.cancel()
-            leaving.cancel()
         return 0 if lines.ended.is_set() else 1
 
 

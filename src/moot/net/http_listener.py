@@ -16,6 +16,7 @@ from moot.errors import MootError, UsageError
 from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
 from moot.net.server_tls import ServerTls, watch_files
 from moot.net.tls_acceptor import TlsAcceptor
+from moot.resilience.task_set import wait_for_any
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -114,9 +115,7 @@ class HttpListener(uvicorn.Server):
         else:
             self._secure = (on,)
         self._serving = asyncio.create_task(self.serve(sockets=sockets))
-        up = asyncio.create_task(self._listening.wait())
-        await asyncio.wait([up, self._serving], return_when=asyncio.FIRST_COMPLETED)
-        up.cancel()
+        await wait_for_any(self._listening.wait(), self._serving)
         if self._serving.done():
             self._serving.result()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, Final
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,17 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
         for task in left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=_ASK_AGAIN_SECONDS)
+
+
+async def wait_for_any(*awaited: Awaitable[object], timeout_seconds: float | None = None) -> None:
+    """Wait until one of these is done, or the time is over. Futures go on; the rest is cancelled."""
+    futures = [asyncio.ensure_future(each) for each in awaited]
+    try:
+        await asyncio.wait(futures, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for given, future in zip(awaited, futures, strict=True):
+            if future is not given:
+                future.cancel()
 
 
 async def end_other_tasks() -> None:

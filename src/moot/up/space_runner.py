@@ -22,6 +22,7 @@ from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
+from moot.resilience.task_set import wait_for_any
 from moot.up.bridged_server import BridgedServer
 from moot.up.local_cluster import LocalCluster
 from moot.up.member_process import member_process
@@ -171,11 +172,10 @@ class SpaceRunner:
 
     async def _wait_end(self, stop: asyncio.Event) -> UsageError | None:
         """Wait until we are to stop, or the gateway cannot go on; why, in that case."""
-        asked, failed = asyncio.create_task(stop.wait()), asyncio.create_task(self.gateway.wait_failed())
+        failed = asyncio.create_task(self.gateway.wait_failed())
         try:
-            await asyncio.wait([asked, failed], return_when=asyncio.FIRST_COMPLETED)
+            await wait_for_any(stop.wait(), failed)
         finally:
-            asked.cancel()
             failed.cancel()
         return failed.result() if failed.done() else None
 

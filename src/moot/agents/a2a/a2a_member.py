@@ -35,7 +35,7 @@ from moot.participant.programs.repeated_send import deliver
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
-from moot.resilience.task_set import end_tasks
+from moot.resilience.task_set import end_tasks, wait_for_any
 
 log = logging.getLogger(__name__)
 
@@ -245,13 +245,11 @@ class A2aMember:
                     await turn.take(event)
 
         telling = asyncio.ensure_future(tell())
-        waits = [asyncio.ensure_future(work.stop.wait())]
+        stopped = [work.stop.wait()]
         if turn.reasoning is not None:
-            waits.append(asyncio.ensure_future(turn.reasoning.cancelled.wait()))
+            stopped.append(turn.reasoning.cancelled.wait())
         try:
-            await asyncio.wait(
-                [telling, *waits], timeout=limits.task_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await wait_for_any(telling, *stopped, timeout_seconds=limits.task_seconds)
             if not telling.done():
                 why = work.stop_why or (
                     "its reasoning was cancelled"
@@ -270,8 +268,6 @@ class A2aMember:
             )
         finally:
             telling.cancel()
-            for wait in waits:
-                wait.cancel()
         return ""
 
     async def _cancel(self, turn: TaskTurn) -> str:

@@ -42,7 +42,7 @@ from moot.net.counted_address import network_of
 from moot.participant import JoinedSpace
 from moot.private_files import use_folder
 from moot.resilience.rate_limits import sliding_windows
-from moot.resilience.task_set import end_tasks
+from moot.resilience.task_set import end_tasks, wait_for_any
 
 log = logging.getLogger(__name__)
 
@@ -160,12 +160,10 @@ class CallerGate:
             await send(message)
 
         serving = asyncio.ensure_future(self._app(scope, receive, send_on))
-        ended = asyncio.ensure_future(caller.ended.wait())
         try:
-            await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
+            await wait_for_any(serving, caller.ended.wait())
             is_served = serving.done()
         finally:
-            ended.cancel()
             await end_tasks([serving])
         if is_served:
             serving.result()

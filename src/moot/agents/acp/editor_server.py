@@ -24,7 +24,7 @@ from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from moot.resilience.task_set import TaskSet, end_tasks
+from moot.resilience.task_set import TaskSet, end_tasks, wait_for_any
 
 log = logging.getLogger(__name__)
 
@@ -316,11 +316,9 @@ class EditorServer:
             "options": view.OPTIONS,
         }
         request = asyncio.ensure_future(self.peer.request("session/request_permission", params))
-        waiting = asyncio.ensure_future(decided.wait())
         try:
-            await asyncio.wait([request, waiting], return_when=asyncio.FIRST_COMPLETED)
+            await wait_for_any(request, decided.wait())
         finally:
-            waiting.cancel()
             if not request.done():
                 # Tells the editor that nobody waits any more.
                 await end_tasks([request])

@@ -56,6 +56,7 @@ from moot.participant.calls.call_options import CallOptions
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.protocol.continuation import given_input
+from moot.resilience.task_set import wait_for_any
 
 log = logging.getLogger(__name__)
 
@@ -396,10 +397,8 @@ class PendingCalls:
                     pending.set_note(f"it could not be {done} from here ({fault}), so it is still open")
 
         deciding = self._spawn(decide())
-        decided = asyncio.ensure_future(pending.decided.wait())
         # An approval goes on until the result is there, also if this request ends before.
-        await asyncio.wait({deciding, decided}, return_when=asyncio.FIRST_COMPLETED)
-        decided.cancel()
+        await wait_for_any(deciding, pending.decided.wait())
 
     # Earlier runs
 

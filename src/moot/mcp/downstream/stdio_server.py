@@ -32,6 +32,7 @@ from moot.mcp.eras import JsonObject
 from moot.mcp.stdio_lines import StdioLines
 from moot.protocol import strict_json
 from moot.protocol.rpc_codes import INVALID_REQUEST
+from moot.resilience.task_set import wait_for_any
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ async def serve(server: McpServer, *, stop: asyncio.Event, stdin: int = 0, stdou
         connection = StdioConnection(server, lines)
         try:
             await lines.open(source, sink)
-            await _wait_for_any(lines.ended, stop)
+            await wait_for_any(lines.ended.wait(), stop.wait())
             if not lines.is_read:
                 log.error(
                     "the client does not read; giving up", extra={"unread_bytes": server.limits.unread_bytes}
@@ -128,15 +129,6 @@ async def _finish_requests(connection: StdioConnection, server: McpServer) -> No
     end = asyncio.get_running_loop().time() + min(_FINISH_SECONDS, server.limits.decision_seconds)
     while len(connection._running) and asyncio.get_running_loop().time() < end:
         await asyncio.sleep(0.01)
-
-
-async def _wait_for_any(*events: asyncio.Event) -> None:
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
 
 
 @asynccontextmanager
