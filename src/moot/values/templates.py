@@ -232,14 +232,17 @@ def _read_slot(name: str) -> str | Slot:
 
 def is_prose(text: str) -> bool:
     """Whether a text is made of words and punctuation alone: no code, options, mentions or addresses."""
-    if len(text) > MAX_PROSE_CHARS or not is_visible(text):
-        return False
+    return len(text) <= MAX_PROSE_CHARS and has_prose_words(text) and not is_command_like(text)
+
+
+def has_prose_words(text: str) -> bool:
+    """The same for a line of a longer text, which may begin as commands do: With, Update, Create."""
     words = text.split()
     return (
-        bool(words)
+        is_visible(text)
+        and bool(words)
         and all(_PROSE_WORD.fullmatch(word) for word in words)
         and not _IP_ADDRESS.search(text)
-        and not is_command_like(text)
     )
 
 

@@ -1,0 +1,76 @@
+"""A person's word that a value, or all that one source says, is fine: bounded, visible, revocable.
+
+`moot/endorse` carries it: `{"value": …}` or `{"source": ENVELOPE}`, with `task`, `member` and `until` to
+bound it, or `{"revoke": ENVELOPE}`. It needs a right of its own; rules and agents never endorse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from moot.origins.text_forms import fold_strictly
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+
+ENDORSE_KIND: Final = "moot/endorse"
+# Without `until`, and at most: nobody remembers next week what they endorsed today.
+ENDORSE_SECONDS: Final = 12 * 3600.0
+MAX_ENDORSEMENTS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Endorsement:
+    """Exactly one of `value` and `source` is set. Empty `task` and `member`: any."""
+
+    id: str
+    by: str
+    at: float
+    until: float
+    value: str | None = None
+    source: str | None = None
+    task: str = ""
+    member: str = ""
+
+    def covers(self, value: str, source: str | None, *, task: str, member: str, now: float) -> bool:
+        if now >= self.until or self.task not in ("", task) or self.member not in ("", member):
+            return False
+        if self.value is not None:
+            return fold_strictly(self.value) == fold_strictly(value)
+        return source is not None and self.source == source
+
+
+def read_endorsement(envelope: Envelope, at: float) -> Endorsement | None:
+    """What a `moot/endorse` says; None if it says nothing that can be understood."""
+    payload = envelope.payload
+    value, source = payload.get("value"), payload.get("source")
+    if (value is None) == (source is None) or not all(
+        _is_name(payload.get(each)) for each in ("task", "member")
+    ):
+        return None
+    if source is not None and not isinstance(source, str):
+        return None
+    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int | float)):
+        return None
+    return Endorsement(
+        envelope.id, envelope.sender, at, _until(payload.get("until"), at),
+        value=None if value is None else str(value), source=source,
+        task=payload.get("task") or "", member=payload.get("member") or "",
+    )  # fmt: skip
+
+
+def _is_name(value: Json) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _until(value: Json, at: float) -> float:
+    most = at + ENDORSE_SECONDS
+    if not isinstance(value, str):
+        return most
+    try:
+        until = datetime.fromisoformat(value)
+    except ValueError:
+        return at
+    # Without a zone it would end at another time on another gateway.
+    return at if until.tzinfo is None else min(most, until.timestamp())
