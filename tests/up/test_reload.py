@@ -18,7 +18,7 @@ BEFORE = """
           old: {capabilities: [chat], command: sleep, args: ["1000"]}
 """
 AFTER = """
-    gateway: {outbox_seconds: 3}
+    gateway: {joins_per_second: 3}
     spaces:
       lab:
         default_participant: you
@@ -33,7 +33,7 @@ CHANGES = [
     "old: removed",
     "ana: added",
     "separation_of_duties: changed",
-    "gateway.outbox_seconds is another: restart to take it over",
+    "gateway.joins_per_second is another: restart to take it over",
 ]
 
 
