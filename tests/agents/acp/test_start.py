@@ -152,7 +152,12 @@ def test_each_agent_says_at_its_start_what_it_was_seen_to_run_unasked() -> None:
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if "|" in line]
     names = next(row for row in rows if row[0] == "Way")[1:]
     assert set(names) == {profile.name for profile in PROFILES}
-    did = {row[0].strip("` "): dict(zip(names, row[1:], strict=True)) for row in rows if len(row) == 6}
+    did = {
+        way.strip("` "): dict(zip(names, row[1:], strict=True))
+        for row in rows
+        if len(row) == 6
+        for way in row[0].split("<br>")
+    }
     for profile in PROFILES:
         said = " ".join(profile.unasked)
         if did["ls"][profile.name] == "runs it, told":
