@@ -29,6 +29,12 @@ window.__broken = [];
 addEventListener("securitypolicyviolation", (event) => window.__broken.push(
   `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
 """
+# A short message is shown for six seconds: a test on a busy machine may look later than that.
+_NOTICES_STAY = """
+const start = window.setTimeout;
+window.setTimeout = (run, milliseconds, ...rest) =>
+  start(run, milliseconds === 6000 ? 2 ** 31 - 1 : milliseconds, ...rest);
+"""
 # These stay in a page or its context for good.
 _FOR_GOOD = ("expose_binding", "expose_function", "route", "route_web_socket")
 _FORGET = "localStorage.clear(); sessionStorage.clear(); window.name = ''"
@@ -39,6 +45,7 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     context = browser.new_context(**(NEW_PAGE | options))
     context.set_default_timeout(HANG_SECONDS * 1000)
     context.add_init_script(_WATCH_POLICY)
+    context.add_init_script(f"(() => {{{_NOTICES_STAY}}})()")
     return context
 
 
