@@ -12,13 +12,14 @@ words that the agent wrote itself into an argument for words (`body`, `title`).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from moot.origins.origin_memory import AgentContext, OriginMemory
 from moot.origins.source_index import Grade, SourcePlace
-from moot.origins.text_forms import decoded, fold_strictly, unspell, words_of
+from moot.origins.text_forms import decoded, fold_strictly, unspell, word_starts, words_of
 from moot.origins.tool_traits import ToolTraits
 from moot.origins.value_keys import (
     MIN_CODE_CHARS,
@@ -292,6 +293,7 @@ class OriginReader:
     ) -> Iterator[tuple[int, int, ArgumentOrigin]]:
         """The values inside a text, from where to where, and their origins; small numbers are words."""
         seen = set()
+        starts = word_starts(text)
         for form in (text, unspell(text), *decoded(text)):
             for key, start, end in values_in(form, self.now):
                 kind = key[0]
@@ -299,8 +301,8 @@ class OriginReader:
                     continue
                 seen.add(key)
                 if form is text and kind in _COUNTED_KINDS:
-                    first = len(words_of(text[:start]))
-                    inside = covered[first : first + len(words_of(text[start:end]))]
+                    first = bisect_left(starts, start)
+                    inside = covered[first : bisect_left(starts, end)]
                     if inside and all(inside):
                         yield start, end, ArgumentOrigin(path, text[start:end], "person")
                         continue

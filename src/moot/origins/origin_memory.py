@@ -82,13 +82,6 @@ class AgentContext:
 
 
 @dataclass(slots=True)
-class _Unread:
-    envelope: Envelope
-    person: bool
-    at: float
-
-
-@dataclass(slots=True)
 class OriginMemory:
     """`traits` says what a tool of a member does; `known` are values that the operator configured."""
 
@@ -97,7 +90,8 @@ class OriginMemory:
     max_chars: int = MAX_INDEX_CHARS
     index: SourceIndex = field(init=False)
     endorsements: dict[str, Endorsement] = field(init=False, default_factory=dict)
-    _unread: deque[_Unread] = field(init=False, default_factory=deque)
+    # Tuples: they are made for every message of a space.
+    _unread: deque[tuple[Envelope, bool, float]] = field(init=False, default_factory=deque)
     _unread_bytes: int = field(init=False, default=0)
     _number: int = field(init=False, default=0)
     _requests: dict[str, _Request] = field(init=False, default_factory=dict)
@@ -118,10 +112,10 @@ class OriginMemory:
 
     def see(self, envelope: Envelope, *, person: bool, at: float) -> None:
         """Note an accepted envelope. `person`: whether its sender counts as one now."""
-        self._unread.append(_Unread(envelope, person, at))
+        self._unread.append((envelope, person, at))
         self._unread_bytes += len(envelope.raw)
         if len(self._unread) > MAX_UNREAD_MESSAGES or self._unread_bytes > MAX_UNREAD_BYTES:
-            self._unread_bytes -= len(self._unread.popleft().envelope.raw)
+            self._unread_bytes -= len(self._unread.popleft()[0].raw)
             self._lost_unread = True
 
     def read_outside(self, agent: str) -> None:
@@ -151,9 +145,9 @@ class OriginMemory:
             self.index.dropped = self._number
             self._number += 1
         while self._unread:
-            unread = self._unread.popleft()
-            self._unread_bytes -= len(unread.envelope.raw)
-            self._read(unread.envelope, unread.person, unread.at)
+            envelope, person, at = self._unread.popleft()
+            self._unread_bytes -= len(envelope.raw)
+            self._read(envelope, person, at)
 
     def _read(self, envelope: Envelope, person: bool, at: float) -> None:
         self._number += 1

@@ -171,12 +171,14 @@ class SourceIndex:
 
     def texts_with(self, words: list[str], since: int = -1) -> Iterator[tuple[_Text, int]]:
         """The texts in which these words stand in this order with nothing between, oldest first."""
-        lists = [self._by_word.get(word) for word in words]
-        if not words or any(each is None for each in lists):
+        lists = sorted((self._by_word.get(word, []) for word in dict.fromkeys(words)), key=len)
+        if not lists or not lists[0]:
             return
-        rarest = min((each for each in lists if each is not None), key=len)
+        candidates = lists[0][-MAX_CANDIDATES:]
+        if len(lists) > 1 and len(lists[1]) < 8 * len(candidates):
+            candidates = sorted(set(candidates).intersection(lists[1]))
         run = f" {' '.join(words)} "
-        for number in rarest[-MAX_CANDIDATES:]:
+        for number in candidates:
             text = self._texts.get(number)
             if text is not None and text.source.number > since:
                 at = text.words.find(run)

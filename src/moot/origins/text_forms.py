@@ -24,11 +24,12 @@ _ALIKE_LETTERS: Final = str.maketrans(
 )
 # What is easily taken for another letter or passed over: the same as for names of members.
 _ALIKE_SIGNS: Final = str.maketrans("01i|!", "ollll", "._:+-/\\'\"` \t\n,;()[]<>")
-_SPELLED_SIGNS: Final = (
-    (re.compile(r"\s*[\[({<]\s*(?:at|@)\s*[\])}>]\s*", re.IGNORECASE), "@"),
-    (re.compile(r"\s*[\[({<]\s*(?:dot|\.)\s*[\])}>]\s*|(?<=\w)\s+dot\s+(?=\w)", re.IGNORECASE), "."),
-    (re.compile(r"(?<=\w)\s+at\s+(?=[\w-]+\.\w)", re.IGNORECASE), "@"),
+_MAY_BE_SPELLED: Final = re.compile(r"[\[({<]|\sdot\s", re.IGNORECASE)
+_SPELLED_AT: Final = re.compile(r"\s*[\[({<]\s*(?:at|@)\s*[\])}>]\s*", re.IGNORECASE)
+_SPELLED_DOT: Final = re.compile(
+    r"\s*[\[({<]\s*(?:dot|\.)\s*[\])}>]\s*|(?<=\w)\s+dot\s+(?=\w)", re.IGNORECASE
 )
+_PLAIN_AT: Final = re.compile(r"(?<=\w)\s+at\s+(?=[\w-]+\.\w)", re.IGNORECASE)
 _WORDS: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){6,}")
@@ -61,14 +62,20 @@ def fold_loosely(text: str) -> str:
 
 def unspell(text: str) -> str:
     """`mark [at] example (dot) com` as the address that it is."""
-    for spelled, sign in _SPELLED_SIGNS:
-        text = spelled.sub(sign, text)
-    return text
+    if not _MAY_BE_SPELLED.search(text):
+        return text
+    spelled = _SPELLED_DOT.sub(".", _SPELLED_AT.sub("@", text))
+    return spelled if spelled == text else _PLAIN_AT.sub("@", spelled)
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text in strict form: runs of letters and digits, without what stands between them."""
     return _WORDS.findall(fold_strictly(text))
+
+
+def word_starts(text: str) -> list[int]:
+    """Where each of the words begins, in the strict form."""
+    return [found.start() for found in _WORDS.finditer(fold_strictly(text))]
 
 
 def decoded(text: str) -> list[str]:

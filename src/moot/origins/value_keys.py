@@ -32,6 +32,8 @@ _VALUES: Final = re.compile(
     # Digits among letters, or a `_`: codes, hashes, identifiers, passwords.
     r"|(?P<code>[^\W_]*(?:\d|_)[\w]*(?:-[\w]+)*|[^\W\d_]+(?:-[^\W_]+)*-[\w-]*\d[\w-]*)"
 )
+_TOKENS: Final = re.compile(r"\S+")
+_SIGNS: Final = re.compile(r"[\d@/_]|\w[^\w\s'’]\w")
 _ID_WORDS: Final = frozenset({"id", "ids", "number", "no", "nr", "num", "key", "ref", "reference"})
 _BETWEEN: Final = frozenset({"and", "or", "the", "with", "of", "is", "number", "no", "nr"})
 _NAME_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -58,7 +60,7 @@ def values_in(text: str, at: float) -> Iterator[FoundValue]:
     for key, start, end in days:
         yield FoundValue(key, start, end)
     taken = [(start, end) for _, start, end in days]
-    for found in _VALUES.finditer(folded):
+    for found in _found_values(folded):
         start, end = found.span()
         if any(start < last and first < end for first, last in taken):
             continue
@@ -69,6 +71,25 @@ def values_in(text: str, at: float) -> Iterator[FoundValue]:
             yield from _called(folded, start, end)
     for found in _LONG_RUN.finditer(folded):
         yield FoundValue(("code", compact(found[0])), found.start(), found.end())
+
+
+def _found_values(folded: str) -> Iterator[re.Match[str]]:
+    """Only words with signs or digits are looked at, and short ones between them: prose costs little."""
+    first = last = -1
+    signs = singles = 0
+    for word in _TOKENS.finditer(folded):
+        start, end = word.span()
+        sign = _SIGNS.search(folded, start, end) is not None
+        if sign or end - start <= MIN_CODE_CHARS:
+            first, last = first if first >= 0 else start, end
+            signs += sign
+            singles += end - start <= 2
+            continue
+        if signs or singles > MIN_CODE_CHARS:
+            yield from _VALUES.finditer(folded, first, last)
+        first, signs, singles = -1, 0, 0
+    if signs or singles > MIN_CODE_CHARS:
+        yield from _VALUES.finditer(folded, first, last)
 
 
 def _keys(kind: str, value: str) -> list[Key]:
