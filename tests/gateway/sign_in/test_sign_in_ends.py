@@ -370,6 +370,27 @@ async def test_tokens_that_an_administrator_made_end_when_a_reload_takes_the_adm
         assert await clients[1].refused("chat", {"text": "still here"}) is None
 
 
+async def test_rules_that_could_not_reach_everybody_reach_the_others_and_say_whom_they_missed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same file once more signs out who is left."""
+    async with signing_in(tmp_path, person(match={"groups": "a"})) as (gateway, provider):
+        missed, other = [
+            await enter(gateway, provider.token(f"u-{name}", preferred_username=name, groups=["a"]))
+            for name in ("ana", "bob")
+        ]
+        _fail_once(gateway)
+        lab = {"lab": space_settings(participants(root=["*"]))}
+        changed = gateway_settings(lab, oidc=provider.rules(person(match={"groups": "b"})))
+        reloaded = load(write_config(tmp_path, changed), environ={})
+        gateway.gateway.reload(reloaded)
+        assert (await other.closed())[0] == 4003
+        await until(lambda: any("ana in lab" in str(each.__dict__) for each in caplog.records))
+        assert not any("bob in lab" in str(each.__dict__) for each in caplog.records)
+        gateway.gateway.reload(reloaded)
+        assert (await missed.closed())[0] == 4003
+
+
 # Names and addresses
 
 

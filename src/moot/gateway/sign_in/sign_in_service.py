@@ -59,6 +59,8 @@ class SignInService:
         self.refused = 0
         self._rules = {config.issuer: config for config in providers}
         self._verifier = TokenVerifier(self.keys)
+        # Whether everybody has what the rules say; if not, the same rules are applied again.
+        self._is_in_effect = True
         self._hosts = hosts
         self._wall = wall
         # By the hash of the token.
@@ -343,7 +345,7 @@ class SignInService:
         """Take other rules over: whoever they no longer mean is signed out, others get their new rights."""
         given = {config.issuer: config for config in providers}
         rules = {issuer: given.get(issuer, _without_rules(old)) for issuer, old in self._rules.items()}
-        if rules == self._rules:
+        if rules == self._rules and self._is_in_effect:
             # Whom only another gateway of a cluster has seen would be signed out for nothing.
             return
         self._rules = rules
@@ -351,16 +353,31 @@ class SignInService:
         makers = {
             (tuple(keys_of(each)), each.issued, client_of(each.claims)): each for each in self._known.values()
         }
+        failed: list[str] = []
         for host in list(self._hosts.values()):
             for token in list(host.space.state.temporary_tokens.by_hash.values()):
-                if token.source == "sign_in":
-                    await self._remap(host, token, self._known.get(token.hash))
-                elif token.rights is not None:
-                    await self._remap(host, token, makers.get((token.keys, token.issued_at, token.client)))
-                elif token.made_by and not token.made_with and not self._is_administered(host, token.made_by):
-                    await host.rights.sign_out(
-                        (), "the rules", issued_before=0.0, keep_seconds=0.0, tokens=[token.hash]
-                    )
+                try:
+                    if token.source == "sign_in":
+                        await self._remap(host, token, self._known.get(token.hash))
+                    elif token.rights is not None:
+                        maker = makers.get((token.keys, token.issued_at, token.client))
+                        await self._remap(host, token, maker)
+                    elif (
+                        token.made_by
+                        and not token.made_with
+                        and not self._is_administered(host, token.made_by)
+                    ):
+                        await host.rights.sign_out(
+                            (), "the rules", issued_before=0.0, keep_seconds=0.0, tokens=[token.hash]
+                        )
+                except MootError as fault:
+                    # The others do not wait for this one.
+                    failed.append(f"{token.member} in {host.name}: {fault}")
+        self._is_in_effect = not failed
+        if failed:
+            log.error(
+                "not everybody could be given what the new rules say: reload again", extra={"failed": failed}
+            )
 
     def _is_administered(self, host: SpaceHost, account: str) -> bool:
         """Whether this account administers that space, by what is known of it."""
