@@ -32,6 +32,7 @@ from moot.gateway.app import Gateway
 from moot.gateway.hosting import fast_path
 from moot.gateway.hosting.delivery import encode_entry
 from moot.gateway.hosting.error_reply_limiter import ErrorReplyLimiter
+from moot.gateway.hosting.journal_durability import JournalDurability
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import replay
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
@@ -231,7 +232,7 @@ class SocketlessGateway:
             await self.gateway.start()
         self._first_config = self._first_config or self.host.space.state.config
         # How often a mistake is answered depends on the clock, and nothing here does.
-        self.host.stream_error_replies = ErrorReplyLimiter(1e6)
+        self.host.applier.frames.error_replies = ErrorReplyLimiter(1e6)
 
     async def close(self) -> None:
         """All leave in the order in which they came, then the gateway stops."""
@@ -273,7 +274,9 @@ class SocketlessGateway:
 
     async def rest(self) -> None:
         """What waits for the disk is out, and what is written has been."""
-        while self.host.journaled.pending:
+        durability = self.host.journaled.durability
+        assert isinstance(durability, JournalDurability)
+        while durability.pending:
             await self.durable()
         # Close, hang up, leave, and the write of that.
         for _ in range(4):

@@ -151,7 +151,7 @@ class SpaceDirectory:
             await self._wait_current()
             identity = self.identify(space, token)
         if isinstance(identity, TokenIdentity):
-            identity.host.check_current()
+            identity.host.order.check_current()
         return identity
 
     async def identify_everywhere_current(
@@ -163,7 +163,7 @@ class SpaceDirectory:
             await self._wait_current()
             found, refusal = self.identify_everywhere(token)
         for each in found:
-            each.host.check_current()
+            each.host.order.check_current()
         return found, refusal
 
     def may_become_known(

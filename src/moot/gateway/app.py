@@ -374,7 +374,7 @@ class Gateway:
 
     def check_on_disk(self) -> None:
         """After `stop`: raises NotOnDisk if something that was accepted is not on disk."""
-        lost = {name: host.journaled.lost_records for name, host in self.directory.hosts.items()}
+        lost = {name: host.journaled.durability.lost_records for name, host in self.directory.hosts.items()}
         told = [f"{name} ({count} records)" for name, count in lost.items() if count > 0]
         if told:
             raise NotOnDisk(

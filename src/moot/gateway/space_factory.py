@@ -25,8 +25,12 @@ from moot.config.loader import is_space_name
 from moot.errors import UsageError
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.hosting.delivery import Delivery, MessageHistory
+from moot.gateway.hosting.durability import Durability
 from moot.gateway.hosting.history_restore import restore_history
 from moot.gateway.hosting.host_options import HostOptions
+from moot.gateway.hosting.input_applier import InputApplier
+from moot.gateway.hosting.input_order import LocalOrder
+from moot.gateway.hosting.journal_durability import JournalDurability
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.output_log import OutputLog
 from moot.gateway.hosting.refusal_log import RefusalLimits
@@ -224,15 +228,27 @@ class SpaceFactory:
         )
 
     def _host(self, options: HostOptions, space: Space, journal: Journal) -> SpaceHost:
+        applier = self._applier(options, space, journal, JournalDurability)
+        return SpaceHost(applier, LocalOrder(applier))
+
+    def _applier(
+        self,
+        options: HostOptions,
+        space: Space,
+        journal: Journal,
+        make_durability: Callable[[JournaledSpace], Durability],
+    ) -> InputApplier:
         delivery = Delivery(
             Outgoing(asyncio.get_running_loop()),
             MessageHistory(options.history_messages, options.history_bytes),
-            on_mail=lambda mail: self._on_mail(mail, options.name),
+            on_mail=lambda mail: self._send_mail(mail, options.name),
         )
-        journaled = JournaledSpace(options, space, journal, delivery, self._database)
-        return SpaceHost(
-            journaled, errors_per_second=options.errors_per_second, refusal_limits=options.refusals
+        return InputApplier(
+            JournaledSpace(options, space, journal, delivery, self._database, make_durability)
         )
+
+    def _send_mail(self, mail: Mail, space: str) -> None:
+        self._on_mail(mail, space)
 
     def _space_config(self, name: str, settings: SpaceSettings) -> SpaceConfig:
         """Its rules under its own name, with what tokens carry and the address that invitees are told.
@@ -257,7 +273,6 @@ class SpaceFactory:
 
     def _add_to_directory(self, name: str, host: SpaceHost, settings: SpaceSettings) -> None:
         self._directory.hosts[name] = host
-        host.on_reloaded = self._directory.end_excluded
         self._set_other_name(name, settings)
 
     def _set_other_name(self, name: str, settings: SpaceSettings) -> None:

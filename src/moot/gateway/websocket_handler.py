@@ -32,6 +32,7 @@ from moot.gateway.connect_request import (
     read_connect_request,
 )
 from moot.gateway.hosting.delivery import SessionOutbox
+from moot.gateway.hosting.input_applier import NewSession
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.readiness import Readiness
 from moot.net import outbox
@@ -261,7 +262,7 @@ class MemberSocket:
 
     def _join(self, identity: TokenIdentity, options: Options) -> None:
         host = identity.host
-        session = host.new_session()
+        session = host.order.new_session()
         options = msgspec.structs.replace(options, anonymous=identity.guest, token=identity.token)
         self._outbox.dialect = self.dialect
 
@@ -289,7 +290,7 @@ class MemberSocket:
         except Refused as refusal:
             reject(refusal)
             return
-        host.join(session, identity.name, self.dialect, options, attach, reject)
+        host.order.join(NewSession(session, identity.name, self.dialect, options), attach, reject)
         if self.session is None:
             return
         if self._join_timer is not None:

@@ -30,7 +30,7 @@ def set_bounds(gateway: LocalGateway, **seconds: float) -> None:
     """How long it may be without its log from now on; until now, no pause of the machine has cut it off."""
     node = gateway.gateway.node
     assert node is not None
-    node.config = node._frames._config = msgspec.structs.replace(node.config, **seconds)
+    node.config = node.frames._config = msgspec.structs.replace(node.config, **seconds)
 
 
 StartGateway = Callable[..., AbstractAsyncContextManager[LocalGateway]]

@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from moot.gateway.cluster.clustered_host import ClusteredHost
 from moot.gateway.cluster.nats.shared_log import SharedLog
-from moot.gateway.hosting.journaled_space import CarriedOut
+from moot.gateway.hosting.durability import CarriedOut
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.envelope import DialectName
 from moot.space.effects import Reply
 from moot.space.members import Options
@@ -31,16 +31,16 @@ class PlantedFault(NamedTuple):
 
 def _lose() -> None:
     """A post is acknowledged and not written."""
-    post, posts = ClusteredHost.post, itertools.count(1)
+    post, posts = SpaceHost.post, itertools.count(1)
 
     async def lossy(
-        self: ClusteredHost, who: str, dialect: DialectName, body: bytes, options: Options
+        self: SpaceHost, who: str, dialect: DialectName, body: bytes, options: Options
     ) -> CarriedOut | Reply:
         if b'"chat"' in body and next(posts) % _EACH == 0:
             return CarriedOut([], on_disk=True)
         return await post(self, who, dialect, body, options)
 
-    ClusteredHost.post = lossy  # type: ignore[method-assign]
+    SpaceHost.post = lossy  # type: ignore[method-assign]
 
 
 def _swap() -> None:

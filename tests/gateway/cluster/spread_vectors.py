@@ -24,7 +24,7 @@ from moot.conformance.runner import ReceivedMessages, run_vector
 from moot.conformance.vectors import Vector
 from moot.gateway.app import Gateway
 from moot.gateway.cluster.cluster_node import ClusterNode
-from moot.gateway.cluster.clustered_space import LogClock
+from moot.gateway.cluster.cluster_shard import LogClock
 from moot.protocol.operation import Json
 from moot.space.state_hash import hash_state
 from tests.gateway.cluster.conftest import PATIENT
@@ -188,7 +188,7 @@ class SpreadCluster:
         self._do(self._settle_frames())
 
     async def _settle_frames(self) -> None:
-        await until(lambda: all(node._frames._outgoing.empty() for node in self._nodes))
+        await until(lambda: all(node.frames._outgoing.empty() for node in self._nodes))
         clients = [node.connection.client for node in self._nodes if node.connection is not None]
         # First NATS has them, then the gateways: its answer comes behind what it sent before.
         for client in (*clients, *clients):
@@ -196,7 +196,7 @@ class SpreadCluster:
         await until(
             lambda: not any(each.pending_msgs for client in clients for each in client._subs.values())
         )
-        relays = [node._frames._relay for node in self._nodes]
+        relays = [node.frames._relay for node in self._nodes]
         await until(lambda: not any(relay is not None and relay._held for relay in relays))
 
     async def _hash_states(self, space: str) -> set[str]:
@@ -207,7 +207,7 @@ class SpreadCluster:
 async def _pass_through_log(node: ClusterNode, space: str) -> None:
     """An input that does nothing comes back: what this gateway wrote before is in the log."""
     done = asyncio.get_running_loop().create_future()
-    node.submit(space, "expire", {}, done.set_result)
+    node.submit(node.shard_of(space), space, "expire", {}, done.set_result)
     await done
 
 

@@ -100,7 +100,8 @@ async def test_no_space_is_dropped_that_a_gateway_has(start: StartGateway) -> No
             assert (await a.http.delete("/admin/cluster/spaces/old", headers=headers)).status_code == 403
         # As if b had started after all others were asked.
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        _node(a).drop_space("old", "root", ["a.1"], done.set_result)
+        shard = _node(a).shard_of("old")
+        _node(a).submit(shard, "old", "drop", {"by": "root", "keys": ["a.1"]}, done.set_result)
         outcome = await done
         assert isinstance(outcome, InvalidOperation)
         assert "gateway b has come meanwhile" in outcome.message

@@ -210,7 +210,7 @@ async def test_a_space_whose_disk_had_failed_is_not_held_up_in_the_cluster(
     settings: dict[str, Json], tmp_path: Path
 ) -> None:
     async with running_gateway(tmp_path, PEOPLE) as alone:
-        alone.gateway.directory.hosts["lab"].journaled._report_health(writable=False)
+        alone.gateway.directory.hosts["lab"].journaled.durability.report_health(writable=False)
         alice = await alone.join("alice")
         assert await alice.refused("mcp/proposal", CALL) == "unavailable"
     async with running_gateway(tmp_path, PEOPLE, cluster=settings | {"gateway": "a"}) as a:

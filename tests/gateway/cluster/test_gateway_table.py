@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moot.errors import UsageError
-from moot.gateway.cluster.clustered_space import LogClock, SeededMint
+from moot.gateway.cluster.cluster_shard import LogClock
 from moot.gateway.cluster.nats.batch import (
     FORMAT,
     BatchHead,
@@ -19,7 +19,7 @@ from moot.gateway.cluster.nats.batch import (
     encode_part,
 )
 from moot.gateway.cluster.nats.gateway_table import GatewayTable
-from moot.gateway.hosting.mint import FreshMint
+from moot.gateway.hosting.mint import FreshMint, SeededMint
 
 
 def table_of(*names: str, gone_beats: int = 3) -> GatewayTable:

@@ -12,7 +12,7 @@ from types import ModuleType
 import yaml
 
 from moot.config import load
-from moot.gateway.cluster import clustered_host
+from moot.gateway.cluster import log_order
 from moot.gateway.hosting import rights_changes, space_host, space_records
 from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import StartGateway
@@ -21,17 +21,13 @@ from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway
 from tests.waiting import until, until_told
 
-# What only a gateway without a cluster does, or what the log does by itself.
-ALONE = {"restart", "state", "health"}
-
 
 def test_every_input_of_a_host_is_known_to_the_log() -> None:
     """One that is not would be answered and change nothing."""
-    inputs = ("step", "step_durably")
-    steps = _first_words(space_host, inputs) | _first_words(rights_changes, inputs)
-    assert {"sign_out", "rotate", "capabilities"} <= steps
-    known = _matched(space_records.apply_act) | _matched(clustered_host.ClusteredHost.perform) | {"reload"}
-    assert steps - known - ALONE == set()
+    modules = (space_host, rights_changes, log_order)
+    submitted = set().union(*(_first_words(each, ("submit", "_change")) for each in modules))
+    assert {"sign_out", "rotate", "capabilities", "poll", "reload", "join", "leave", "expire"} <= submitted
+    assert submitted - _matched(space_records.apply_act) - _matched(log_order.LogOrder.apply) == set()
 
 
 async def test_a_short_lived_token_of_one_gateway_is_valid_on_the_other(start: StartGateway) -> None:

@@ -72,7 +72,7 @@ class ClusterFrames:
         """To be called several times in `frame_stale_seconds`."""
         for shard in self._shards:
             if shard.log.age_seconds > _PROVE_AT * self._config.frame_stale_seconds and any(
-                host.space.state.streams.open for host in shard.hosts.values()
+                order.space.state.streams.open for order in shard.orders.values()
             ):
                 shard.log.writer.probe()
 
@@ -84,6 +84,6 @@ class ClusterFrames:
             await relay.send(*await self._outgoing.get())
 
     def _deliver(self, head: FrameHead, raw: bytes) -> None:
-        host = self._shard_of(head.space).hosts.get(head.space)
-        if host is not None:
-            host.take_frame(SessionId(head.session), raw, head.binary)
+        order = self._shard_of(head.space).orders.get(head.space)
+        if order is not None:
+            order.applier.frames.take(SessionId(head.session), raw, head.binary)

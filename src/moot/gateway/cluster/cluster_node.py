@@ -30,9 +30,7 @@ from moot.errors import Unavailable, UsageError
 from moot.gateway.cluster.cluster_frames import ClusterFrames
 from moot.gateway.cluster.cluster_shard import Shard, StoredSnapshot, comparable_config
 from moot.gateway.cluster.cluster_status import ClusterStatus
-from moot.gateway.cluster.clustered_host import encode_shared_input
-from moot.gateway.cluster.clustered_space import settle
-from moot.gateway.cluster.log_applier import LogApplier, MakeHost
+from moot.gateway.cluster.log_applier import LogApplier, OpenSpace
 from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
 from moot.gateway.cluster.nats.log_barrier import LogBarrier
 from moot.gateway.cluster.nats.log_writer import PendingInput
@@ -49,11 +47,11 @@ from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.nats.stream_health import wait_led
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
-from moot.gateway.hosting.mint import FreshMint
-from moot.protocol.frames import Frame
+from moot.gateway.cluster.shared_input import encode_shared_input
+from moot.gateway.hosting.input_order import Outcome, Tell
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
-from moot.space.config import SpaceConfig
+from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Token
 from moot.space.space import Space
@@ -68,7 +66,7 @@ _LAST_WRITES_SECONDS: Final = 2.0
 
 
 class ClusterNode:
-    """One gateway among others. `make_host` opens a space with this gateway's own files."""
+    """One gateway among others. `open_space` opens a space with this gateway's own files."""
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class ClusterNode:
         *,
         port: int,
         configs: Mapping[str, SpaceConfig],
-        make_host: MakeHost,
+        open_space: OpenSpace,
         initial_state: Callable[[str], Awaitable[dict[str, Json] | None]],
         copied_until: Callable[[str, str], float],
         close_sockets: Callable[[str], None],
@@ -87,13 +85,15 @@ class ClusterNode:
         self.shards = [
             Shard(index, f"{config.name}-log-{index}", gone_beats) for index in range(config.shards)
         ]
+        # Those whose log this gateway reads.
+        self._opened: list[Shard] = []
         self._configs = configs
-        self._make_host = make_host
+        self._open_space = open_space
         self._initial_state = initial_state
         self._copied_until = copied_until
         self._close_sockets = close_sockets
         self.connection: ClusterConnection | None = None
-        self._frames = ClusterFrames(config, self.name, self.shards, self.shard_of)
+        self.frames = ClusterFrames(config, self.name, self.shards, self.shard_of)
         self._tasks = TaskSet("cluster")
         self.barrier = LogBarrier(
             lambda: [shard.log for shard in self.shards],
@@ -126,10 +126,10 @@ class ClusterNode:
             keep_log=config.keep_log,
             copied_until=self._copied_until,
         )
-        applier = LogApplier(config, self._configs, self._make_host, snapshots, self._fail)
+        applier = LogApplier(config, self._configs, self._open_space, snapshots, self._fail)
         for shard in self.shards:
             await self._open_shard(connection, shard, snapshots, applier)
-        await self._frames.start(connection, self._tasks)
+        await self.frames.start(connection, self._tasks)
         await asyncio.gather(*(self._find_silent(shard) for shard in self.shards))
         for shard in self.shards:
             self._check_versions(shard)
@@ -162,7 +162,7 @@ class ClusterNode:
 
         def apply(sequence: int, at: float, batch: LogBatch, own: Sequence[PendingInput]) -> None:
             applier.apply(shard, sequence, at, batch, own)
-            self._frames.release()
+            self.frames.release()
 
         shard.log = SharedLog(
             connection,
@@ -173,6 +173,7 @@ class ClusterNode:
             position=position,
             on_batch=apply,
         )
+        self._opened.append(shard)
         shard.log.failed.add_done_callback(lambda done: self._fail(done.result()))
         await shard.log.catch_up(info.state.last_seq)
         self._check_failed()
@@ -214,19 +215,21 @@ class ClusterNode:
         """Say that we are here, and make the spaces that are new; done when the log brought it back."""
         others: list[str] = []
 
-        def note_others(_outcome: object) -> None:
+        def note_others(_outcome: Outcome) -> None:
             # Of several that start together, the first in the log is alone.
             others.extend(name for name, known in shard.others_of(self.name) if known.version)
 
         self._append(shard, "", "started", {"who": __version__}, note_others)
-        missing = [name for name in self._configs if self.shard_of(name) is shard and name not in shard.hosts]
+        missing = [
+            name for name in self._configs if self.shard_of(name) is shard and name not in shard.orders
+        ]
         for name in missing:
             state = await self._initial_state(name)
             if state is None:
                 state = Space(self._configs[name]).save() | {"config": save_config(self._configs[name])}
             self._append(shard, name, "create", {"state": state}, None)
-        created: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._append(shard, "", "announced", {}, lambda outcome: settle(created, outcome))
+        created: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._append(shard, "", "announced", {}, lambda _outcome: created.set_result(None))
         while not created.done():
             self._check_start(shard)
             await asyncio.wait(
@@ -235,7 +238,7 @@ class ClusterNode:
                 return_when=asyncio.FIRST_COMPLETED,
             )
         self._check_failed()
-        if not shard.hosts.keys() >= set(missing):
+        if not shard.orders.keys() >= set(missing):
             raise UsageError("this gateway was silent for too long during its start: start it again")
         if not shard.stored.position:
             shard.stored = StoredSnapshot(0, shard.clock.latest)
@@ -253,10 +256,10 @@ class ClusterNode:
     def _compare_configs(self, shard: Shard, others: list[str]) -> None:
         """A gateway that is alone brings its file and its address with it; others are told what differs."""
         for name, config in self._configs.items():
-            host = shard.hosts.get(name)
-            if host is None:
+            order = shard.orders.get(name)
+            if order is None:
                 continue
-            cluster = host.space.state.config
+            cluster = order.space.state.config
             ours, theirs = comparable_config(config), comparable_config(cluster)
             if ours == theirs and (others or config.connection_url == cluster.connection_url):
                 continue
@@ -272,22 +275,19 @@ class ClusterNode:
 
     async def stop(self) -> None:
         """Write what members did last, say that we stop, and leave."""
-        for shard in self.shards:
-            if hasattr(shard, "log") and shard.log.writer.epoch:
+        for shard in self._opened:
+            if shard.log.writer.epoch:
                 self._append(shard, "", "stopped", {}, None)
         until = min(self.stop_by, asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS)
         try:
             async with asyncio.timeout_at(until):
-                while not self.failed.done() and any(
-                    not shard.log.writer.is_idle for shard in self.shards if hasattr(shard, "log")
-                ):
+                while not (self.failed.done() or all(shard.log.writer.is_idle for shard in self._opened)):
                     await asyncio.sleep(0.01)
         except TimeoutError:
             log.warning("stopped without the log: the other gateways find out by themselves")
         await self._tasks.close()
-        for shard in self.shards:
-            if hasattr(shard, "log"):
-                await shard.log.stop()
+        for shard in self._opened:
+            await shard.log.stop()
 
     async def disconnect(self) -> None:
         """Leave NATS, after `stop`. One that does not answer is not waited for longer than a second."""
@@ -308,37 +308,34 @@ class ClusterNode:
         return [
             f"space {name}: {', '.join(differ)}"
             for name, (differ, config) in self._differing.items()
-            if self.shard_of(name).hosts[name].space.state.config is config
+            if self.shard_of(name).orders[name].space.state.config is config
         ]
 
     def shard_of(self, space: str) -> Shard:
         return self.shards[zlib.crc32(space.encode()) % len(self.shards)]
 
-    def new_session(self) -> str:
+    def new_session(self) -> SessionId:
         self._sessions += 1
-        return f"{self.name}.{self.shards[0].log.writer.epoch}-{self._sessions:x}"
+        return SessionId(f"{self.name}.{self.shards[0].log.writer.epoch}-{self._sessions:x}")
 
     def submit(
-        self, space: str, input: str, facts: dict[str, Json], on_done: Callable[[object], None] | None
-    ) -> None:
-        secret = FreshMint().token() if input == "restore" else None
-        self.submit_raw(space, input, facts, b"", on_done, secret)
-
-    def submit_raw(
         self,
+        shard: Shard,
         space: str,
         input: str,
         facts: dict[str, Json],
-        raw: bytes,
-        on_done: Callable[[object], None] | None,
+        tell: Tell | None,
+        *,
+        raw: bytes = b"",
         secret: Token | None = None,
     ) -> None:
-        shard = self.shard_of(space)
-        if on_done is not None:
-            self._check_available(shard, len(raw))
+        """Append an input to the log, with the bytes of an envelope, and with a fresh token that only this
+        gateway knows. Raises Unavailable when it cannot be reached and somebody waits."""
+        if tell is not None:
+            self.check_available(shard, len(raw))
         if secret is not None:
             facts = facts | {"tokens": [secret.hash]}
-        pending = self._append(shard, space, input, facts, on_done, raw)
+        pending = self._append(shard, space, input, facts, tell, raw)
         if secret is not None and secret.secret is not None:
             pending.secrets = (secret.secret,)
 
@@ -348,42 +345,21 @@ class ClusterNode:
         space: str,
         input: str,
         facts: dict[str, Json],
-        on_done: Callable[[object], None] | None,
+        tell: Tell | None,
         raw: bytes = b"",
     ) -> PendingInput:
-        return shard.log.writer.append(LoggedInput(encode_shared_input(space, input, facts), raw), on_done)
+        return shard.log.writer.append(LoggedInput(encode_shared_input(space, input, facts), raw), tell)
 
-    def check_available(self, space: str) -> None:
-        self._check_available(self.shard_of(space), 0)
-
-    def check_current(self, space: str) -> None:
-        self._check_current(self.shard_of(space))
-
-    def _check_current(self, shard: Shard) -> None:
+    def check_current(self, shard: Shard) -> None:
+        """Raises Unavailable while what is known of its spaces here may be old."""
         if self.failed.done() or shard.log.age_seconds > self.config.unavailable_seconds:
             raise Unavailable("this gateway does not reach the log of its cluster: try again, or another one")
 
-    def _check_available(self, shard: Shard, size: int) -> None:
-        self._check_current(shard)
+    def check_available(self, shard: Shard, size: int = 0) -> None:
+        """Raises Unavailable while the log cannot be reached, or takes no more of this size."""
+        self.check_current(shard)
         if shard.log.writer.queued_bytes + size > self.config.max_pending_bytes:
             raise Unavailable("more waits to be written to the cluster's log than max_pending_bytes allows")
-
-    def request_hashes(self, shard: Shard, id: str, on_done: Callable[[object], None]) -> None:
-        """Let every gateway hash its states at one message of the log. Raises Unavailable."""
-        self._check_available(shard, 0)
-        self._append(shard, "", "compare", {"who": id}, on_done)
-
-    def drop_space(self, space: str, by: str, asked: list[str], on_done: Callable[[object], None]) -> None:
-        """Let all forget a space that `asked`, gateways with epochs, do not have. Raises Unavailable."""
-        shard = self.shard_of(space)
-        self._check_available(shard, 0)
-        self._append(shard, space, "drop", {"by": by, "keys": asked}, on_done)
-
-    def check_frames(self, space: str) -> None:
-        self._frames.check(space)
-
-    def send_frame(self, space: str, session: str, frame: Frame) -> None:
-        self._frames.send(space, session, frame)
 
     # Being cut off
 
@@ -402,7 +378,7 @@ class ClusterNode:
         moved_at = time.monotonic()
         while True:
             await asyncio.sleep(look_seconds)
-            self._frames.prove_fresh()
+            self.frames.prove_fresh()
             for shard in self.shards:
                 for pending in shard.log.writer.withdraw_older(self.config.unavailable_seconds):
                     if pending.on_done is not None:
@@ -430,9 +406,8 @@ class ClusterNode:
 
     def give_up_waiting(self) -> None:
         """Tell who waits for what is on its way that nobody knows what becomes of it."""
-        for shard in self.shards:
-            if hasattr(shard, "log"):
-                shard.log.writer.give_up_waiting()
+        for shard in self._opened:
+            shard.log.writer.give_up_waiting()
 
     def _fail(self, why: UsageError) -> None:
         if not self.failed.done():
@@ -440,10 +415,9 @@ class ClusterNode:
             self.failed.set_result(why)
 
     def _retry_now(self) -> None:
-        for shard in self.shards:
-            if hasattr(shard, "log"):
-                shard.log.writer.retry_now()
-                shard.log.reader.retry_now()
+        for shard in self._opened:
+            shard.log.writer.retry_now()
+            shard.log.reader.retry_now()
 
 
 def default_name(port: int) -> str:

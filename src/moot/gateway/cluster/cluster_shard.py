@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from moot.errors import UsageError
-from moot.gateway.cluster.clustered_host import ClusteredHost
-from moot.gateway.cluster.clustered_space import LogClock
+from moot.gateway.cluster.log_order import LogOrder
 from moot.gateway.cluster.nats.batch import InputParts
 from moot.gateway.cluster.nats.gateway_table import GatewayTable, KnownGateway
 from moot.gateway.cluster.nats.log_reader import LOST_MESSAGES
@@ -19,6 +19,30 @@ from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.state_hash import hash_state
+
+
+class LogClock:
+    """The log's time: when its latest message was stored, by the clock of NATS. It never goes back."""
+
+    def __init__(self) -> None:
+        self.latest = 0.0
+        self._heard_at = time.monotonic()
+
+    def __call__(self) -> float:
+        return self.latest
+
+    def advance(self, stored_at: float) -> float:
+        """A message of the log was stored then. No two messages have the same time.
+
+        Always whole microseconds: a gateway that begins at a snapshot goes on from the same number.
+        """
+        self.latest = max(round(self.latest + 1e-6, 6), round(stored_at, 6))
+        self._heard_at = time.monotonic()
+        return self.latest
+
+    def seconds_until(self, moment: float) -> float:
+        """How long it takes about until a message would have this time."""
+        return moment - self.latest - (time.monotonic() - self._heard_at)
 
 
 class StoredSnapshot(NamedTuple):
@@ -38,7 +62,8 @@ class Shard:
         self.table = GatewayTable(gone_beats)
         self.clock = LogClock()
         self.parts = InputParts()
-        self.hosts: dict[str, ClusteredHost] = {}
+        # The spaces that this gateway serves.
+        self.orders: dict[str, LogOrder] = {}
         # Spaces that are in the log and not in this gateway's configuration.
         self.unknown: set[str] = set()
         # Spaces that operators have dropped; one of the same name may have been made since.
@@ -72,14 +97,14 @@ class Shard:
     def save_states(self) -> dict[str, dict[str, Json]]:
         """The states of its spaces as they are now, by name."""
         return {
-            name: host.space.save() | {"config": save_config(host.space.state.config)}
-            for name, host in self.hosts.items()
+            name: order.space.save() | {"config": save_config(order.space.state.config)}
+            for name, order in self.orders.items()
         }
 
     def check_journals(self) -> None:
         """All of the log is read. Raises UsageError when a journal of this gateway goes on behind its end."""
-        for name, host in self.hosts.items():
-            if host.journaled.copied_until > self.clock.latest:
+        for name, order in self.orders.items():
+            if order.copied_until > self.clock.latest:
                 raise UsageError(
                     f"this gateway's journal of space {name!r} has messages that are not in the log "
                     f"{self.stream}: {LOST_MESSAGES}"

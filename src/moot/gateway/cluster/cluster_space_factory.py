@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,15 +17,14 @@ from moot.errors import UsageError
 from moot.gateway.access import SpaceDirectory
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.cluster_shard import Shard
-from moot.gateway.cluster.clustered_host import ClusteredHost
-from moot.gateway.cluster.clustered_space import ClusteredSpace, SeededMint
 from moot.gateway.cluster.log_applier import explain_dropped
-from moot.gateway.hosting.delivery import Delivery, MessageHistory
+from moot.gateway.cluster.log_durability import LogDurability
+from moot.gateway.cluster.log_order import LogOrder
 from moot.gateway.hosting.mint import FreshMint
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import recorded_time
 from moot.gateway.hosting.space_restore import restore_space
 from moot.gateway.space_factory import CLUSTER_FILE, SpaceFactory
-from moot.net.outbox import Outgoing
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.space.config_json import save_config
@@ -59,6 +59,7 @@ class ClusterSpaceFactory(SpaceFactory):
         close_sockets: Callable[[str], None],
     ) -> None:
         super().__init__(configuration, directory, database, url=url, on_mail=on_mail)
+        self._opened: dict[str, SpaceHost] = {}
         if configuration.gateway.auto_create_spaces:
             raise UsageError(
                 "gateway.auto_create_spaces: not in a cluster, whose gateways have the same spaces; name them"
@@ -69,7 +70,7 @@ class ClusterSpaceFactory(SpaceFactory):
             configs={
                 name: self._space_config(name, settings) for name, settings in configuration.spaces.items()
             },
-            make_host=self._make_host,
+            open_space=self._open_space,
             initial_state=self._initial_state,
             copied_until=self._copied_until,
             close_sockets=close_sockets,
@@ -79,7 +80,7 @@ class ClusterSpaceFactory(SpaceFactory):
         await self.node.start()
         self._directory.guest_prefix = f"{self.node.name}-{self.node.shards[0].log.writer.epoch}-"
         for name, settings in self._configuration.spaces.items():
-            host = self.node.shard_of(name).hosts[name]
+            host = self._opened[name]
             self._add_to_directory(name, host, settings)
             self._add_outputs(host, settings)
             log.info("space open", extra={"space": name, "position": self.node.shard_of(name).log.position})
@@ -90,13 +91,11 @@ class ClusterSpaceFactory(SpaceFactory):
         finally:
             # Whatever NATS does, the journals go to disk; those of a start that failed are not served yet.
             served = self._directory.hosts
-            opened = [host for shard in self.node.shards for host in shard.hosts.values()]
-            unserved = (host.stop() for host in opened if host.name not in served)
+            unserved = (host.stop() for name, host in self._opened.items() if name not in served)
             await asyncio.gather(super().close(), *unserved, self.node.disconnect())
 
-    def _make_host(self, name: str, space: Space, shard: Shard, is_ours: bool) -> ClusteredHost:
-        settings = self._configuration.spaces[name]
-        options = self._options(name, settings)
+    def _open_space(self, name: str, space: Space, shard: Shard, is_ours: bool) -> LogOrder:
+        options = self._options(name, self._configuration.spaces[name])
         journal_settings = msgspec.structs.replace(options.journal, close_seconds=_CLOSE_SECONDS)
         options = msgspec.structs.replace(
             options, clock=shard.clock, fast_path=False, journal=journal_settings
@@ -106,31 +105,21 @@ class ClusterSpaceFactory(SpaceFactory):
         journal = open_journal(options.folder, options.journal)
         journal.clock = shard.clock
         write_atomically(folder / CLUSTER_FILE, shard.identity.encode())
-        delivery = Delivery(
-            Outgoing(asyncio.get_running_loop()),
-            MessageHistory(options.history_messages, options.history_bytes),
-            on_mail=lambda mail: self._send_mail(mail, name),
-        )
-        journaled = ClusteredSpace(options, space, journal, delivery, self._database, self.node, shard.clock)
+        applier = self._applier(options, space, journal, LogDurability)
+        order = LogOrder(applier, self.node, shard, copied_until)
+        host = self._opened[name] = SpaceHost(applier, order)
+        order.on_reloaded = partial(self._directory.end_excluded, host)
         marker = read_marker(folder)
-        journaled.snapshots.generation = 0 if marker is None else marker.snapshot
-        journaled.copied_until = copied_until
-        host = ClusteredHost(
-            journaled,
-            self.node,
-            errors_per_second=options.errors_per_second,
-            refusal_limits=options.refusals,
-        )
+        host.journaled.snapshots.generation = 0 if marker is None else marker.snapshot
         if shard.clock.latest > copied_until:
             # What lies between is not in this gateway's copy; from here on it tells everything again.
-            with journaled.performing(SeededMint(b"state")):
-                host.record_state("a gateway of a cluster begins here")
-        return host
+            host.record_state("a gateway of a cluster begins here")
+        return order
 
     def _send_mail(self, mail: Mail, space: str) -> None:
         if mail.token.secret is not None:
             # Only the gateway that took the invitation in knows the token.
-            self._on_mail(mail, space)
+            super()._send_mail(mail, space)
 
     def _copied_until(self, name: str, identity: str, is_ours: bool = False) -> float:
         """Up to which time of the log the local journal has it. Raises UsageError when it is of another."""

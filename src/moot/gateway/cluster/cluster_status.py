@@ -19,6 +19,7 @@ from moot.errors import InvalidOperation, MootError, Unavailable
 from moot.gateway.cluster.nats.nats_connection import ClusterConnection, server_version
 from moot.gateway.cluster.nats.status_exchange import GatewayState, GatewayStatus, ShardStatus, StatusExchange
 from moot.gateway.cluster.nats.stream_health import StreamHealth, ask_stream
+from moot.gateway.hosting.input_order import wait_applied
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ class ClusterStatus:
             unwritten_journals=sorted(
                 name
                 for shard in node.shards
-                for name, host in shard.hosts.items()
-                if not host.journal.writable
+                for name, order in shard.orders.items()
+                if not order.journaled.journal.writable
             ),
         )
 
@@ -148,7 +149,7 @@ class ClusterStatus:
         async with self._turn:
             node = self._node
             shard = node.shard_of(name)
-            if name not in shard.unknown | shard.hosts.keys():
+            if name not in shard.unknown | shard.orders.keys():
                 if name in shard.dropped and self.on_dropped is not None:
                     # What is kept of it could perhaps not be removed then.
                     await self.on_dropped(name)
@@ -166,7 +167,8 @@ class ClusterStatus:
                     "it out of the file and start that gateway again first"
                 )
             asked = [f"{each.gateway}.{each.epoch}" for each in statuses.values()]
-            await self._wait_applied(lambda settle: node.drop_space(name, by, asked, settle))
+            # All forget it, if nobody has come meanwhile.
+            await self._wait_applied(shard, "drop", {"by": by, "keys": asked}, space=name)
             if self.on_dropped is not None:
                 await self.on_dropped(name)
             return sorted(self._known() - statuses.keys())
@@ -178,24 +180,16 @@ class ClusterStatus:
 
     async def _hash_shard(self, shard: Shard) -> tuple[int, int]:
         id = secrets.token_hex(8)
-        await self._wait_applied(lambda settle: self._node.request_hashes(shard, id, settle))
+        await self._wait_applied(shard, "compare", {"who": id})
         return shard.index, shard.compared_at
 
-    async def _wait_applied(self, append: Callable[[Callable[[object], None]], None]) -> None:
+    async def _wait_applied(self, shard: Shard, input: str, facts: dict[str, Json], space: str = "") -> None:
         """Wait until an input is applied here; raises what it was refused with, or Unavailable."""
-        applied: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-
-        def settle(outcome: object) -> None:
-            if not applied.done():
-                applied.set_result(outcome)
-
-        append(settle)
+        applied = wait_applied(lambda tell: self._node.submit(shard, space, input, facts, tell))
         try:
-            outcome = await asyncio.wait_for(applied, _COMPARE_SECONDS)
+            await asyncio.wait_for(applied, _COMPARE_SECONDS)
         except TimeoutError:
             raise Unavailable("the cluster's log did not answer in time") from None
-        if isinstance(outcome, MootError):
-            raise outcome
 
     async def _ask_gateways(self, compared: dict[int, int]) -> Statuses:
         """What gateways say; again until they have come to where states are compared, or for a while."""

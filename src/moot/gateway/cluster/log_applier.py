@@ -15,10 +15,12 @@ from typing import Any, Final
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import InvalidOperation, Unavailable, UsageError
 from moot.gateway.cluster.cluster_shard import Shard
-from moot.gateway.cluster.clustered_host import ClusteredHost, SharedInput, read_shared_input
+from moot.gateway.cluster.log_order import LogOrder
 from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
 from moot.gateway.cluster.nats.log_writer import PendingInput
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
+from moot.gateway.cluster.shared_input import SharedInput, read_shared_input
+from moot.gateway.hosting.input_order import Outcome
 from moot.space.config import SpaceConfig
 from moot.space.config_json import load_config
 from moot.space.effects import Token
@@ -27,8 +29,7 @@ from moot.space.space import Space
 log = logging.getLogger(__name__)
 
 # Name, space, shard, and whether this gateway has brought the state with it.
-MakeHost = Callable[[str, Space, Shard, bool], ClusteredHost]
-
+OpenSpace = Callable[[str, Space, Shard, bool], LogOrder]
 
 # So far the clock of NATS may be ahead of that of the gateway that wrote. With NTP they differ by less.
 CLOCK_TOLERANCE_SECONDS: Final = 2.0
@@ -41,13 +42,13 @@ class LogApplier:
         self,
         config: ClusterConfig,
         configs: Mapping[str, SpaceConfig],
-        make_host: MakeHost,
+        open_space: OpenSpace,
         snapshots: ShardSnapshots,
         fail: Callable[[UsageError], None],
     ) -> None:
         self._config = config
         self._configs = configs
-        self._make_host = make_host
+        self._open_space = open_space
         self._snapshots = snapshots
         self._fail = fail
 
@@ -73,8 +74,8 @@ class LogApplier:
             for gone in shard.table.note_beat(head.gateway, now):
                 log.warning("gateway gone", extra={"gateway": gone, "shard": shard.index})
                 self._drop_sessions(shard, gone, None, head.seed)
-            for host in shard.hosts.values():
-                host.perform_expiry(_seed(head.seed, f"expire {host.name}"))
+            for order in shard.orders.values():
+                order.expire(_seed(head.seed, f"expire {order.name}"))
         inputs = shard.parts.add(head, batch.part) if head.parts else batch.inputs
         for index, input in enumerate(inputs):
             pending = own[index] if index < len(own) else None
@@ -99,31 +100,31 @@ class LogApplier:
         state = dict(state)
         config = load_config(state.pop("config"))
         try:
-            shard.hosts[name] = self._make_host(name, Space(config, saved=state), shard, is_ours)
+            shard.orders[name] = self._open_space(name, Space(config, saved=state), shard, is_ours)
         except UsageError as fault:
             self._fail(fault)
 
     def _apply_input(
         self, shard: Shard, gateway: str, input: LoggedInput, seed: bytes, pending: PendingInput | None
     ) -> None:
-        outcome: object = None
+        outcome: Outcome = None
         try:
             stored = read_shared_input(input.head)
-            host = shard.hosts.get(stored.space)
+            order = shard.orders.get(stored.space)
             if not stored.space:
                 self._apply_own_input(shard, gateway, stored.input, stored.who, input)
             elif stored.input == "create":
-                if host is None:
+                if order is None:
                     state = _decode_object(bytes(stored.state))
                     self.open_space(shard, stored.space, state, is_ours=pending is not None)
             elif stored.input == "drop":
                 outcome = self._drop_space(shard, stored)
-            elif host is not None:
-                host.perform_expiry(seed + b"expire")
+            elif order is not None:
+                order.expire(seed + b"expire")
                 secret = None
                 if pending is not None and pending.secrets:
                     secret = Token(stored.tokens[0], pending.secrets[0])
-                outcome = host.perform(stored, input, seed, secret)
+                outcome = order.apply(stored, input, seed, secret)
         except Exception as fault:
             # All gateways meet it; should it be one alone, then its state differs and it finds out.
             log.exception("an input of the log could not be applied", extra={"gateway": gateway})
@@ -141,7 +142,7 @@ class LogApplier:
         unasked = [each for each in living if f"{each}.{shard.table.known[each].epoch}" not in stored.keys]
         if unasked:
             return InvalidOperation(f"gateway {', '.join(unasked)} has come meanwhile: try again")
-        if name in shard.hosts:
+        if name in shard.orders:
             self._fail(UsageError(explain_dropped(name)))
             return None
         log.warning("space dropped", extra={"space": name, "by": stored.by})
@@ -168,16 +169,16 @@ class LogApplier:
     def _drop_sessions(self, shard: Shard, gateway: str, before: int | None, seed: str) -> None:
         """Let the sessions leave that a gateway held, those of processes before this epoch or all."""
         shard.parts.drop(gateway)
-        for host in shard.hosts.values():
+        for order in shard.orders.values():
             lost = [
                 session
-                for session in host.space.state.roster.sessions
+                for session in order.space.state.roster.sessions
                 if (found := _gateway_of(session)) is not None
                 and found[0] == gateway
                 and (before is None or found[1] < before)
             ]
             if lost:
-                host.perform_gone(lost, _seed(seed, f"gone {gateway} {host.name}"))
+                order.drop(lost, _seed(seed, f"gone {gateway} {order.name}"))
 
 
 def explain_dropped(name: str) -> str:

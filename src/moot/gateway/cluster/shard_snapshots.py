@@ -9,10 +9,10 @@ from typing import Any
 from moot import __version__
 from moot.errors import UsageError
 from moot.gateway.cluster.cluster_shard import Shard, StoredSnapshot, hash_states
-from moot.gateway.cluster.clustered_host import encode_shared_input
 from moot.gateway.cluster.nats.batch import LoggedInput
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnection
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
+from moot.gateway.cluster.shared_input import encode_shared_input
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 

@@ -15,7 +15,7 @@ from moot.errors import Refused
 from moot.gateway.hosting.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.mint import FreshMint
-from moot.gateway.hosting.refusal_log import GUESTS, RefusalLimits, RefusalLog
+from moot.gateway.hosting.refusal_log import GUESTS, RefusalLog
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId
@@ -39,15 +39,16 @@ log = logging.getLogger(__name__)
 class MessageRefusals:
     """The refusals of one space."""
 
-    def __init__(self, journaled: JournaledSpace, limits: RefusalLimits, *, errors_per_second: float) -> None:
+    def __init__(self, journaled: JournaledSpace) -> None:
         self._journaled = journaled
         self._space = journaled.space
         self.counts: Counter[str] = Counter()
+        options = journaled.options
         self.log = RefusalLog(
-            journaled.name, limits, lambda record: journaled.journal.append(record), journaled.clock
+            options.name, options.refusals, lambda record: journaled.journal.append(record), journaled.clock
         )
         # How often malformed messages of one session are answered.
-        self._replies = ErrorReplyLimiter(errors_per_second)
+        self._replies = ErrorReplyLimiter(options.errors_per_second)
 
     @property
     def suppressed(self) -> int:

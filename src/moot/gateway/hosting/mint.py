@@ -1,7 +1,8 @@
-"""Fresh ids and tokens, and the same ones again on replay (D-89)."""
+"""Fresh ids and tokens, those that a cluster makes alike everywhere, and the same ones on replay (D-89)."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import uuid
 from collections.abc import Sequence
@@ -28,6 +29,29 @@ class FreshMint:
     def token(self) -> Token:
         secret = secrets.token_urlsafe(32)
         token = Token(hash_token(secret), secret)
+        self.tokens.append(token.hash)
+        return token
+
+
+class SeededMint(FreshMint):
+    """Ids that every gateway makes alike; tokens whose secrets only one of them knows."""
+
+    __slots__ = ("_given", "_seed")
+
+    def __init__(self, seed: bytes, given: Sequence[Token] = ()) -> None:
+        super().__init__()
+        self._seed = seed
+        self._given = iter(given)
+
+    def id(self) -> str:
+        drawn = hashlib.blake2b(self._seed + b"/%d" % len(self.ids), digest_size=16).digest()
+        self.ids.append(str(uuid.UUID(bytes=drawn, version=4)))
+        return self.ids[-1]
+
+    def token(self) -> Token:
+        token = next(self._given, None)
+        if token is None:
+            raise UsageError("an input of the log draws more tokens than were made for it")
         self.tokens.append(token.hash)
         return token
 

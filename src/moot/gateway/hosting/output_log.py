@@ -16,6 +16,7 @@ from pathlib import Path
 
 from moot.errors import Refused
 from moot.gateway.hosting.delivery import SessionOutbox
+from moot.gateway.hosting.input_applier import NewSession
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.net.outbox import Outbox
 from moot.net.websocket_frame import split_frames
@@ -34,7 +35,7 @@ class OutputLog:
 
     def join(self, host: SpaceHost, name: str, *, welcome_at_first_post: bool) -> None:
         """Be in the space from now on; a participant that may not join now is reported and stays away."""
-        session = host.new_session()
+        session = host.order.new_session()
         if welcome_at_first_post:
             host.welcome_at_first_post[name] = session
         outbox = Outbox("mew", lambda _: None)
@@ -53,7 +54,7 @@ class OutputLog:
                 extra={"space": host.name, "participant": name, "why": refusal.message},
             )
 
-        host.join(session, name, "mew", Options(), attach, reject)
+        host.order.join(NewSession(session, name, "mew", Options()), attach, reject)
 
     def write(self, data: bytes) -> None:
         """Append what a connection would have been sent; frames of streams are left out.

@@ -1,6 +1,6 @@
 """What changes who may do what in a space, and comes neither by a message nor by a connection.
 
-Each is an input of the space: journaled, and answered when it is on disk where somebody waits for it.
+Each is an input of the space: put in order, journaled, and answered when it is on disk where somebody waits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from moot.errors import Refused
-from moot.gateway.hosting.journaled_space import CarriedOut, JournaledSpace
+from moot.gateway.hosting.durability import CarriedOut
+from moot.gateway.hosting.input_applier import Applied
+from moot.gateway.hosting.input_order import InputOrder, Outcome, wait_applied
+from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.config import SessionId, SpaceConfig
@@ -25,11 +28,10 @@ log = logging.getLogger(__name__)
 class RightsChanges:
     """Signing in and out, tokens, and what operators do."""
 
-    def __init__(self, journaled: JournaledSpace, check_journal: Callable[[], None]) -> None:
-        """`check_journal` raises Unavailable while nothing can be kept."""
+    def __init__(self, journaled: JournaledSpace, order: InputOrder) -> None:
         self._journaled = journaled
         self._space = journaled.space
-        self._check_journal = check_journal
+        self._order = order
 
     def sign_in(self, who: SignIn, *, again: bool = False) -> None:
         """Admit somebody whom a provider of identities knows; raises Refused.
@@ -38,13 +40,8 @@ class RightsChanges:
         """
         if not again and self._knows(who):
             return
-        self._check_journal()
-        self._journaled.step(
-            "sign_in",
-            lambda now, mint: self._space.sign_in(who, now, mint),
-            who=who.token.member,
-            sign_in=msgspec.to_builtins(who),
-        )
+        self._order.check_available()
+        self._order.submit("sign_in", _facts_of(who))
         if not again:
             self._log_sign_in(who)
 
@@ -52,13 +49,8 @@ class RightsChanges:
         """`sign_in`, done when the space knows them, which in a cluster takes a turn of the log."""
         if self._knows(who):
             return
-        self._check_journal()
-        await self._journaled.step_applied(
-            "sign_in",
-            lambda now, mint: self._space.sign_in(who, now, mint),
-            who=who.token.member,
-            sign_in=msgspec.to_builtins(who),
-        )
+        self._order.check_available()
+        await wait_applied(lambda tell: self._order.submit("sign_in", _facts_of(who), tell))
         self._log_sign_in(who)
 
     def _knows(self, who: SignIn) -> bool:
@@ -88,17 +80,8 @@ class RightsChanges:
         if who:
             # For the audit: keys are hashes.
             named["who"] = ", ".join(who)
-        await self._journaled.step_durably(
-            "sign_out",
-            lambda now, mint: self._space.sign_out(
-                keys, issued_before=issued_before, forget_at=forget_at, now=now, mint=mint, tokens=tokens
-            ),
-            shrinks_rights=True,
-            by=by,
-            keys=list(keys),
-            issued_before=issued_before,
-            forget_at=forget_at,
-            **named,
+        await self._change(
+            "sign_out", by=by, keys=list(keys), issued_before=issued_before, forget_at=forget_at, **named
         )
 
     def _holders(self, keys: set[str], tokens: Sequence[str]) -> list[str]:
@@ -114,72 +97,60 @@ class RightsChanges:
 
     def renew(self, session: SessionId, token: str, refuse: Callable[[Refused], None]) -> None:
         """Let a connection go on under a newer token of the same person, or tell why not."""
-        self._journaled.step_told(
-            "renew",
-            lambda now, mint: self._space.renew(session, token, now, mint),
-            refuse,
-            session=session,
-            tokens=[token],
-        )
+
+        def tell(outcome: Outcome) -> None:
+            if isinstance(outcome, Refused):
+                refuse(outcome)
+
+        try:
+            self._order.submit("renew", {"session": session, "tokens": [token]}, tell)
+        except Refused as refusal:
+            refuse(refusal)
 
     async def add_token(self, token: TemporaryToken, by: str) -> None:
         """Give a member a short-lived token; raises Refused."""
-        self._check_journal()
-        await self._journaled.step_durably(
-            "temporary_token",
-            lambda _now, _mint: self._space.add_token(token),
-            who=token.member,
-            by=by,
-            temporary_token=msgspec.to_builtins(token),
+        self._order.check_available()
+        await self._change(
+            "temporary_token", who=token.member, by=by, temporary_token=msgspec.to_builtins(token)
         )
 
     async def change_capabilities(
         self, who: str, add: Sequence[Capability], remove: Sequence[Capability], by: str
     ) -> CarriedOut:
         if add:
-            self._check_journal()
+            self._order.check_available()
         facts: dict[str, Json] = {
             "add": [capability.original for capability in add],
             "remove": [capability.original for capability in remove],
         }
-        return await self._journaled.step_durably(
-            "capabilities",
-            lambda now, mint: self._space.change_capabilities(who, add, remove, by, now, mint),
-            shrinks_rights=not add,
-            widens=who if add else "",
-            who=who,
-            by=by,
-            **facts,
-        )
+        return await self._change("capabilities", who=who, by=by, **facts)
 
     async def restore_member(self, who: str, by: str) -> CarriedOut:
-        self._check_journal()
-        return await self._journaled.step_durably(
-            "restore",
-            lambda _now, mint: self._space.restore_member(who, mint),
-            widens=who,
-            who=who,
-            by=by,
-            drops_added=True,
-        )
+        self._order.check_available()
+        return await self._change("restore", who=who, by=by, drops_added=True)
 
     async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:
-        self._check_journal()
-        await self._journaled.step_durably(
-            "rotate",
-            lambda now, mint: self._space.rotate_credential(who, token, now, mint, keep=keep),
-            who=who,
-            by=by,
-            keep=keep,
-            tokens=[token.hash],
-        )
+        self._order.check_available()
+        await self._change("rotate", who=who, by=by, keep=keep, tokens=[token.hash])
 
     def reload(self, config: SpaceConfig) -> None:
         """Take a configuration over; its record contains it, for replays."""
-        self._journaled.step(
-            "reload",
-            lambda now, mint: self._space.reload(config, now, mint),
-            waits=True,
-            config=save_config(config),
-        )
+        self._order.submit("reload", {"config": save_config(config)})
         self._journaled.save_snapshot()
+
+    async def _change(self, input: str, **facts: Json) -> CarriedOut:
+        """Submit an input, answered once its record is on disk. Raises Refused.
+
+        OutcomeUnknown when the journal fails before that; what only reduces rights takes effect then all
+        the same, which the answer says (`on_disk`).
+        """
+        applied = await wait_applied(lambda tell: self._order.submit(input, facts, tell))
+        if not isinstance(applied, Applied):
+            raise TypeError(f"a change of rights came to {applied!r}")
+        done = await applied.done
+        await self._journaled.durability.wait_noted(applied.noted, done)
+        return done
+
+
+def _facts_of(who: SignIn) -> dict[str, Json]:
+    return {"who": who.token.member, "sign_in": msgspec.to_builtins(who)}

@@ -179,6 +179,8 @@ def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list
         case "rotate":
             token = Token(record.tokens[0])
             return space.rotate_credential(record.who, token, now, mint, keep=record.keep)
+        case "reload" if record.config is not None:
+            return space.reload(load_config(record.config), now, mint)
         case "sign_in" if record.sign_in is not None:
             return space.sign_in(record.sign_in, now, mint)
         case "temporary_token" if record.temporary_token is not None:

@@ -180,7 +180,7 @@ class AdminRoutes:
             await settle(host)
         # One at a time: whoever is connected has priority.
         async with self._audit_turn:
-            by_time, folder = host.journaled.has_shared_times, host.journaled.folder
+            by_time, folder = host.order.is_shared, host.journaled.folder
             page = await asyncio.to_thread(
                 read_sign_ins, folder, before, limit, by_time=by_time, wanted=wanted
             )

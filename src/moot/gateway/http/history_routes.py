@@ -143,7 +143,7 @@ class HistoryRoutes:
             since = 0.0
         # Who is in no record was here when this run began, or `since` tells when it came.
         first = starts.get(identity.name, 0 if since else host.opened_at_record)
-        reader = HistoryReader(first, since, dialect, by_time=host.journaled.has_shared_times)
+        reader = HistoryReader(first, since, dialect, by_time=host.order.is_shared)
         return await asyncio.to_thread(
             read_page, folder, before, wanted, reader=reader, config=config, limit=limit
         )

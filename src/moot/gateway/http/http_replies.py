@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from moot.errors import InvalidRequest, Refused
 from moot.gateway.access import AccessDenied
-from moot.gateway.hosting.journaled_space import CarriedOut
+from moot.gateway.hosting.durability import CarriedOut
 from moot.gateway.hosting.unsaved_changes import NOT_ON_DISK
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339

@@ -126,7 +126,7 @@ class MemberRoutes:
         if body is None:
             return denied(AccessDenied(413, f"a body has at most {most} bytes"))
         options = Options(injected=True, token=identity.token)
-        host.check_rate_ahead(identity.name, body)
+        host.order.check_rate_ahead(identity.name, len(body))
         strict_json.check_containers(body, host.space.state.limits.envelope.max_containers)
         outcome = await host.post(identity.name, dialect_of(request, body), body, options)
         if isinstance(outcome, Reply):
@@ -198,7 +198,7 @@ def _describe_roster(
     state, now = host.space.state, host.journaled.clock()
     member = state.roster.find(who)
     options = check_token(state, who, options, now)
-    asking = Session(host.new_session(), member, dialect, options, 0, state.token_rights(options.token))
+    asking = Session(host.order.new_session(), member, dialect, options, 0, state.token_rights(options.token))
     member.send_limiter.check_rate(0, now, state.send_rate)
     page = describe_page(state, asking, after)
     member.send_limiter.charge(page_bytes(state, page), now, state.send_rate)

@@ -86,7 +86,7 @@ class RequestIdentity:
     def check_current(self) -> None:
         """Raises Unavailable where what is known here of a space may be old."""
         for host in self._directory.hosts.values():
-            host.check_current()
+            host.order.check_current()
 
     def account_of(self, request: Request) -> SignedInAccount | None:
         """Whose sign-in what this request makes depends on, if it comes with a token of a provider."""
@@ -99,7 +99,7 @@ class RequestIdentity:
             raise Unauthorized("an administrator's token is needed")
         if isinstance(host, AccessDenied):
             raise RequestRefused(host)
-        host.check_current()
+        host.order.check_current()
         return host, admin
 
     def refuse_token(self, wrong: AccessDenied, request: Request, name: str | None = None) -> AccessDenied:

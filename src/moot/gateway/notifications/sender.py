@@ -148,7 +148,7 @@ class NotificationSender:
 
     async def _take_over(self) -> None:
         """In a cluster: whoever begins to tell learns first what was told. Raises Unavailable."""
-        is_teller = any(host.tells_outside for host in self._hosts.values())
+        is_teller = any(host.order.is_first for host in self._hosts.values())
         if is_teller and not self._is_teller and self._shared is not None:
             found = await self._shared.read(self._shared_key)
             with suppress(msgspec.DecodeError):
@@ -191,7 +191,7 @@ class NotificationSender:
             space: host
             for space, host in self._hosts.items()
             if host.journal.writable
-            and (host.tells_outside or not self._recipient.is_shared)
+            and (host.order.is_first or not self._recipient.is_shared)
             and participant_in(space) is not None
         }
 

@@ -43,7 +43,7 @@ class TokenRotation:
         """A new token; with `keep` the earlier ones stay valid. Raises Refused."""
         answer: dict[str, Json] = {"participant_id": who}
         async with self._one_at_a_time:
-            host.check_journal()
+            host.order.check_available()
             name = host.space.state.roster.find(who).name
             token = FreshMint().token()
             secret = token.secret or ""

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import nats.js.errors
 from nats.js.client import JetStreamContext
@@ -39,8 +39,8 @@ _RETRY_SECONDS: Final = 0.02
 _HEAD_BYTES: Final = 512
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 _MESSAGE_ID: Final = "Nats-Msg-Id"
-
-OnDone = Callable[[object], None]
+# What an input came to is not for the log to know.
+OnDone = Callable[[Any], None]
 
 
 class PendingInput:

@@ -1,0 +1,262 @@
+"""The order of a space's inputs in a cluster: a log that all gateways read.
+
+    socket ─▶ form, rate, size ─▶ log          the log ─▶ InputApplier: the ladder, journal, delivery
+
+Every gateway applies the inputs with the log's time, and with ids made of the log's seed, so that all come to
+the same state. Refusals that need the state are decided then, by all of them alike; only the one that holds
+the connection answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from moot.errors import MalformedEnvelope, OutcomeUnknown, RateLimited, Refused, Unavailable
+from moot.gateway.cluster.edge_rate import EdgeRate
+from moot.gateway.cluster.nats.batch import LoggedInput
+from moot.gateway.cluster.shared_input import SharedInput
+from moot.gateway.hosting.input_applier import Applied, InputApplier, NewSession
+from moot.gateway.hosting.input_order import Outcome, Reject, Tell, wait_applied
+from moot.gateway.hosting.message_refusals import space_member
+from moot.gateway.hosting.mint import FreshMint, SeededMint
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName
+from moot.protocol.frames import Frame
+from moot.protocol.operation import Json
+from moot.space.config import SessionId
+from moot.space.effects import Deliver, Reply, Token
+
+if TYPE_CHECKING:
+    from moot.gateway.cluster.cluster_node import ClusterNode
+    from moot.gateway.cluster.cluster_shard import Shard
+
+_HASH: Final = ord("#")
+# A deadline that the log's time has not reached yet is asked for again after this.
+_MIN_TIMER_SECONDS: Final = 0.05
+
+
+class LogOrder:
+    """The order in which the log has the inputs of one space."""
+
+    is_shared = True
+
+    def __init__(self, applier: InputApplier, node: ClusterNode, shard: Shard, copied_until: float) -> None:
+        self.applier = applier
+        self.journaled = journaled = applier.journaled
+        self.name = journaled.name
+        self.space = space = journaled.space
+        # The local journal has everything up to this time of the log.
+        self.copied_until = copied_until
+        # A configuration came, which may exclude members.
+        self.on_reloaded: Callable[[], None] = lambda: None
+        self._node = node
+        self._shard = shard
+        self._delivery = journaled.delivery
+        self._refusals = applier.refusals
+        self._rate = EdgeRate(space)
+        self._delivery.find_member = lambda session: space_member(space, session) or None
+        applier.frames.exchange = self
+        journaled.on_deadline = self._ask_expiry
+        journaled.seconds_until = lambda when: max(_MIN_TIMER_SECONDS, shard.clock.seconds_until(when))
+        for session in space.state.roster.sessions.values():
+            # They joined before the snapshot from which this gateway began.
+            applier.know_session(session.id, session.member.name, session.dialect)
+
+    # To the log
+
+    @property
+    def is_first(self) -> bool:
+        return self._node.is_first
+
+    def new_session(self) -> SessionId:
+        return self._node.new_session()
+
+    def join(self, joining: NewSession, attach: Callable[[], None], reject: Reject) -> None:
+        attached = False
+
+        def tell(outcome: Outcome) -> None:
+            if isinstance(outcome, Refused):
+                if attached:
+                    self._delivery.detach(joining.id)
+                reject(outcome)
+            elif self.space.state.config.access == "restricted":
+                # A reload may have come before it in the log, and excluded them.
+                asyncio.get_running_loop().call_soon(self.on_reloaded)
+
+        # Whether its token is valid is decided in the log's order: a sign-in may be on its way there.
+        try:
+            self.submit("join", _facts_of(joining), tell)
+        except Refused as refusal:
+            reject(refusal)
+            return
+        # What it sends from now on comes behind its join in the log.
+        attach()
+        attached = True
+
+    def leave(self, session: SessionId) -> None:
+        # Queued even while the log cannot be reached: the others drop the session by themselves later.
+        self.submit("leave", {"session": session})
+
+    def receive(self, session: SessionId, dialect: DialectName, data: bytes, binary: bool) -> None:
+        line = self._delivery.sessions.get(session)
+        if line is None:
+            return
+        if data and data[0] == _HASH:
+            if session in self.space.state.roster.sessions:
+                self.applier.frames.receive(session, data, binary, self.journaled.clock())
+            return
+        secret: Token | None = None
+        about: tuple[str | None, str | None] = (None, None)
+        config = self.space.state.config
+        try:
+            self._rate.check(line.member, len(data))
+            envelope = DIALECTS[dialect].decode(
+                data, config.limits.envelope, accept_protocols=config.accept_protocols
+            )
+            about = envelope.id or None, envelope.kind
+            secret = _secret_for(envelope.kind)
+        except RateLimited as refusal:
+            self.applier.received += 1
+            self._refusals.answer_undecoded(session, refusal, data)
+            return
+        except MalformedEnvelope as refusal:
+            # One that has not joined yet is answered when it has.
+            if session in self.space.state.roster.sessions or len(data) > config.limits.envelope.max_bytes:
+                self._refusals.answer(session, refusal, len(data))
+                return
+
+        def tell(outcome: Outcome) -> None:
+            if isinstance(outcome, Refused):
+                outcome.about, outcome.kind = about
+                self._refusals.answer(session, outcome, len(data))
+
+        try:
+            self._node.submit(
+                self._shard, self.name, "receive", {"session": session}, tell, raw=data, secret=secret
+            )
+        except Unavailable as refusal:
+            tell(refusal)
+
+    async def post(self, posting: NewSession, body: bytes) -> Applied | Reply:
+        config = self.space.state.config
+        self._rate.check(posting.who, len(body))
+        envelope = DIALECTS[posting.dialect].decode(
+            body, config.limits.envelope, accept_protocols=config.accept_protocols
+        )
+        facts, secret = _facts_of(posting), _secret_for(envelope.kind)
+        try:
+            outcome = await wait_applied(
+                lambda tell: self._node.submit(
+                    self._shard, self.name, "post", facts, tell, raw=body, secret=secret
+                )
+            )
+        except OutcomeUnknown as unknown:
+            unknown.details["id"] = envelope.id
+            raise
+        if outcome is None:
+            raise TypeError("a post came to nothing")
+        return outcome
+
+    def submit(self, input: str, facts: dict[str, Json], tell: Tell | None = None) -> None:
+        secret = FreshMint().token() if input == "restore" else None
+        self._node.submit(self._shard, self.name, input, facts, tell, secret=secret)
+
+    def check_available(self) -> None:
+        self._node.check_available(self._shard)
+
+    def check_current(self) -> None:
+        self._node.check_current(self._shard)
+
+    def check_rate_ahead(self, who: str, size: int) -> None:  # noqa: ARG002  # all sizes count here
+        self._rate.check_ahead(who)
+
+    def _ask_expiry(self) -> None:
+        """Ask for the deadlines that have come. One gateway does; without it heartbeats see to that."""
+        if self._node.is_first:
+            self.submit("expire", {})
+
+    # Frames are not in the log
+
+    def check_frame(self, session: SessionId, size: int) -> None:
+        self._rate.check(self._delivery.sessions[session].member, size)
+        self._node.frames.check(self.name)
+
+    def send_frame(self, session: SessionId, frame: Frame, effect: Deliver) -> None:
+        if any(each not in self._delivery.sessions for each in effect.sessions):
+            self._node.frames.send(self.name, session, frame)
+
+    # From the log
+
+    def apply(self, stored: SharedInput, input: LoggedInput, seed: bytes, secret: Token | None) -> Outcome:
+        """Apply one input of the log; returns what came of it, for whoever waits on this gateway."""
+        given = [Token(each) for each in stored.tokens]
+        if secret is not None and given and given[0].hash == secret.hash:
+            given[0] = secret
+        session, applier = SessionId(stored.session), self.applier
+        start = NewSession(session, stored.who, stored.dialect, stored.options)
+        with self._applying(SeededMint(seed, given)):
+            try:
+                match stored.input:
+                    case "join":
+                        applier.join(start)
+                    case "leave":
+                        self._delivery.detach(session)
+                        applier.leave(session)
+                    case "receive":
+                        known = self.space.state.roster.sessions.get(session)
+                        if known is not None:
+                            applier.receive(session, known.dialect, input.raw, False)
+                    case "post":
+                        return applier.post(start, input.raw)
+                    case "expire":
+                        # Its deadlines have acted before it.
+                        pass
+                    case _:
+                        if stored.input == "reload":
+                            # Not while it is applied: whom it ends leaves by the log, too.
+                            asyncio.get_running_loop().call_soon(self.on_reloaded)
+                        facts = json.loads(input.head)
+                        for name in ("space", "t", "in"):
+                            del facts[name]
+                        return applier.act(stored, facts)
+            except Refused as refusal:
+                return refusal
+        return None
+
+    def expire(self, seed: bytes) -> None:
+        """Let the deadlines act that have come by the log's time."""
+        when = self.space.next_deadline()
+        if when is not None and when <= self.journaled.clock():
+            with self._applying(SeededMint(seed)):
+                self.journaled.step("expire", self.space.expire)
+
+    def drop(self, sessions: Sequence[SessionId], seed: bytes) -> None:
+        """A gateway is gone that held these connections."""
+        with self._applying(SeededMint(seed)):
+            self.applier.drop(sessions)
+
+    @contextmanager
+    def _applying(self, mint: SeededMint) -> Iterator[None]:
+        """Draw the ids that all gateways draw, and record only what the local journal does not have."""
+        journaled = self.journaled
+        journaled.mint, journaled.journal.skips = mint, journaled.clock() <= self.copied_until
+        try:
+            yield
+        finally:
+            journaled.mint, journaled.journal.skips = FreshMint(), False
+
+
+def _facts_of(start: NewSession) -> dict[str, Json]:
+    options = msgspec.to_builtins(start.options)
+    return {"session": start.id, "who": start.who, "dialect": start.dialect, "options": options}
+
+
+def _secret_for(kind: str) -> Token | None:
+    """The token of whom an envelope invites: all gateways get its hash, and this one tells it."""
+    return FreshMint().token() if kind == "space/invite" else None
