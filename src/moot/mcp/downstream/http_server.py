@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Final
 from urllib.parse import parse_qs
 
 from moot.errors import McpError
 from moot.mcp.downstream import response_streams, stateless
+from moot.mcp.downstream.header_check import VERSION_HEADER, HeaderCheck
 from moot.mcp.downstream.http_access import (
     HttpAccessDenied,
     HttpAccessPolicy,
@@ -50,31 +49,19 @@ from moot.mcp.downstream.rpc import (
 )
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.downstream.sessions import HttpSession, HttpSessions
-from moot.mcp.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, PROTOCOL_VERSION_KEY, JsonObject
+from moot.mcp.eras import HANDSHAKE_VERSIONS, JsonObject
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
-_VERSION: Final = "mcp-protocol-version"
 _SESSION: Final = "mcp-session-id"
-# Method → the member of its params that the header Mcp-Name repeats.
-_NAME_PARAMS: Final = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
 _UNKNOWN: Final = "what became of the request is not known: look before you try again"
 _INTERRUPTED: Final = "this server has just ended, and " + _UNKNOWN
 _ID_IN_USE: Final = "this id names a request that is still being answered"
 # For a client that finds all sessions at work.
 _RETRY_AFTER_SECONDS: Final = 30
-_MAX_KNOWN_TOOLS: Final = 10_000
-_UNIQUE_HEADERS: Final = (_VERSION, "mcp-method", "mcp-name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +100,7 @@ class McpHttpServer:
         self._access = access
         self._check = check
         self._path = path
-        self._header_tools: dict[str, tuple[JsonObject, bool]] = {}
+        self._header_check = HeaderCheck(server.backend)
         self.sessions = HttpSessions(server)
 
     def close(self) -> None:
@@ -173,7 +160,7 @@ class McpHttpServer:
         check_json(headers)
         check_accept(headers, "application/json", "text/event-stream")
         value = parse_value(await read_body(exchange.receive, headers, self._server.limits.message_bytes))
-        version = headers.get(_VERSION)
+        version = headers.get(VERSION_HEADER)
         newer = version is not None and version not in HANDSHAKE_VERSIONS
         if value.__class__ is list and not newer:
             await self._batch(value, exchange)
@@ -195,7 +182,7 @@ class McpHttpServer:
         if isinstance(message, RpcNotification):
             # This era cancels by disconnecting; no other notification matters.
             try:
-                stateless.check_version(exchange.headers.get(_VERSION, ""))
+                stateless.check_version(exchange.headers.get(VERSION_HEADER, ""))
             except McpError as fault:
                 await exchange.respond(400, error_of(None, fault))
                 return
@@ -208,8 +195,7 @@ class McpHttpServer:
         try:
             # First check the request itself, then whether its headers say the same.
             stateless.client_of(request, _ignore, any_version=True)
-            check_headers(request, exchange.pairs, exchange.headers)
-            await self._check_param_headers(request, exchange.pairs)
+            await self._header_check.check(request, exchange.pairs, exchange.headers)
         except McpError as fault:
             await exchange.respond(STATUSES.get(fault.code, 200), error_of(request.id, fault))
             return
@@ -333,7 +319,7 @@ class McpHttpServer:
             session.used_at = asyncio.get_running_loop().time()
 
     def _check_era(self, headers: dict[str, str]) -> None:
-        version = headers.get(_VERSION)
+        version = headers.get(VERSION_HEADER)
         if version is not None and version not in HANDSHAKE_VERSIONS:
             raise HttpAccessDenied(405, "this version has no sessions: POST only", (b"allow", b"POST"))
 
@@ -356,31 +342,6 @@ class McpHttpServer:
         if session is None:
             raise HttpAccessDenied(404, "no such session (any more): send initialize again")
         return session
-
-    async def _check_param_headers(self, request: RpcRequest, pairs: list[tuple[str, str]]) -> None:
-        """A tool may want arguments repeated as headers, so that proxies can route by them."""
-        if request.method != "tools/call":
-            return
-        name, arguments = request.params.get("name"), request.params.get("arguments") or {}
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            return
-        tool = self._server.backend.tool(name)
-        if tool is None or not self._wants_headers(name, tool):
-            return
-        # The SDK checks a long list of rules. It takes a second to import, and few need it.
-        inbound = await asyncio.to_thread(import_module, "mcp.shared.inbound")
-        refusal = inbound.validate_mcp_param_headers(tool.get("inputSchema"), arguments, _HeaderPairs(pairs))
-        if refusal is not None:
-            raise McpError(refusal.code, refusal.message, refusal.data)
-
-    def _wants_headers(self, name: str, tool: JsonObject) -> bool:
-        """Whether a tool's schema names headers; checked once for each definition."""
-        known = self._header_tools.get(name)
-        if known is None or known[0] is not tool:
-            if len(self._header_tools) >= _MAX_KNOWN_TOOLS:
-                self._header_tools.clear()
-            known = self._header_tools[name] = (tool, b"x-mcp-header" in strict_json.encode(tool))
-        return known[1]
 
     # HTTP+SSE (2024-11-05)
 
@@ -405,49 +366,6 @@ class McpHttpServer:
         for message in self._messages_of(value, session):
             session.receive(message)
         await exchange.respond(202)
-
-
-class _HeaderPairs(dict[str, str]):
-    """Headers in the form that the SDK's check needs: `items` with every line, also repeated ones."""
-
-    def __init__(self, pairs: list[tuple[str, str]]) -> None:
-        super().__init__(pairs)
-        self._pairs = pairs
-
-    def items(self) -> Iterable[tuple[str, str]]:  # type: ignore[override]  # all it does is iterate
-        return iter(self._pairs)
-
-
-def check_headers(request: RpcRequest, pairs: list[tuple[str, str]], headers: dict[str, str]) -> None:
-    """Stateless era: headers must repeat what the body says; raises McpError."""
-    names = [name for name, _ in pairs]
-    for name in _UNIQUE_HEADERS:
-        if names.count(name) > 1:
-            raise McpError(HEADER_MISMATCH, f"Header mismatch: {name} appears more than once")
-    version = request.params["_meta"][PROTOCOL_VERSION_KEY]
-    if headers.get(_VERSION) != version:
-        raise McpError(HEADER_MISMATCH, f"Header mismatch: {_VERSION} must be what params._meta says")
-    if headers.get("mcp-method") != request.method:
-        raise McpError(HEADER_MISMATCH, "Header mismatch: mcp-method must be the body's method")
-    member = _NAME_PARAMS.get(request.method)
-    if member is not None:
-        expected = request.params.get(member)
-        if expected is not None and decode_header(headers.get("mcp-name", "")) != expected:
-            raise McpError(HEADER_MISMATCH, f"Header mismatch: mcp-name must be the body's params.{member}")
-    stateless.check_version(version)
-
-
-def decode_header(value: str) -> str | None:
-    """A header's text; `=?base64?…?=` holds what a header cannot. None if it cannot be decoded."""
-    if not (value.startswith("=?base64?") and value.endswith("?=")):
-        return value
-    text = value.removeprefix("=?base64?").removesuffix("?=")
-    try:
-        raw = b64decode(text, validate=True)
-        # Only the canonical encoding: another one could pass for a different name elsewhere.
-        return raw.decode("utf-8") if b64encode(raw).decode() == text else None
-    except ValueError:
-        return None
 
 
 def _ignore(_method: str, _params: JsonObject) -> None:
