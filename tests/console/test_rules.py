@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -18,6 +20,7 @@ from tests.console.page_time import press_at_once
 from tests.console.rules_page import ApproverScene, card, dialog, notice, rule, trusting_spaces
 from tests.console.test_accessibility import in_both, issues
 from tests.console.test_members_page import HOSTILE, too_wide
+from tests.waiting import HANG_SECONDS
 
 
 @pytest.fixture
@@ -196,6 +199,27 @@ def test_a_dismissed_suggestion_is_gone_for_everybody(page_as: PageAs, office: A
     expect(card(page)).to_have_count(0)
     expect(card(other)).to_have_count(0)
     office.member.sees(lambda _: len(office.store.dismissed) == 1)
+
+
+def test_what_is_suggested_while_the_page_asks_the_approver_is_shown(
+    page_as: PageAs, office: ApproverScene
+) -> None:
+    """Of three answers the last comes late, and meanwhile a rule is suggested."""
+    asked, go_on = Event(), Event()
+
+    async def late_report() -> dict[str, Json]:
+        asked.set()
+        await asyncio.to_thread(go_on.wait)
+        return office.approver.status.report()
+
+    office.member.run(lambda space: space.tool(late_report, name="trust_report"))
+    page = page_as("human", "rules")
+    assert asked.wait(HANG_SECONDS)
+    office.teach()
+    expect(page.get_by_role("link", name="Rules").locator(".badge")).to_have_text("1")
+    go_on.set()
+    expect(page.locator(".rules-main")).to_contain_text("Learns from human, second")
+    expect(card(page)).to_have_count(1)
 
 
 def test_everything_is_stopped_with_two_presses_and_resumed(page_as: PageAs, office: ApproverScene) -> None:

@@ -237,7 +237,7 @@ export class ApproverState {
         [RULES_TOOL, "trust_suggestions", "trust_report"].map((tool) => this.query(tool)),
       );
       this._takeRules(record, rules, since);
-      this._takeSuggestions(record, suggestions);
+      this._takeSuggestions(record, suggestions, since);
       this._takeReport(record, report);
       record.status = "known";
       record.error = "";
@@ -473,13 +473,21 @@ export class ApproverState {
       : null;
   }
 
-  /** @param {RuleRecord} record @param {any} known */
-  _takeSuggestions(record, known) {
+  /** @param {RuleRecord} record @param {any} known @param {number} since as in `_takeRules` */
+  _takeSuggestions(record, known, since) {
     record.suggestions = new Map(
       list(known.suggestions)
         .filter(isSuggestion)
         .map((each) => [each.suggestion, each]),
     );
+    // What was suggested or dismissed after the approver answered, and before its other answers came.
+    const { envelopes } = this._state;
+    for (let n = Math.max(since, envelopes.first); n < this._next; n += 1) {
+      const row = envelopes.at(n);
+      if (row?.type !== "gap" && (row?.kind === "trust/suggestion" || row?.kind === "trust/dismiss"))
+        this._readTrustEnvelope(row, envelopes.envelope(row));
+    }
+    for (const { rule } of record.rules.values()) record.suggestions.delete(rule.origin?.suggestion);
   }
 
   /** @param {RuleRecord} record @param {any} known */
