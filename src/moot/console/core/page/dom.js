@@ -96,48 +96,36 @@ const SVG_ALLOWED = new Set([
 const SVG = "http://www.w3.org/2000/svg";
 // javascript:, data: and the like are not made links.
 const SAFE_LINK = /^(https?:\/\/|mailto:|#)/i;
-const FORBIDDEN_TAGS = new Set([
-  "script",
-  "iframe",
-  "object",
-  "embed",
-  "base",
-  "link",
-  "meta",
-  "style",
-  "frame",
-  "portal",
-]);
+// Nothing that runs, loads or frames.
+const TAGS =
+  "a article aside bdi blockquote br button code datalist dd details dialog div dl dt em fieldset figcaption figure footer " +
+  "form h1 h2 h3 h4 h5 h6 header hr input kbd label legend li main meter nav ol option p pre q s section select small span " +
+  "strong summary table tbody td textarea th thead time tr ul";
+const SVG_TAGS = "circle defs g marker path rect svg text title";
+
+/** @typedef {Record<string, any>} Attributes */
 
 /**
- * An element. `attributes` may hold `class` (string or list), `on` ({click: handler}), `data` and `aria`
- * (objects), `value`, `checked`; the rest is set as an attribute: true as an empty one, false and null not at all.
- * @param {string} tag
- * @param {Record<string, any>} [attributes]
- * @param {...Child} children
- * @returns {any}
+ * An element of each tag: `html.p({ class: "soft" }, "text")`. Attributes may be `class` (string or list), `on`
+ * ({click: handler}), `data` and `aria` (objects), `value`, `checked`; the rest is set as an attribute: true as an empty
+ * one, false and null not at all.
+ * @type {{[T in keyof HTMLElementTagNameMap]: (attributes?: Attributes, ...children: Child[]) => HTMLElementTagNameMap[T]}}
  */
-export function el(tag, attributes = {}, ...children) {
-  if (FORBIDDEN_TAGS.has(tag.toLowerCase())) throw new Error(`no <${tag}> is made here`);
-  const element = document.createElement(tag);
-  return fill(element, attributes, children, ALLOWED);
+export const html = makers(TAGS, ALLOWED, (tag) => document.createElement(tag));
+
+/** @type {{[T in keyof SVGElementTagNameMap]: (attributes?: Attributes, ...children: Child[]) => SVGElementTagNameMap[T]}} */
+export const svg = makers(SVG_TAGS, SVG_ALLOWED, (tag) => document.createElementNS(SVG, tag));
+
+/** @param {string} tags @param {Set<string>} allowed @param {(tag: string) => Element} make @returns {any} */
+function makers(tags, allowed, make) {
+  const maker =
+    (/** @type {string} */ tag) =>
+    (/** @type {Attributes} */ attributes = {}, /** @type {Child[]} */ ...children) =>
+      fill(make(tag), attributes, children, allowed);
+  return Object.fromEntries(tags.split(" ").map((tag) => [tag, maker(tag)]));
 }
 
-/**
- * An SVG element.
- * @param {string} tag
- * @param {Record<string, any>} [attributes]
- * @param {...Child} children
- * @returns {any}
- */
-export function svg(tag, attributes = {}, ...children) {
-  if (FORBIDDEN_TAGS.has(tag.toLowerCase()) || tag === "foreignObject" || tag === "use")
-    throw new Error(`no <${tag}> is made here`);
-  const element = document.createElementNS(SVG, tag);
-  return fill(element, attributes, children, SVG_ALLOWED);
-}
-
-/** @param {any} element @param {Record<string, any>} attributes @param {Child[]} children @param {Set<string>} allowed */
+/** @param {any} element @param {Attributes} attributes @param {Child[]} children @param {Set<string>} allowed */
 function fill(element, attributes, children, allowed) {
   let value;
   for (const [name, given] of Object.entries(attributes)) {
@@ -230,8 +218,7 @@ export function newId(start = "m") {
  * @param {{class?: string, shortcut?: string, title?: string, disabled?: boolean, icon?: Node, aria?: object, data?: object}} [options]
  */
 export function button(text, press, options = {}) {
-  return el(
-    "button",
+  return html.button(
     {
       type: "button",
       class: ["button", options.class],
@@ -242,8 +229,8 @@ export function button(text, press, options = {}) {
       on: { click: press },
     },
     options.icon,
-    el("span", {}, text),
-    options.shortcut && el("kbd", { "aria-hidden": "true" }, options.shortcut),
+    html.span({}, text),
+    options.shortcut && html.kbd({ "aria-hidden": "true" }, options.shortcut),
   );
 }
 

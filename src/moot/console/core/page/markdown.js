@@ -2,7 +2,7 @@
  * Markdown as nodes, never as HTML: paragraphs, headings, lists, quotes, code, emphasis and links. HTML in the
  * text stays text. Images are links: showing a message must not fetch anything.
  */
-import { el } from "./dom.js";
+import { html } from "./dom.js";
 import { textBlock, escapeHidden } from "./text.js";
 
 // Longer text is shown as plain text: parsing it would block the page.
@@ -12,7 +12,7 @@ const MAX_DEPTH = 6;
 /** @param {string} source @returns {HTMLElement} */
 export function markdown(source) {
   if (source.length > MAX_CHARACTERS) return textBlock(source, { tag: "div" });
-  const root = el("div", { class: "markdown" });
+  const root = html.div({ class: "markdown" });
   root.append(...blocks(escapeHidden(source.replace(/\r\n?/g, "\n")).split("\n"), 0));
   return root;
 }
@@ -30,26 +30,24 @@ function blocks(lines, deep) {
       let end = at + 1;
       while (end < lines.length && !lines[end].trimStart().startsWith(fence[1])) end += 1;
       nodes.push(
-        el(
-          "pre",
+        html.pre(
           { tabindex: "0", role: "group", "aria-label": fence[2] ? `code, ${fence[2]}` : "code" },
-          el("code", {}, lines.slice(at + 1, end).join("\n")),
+          html.code({}, lines.slice(at + 1, end).join("\n")),
         ),
       );
       at = end + 1;
     } else if (heading) {
       // h1 and h2 are the page's own headings.
-      nodes.push(el(`h${Math.min(6, heading[1].length + 2)}`, {}, inline(heading[2], 0)));
+      nodes.push([html.h3, html.h4, html.h5, html.h6][Math.min(3, heading[1].length - 1)]({}, inline(heading[2], 0)));
       at += 1;
     } else if (/^ {0,3}([-*_])( *\1){2,}\s*$/.test(line)) {
-      nodes.push(el("hr"));
+      nodes.push(html.hr());
       at += 1;
     } else if (/^ {0,3}>/.test(line) && deep < MAX_DEPTH) {
       let end = at;
       while (end < lines.length && /^ {0,3}>/.test(lines[end])) end += 1;
       nodes.push(
-        el(
-          "blockquote",
+        html.blockquote(
           {},
           blocks(
             lines.slice(at, end).map((each) => each.replace(/^ {0,3}> ?/, "")),
@@ -65,7 +63,7 @@ function blocks(lines, deep) {
     } else {
       let end = at + 1;
       while (end < lines.length && lines[end].trim() && !startsBlock(lines[end])) end += 1;
-      nodes.push(el("p", {}, inline(lines.slice(at, end).join("\n"), 0)));
+      nodes.push(html.p({}, inline(lines.slice(at, end).join("\n"), 0)));
       at = end;
     }
   }
@@ -86,7 +84,7 @@ function itemOf(line) {
 function listAt(lines, at, deep) {
   const first = /** @type {RegExpExecArray} */ (itemOf(lines[at]));
   const ordered = /\d/.test(first[2]);
-  const list = el(ordered ? "ol" : "ul", ordered ? { start: String(parseInt(first[2], 10)) } : {});
+  const list = ordered ? html.ol({ start: String(parseInt(first[2], 10)) }) : html.ul();
   while (at < lines.length) {
     const item = itemOf(lines[at]);
     if (!item || /\d/.test(item[2]) !== ordered) break;
@@ -101,7 +99,7 @@ function listAt(lines, at, deep) {
       inside.push(lines[at].slice(Math.min(indent, lines[at].length - lines[at].trimStart().length)));
       at += 1;
     }
-    list.append(el("li", {}, inside.length === 1 ? inline(inside[0], 0) : blocks(inside, deep + 1)));
+    list.append(html.li({}, inside.length === 1 ? inline(inside[0], 0) : blocks(inside, deep + 1)));
   }
   return [list, at];
 }
@@ -120,11 +118,11 @@ function inline(text, deep) {
     if (!found) break;
     if (found.index > 0) nodes.push(document.createTextNode(rest.slice(0, found.index)));
     const [all, , code, message, target, strong1, strong2, soft1, soft2, struck, bare] = found;
-    if (code !== undefined) nodes.push(el("code", {}, code));
+    if (code !== undefined) nodes.push(html.code({}, code));
     else if (target !== undefined) nodes.push(linked(message || target, target, deep));
-    else if (strong1 ?? strong2) nodes.push(el("strong", {}, inline(strong1 ?? strong2, deep + 1)));
-    else if (soft1 ?? soft2) nodes.push(el("em", {}, inline(soft1 ?? soft2, deep + 1)));
-    else if (struck) nodes.push(el("s", {}, inline(struck, deep + 1)));
+    else if (strong1 ?? strong2) nodes.push(html.strong({}, inline(strong1 ?? strong2, deep + 1)));
+    else if (soft1 ?? soft2) nodes.push(html.em({}, inline(soft1 ?? soft2, deep + 1)));
+    else if (struck) nodes.push(html.s({}, inline(struck, deep + 1)));
     else nodes.push(linked(bare, bare, MAX_DEPTH));
     rest = rest.slice(found.index + all.length);
   }
@@ -136,5 +134,5 @@ function inline(text, deep) {
 function linked(text, target, deep) {
   const goes = /^(https?:\/\/|mailto:)/i.test(target);
   if (!goes) return document.createTextNode(text === target ? text : `${text} (${target})`);
-  return el("a", { href: target, title: target }, inline(text, deep + 1));
+  return html.a({ href: target, title: target }, inline(text, deep + 1));
 }

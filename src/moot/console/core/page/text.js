@@ -2,7 +2,7 @@
  * Text that a peer wrote, made safe to show (D-86): control characters, characters that change the
  * direction of writing or have no width are shown as code points, and huge text is cut, with a button for the rest.
  */
-import { el } from "./dom.js";
+import { html } from "./dom.js";
 import { formatNumber } from "./numbers.js";
 
 // C0 except tab and line feed, C1, soft hyphen, bidi marks, zero width, line separators, tags, variation
@@ -48,15 +48,14 @@ function withoutHalfPair(text) {
  */
 export function nameOf(text, options = {}) {
   const shown = oneLine(text, NAME_CHARACTERS);
-  return el(
-    "bdi",
+  return html.bdi(
     {
       class: ["name", options.class],
       data: { hue: String(hue(String(text))) },
       title: shown === text ? null : "Contains invisible characters, or is shortened",
     },
     shown,
-    options.you && el("span", { class: "you" }, " (you)"),
+    options.you && html.span({ class: "you" }, " (you)"),
   );
 }
 
@@ -80,7 +79,7 @@ function splitPieces(text) {
     const line = text.lastIndexOf("\n", at + PIECE_CHARACTERS);
     const stop = text.length - at <= PIECE_CHARACTERS ? text.length : line > at ? line + 1 : at + PIECE_CHARACTERS;
     // The block ends the line, so its line feed is removed.
-    nodes.push(el("span", { class: "text-piece" }, text.slice(at, stop).replace(/\n$/, "")));
+    nodes.push(html.span({ class: "text-piece" }, text.slice(at, stop).replace(/\n$/, "")));
     at = stop;
   }
   return nodes;
@@ -89,12 +88,12 @@ function splitPieces(text) {
 /**
  * Text as a block that keeps its line breaks. More than `maxCharacters` characters are cut, with a button for the rest.
  * @param {unknown} text
- * @param {{maxCharacters?: number, class?: string, tag?: string, label?: string}} [options]
+ * @param {{maxCharacters?: number, class?: string, tag?: "div", label?: string}} [options]
  */
 export function textBlock(text, options = {}) {
   const all = String(text);
   const max = options.maxCharacters ?? BLOCK_CHARACTERS;
-  const body = el(options.tag ?? "pre", {
+  const body = html[options.tag ?? "pre"]({
     class: ["text-block", options.class],
     tabindex: options.tag ? null : "0",
     "aria-label": options.tag ? null : (options.label ?? "text"),
@@ -105,8 +104,7 @@ export function textBlock(text, options = {}) {
     return body;
   }
   body.append(`${escapeHidden(withoutHalfPair(all.slice(0, max)))}…`);
-  const more = el(
-    "button",
+  const more = html.button(
     {
       type: "button",
       class: "button quiet show-all",
@@ -119,5 +117,5 @@ export function textBlock(text, options = {}) {
     },
     `Show all ${formatNumber(all.length)} characters`,
   );
-  return el("div", { class: "cut-block" }, body, more);
+  return html.div({ class: "cut-block" }, body, more);
 }

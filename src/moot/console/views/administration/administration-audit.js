@@ -1,5 +1,5 @@
 /** Who signed in, was refused and was signed out, from the gateway’s journal: newest first, page by page. */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { formatTime, isoTime, parseTime } from "../../core/page/time.js";
 import { hostOf } from "./administration-tokens.js";
@@ -26,14 +26,13 @@ export class SignInAudit {
     this._fail = fail;
     /** @type {string | null} */
     this._before = "";
-    this._list = el("ol", { class: "administration-events", "aria-label": "Sign-ins, newest first" });
-    this._foot = el("div", { class: "administration-foot" });
-    const choice = el("input", { type: "checkbox", on: { change: () => void this._restart() } });
+    this._list = html.ol({ class: "administration-events", "aria-label": "Sign-ins, newest first" });
+    this._foot = html.div({ class: "administration-foot" });
+    const choice = html.input({ type: "checkbox", on: { change: () => void this._restart() } });
     this._refusedOnly = choice;
-    this.node = el(
-      "div",
+    this.node = html.div(
       { class: "administration-audit" },
-      el("label", { class: "choice" }, choice, el("span", {}, "Refused only")),
+      html.label({ class: "choice" }, choice, html.span({}, "Refused only")),
       this._list,
       this._foot,
     );
@@ -52,7 +51,7 @@ export class SignInAudit {
   /** Load the next page, and further ones while there is nothing in them. */
   async more() {
     const turn = (this._turn += 1);
-    replace(this._foot, el("span", { class: "soft" }, "Loading…"));
+    replace(this._foot, html.span({ class: "soft" }, "Loading…"));
     try {
       for (let pages = 0, found = 0; this._before !== null && found === 0 && pages < MAX_EMPTY_PAGES; pages += 1) {
         const page = await this._client.signIns({
@@ -67,14 +66,13 @@ export class SignInAudit {
         if (!page.is_kept)
           return replace(
             this._foot,
-            el("span", { class: "soft" }, "This space keeps no journal, so that nobody knows who signed in."),
+            html.span({ class: "soft" }, "This space keeps no journal, so that nobody knows who signed in."),
           );
       }
       replace(
         this._foot,
         this._before === null
-          ? el(
-              "span",
+          ? html.span(
               { class: "soft" },
               this._list.childElementCount === 0
                 ? "Nobody has signed in at a provider. Connections with tokens of the gateway are in the journal as join."
@@ -105,7 +103,7 @@ export class SignInAudit {
       replace(this._last.row, eventCells(this._last.events));
       return;
     }
-    const row = el("li", { class: "administration-row", data: { event: event.event } }, eventCells([event]));
+    const row = html.li({ class: "administration-row", data: { event: event.event } }, eventCells([event]));
     this._last = { key, row, events: [event] };
     this._list.append(row);
   }
@@ -119,14 +117,13 @@ function eventCells(events) {
   const at = parseTime(newest.at, 0);
   const [title, tone] = EVENTS[newest.event] ?? [oneLine(newest.event, 40), ""];
   return [
-    el("time", { class: "faint", datetime: isoTime(at) }, formatTime(at)),
-    el("span", { class: "tag", data: { tone } }, title),
-    el(
-      "div",
+    html.time({ class: "faint", datetime: isoTime(at) }, formatTime(at)),
+    html.span({ class: "tag", data: { tone } }, title),
+    html.div(
       { class: "grow" },
       sentence(newest),
       events.length > 1 &&
-        el("span", { class: "soft" }, ` · ${events.length} times since ${formatTime(parseTime(oldest.at, 0))}`),
+        html.span({ class: "soft" }, ` · ${events.length} times since ${formatTime(parseTime(oldest.at, 0))}`),
       detail(newest),
     ),
   ];
@@ -136,7 +133,7 @@ function eventCells(events) {
 function sentence(event) {
   const who =
     event.participant === undefined
-      ? el("bdi", { class: "name" }, oneLine(event.account ?? event.subject ?? "somebody", 80))
+      ? html.bdi({ class: "name" }, oneLine(event.account ?? event.subject ?? "somebody", 80))
       : nameOf(event.participant);
   if (event.count !== undefined) return [`${event.count} more sign-ins, too many to record one by one`];
   const by = event.by === undefined || event.by === event.participant ? null : event.by;
@@ -146,16 +143,16 @@ function sentence(event) {
         ? [who]
         : event.by === "the rules"
           ? [who, ", because the rules changed"]
-          : [who, " by ", el("bdi", {}, oneLine(event.by ?? "", 200))];
+          : [who, " by ", html.bdi({}, oneLine(event.by ?? "", 200))];
     case "token_made":
     case "token_replaced":
     case "restored":
-      return ["for ", who, by && [" by ", el("bdi", {}, oneLine(by, 200))]];
+      return ["for ", who, by && [" by ", html.bdi({}, oneLine(by, 200))]];
     default:
       return [
         who,
-        event.client !== undefined && [" with ", el("bdi", { class: "mono" }, oneLine(event.client, 80))],
-        event.why !== undefined && [": ", el("bdi", {}, oneLine(event.why, 300))],
+        event.client !== undefined && [" with ", html.bdi({ class: "mono" }, oneLine(event.client, 80))],
+        event.why !== undefined && [": ", html.bdi({}, oneLine(event.why, 300))],
       ];
   }
 }
@@ -167,15 +164,13 @@ function detail(event) {
     event.rule === undefined
       ? ""
       : `by rule ${event.rule}${event.profile === undefined ? "" : ` (profile ${oneLine(event.profile, 60)})`}, `;
-  return el(
-    "div",
+  return html.div(
     { class: "soft administration-facts" },
-    el(
-      "span",
+    html.span(
       {},
       rule,
       "account ",
-      el("bdi", { class: "mono" }, oneLine(event.subject ?? "", 80)),
+      html.bdi({ class: "mono" }, oneLine(event.subject ?? "", 80)),
       ` at ${hostOf(event.issuer)}`,
     ),
   );

@@ -1,5 +1,5 @@
 /** Sessions and tokens by member, and how they end: one of them, or all that somebody has signed in for. */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { formatMinute, isoTime, parseTime } from "../../core/page/time.js";
 import { actionDialog } from "../parts/action-dialog.js";
@@ -46,39 +46,34 @@ export function memberCards(context, client, { tokens, absent }, filter, changed
       a.localeCompare(b),
   );
   if (sorted.length === 0)
-    return el(
-      "div",
+    return html.div(
       { class: "empty" },
       icon("key", 24),
-      el("strong", {}, filter ? "No match" : "No tokens"),
-      el("p", {}, filter ? "No member or program has this in its name." : "Nothing lets anybody into this space."),
+      html.strong({}, filter ? "No match" : "No tokens"),
+      html.p({}, filter ? "No member or program has this in its name." : "Nothing lets anybody into this space."),
     );
   return [
     sorted.slice(0, MAX_MEMBERS).map(([name, own]) => memberCard(context, client, name, own, changed)),
     sorted.length > MAX_MEMBERS &&
-      el("p", { class: "soft" }, `and ${counted(sorted.length - MAX_MEMBERS, "more member")}: use the filter`),
+      html.p({ class: "soft" }, `and ${counted(sorted.length - MAX_MEMBERS, "more member")}: use the filter`),
   ];
 }
 
 /** @param {Context} context @param {Administration} client @param {string} name @param {AdminToken[]} tokens @param {() => void} changed */
 function memberCard(context, client, name, tokens, changed) {
   const connections = connectionsOf(tokens);
-  return el(
-    "section",
+  return html.section(
     { class: "card administration-member", "aria-label": oneLine(name, 80), data: { member: name } },
-    el(
-      "div",
+    html.div(
       { class: "administration-row" },
-      el(
-        "h2",
+      html.h2(
         { class: "grow" },
         nameOf(name),
-        name === context.state.me.name && el("span", { class: "soft" }, " (you)"),
+        name === context.state.me.name && html.span({ class: "soft" }, " (you)"),
       ),
-      el(
-        "span",
+      html.span(
         { class: "pill", data: connections > 0 ? { tone: "good" } : {} },
-        el("span", { class: "dot" }),
+        html.span({ class: "dot" }),
         connections > 0 ? counted(connections, "connection") : "not connected",
       ),
       (tokens.length === 0 || tokens.some(endsBySignOut)) &&
@@ -89,13 +84,11 @@ function memberCard(context, client, name, tokens, changed) {
         }),
     ),
     tokens.length === 0
-      ? el(
-          "p",
+      ? html.p(
           { class: "soft administration-absent" },
           "No session now. A token that the provider issued before may still let them in.",
         )
-      : el(
-          "ul",
+      : html.ul(
           { class: "administration-tokens" },
           tokens.map((each) => tokenRow(context, client, each, changed)),
         ),
@@ -104,7 +97,7 @@ function memberCard(context, client, name, tokens, changed) {
 
 /** What kind of token it is. @param {AdminToken} token */
 function kindOf(token) {
-  const client = el("bdi", { class: "mono" }, oneLine(token.client ?? "", 80));
+  const client = html.bdi({ class: "mono" }, oneLine(token.client ?? "", 80));
   if (token.source === "sign_in") return token.client ? ["Signed in with ", client] : ["Signed in"];
   if (token.source === "minted")
     return token.client ? ["Short-lived token, made with ", client] : ["Short-lived token"];
@@ -118,37 +111,33 @@ function kindOf(token) {
 function timeNode(label, at) {
   const time = parseTime(at, NaN);
   return (
-    Number.isFinite(time) && el("span", {}, `${label} `, el("time", { datetime: isoTime(time) }, formatMinute(time)))
+    Number.isFinite(time) && html.span({}, `${label} `, html.time({ datetime: isoTime(time) }, formatMinute(time)))
   );
 }
 
 /** @param {Context} context @param {Administration} client @param {AdminToken} token @param {() => void} changed */
 function tokenRow(context, client, token, changed) {
   const rights = token.capabilities;
-  return el(
-    "li",
+  return html.li(
     { class: "administration-row", data: { token: token.id } },
-    el(
-      "div",
+    html.div(
       { class: "grow" },
-      el("div", {}, kindOf(token)),
-      el(
-        "div",
+      html.div({}, kindOf(token)),
+      html.div(
         { class: "soft administration-facts" },
         timeNode("since", token.since),
-        timeNode("until", token.expires) || el("span", {}, "until it is replaced"),
-        token.rule !== undefined && el("span", {}, `by rule ${token.rule} of ${hostOf(token.issuer ?? "")}`),
-        el(
-          "span",
+        timeNode("until", token.expires) || html.span({}, "until it is replaced"),
+        token.rule !== undefined && html.span({}, `by rule ${token.rule} of ${hostOf(token.issuer ?? "")}`),
+        html.span(
           { class: "mono faint", title: "The beginning of its hash, as moot member tokens shows it" },
           oneLine(token.id, 16),
         ),
         rights !== undefined &&
-          el("details", { data: { fold: token.id } }, el("summary", {}, roleOf(rights)), rightsList(rights)),
+          html.details({ data: { fold: token.id } }, html.summary({}, roleOf(rights)), rightsList(rights)),
       ),
     ),
     token.connections > 0 &&
-      el("span", { class: "soft administration-count" }, counted(token.connections, "connection")),
+      html.span({ class: "soft administration-count" }, counted(token.connections, "connection")),
     button("End…", () => revokeDialog(context, client, token, changed), {
       class: "small",
       data: { focus: `end-${token.id}` },
@@ -159,12 +148,11 @@ function tokenRow(context, client, token, changed) {
 
 /** @param {any[]} rights */
 export function rightsList(rights) {
-  if (rights.length === 0) return el("p", { class: "soft" }, "nothing");
-  return el(
-    "ul",
+  if (rights.length === 0) return html.p({ class: "soft" }, "nothing");
+  return html.ul(
     { class: "facts" },
-    rights.slice(0, MAX_RIGHTS).map((each) => el("li", {}, el("bdi", {}, oneLine(describeCapability(each), 200)))),
-    rights.length > MAX_RIGHTS && el("li", {}, `and ${rights.length - MAX_RIGHTS} more`),
+    rights.slice(0, MAX_RIGHTS).map((each) => html.li({}, html.bdi({}, oneLine(describeCapability(each), 200)))),
+    rights.length > MAX_RIGHTS && html.li({}, `and ${rights.length - MAX_RIGHTS} more`),
   );
 }
 
@@ -177,7 +165,7 @@ export function hostOf(issuer) {
 function isYou(context, name) {
   return (
     name === context.state.me.name &&
-    el("p", {}, el("strong", {}, "This is you: "), "this page may lose its connection, too.")
+    html.p({}, html.strong({}, "This is you: "), "this page may lose its connection, too.")
   );
 }
 
@@ -190,9 +178,8 @@ function revokeDialog(context, client, token, changed) {
   actionDialog(
     "End this token?",
     [
-      el("p", {}, nameOf(token.participant), ": ", kindOf(token), "."),
-      el(
-        "p",
+      html.p({}, nameOf(token.participant), ": ", kindOf(token), "."),
+      html.p(
         {},
         `It is void at once${token.connections > 0 ? `, and ${counted(token.connections, "connection")} with it` : ""}. ${again}`,
       ),
@@ -218,30 +205,25 @@ function signOutDialog(context, client, name, tokens, changed) {
     `Sign ${oneLine(name, 40)} out everywhere?`,
     [
       ended.length === 0
-        ? el(
-            "p",
+        ? html.p(
             {},
             nameOf(name),
             " has no session now. Tokens that the provider issued until now are void from now on.",
           )
-        : el(
-            "p",
+        : html.p(
             {},
             `Ends ${ended.length === 1 ? "one session or token" : `${ended.length} sessions and tokens`} of `,
             nameOf(name),
             ` in this space at once, with ${counted(connectionsOf(ended), "connection")}.`,
           ),
-      el(
-        "p",
+      html.p(
         { class: "soft" },
         "Only a token that the provider issues from now on lets them in again. If they leave for good, lock the account at the provider, or remove the member.",
       ),
       left > 0 &&
-        el(
-          "p",
+        html.p(
           {},
-          el(
-            "strong",
+          html.strong(
             {},
             `${counted(left, "token")} of the configuration or of an invitation ${left === 1 ? "stays" : "stay"}: `,
           ),

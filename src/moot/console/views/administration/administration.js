@@ -1,5 +1,5 @@
 /** For administrators of the gateway or of this space: sessions and tokens, the rules that let people in, and who signed in. */
-import { button, el, newId, redraw, replace } from "../../core/page/dom.js";
+import { button, html, newId, redraw, replace } from "../../core/page/dom.js";
 import { Administration, AdministrationRefused } from "../../core/connection/administration.js";
 import { registerView } from "../../core/page/router.js";
 import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
@@ -25,15 +25,14 @@ class AdministrationView {
     this._filter = "";
     /** @type {{tokens: import("../../core/connection/administration.js").AdminToken[], absent: string[]}} */
     this._known = { tokens: [], absent: [] };
-    this._panel = el("div", {
+    this._panel = html.div({
       class: "view-body administration",
       id: newId("administration"),
       role: "tabpanel",
       tabindex: "-1",
     });
     this._tabs = Object.entries(PARTS).map(([part, title]) =>
-      el(
-        "button",
+      html.button(
         {
           type: "button",
           role: "tab",
@@ -45,11 +44,9 @@ class AdministrationView {
         title,
       ),
     );
-    this._tools = el(
-      "div",
+    this._tools = html.div(
       { class: "administration-tools" },
-      el(
-        "div",
+      html.div(
         {
           class: "tabs",
           role: "tablist",
@@ -61,7 +58,7 @@ class AdministrationView {
       button("Refresh", () => void this.load(), { class: "quiet small", shortcut: "r" }),
     );
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Administration"), el("span", { class: "grow" }), this._tools),
+      html.div({ class: "view-head" }, html.h1({}, "Administration"), html.span({ class: "grow" }), this._tools),
       this._panel,
     );
     this._stops = [
@@ -142,7 +139,7 @@ class AdministrationView {
   _panelOf(part) {
     const there = /** @type {HTMLElement | null} */ (this._panel.firstElementChild);
     if (there?.dataset.part === part) return there;
-    const made = el("div", { class: "administration-part", data: { part } });
+    const made = html.div({ class: "administration-part", data: { part } });
     replace(this._panel, made);
     return made;
   }
@@ -155,7 +152,7 @@ class AdministrationView {
         this._filter = field.value();
         this._showTokens();
       });
-      panel.append(field.node, el("div", { class: "administration-members" }));
+      panel.append(field.node, html.div({ class: "administration-members" }));
     }
     const list = /** @type {HTMLElement} */ (panel.lastElementChild);
     redraw(list, [this._known, this._filter], () =>
@@ -181,12 +178,11 @@ class AdministrationView {
     } else
       replace(
         this._panel,
-        el(
-          "div",
+        html.div(
           { class: "empty" },
           icon("warning", 24),
-          el("strong", {}, "Not loaded"),
-          el("p", {}, message),
+          html.strong({}, "Not loaded"),
+          html.p({}, message),
           button("Try again", () => void this.load()),
         ),
       );
@@ -201,7 +197,7 @@ class AdministrationView {
       required: true,
       "aria-invalid": refusal ? "true" : null,
     });
-    const fault = el("p", { class: "fault", role: "alert" }, refusal && `Refused: ${refusal}.`);
+    const fault = html.p({ class: "fault", role: "alert" }, refusal && `Refused: ${refusal}.`);
     const submit = (/** @type {Event} */ event) => {
       event.preventDefault();
       if (!/^[\x21-\x7e]+$/.test(field.value()))
@@ -211,27 +207,23 @@ class AdministrationView {
     };
     replace(
       this._panel,
-      el(
-        "div",
+      html.div(
         { class: "administration-gate" },
-        el(
-          "div",
+        html.div(
           { class: "empty" },
           icon("rules", 24),
-          el("strong", {}, "For administrators only"),
-          el(
-            "p",
+          html.strong({}, "For administrators only"),
+          html.p(
             {},
             nameOf(login.participant),
             ` is not an administrator of ${escapeHidden(name)}. Administrators are those whom a rule for sign-ins names (administrator: true), and whoever has a token of gateway.admin_tokens.`,
           ),
         ),
-        el(
-          "form",
+        html.form(
           { class: "card administration-form", on: { submit } },
           field.node,
           fault,
-          el("small", { class: "soft" }, "It is kept in this page’s memory only, until you sign out or reload."),
+          html.small({ class: "soft" }, "It is kept in this page’s memory only, until you sign out or reload."),
           button("Continue", () => undefined, { class: "primary" }),
         ),
       ),
@@ -262,30 +254,26 @@ const MAX_NAMES = 20;
 /** Groups → rights: what the rules of the configuration say, in words, and whom they have let in. @param {string} space @param {ProviderRules[]} providers @param {AdminToken[]} tokens */
 function ruleCards(space, providers, tokens) {
   if (providers.length === 0)
-    return el(
-      "div",
+    return html.div(
       { class: "empty" },
       icon("rules", 24),
-      el("strong", {}, "No identity provider"),
-      el(
-        "p",
+      html.strong({}, "No identity provider"),
+      html.p(
         {},
         "Members come in with tokens of the gateway. With gateway.oidc, rules give rights to groups and programs of your provider.",
       ),
     );
   return providers.map((provider) => {
     const others = provider.all_rules - provider.rules.length;
-    return el(
-      "section",
+    return html.section(
       { class: "rules-part", "aria-label": oneLine(provider.issuer, 120) },
-      el("h2", {}, el("bdi", {}, oneLine(provider.issuer, 120))),
-      el(
-        "p",
+      html.h2({}, html.bdi({}, oneLine(provider.issuer, 120))),
+      html.p(
         { class: "soft" },
         "The first rule that matches an account decides; whoever matches none is refused.",
         others > 0 && ` ${counted(others, "rule")} for other spaces ${others === 1 ? "is" : "are"} not shown.`,
       ),
-      provider.rules.length === 0 && el("p", {}, `No rule of this provider lets anybody into ${oneLine(space, 60)}.`),
+      provider.rules.length === 0 && html.p({}, `No rule of this provider lets anybody into ${oneLine(space, 60)}.`),
       provider.rules.map((rule) =>
         ruleCard(
           rule,
@@ -306,8 +294,8 @@ function whom(rule) {
       index > 0 && " and ",
       Object.hasOwn(IN_WORDS, claim)
         ? IN_WORDS[/** @type {keyof typeof IN_WORDS} */ (claim)]
-        : ["with ", el("bdi", { class: "mono" }, oneLine(claim, 80)), " ="],
-      values.map((value, place) => [place > 0 ? " or " : " ", el("bdi", { class: "mono" }, oneLine(value, 80))]),
+        : ["with ", html.bdi({ class: "mono" }, oneLine(claim, 80)), " ="],
+      values.map((value, place) => [place > 0 ? " or " : " ", html.bdi({ class: "mono" }, oneLine(value, 80))]),
     ]),
   ];
 }
@@ -316,7 +304,7 @@ function whom(rule) {
 function calledAs(template) {
   const parts = template.split(/(\{[^}]*\})/).filter(Boolean);
   const named = parts.map((part) =>
-    part.startsWith("{") ? el("em", {}, oneLine(part.slice(1, -1), 60)) : el("bdi", {}, oneLine(part, 60)),
+    part.startsWith("{") ? html.em({}, oneLine(part.slice(1, -1), 60)) : html.bdi({}, oneLine(part, 60)),
   );
   return [parts.length === 1 && template.startsWith("{") ? "come in under their " : "come in as ", named];
 }
@@ -325,31 +313,25 @@ function calledAs(template) {
 function ruleCard(rule, tokens) {
   const names = [...new Set(tokens.map((each) => each.participant))].sort((a, b) => a.localeCompare(b));
   const rights = rule.capabilities;
-  return el(
-    "article",
+  return html.article(
     { class: "card rule administration-rule", data: { rule: rule.number }, "aria-label": `Rule ${rule.number}` },
-    el(
-      "div",
+    html.div(
       { class: "rule-head" },
-      el("span", { class: "rule-number" }, String(rule.number)),
-      el(
-        "div",
+      html.span({ class: "rule-number" }, String(rule.number)),
+      html.div(
         { class: "grow" },
-        el(
-          "h3",
+        html.h3(
           { class: "rule-whom" },
           whom(rule),
-          rule.administrator && [" ", el("span", { class: "tag", data: { tone: "accent" } }, "administers this space")],
+          rule.administrator && [" ", html.span({ class: "tag", data: { tone: "accent" } }, "administers this space")],
         ),
-        rule.enters && el("p", {}, calledAs(rule.participant)),
-        !rule.enters && el("p", { class: "soft" }, "do not enter this space as members."),
+        rule.enters && html.p({}, calledAs(rule.participant)),
+        !rule.enters && html.p({ class: "soft" }, "do not enter this space as members."),
         rule.enters &&
           rights !== undefined &&
-          el(
-            "details",
+          html.details(
             { data: { fold: `rule-${rule.number}` } },
-            el(
-              "summary",
+            html.summary(
               {},
               "Rights: ",
               roleOf(rights),
@@ -359,10 +341,9 @@ function ruleCard(rule, tokens) {
           ),
         rule.enters &&
           rights === undefined &&
-          el("p", {}, "Rights: as the configuration gives them to that participant."),
+          html.p({}, "Rights: as the configuration gives them to that participant."),
         rule.enters &&
-          el(
-            "p",
+          html.p(
             { class: "soft" },
             names.length === 0
               ? "Nobody is signed in by it now."

@@ -7,7 +7,7 @@
  *
  * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
  */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/state-proposals.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { isAllowed, callPermissions } from "../capabilities/capability-match.js";
@@ -59,7 +59,7 @@ export class ApprovalActions {
     this._outcomes = new Map();
     this._host = "";
     this._drawnFor = "";
-    this.node = el("div", {
+    this.node = html.div({
       class: "approvals-actions",
       role: "group",
       "aria-label": "Decide",
@@ -136,18 +136,17 @@ export class ApprovalActions {
     const word =
       outcome &&
       (outcome.status !== "done" || outcome.granted || proposal.status === "pending") &&
-      el(
-        "p",
+      html.p(
         {
           class: ["outcome", outcome.status === "done" ? "good" : "bad"],
           role: outcome.status === "done" ? null : "alert",
         },
         icon(outcome.status === "done" ? "check" : "warning", 16),
-        el("span", {}, outcome.message),
+        html.span({}, outcome.message),
       );
     replace(this.node, word, this._buttons(proposal, isOwn, able));
     if (hadFocus)
-      (
+      /** @type {HTMLElement | null} */ (
         this.node.querySelector("[data-first]:not(:disabled)") ?? this.node.querySelector("button:not(:disabled)")
       )?.focus();
   }
@@ -156,31 +155,28 @@ export class ApprovalActions {
   _buttons(proposal, isOwn, able) {
     const { state } = this._context;
     const sending = this._sending.get(proposal.id);
-    if (sending) return el("p", { class: "soft", role: "status" }, `${sending}…`);
+    if (sending) return html.p({ class: "soft", role: "status" }, `${sending}…`);
     if (proposal.status === "unknown") return this._settleButtons(proposal);
     if (proposal.status !== "pending") {
-      return el(
-        "div",
+      return html.div(
         { class: "action-row" },
-        el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))),
+        html.p({ class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))),
         state.proposals.toDecide(state.me.id).length > 0 &&
           button("Next pending", this._next, { class: "small", data: { first: "true" } }),
       );
     }
     const seconds = secondsLeft(this._context, proposal.id);
     if (seconds > 0)
-      return el(
-        "div",
+      return html.div(
         { class: "action-row" },
-        el("p", { class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`),
+        html.p({ class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`),
         button("Take back", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }),
       );
     if (this._armed) return this._confirmation(proposal, this._armed.for);
     if (isOwn)
-      return el(
-        "div",
+      return html.div(
         { class: "action-row" },
-        el("p", { class: "soft grow" }, "This is your own proposal; others decide."),
+        html.p({ class: "soft grow" }, "This is your own proposal; others decide."),
         button("Withdraw", () => this.withdraw(), {
           class: "danger",
           shortcut: "w",
@@ -191,8 +187,7 @@ export class ApprovalActions {
     const missing = votesMissingFor(proposal, state.me.id);
     return [
       missing > 0 &&
-        el(
-          "p",
+        html.p(
           { class: "soft" },
           hasVoted(proposal, state.me.id)
             ? `You voted: ${voteText(proposal)}.`
@@ -200,15 +195,13 @@ export class ApprovalActions {
         ),
       !able.approve &&
         missing === 0 &&
-        el(
-          "p",
+        html.p(
           { class: "soft" },
           this._hosts().length === 0
             ? "No host is named: choose who runs it."
             : "Your permissions do not allow this call, so you cannot approve it.",
         ),
-      el(
-        "div",
+      html.div(
         { class: "action-row decide" },
         proposal.to.length === 0 && this._hostChoice(),
         button("Approve once", () => this.approve(false), {
@@ -245,25 +238,23 @@ export class ApprovalActions {
     const able = isAllowed(state, "moot/settle");
     const ask = (/** @type {"done" | "failed"} */ outcome) => settleDialog(this._context, proposal, outcome);
     return [
-      el(
-        "p",
+      html.p(
         { class: "settled-text" },
         escapeHidden(capitalize(settledText(proposal, state.me.id))),
         ". Look before you propose it again.",
       ),
-      el(
-        "div",
+      html.div(
         { class: "action-row" },
         button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }),
         button("It was not done…", () => ask("failed"), { disabled: !able }),
-        !able && el("p", { class: "soft" }, "Your permissions do not allow you to settle this."),
+        !able && html.p({ class: "soft" }, "Your permissions do not allow you to settle this."),
       ),
     ];
   }
 
   /** @param {Proposal} proposal @param {Confirmed} what */
   _confirmation(proposal, what) {
-    const call = el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60));
+    const call = html.bdi({ class: "mono" }, oneLine(titleOf(proposal), 60));
     const question = {
       approve:
         votesMissingFor(proposal, this._context.state.me.id) > 1
@@ -287,20 +278,17 @@ export class ApprovalActions {
         withdraw: ["Yes, withdraw", "w", "danger", () => this.withdraw()],
       }[what]
     );
-    return el(
-      "div",
+    return html.div(
       { class: "action-row armed" },
-      el(
-        "p",
+      html.p(
         { class: "grow", role: "status" },
         icon("warning", 16),
-        el(
-          "span",
+        html.span(
           {},
           question,
           (what === "approve" || what === "vote") &&
             this._isPartlyHidden() &&
-            el("strong", { class: "unread" }, " Part of it is still hidden."),
+            html.strong({ class: "unread" }, " Part of it is still hidden."),
         ),
       ),
       button("Cancel", () => this.disarm(), { class: "quiet", shortcut: "Esc" }),
@@ -312,8 +300,7 @@ export class ApprovalActions {
   _hostChoice() {
     const { state } = this._context;
     const others = state.roster.present().filter((each) => each.id !== state.me.id);
-    const choice = el(
-      "select",
+    const choice = html.select(
       {
         class: "field host-choice",
         "aria-label": "Host",
@@ -326,8 +313,8 @@ export class ApprovalActions {
           },
         },
       },
-      el("option", { value: "" }, "Choose a host…"),
-      others.map((each) => el("option", { value: each.id }, oneLine(each.id, 60))),
+      html.option({ value: "" }, "Choose a host…"),
+      others.map((each) => html.option({ value: each.id }, oneLine(each.id, 60))),
     );
     return choice;
   }
@@ -437,7 +424,7 @@ export class ApprovalActions {
     this.disarm();
     const host = this._host;
     const unread =
-      this._isPartlyHidden() && el("p", { class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
+      this._isPartlyHidden() && html.p({ class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
     grantDialog(
       this._context,
       this._proposal,

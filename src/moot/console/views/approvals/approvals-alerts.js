@@ -2,7 +2,7 @@
  * A sound and a notification for new proposals, if the person turned them on. The choice is remembered in this
  * browser. The notification has one line of plain text, never the whole proposal.
  */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { routeAddress } from "../../core/page/router.js";
 import { oneLine } from "../../core/page/text.js";
 import { titleOf } from "./proposal-decisions.js";
@@ -116,7 +116,7 @@ function notify(state, added) {
 
 /** Two switches. @param {import("../../app.js").Context} context */
 export function alertSwitches(context) {
-  const holder = el("div", { class: "alert-switches", role: "group", "aria-label": "Alerts for new proposals" });
+  const holder = html.div({ class: "alert-switches", role: "group", "aria-label": "Alerts for new proposals" });
   const draw = () => {
     const chosen = readAlertSettings();
     replace(

@@ -2,7 +2,7 @@
  * Several decisions in one dialog. It lists all proposals, each with its whole call and all its warnings; exactly those
  * are decided. One that is too long to be read in a list is left out, to be decided on its own.
  */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { formatJson, membersOf, textAt } from "../../core/state/json-text.js";
 import { textBlock, escapeHidden, nameOf } from "../../core/page/text.js";
 import { cautionsView, knownLossView, row, valueView } from "./proposal-view.js";
@@ -43,15 +43,14 @@ function callView(proposal) {
     parts.every((each) => each.key.length <= MAX_NAME_CHARACTERS);
   if (!isPlain)
     return params && textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
-  return el(
-    "dl",
+  return html.dl(
     { class: "arguments" },
     parts.map((each) =>
       row(
         each.key,
         each.text.startsWith('"')
           ? valueView(each.text)
-          : el("span", { class: "argument-text" }, escapeHidden(formatJson(each.text))),
+          : html.span({ class: "argument-text" }, escapeHidden(formatJson(each.text))),
       ),
     ),
   );
@@ -59,8 +58,7 @@ function callView(proposal) {
 
 /** @param {Context} context @param {Proposal} proposal */
 function entry(context, proposal) {
-  return el(
-    "li",
+  return html.li(
     { data: { id: proposal.id } },
     summaryOf(proposal, [
       callView(proposal),
@@ -68,19 +66,17 @@ function entry(context, proposal) {
       knownLossView(context, proposal),
       ...cautionsView(context, proposal),
     ]),
-    el("p", { class: "fault" }),
+    html.p({ class: "fault" }),
   );
 }
 
 /** Who rejected it, and why. @param {Proposal} proposal */
 function rejectionsView(proposal) {
   if (proposal.rejections.length === 0) return null;
-  return el(
-    "p",
+  return html.p(
     { class: "caution" },
     icon("warning", 16),
-    el(
-      "span",
+    html.span(
       {},
       "Rejected by ",
       proposal.rejections.map((each, index) => [index > 0 && ", ", nameOf(each.by)]),
@@ -104,20 +100,22 @@ function obstacle(context, proposal) {
 export function approveSelected(context, proposals, finished) {
   const able = proposals.filter((each) => obstacle(context, each) === "");
   const shown = able.map(reviewedProposal);
-  const list = el(
-    "ul",
+  const list = html.ul(
     { class: "decision-list" },
     proposals.map((each) => entry(context, each)),
   );
   const mark = () => {
-    for (const item of list.children) {
+    for (const item of /** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll(":scope > [data-id]"))) {
       const proposal = proposals.find((each) => each.id === item.dataset.id);
       const text = proposal ? obstacle(context, proposal) || obstacleText(context, reviewedProposal(proposal)) : "";
       item.classList.toggle("left-out", text !== "");
-      replace(item.querySelector(":scope > .fault"), text ? `Skipped: ${escapeHidden(text)}` : "");
+      replace(
+        /** @type {Element} */ (item.querySelector(":scope > .fault")),
+        text ? `Skipped: ${escapeHidden(text)}` : "",
+      );
     }
     const left = shown.filter((each) => obstacleText(context, each) === "").length;
-    replace(yes, el("span", {}, left === 1 ? "Approve 1 call" : `Approve ${left} calls`));
+    replace(yes, html.span({}, left === 1 ? "Approve 1 call" : `Approve ${left} calls`));
     yes.disabled = left === 0;
   };
   const act = afterDelay(async () => {
@@ -137,7 +135,7 @@ export function approveSelected(context, proposals, finished) {
   const yes = button("Approve", act, { class: "good" });
   const dialog = openDialog(
     `Approve ${proposals.length} proposals`,
-    [el("p", {}, "Each of these calls runs once, exactly as shown."), list],
+    [html.p({}, "Each of these calls runs once, exactly as shown."), list],
     {
       class: "decide wide",
       actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes],
@@ -156,8 +154,7 @@ export function rejectSelected(context, proposals, finished) {
     context,
     shown,
     [
-      el(
-        "ul",
+      html.ul(
         { class: "decision-list" },
         proposals.map((each) => entry(context, each)),
       ),

@@ -1,5 +1,5 @@
 /** Dialogs before a decision: the reason of a rejection, and what came of a call. Exactly what the dialog shows is sent. */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { settle, titleOf, obstacleText } from "./proposal-decisions.js";
 import { actionDialog, labelledField } from "../parts/action-dialog.js";
@@ -65,23 +65,22 @@ export function onCtrlEnter(node, act) {
  */
 export function rejectDialog(context, shown, list, decide) {
   const group = newId("reason");
-  const text = el("textarea", {
+  const text = html.textarea({
     class: "field",
     id: newId("comment"),
     rows: "2",
     placeholder: "Sent to the proposer as a chat message",
     maxlength: "4000",
   });
-  const status = el("p", { class: "fault", role: "status" });
+  const status = html.p({ class: "fault", role: "status" });
   const radios = REASONS.map((reason, index) => {
-    const radio = el("input", { type: "radio", name: group, value: reason, checked: index === 0 });
+    const radio = html.input({ type: "radio", name: group, value: reason, checked: index === 0 });
     return {
       radio,
-      node: el(
-        "label",
+      node: html.label(
         { class: "choice" },
         radio,
-        el("span", {}, el("span", {}, reasonTitle(reason)), el("small", {}, describeRejection(reason))),
+        html.span({}, html.span({}, reasonTitle(reason)), html.small({}, describeRejection(reason))),
       ),
     };
   });
@@ -97,15 +96,14 @@ export function rejectDialog(context, shown, list, decide) {
   const dialog = openDialog(
     shown.length > 1 ? `Reject ${shown.length} proposals` : "Reject",
     [
-      el("div", { class: "decision-list" }, list),
-      el(
-        "fieldset",
+      html.div({ class: "decision-list" }, list),
+      html.fieldset(
         { class: "reasons" },
-        el("legend", {}, "Reason"),
+        html.legend({}, "Reason"),
         radios.map((each) => each.node),
       ),
-      el("div", {}, el("label", { for: text.id }, "Comment (optional)"), text),
-      el("p", { class: "soft" }, "Everyone sees this. Others can still approve it."),
+      html.div({}, html.label({ for: text.id }, "Comment (optional)"), text),
+      html.p({ class: "soft" }, "Everyone sees this. Others can still approve it."),
       status,
     ],
     {
@@ -135,7 +133,7 @@ export function settleDialog(context, proposal, outcome) {
   );
   return actionDialog(
     outcome === "done" ? "It was done" : "It was not done",
-    [summaryOf(proposal), el("p", {}, "If its host answers later, that answer counts."), note.node],
+    [summaryOf(proposal), html.p({}, "If its host answers later, that answer counts."), note.node],
     {
       verb: outcome === "done" ? "Record as done" : "Record as not done",
       act: () => settle(context, proposal.id, outcome, note.value()),
@@ -146,15 +144,13 @@ export function settleDialog(context, proposal, outcome) {
 
 /** A line about a proposal, for a dialog. @param {Proposal} proposal @param {any} [more] */
 export function summaryOf(proposal, more) {
-  return el(
-    "div",
+  return html.div(
     { class: "decision-summary" },
-    el(
-      "p",
+    html.p(
       {},
       nameOf(proposal.from),
       " proposes ",
-      el("strong", { class: "mono" }, oneLine(titleOf(proposal), 80)),
+      html.strong({ class: "mono" }, oneLine(titleOf(proposal), 80)),
       " on ",
       proposal.to.length > 0 ? proposal.to.map((id) => nameOf(id)) : "any host",
     ),

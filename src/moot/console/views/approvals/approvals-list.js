@@ -3,7 +3,7 @@
  * move or change while somebody points at them.
  */
 import { countAlike } from "../../core/state/alike-proposals.js";
-import { arrange, button, el, redraw, replace } from "../../core/page/dom.js";
+import { arrange, button, html, redraw, replace } from "../../core/page/dom.js";
 import { membersOf, textAt } from "../../core/state/json-text.js";
 import { referenceIn } from "../../core/connection/large-values.js";
 import { formatNumber } from "../../core/page/numbers.js";
@@ -60,23 +60,22 @@ export class ProposalList {
     this._rows = new Map();
     /** @type {ReturnType<typeof countAlike>} */
     this._alike = new Map();
-    this._waiting = el("ul", { class: "approvals-rows", "aria-label": "Pending proposals" });
-    this._others = el("ul", { class: "approvals-rows", "aria-label": "Waiting for others" });
-    this._unknown = el("ul", { class: "approvals-rows", "aria-label": "Outcome unknown" });
-    this._decided = el("ul", { class: "approvals-rows decided", "aria-label": "Recent decisions" });
-    this._more = el("p", { class: "soft approvals-more", hidden: true });
-    this._knowledge = el("div", { class: "approvals-none", role: "status" });
+    this._waiting = html.ul({ class: "approvals-rows", "aria-label": "Pending proposals" });
+    this._others = html.ul({ class: "approvals-rows", "aria-label": "Waiting for others" });
+    this._unknown = html.ul({ class: "approvals-rows", "aria-label": "Outcome unknown" });
+    this._decided = html.ul({ class: "approvals-rows decided", "aria-label": "Recent decisions" });
+    this._more = html.p({ class: "soft approvals-more", hidden: true });
+    this._knowledge = html.div({ class: "approvals-none", role: "status" });
     this._knowledgeDrawnFor = "";
-    this._where = el("p", { class: "approvals-where" });
-    this._elsewhere = el("ul", { class: "approvals-rows", "aria-label": "Pending in other spaces" });
+    this._where = html.p({ class: "approvals-where" });
+    this._elsewhere = html.ul({ class: "approvals-rows", "aria-label": "Pending in other spaces" });
     this._lists = [
       section("In other spaces", this._where, this._elsewhere),
       section("Waiting for others", this._others),
       section("Outcome unknown", this._unknown),
       section("Recent decisions", this._decided),
     ];
-    this.node = el(
-      "div",
+    this.node = html.div(
       { class: "approvals-list", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } },
       this._knowledge,
       this._waiting,
@@ -133,17 +132,16 @@ export class ProposalList {
         .slice(0, MAX_SPACES)
         .map(({ space, count }, index) => [
           index > 0 && ", ",
-          el("a", { href: routeAddress(space, "approvals") }, el("bdi", {}, oneLine(space, 40))),
+          html.a({ href: routeAddress(space, "approvals") }, html.bdi({}, oneLine(space, 40))),
           count > 0 && ` ${formatNumber(count)}`,
         ]);
     const [waiting, unknown] = [others.filter((each) => each.count > 0), others.filter((each) => !each.isKnown)];
     const rest = (/** @type {Elsewhere[]} */ spaces) =>
       spaces.length > MAX_SPACES && ` and ${spaces.length - MAX_SPACES} more`;
     redraw(this._where, others, () => [
-      waiting.length > 0 && el("span", {}, `${totalText(waiting)}: `, links(waiting), rest(waiting), ". "),
+      waiting.length > 0 && html.span({}, `${totalText(waiting)}: `, links(waiting), rest(waiting), ". "),
       unknown.length > 0 &&
-        el(
-          "span",
+        html.span(
           { class: "soft" },
           "Not known in ",
           links(unknown.map((each) => ({ ...each, count: 0 }))),
@@ -156,21 +154,18 @@ export class ProposalList {
       found.map(({ space, proposal }) => [space, proposal.id]),
       () =>
         found.map(({ space, proposal }) =>
-          el(
-            "li",
+          html.li(
             { class: "approvals-row elsewhere" },
-            el(
-              "a",
+            html.a(
               { class: "approvals-row-open", href: routeAddress(space, "approvals", proposal.id) },
-              el(
-                "span",
+              html.span(
                 { class: "approvals-row-what" },
-                el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60)),
-                el("span", { class: "faint" }, " in "),
-                el("bdi", {}, oneLine(space, 40)),
+                html.bdi({ class: "mono" }, oneLine(titleOf(proposal), 60)),
+                html.span({ class: "faint" }, " in "),
+                html.bdi({}, oneLine(space, 40)),
               ),
-              el("bdi", { class: "approvals-row-arguments" }, argumentsLine(proposal)),
-              el("span", { class: "approvals-row-who" }, nameOf(proposal.from)),
+              html.bdi({ class: "approvals-row-arguments" }, argumentsLine(proposal)),
+              html.span({ class: "approvals-row-who" }, nameOf(proposal.from)),
             ),
           ),
         ),
@@ -188,27 +183,24 @@ export class ProposalList {
     if (knowledge === "known")
       replace(
         this._knowledge,
-        el("p", { class: "soft" }, `No pending proposals${isElsewhere ? " in this space" : ""}.`),
+        html.p({ class: "soft" }, `No pending proposals${isElsewhere ? " in this space" : ""}.`),
       );
     else if (knowledge === "asking")
       replace(
         this._knowledge,
-        el(
-          "p",
+        html.p(
           { class: "soft loading" },
-          el("span", { class: "spinner", "aria-hidden": "true" }),
+          html.span({ class: "spinner", "aria-hidden": "true" }),
           count > 0 ? "Loading more…" : "Loading what is pending…",
         ),
       );
     else
       replace(
         this._knowledge,
-        el(
-          "p",
+        html.p(
           { class: "caution" },
           icon("warning", 16),
-          el(
-            "span",
+          html.span(
             {},
             `${count > 0 ? "There may be more" : "What is pending is not known"}: ${escapeHidden(problem)}.`,
           ),
@@ -257,37 +249,33 @@ export class ProposalList {
   /** @param {Proposal} proposal @returns {Row} */
   _build(proposal) {
     const what = oneLine(titleOf(proposal), 60);
-    const state = el("span", { class: "approvals-row-state" });
-    const box = el("input", {
+    const state = html.span({ class: "approvals-row-state" });
+    const box = html.input({
       type: "checkbox",
       "aria-label": `Select ${what} from ${oneLine(proposal.from, 40)}`,
       tabindex: "-1",
       on: { change: () => this.toggle(proposal.id) },
     });
-    const open = el(
-      "button",
+    const open = html.button(
       { type: "button", class: "approvals-row-open", on: { click: () => this._acts.choose(proposal.id) } },
-      el(
-        "span",
+      html.span(
         { class: "approvals-row-what" },
-        el("bdi", { class: "mono" }, what),
-        proposal.to.length > 0 && [el("span", { class: "faint" }, " on "), nameOf(proposal.to[0])],
+        html.bdi({ class: "mono" }, what),
+        proposal.to.length > 0 && [html.span({ class: "faint" }, " on "), nameOf(proposal.to[0])],
       ),
-      el("bdi", { class: "approvals-row-arguments" }, argumentsLine(proposal)),
-      el(
-        "span",
+      html.bdi({ class: "approvals-row-arguments" }, argumentsLine(proposal)),
+      html.span(
         { class: "approvals-row-who" },
         nameOf(proposal.from, { you: proposal.from === this._context.state.me.id }),
-        el("span", { class: "faint" }, " · "),
-        el("time", { class: "since faint", data: { at: String(proposal.at) } }, ago(proposal.at)),
+        html.span({ class: "faint" }, " · "),
+        html.time({ class: "since faint", data: { at: String(proposal.at) } }, ago(proposal.at)),
         state,
       ),
     );
     return {
-      node: el(
-        "li",
+      node: html.li(
         { class: "approvals-row", data: { id: proposal.id } },
-        el("label", { class: "approvals-row-mark" }, box),
+        html.label({ class: "approvals-row-mark" }, box),
         open,
       ),
       open,
@@ -304,8 +292,7 @@ export class ProposalList {
     const times = this._alike.get(proposal) ?? 1;
     if (times > 1)
       found.push(
-        el(
-          "span",
+        html.span(
           {
             class: "tag",
             data: { tone: "warn" },
@@ -315,21 +302,21 @@ export class ProposalList {
         ),
       );
     if (proposal.rejections.length > 0)
-      found.push(el("span", { class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
+      found.push(html.span({ class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
     const votes = voteText(proposal);
-    if (votes) found.push(el("span", { class: "tag", data: { tone: "accent" } }, votes));
+    if (votes) found.push(html.span({ class: "tag", data: { tone: "accent" } }, votes));
     if (proposal.uncertain && proposal.status === "pending")
-      found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
-    if (proposal.status === "fulfilled") found.push(el("span", { class: "tag", data: { tone: "accent" } }, "running"));
+      found.push(html.span({ class: "tag", data: { tone: "warn" } }, "status unknown"));
+    if (proposal.status === "fulfilled") found.push(html.span({ class: "tag", data: { tone: "accent" } }, "running"));
     if (proposal.status === "done")
-      found.push(el("span", { class: "tag", data: { tone: "good" } }, approvedBy(proposal.fulfilledBy, me)));
+      found.push(html.span({ class: "tag", data: { tone: "good" } }, approvedBy(proposal.fulfilledBy, me)));
     if (proposal.status === "failed")
       found.push(
-        el("span", { class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"),
+        html.span({ class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"),
       );
     if (proposal.status === "unknown")
-      found.push(el("span", { class: "tag", data: { tone: "warn" } }, "outcome unknown"));
-    if (proposal.ending) found.push(el("span", { class: "tag" }, proposal.ending));
+      found.push(html.span({ class: "tag", data: { tone: "warn" } }, "outcome unknown"));
+    if (proposal.ending) found.push(html.span({ class: "tag" }, proposal.ending));
     return found;
   }
 
@@ -377,7 +364,7 @@ export class ProposalList {
 
 /** @param {string} title @param {HTMLElement[]} list */
 function section(title, ...list) {
-  return el("section", { hidden: true }, el("h2", { class: "approvals-heading" }, title), ...list);
+  return html.section({ hidden: true }, html.h2({ class: "approvals-heading" }, title), ...list);
 }
 
 /** "Approved by Ana"; who it was is not always told. @param {string} by @param {string} me */

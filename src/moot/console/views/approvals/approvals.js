@@ -6,7 +6,7 @@
  * buttons do nothing for as long. New ones are added at the end, so that nothing moves under the pointer.
  */
 import { alikeOf } from "../../core/state/alike-proposals.js";
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { waitsForOthers } from "../../core/state/state-proposals.js";
 import { registerView } from "../../core/page/router.js";
@@ -50,18 +50,13 @@ class ApprovalsView {
       mark: () => this._drawBulk(),
     });
     this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
-    this._count = el("span", { class: "soft" });
-    this._bulk = el("div", {
-      class: "approvals-bulk",
-      role: "group",
-      "aria-label": "Selected proposals",
-      hidden: true,
-    });
-    this._body = el("div", {
+    this._count = html.span({ class: "soft" });
+    this._bulk = html.div({ class: "approvals-bulk", role: "group", "aria-label": "Selected proposals", hidden: true });
+    this._body = html.div({
       class: "approvals-body",
       on: { scroll: () => this._drawFold(), "moot:grant": () => this._actions.grant() },
     });
-    this._fold = el("button", {
+    this._fold = html.button({
       type: "button",
       class: "approvals-fold",
       hidden: true,
@@ -69,11 +64,9 @@ class ApprovalsView {
     });
     this._sizes = new ResizeObserver(() => this._drawFold());
     this._sizes.observe(this._body);
-    this._detail = el(
-      "section",
+    this._detail = html.section(
       { class: "approvals-detail", "aria-label": "Proposal" },
-      el(
-        "div",
+      html.div(
         { class: "approvals-back" },
         button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) }),
       ),
@@ -81,19 +74,13 @@ class ApprovalsView {
       this._fold,
       this._actions.node,
     );
-    this._root = el(
-      "div",
-      { class: "approvals" },
-      el("div", { class: "approvals-side" }, this._list.node),
-      this._detail,
-    );
+    this._root = html.div({ class: "approvals" }, html.div({ class: "approvals-side" }, this._list.node), this._detail);
     outlet.append(
-      el(
-        "div",
+      html.div(
         { class: "view-head" },
-        el("h1", {}, "Inbox"),
+        html.h1({}, "Inbox"),
         this._count,
-        el("span", { class: "grow" }),
+        html.span({ class: "grow" }),
         takeBackChoice(),
         alertSwitches(context),
       ),
@@ -207,7 +194,7 @@ class ApprovalsView {
     this.selected = id;
     this._justDecided = false;
     const view = proposalView(this._context, proposal);
-    const historyNode = el("div", {});
+    const historyNode = html.div({});
     this._shown = { proposal, view, drawnFor: "", history: historyNode };
     replace(this._body, view.node, historyNode);
     this._sizes.disconnect();
@@ -311,7 +298,7 @@ class ApprovalsView {
     const waiting = this._pending();
     replace(
       this._bulk,
-      el("strong", {}, `${count} selected`),
+      html.strong({}, `${count} selected`),
       button(`Approve ${count}…`, () => this._decideSelected(approveSelected), { class: "small", shortcut: "a" }),
       button(`Reject ${count}…`, () => this._decideSelected(rejectSelected), { class: "small danger", shortcut: "r" }),
       count < waiting.length &&
@@ -332,10 +319,7 @@ class ApprovalsView {
       asking: ["Loading", "The gateway is asked what is pending."],
       "not-known": ["What is pending is not known", "It is loaded as soon as the gateway responds."],
     }[knowledge];
-    replace(
-      this._body,
-      el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, title), el("p", {}, text)),
-    );
+    replace(this._body, html.div({ class: "empty" }, icon("approvals", 32), html.strong({}, title), html.p({}, text)));
   }
 
   /** The history of the selected proposal; redrawn only when it changed. */
@@ -387,7 +371,7 @@ class ApprovalsView {
   }
 
   _tick() {
-    for (const node of this._root.querySelectorAll("time.since")) {
+    for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._root.querySelectorAll("time.since"))) {
       const text = ago(Number(node.dataset.at));
       if (node.textContent !== text) node.textContent = text;
     }
@@ -415,27 +399,26 @@ class ApprovalsView {
       this._shown = null;
       this.selected = "";
       this._actions.show(null, () => false, true);
-      replace(this._body, el("div", { class: "empty" }, content));
+      replace(this._body, html.div({ class: "empty" }, content));
     };
-    show(el("strong", {}, "Loading"), el("p", {}, el("bdi", { class: "mono" }, oneLine(id, 60))));
+    show(html.strong({}, "Loading"), html.p({}, html.bdi({ class: "mono" }, oneLine(id, 60))));
     const found = await this._context.openSpace.sync.find(id);
     if (this._wanted !== id || this._proposals.byId.has(id)) return;
     if (found.problem)
       show(
-        el("strong", {}, "Could not load this proposal"),
-        el("p", {}, escapeHidden(found.problem)),
+        html.strong({}, "Could not load this proposal"),
+        html.p({}, escapeHidden(found.problem)),
         button("Retry", () => void this._find(id), { class: "small" }),
       );
     else if (!found.told)
       show(
-        el("strong", {}, "Unknown proposal"),
-        el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
+        html.strong({}, "Unknown proposal"),
+        html.p({}, "It may be too old, or from another space: ", html.bdi({ class: "mono" }, oneLine(id, 60))),
       );
     else
       show(
-        el("strong", { class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)),
-        el(
-          "p",
+        html.strong({ class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)),
+        html.p(
           {},
           "Proposed by ",
           nameOf(String(found.told.proposer)),
@@ -443,7 +426,7 @@ class ApprovalsView {
           escapeHidden(recordText(found.told)),
           ".",
         ),
-        el("p", { class: "soft" }, "Its arguments are in the journal."),
+        html.p({ class: "soft" }, "Its arguments are in the journal."),
       );
   }
 

@@ -1,5 +1,5 @@
 /** What happened to a proposal so far: rejections, votes, decision, progress, result. Each step links to the timeline. */
-import { el } from "../../core/page/dom.js";
+import { html } from "../../core/page/dom.js";
 import { nameOf, escapeHidden } from "../../core/page/text.js";
 import { duration, formatTime } from "../../core/page/time.js";
 import { voteText } from "../../core/state/state-proposals.js";
@@ -27,7 +27,7 @@ export function proposalHistory(context, proposal) {
           [
             nameNode(context, each.by),
             ` rejected it${each.reason ? `: ${escapeHidden(each.reason)}` : ""}`,
-            each.comments.map((text) => el("q", {}, escapeHidden(text.slice(0, 2000)))),
+            each.comments.map((text) => html.q({}, escapeHidden(text.slice(0, 2000)))),
           ],
           proposal,
         ),
@@ -41,12 +41,10 @@ export function proposalHistory(context, proposal) {
   const votes = voteText(proposal);
   if (votes)
     steps.push(
-      el(
-        "li",
+      html.li(
         { class: "history-step", data: { tone: "wait" } },
-        el("span", { class: "history-dot" }),
-        el(
-          "span",
+        html.span({ class: "history-dot" }),
+        html.span(
           { class: "grow" },
           votes,
           proposal.exempt.length > 0 && [
@@ -88,11 +86,10 @@ export function proposalHistory(context, proposal) {
       ),
     );
   else if (proposal.status !== "pending") steps.push(...decisionSteps(context, proposal));
-  return el(
-    "section",
+  return html.section(
     { class: "proposal-history", "aria-label": "History" },
-    el("h3", {}, "History"),
-    el("ol", { class: "history-steps" }, steps),
+    html.h3({}, "History"),
+    html.ol({ class: "history-steps" }, steps),
     resultView(context, proposal),
   );
 }
@@ -129,7 +126,7 @@ function decisionSteps(context, proposal) {
         [
           nameNode(context, proposal.from),
           " answered: ",
-          el("q", {}, escapeHidden(JSON.stringify(each.given).slice(0, 2000))),
+          html.q({}, escapeHidden(JSON.stringify(each.given).slice(0, 2000))),
         ],
         proposal,
       ),
@@ -146,7 +143,7 @@ function decisionSteps(context, proposal) {
         [
           nameNode(context, proposal.assessedBy),
           proposal.status === "failed" ? " found that it was not done" : " found that it was done",
-          proposal.note && el("q", {}, escapeHidden(proposal.note.slice(0, 2000))),
+          proposal.note && html.q({}, escapeHidden(proposal.note.slice(0, 2000))),
         ],
         proposal,
       ),
@@ -182,11 +179,10 @@ function decisionSteps(context, proposal) {
   } else if (proposal.status === "fulfilled") {
     const progress = progressOf(context.state, request.id);
     steps.push(
-      el(
-        "li",
+      html.li(
         { class: "history-step", data: { tone: "wait" } },
-        el("span", { class: "history-dot" }),
-        el("span", { class: "grow" }, "Running", progress && progressView(progress)),
+        html.span({ class: "history-dot" }),
+        html.span({ class: "grow" }, "Running", progress && progressView(progress)),
       ),
     );
   }
@@ -199,8 +195,7 @@ function byRule(context, proposal) {
   if (!sent.startsWith("trust/rule/")) return null;
   return [
     " by rule ",
-    el(
-      "a",
+    html.a(
       { href: context.link("rules", "explain", proposal.id) },
       escapeHidden(sent.slice("trust/rule/".length, 200)),
     ),
@@ -212,10 +207,9 @@ function resultView(context, proposal) {
   const { state } = context;
   const answer = state.proposals.requests.get(proposal.requestId)?.answer;
   return answer
-    ? el(
-        "div",
+    ? html.div(
         { class: "history-result" },
-        el("h4", {}, "Result"),
+        html.h4({}, "Result"),
         answerView(answer, context, state.envelopes.byId(answer.id)?.raw),
       )
     : null;
@@ -224,17 +218,15 @@ function resultView(context, proposal) {
 /** @param {import("../../app.js").Context} context @param {string} tone @param {number} at @param {string} id @param {any[]} text @param {Proposal} proposal */
 function step(context, tone, at, id, text, proposal) {
   const when = tone === "made" ? formatTime(at) : `+${duration(Math.max(0, at - proposal.at))}`;
-  return el(
-    "li",
+  return html.li(
     { class: "history-step", data: { tone } },
-    el("span", { class: "history-dot", "aria-hidden": "true" }),
-    el("span", { class: "grow" }, text),
-    el(
-      "a",
+    html.span({ class: "history-dot", "aria-hidden": "true" }),
+    html.span({ class: "grow" }, text),
+    html.a(
       { class: "history-link faint", href: context.link("timeline", id), title: "Show in timeline" },
       when,
       icon("right", 12),
-      el("span", { class: "sr" }, " show in timeline"),
+      html.span({ class: "sr" }, " show in timeline"),
     ),
   );
 }

@@ -1,5 +1,5 @@
 /** Beside a proposal: why it was made (the message it answers, the reasoning it belongs to), and how like ones were decided before. */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { approverStateOf, openSuggestions } from "../rules/approver-state.js";
@@ -21,11 +21,10 @@ export function reasonsView(context, proposal) {
   const before = pastText(context, proposal);
   const offer = offerView(context, proposal);
   if (quotes.length === 0 && !before && !offer) return null;
-  return el(
-    "section",
+  return html.section(
     { class: "proposal-reasons", "aria-label": "Background" },
-    quotes.length > 0 && [el("h3", {}, "Why"), quotes],
-    before && el("p", { class: "soft proposal-past" }, before),
+    quotes.length > 0 && [html.h3({}, "Why"), quotes],
+    before && html.p({ class: "soft proposal-past" }, before),
     offer,
   );
 }
@@ -54,11 +53,10 @@ function thoughtQuotes(context, proposal) {
 /** @param {Context} context @param {string} from @param {string} verb @param {string} text @param {string} id */
 function quote(context, from, verb, text, id) {
   const cut = text.length > QUOTE_CHARACTERS ? `${text.slice(0, QUOTE_CHARACTERS)}…` : text;
-  return el(
-    "blockquote",
+  return html.blockquote(
     {},
-    el("p", {}, nameOf(from), ` ${verb}: `, el("bdi", {}, escapeHidden(cut))),
-    el("a", { class: "faint", href: context.link("timeline", id) }, "Show in timeline"),
+    html.p({}, nameOf(from), ` ${verb}: `, html.bdi({}, escapeHidden(cut))),
+    html.a({ class: "faint", href: context.link("timeline", id) }, "Show in timeline"),
   );
 }
 
@@ -80,7 +78,7 @@ function pastText(context, proposal) {
     `${oneLine(proposal.call.name || proposal.call.method, 60)} by `,
     nameOf(proposal.from),
     ` before: ${counts.map(([number, text]) => `${number} ${text}`).join(", ")}; the latest `,
-    el("a", { href: context.link("approvals", latest.id) }, ago(latest.at)),
+    html.a({ href: context.link("approvals", latest.id) }, ago(latest.at)),
     ".",
   ];
 }
@@ -126,25 +124,21 @@ function offerView(context, proposal) {
       each.rule?.decision !== "reject",
   );
   const accept = SUGGESTION_ACTIONS[0];
-  return el(
-    "div",
+  return html.div(
     { class: "proposal-offer", role: "note" },
-    el(
-      "p",
+    html.p(
       {},
-      el("strong", {}, `You approved ${what} and rejected none. `),
-      suggestion ? ["A rule is suggested: ", el("bdi", {}, escapeHidden(suggestion.words)), "."] : "Stop being asked?",
+      html.strong({}, `You approved ${what} and rejected none. `),
+      suggestion ? ["A rule is suggested: ", html.bdi({}, escapeHidden(suggestion.words)), "."] : "Stop being asked?",
     ),
-    el(
-      "div",
+    html.div(
       { class: "action-row" },
       approver &&
         suggestion &&
         mayAllow(context.state.me.capabilities, "trust/accept") &&
         button("Make it a rule…", () => accept.run(context, approver, suggestion), { class: "small" }),
-      suggestion && el("a", { href: context.link("rules") }, "Compare in Rules"),
-      el(
-        "button",
+      suggestion && html.a({ href: context.link("rules") }, "Compare in Rules"),
+      html.button(
         {
           type: "button",
           class: "button small",
@@ -155,7 +149,7 @@ function offerView(context, proposal) {
         },
         "Approve and grant…",
       ),
-      !suggestion && el("a", { href: context.link("rules") }, "Rules"),
+      !suggestion && html.a({ href: context.link("rules") }, "Rules"),
     ),
   );
 }

@@ -4,7 +4,7 @@
  * happens to it later is added to its history.
  */
 import { alikeOf } from "../../core/state/alike-proposals.js";
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { formatJson, membersOf, textAt } from "../../core/state/json-text.js";
 import { listsOnlyShown, referenceIn, valueAt } from "../../core/connection/large-values.js";
 import { formatNumber } from "../../core/page/numbers.js";
@@ -53,14 +53,13 @@ const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_c
  * @returns {{node: HTMLElement, refresh: () => void, unread: () => boolean}}
  */
 export function proposalView(context, proposal) {
-  const tool = el("div", { class: "proposal-tool" });
-  const cautions = el("div", { class: "proposal-cautions" });
-  const reasons = el("div", {});
+  const tool = html.div({ class: "proposal-tool" });
+  const cautions = html.div({ class: "proposal-cautions" });
+  const reasons = html.div({});
   /** @type {(() => void)[]} */
   const later = [];
-  const readable = el("div", { class: "proposal-readable" }, readableCall(context, proposal, later));
-  const node = el(
-    "article",
+  const readable = html.div({ class: "proposal-readable" }, readableCall(context, proposal, later));
+  const node = html.article(
     { class: "proposal" },
     head(context, proposal),
     cautions,
@@ -90,37 +89,33 @@ function head(context, proposal) {
   const host =
     proposal.to.length > 0
       ? proposal.to.map((id, index) => [index > 0 && ", ", nameOf(id)])
-      : el("span", { class: "soft" }, "any host");
-  return el(
-    "header",
+      : html.span({ class: "soft" }, "any host");
+  return html.header(
     { class: "proposal-head" },
-    el(
-      "h2",
+    html.h2(
       { tabindex: "-1" },
       nameOf(proposal.from, { you: proposal.from === context.state.me.id }),
       " proposes ",
-      el("bdi", { class: "mono proposal-what" }, oneLine(titleOf(proposal), 120)),
+      html.bdi({ class: "mono proposal-what" }, oneLine(titleOf(proposal), 120)),
     ),
-    el(
-      "p",
+    html.p(
       { class: "soft proposal-facts" },
-      el("span", {}, "on ", host),
+      html.span({}, "on ", host),
       proposal.call.method !== "tools/call" &&
-        el("span", {}, "method ", el("bdi", { class: "mono" }, oneLine(proposal.call.method, 80))),
-      el(
-        "span",
+        html.span({}, "method ", html.bdi({ class: "mono" }, oneLine(proposal.call.method, 80))),
+      html.span(
         {},
         `proposed ${formatMinute(proposal.at)}, `,
-        el("time", { class: "since", data: { at: String(proposal.at) } }, ago(proposal.at)),
+        html.time({ class: "since", data: { at: String(proposal.at) } }, ago(proposal.at)),
       ),
       proposal.context &&
         !context.state.reasoning.within(proposal.context) &&
-        el("span", {}, "in ", el("bdi", { class: "mono" }, oneLine(proposal.context, 60))),
-      el("a", { href: context.link("timeline", proposal.id) }, "Show in timeline"),
-      el("a", { href: context.link("flow", proposal.id) }, "View flow"),
+        html.span({}, "in ", html.bdi({ class: "mono" }, oneLine(proposal.context, 60))),
+      html.a({ href: context.link("timeline", proposal.id) }, "Show in timeline"),
+      html.a({ href: context.link("flow", proposal.id) }, "View flow"),
       proposal.call.method === "tools/call" &&
         proposal.to.length === 1 &&
-        el("a", { href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
+        html.a({ href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
       copyButton(
         new URL(context.link("approvals", proposal.id), location.href).href,
         "Copy link to this proposal",
@@ -138,31 +133,28 @@ function toolView(context, proposal) {
   const found = proposal.to.map((host) => box.tool(host, proposal.call.name)).find((each) => each !== undefined);
   if (!found) {
     const status = box.of(proposal.to[0] ?? "")?.status;
-    if (status === "asking") return el("p", { class: "soft" }, "Loading the tool’s description…");
+    if (status === "asking") return html.p({ class: "soft" }, "Loading the tool’s description…");
     if (status === "known")
-      return el(
-        "p",
+      return html.p(
         { class: "caution" },
         icon("warning", 16),
-        el("span", {}, nameOf(proposal.to[0]), " has no tool of this name."),
+        html.span({}, nameOf(proposal.to[0]), " has no tool of this name."),
       );
     return null;
   }
   return [
-    el(
-      "p",
+    html.p(
       { class: "proposal-description" },
-      found.title && el("strong", {}, oneLine(found.title, 120), ": "),
+      found.title && html.strong({}, oneLine(found.title, 120), ": "),
       found.description
         ? escapeHidden(found.description.slice(0, 2000))
-        : el("span", { class: "soft" }, "No description."),
+        : html.span({ class: "soft" }, "No description."),
     ),
     declaredHints(found).length > 0 &&
-      el(
-        "p",
+      html.p(
         { class: "claims" },
-        el("span", { class: "soft" }, "Declared:"),
-        declaredHints(found).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text)),
+        html.span({ class: "soft" }, "Declared:"),
+        declaredHints(found).map(([text, tone]) => html.span({ class: "tag", data: tone ? { tone } : {} }, text)),
       ),
   ];
 }
@@ -170,17 +162,16 @@ function toolView(context, proposal) {
 /** Everything to read before deciding, the most serious first. @param {Context} context @param {Proposal} proposal */
 export function cautionsView(context, proposal) {
   const risks = risksOf(proposal.call).map((risk) =>
-    el(
-      "p",
+    html.p(
       { class: "caution", data: { tone: risk.tone } },
       icon(risk.tone === "info" ? "help" : "warning", 16),
-      el("bdi", {}, oneLine(risk.text, 300)),
+      html.bdi({}, oneLine(risk.text, 300)),
     ),
   );
   return [
     ...risks,
     ...warningsOf(context, proposal).map((text) =>
-      el("p", { class: "caution" }, icon("warning", 16), el("span", {}, text)),
+      html.p({ class: "caution" }, icon("warning", 16), html.span({}, text)),
     ),
   ];
 }
@@ -202,7 +193,7 @@ function warningsOf(context, proposal) {
   for (const other of alikeOf(state.proposals.open(), proposal).slice(0, 3))
     found.push([
       "The same call is already pending: ",
-      el("a", { href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)),
+      html.a({ href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)),
       ", proposed by ",
       nameOf(other.from),
       ". Approving both carries it out twice.",
@@ -250,14 +241,13 @@ function hasHiddenCharacters(proposal) {
 
 /** The readable form and the exact text, one at a time. @param {Context} context @param {Proposal} proposal @param {HTMLElement} readable */
 function callTabs(context, proposal, readable) {
-  const exact = el("div", { hidden: true });
+  const exact = html.div({ hidden: true });
   const panels = { Readable: readable, "Exact text": exact };
   const tabs = Object.entries(panels).map(([text, panel]) => {
     panel.id = newId("call");
     panel.setAttribute("role", "tabpanel");
     panel.setAttribute("aria-label", text);
-    return el(
-      "button",
+    return html.button(
       {
         type: "button",
         role: "tab",
@@ -279,10 +269,9 @@ function callTabs(context, proposal, readable) {
     if (!exact.hidden && exact.childElementCount === 0)
       replace(
         exact,
-        el(
-          "div",
+        html.div(
           { class: "content-bar" },
-          el("span", { class: "soft grow" }, "Approving sends exactly this."),
+          html.span({ class: "soft grow" }, "Approving sends exactly this."),
           copyButton(proposal.call.bodyText, "Copy call as JSON", context, { text: "Copy call", isQuiet: true }),
         ),
         textBlock(formatJson(proposal.call.bodyText), {
@@ -292,8 +281,7 @@ function callTabs(context, proposal, readable) {
         }),
       );
   };
-  const list = el(
-    "div",
+  const list = html.div(
     {
       class: "tabs",
       role: "tablist",
@@ -310,15 +298,13 @@ function callTabs(context, proposal, readable) {
     },
     tabs,
   );
-  return el(
-    "section",
+  return html.section(
     { class: "proposal-call" },
-    el(
-      "div",
+    html.div(
       { class: "section-bar" },
-      el("h3", {}, "Call"),
+      html.h3({}, "Call"),
       list,
-      el("span", { class: "grow" }),
+      html.span({ class: "grow" }),
       proposal.call.params?.arguments !== undefined &&
         copyButton(
           formatJson(textAt(proposal.call.bodyText, ["params", "arguments"]) ?? "{}"),
@@ -335,7 +321,7 @@ function callTabs(context, proposal, readable) {
 /** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known */
 function readableCall(context, proposal, later) {
   const params = textAt(proposal.call.bodyText, ["params"]);
-  if (params === null) return el("p", { class: "soft" }, "No parameters.");
+  if (params === null) return html.p({ class: "soft" }, "No parameters.");
   if (!params.startsWith("{")) return valueView(params);
   const isListed = listsOnlyShown(proposal.call.params);
   const all = membersOf(params);
@@ -349,11 +335,10 @@ function readableCall(context, proposal, later) {
   );
   return [
     plain && argumentsView(context, proposal, plain.text, later),
-    !given && proposal.call.method === "tools/call" && el("p", { class: "soft" }, "No arguments."),
+    !given && proposal.call.method === "tools/call" && html.p({ class: "soft" }, "No arguments."),
     others.length > 0 && [
-      proposal.call.method === "tools/call" && el("h4", {}, "Other parameters"),
-      el(
-        "dl",
+      proposal.call.method === "tools/call" && html.h4({}, "Other parameters"),
+      html.dl(
         { class: "arguments" },
         others.map((each) => row(each.key, valueView(each.text, context))),
       ),
@@ -365,7 +350,7 @@ function readableCall(context, proposal, later) {
 function argumentsView(context, proposal, text, later) {
   const given = proposal.call.params?.arguments ?? {};
   const all = membersOf(text);
-  if (all.length === 0) return el("p", { class: "soft" }, "No arguments.");
+  if (all.length === 0) return html.p({ class: "soft" }, "No arguments.");
   if (referenceIn(given)) return valueView(text, context);
   const pair = replacementIn(given);
   const whole = wholeTextIn(given);
@@ -380,24 +365,21 @@ function argumentsView(context, proposal, text, later) {
       rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
     else rows.push(row(part.key, valueView(part.text, context)));
   }
-  return el("dl", { class: "arguments" }, rows);
+  return html.dl({ class: "arguments" }, rows);
 }
 
 /** @param {any[]} edits @param {string} text of all of them */
 function editsView(edits, text) {
   const texts = membersOf(text).map((each) => each.text);
-  return el(
-    "ol",
+  return html.ol(
     { class: "edits" },
     edits.map((edit, index) => {
       const [old, added] = /** @type {[string, string]} */ (replacementIn(edit));
       const others = membersOf(texts[index]).filter(({ key }) => key !== old && key !== added);
-      return el(
-        "li",
+      return html.li(
         {},
         others.length > 0 &&
-          el(
-            "dl",
+          html.dl(
             { class: "arguments" },
             others.map((each) => row(each.key, valueView(each.text))),
           ),
@@ -410,7 +392,7 @@ function editsView(edits, text) {
 /** A new text for a path, compared with the known content of the file. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later */
 function contentView(context, proposal, path, text, later) {
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
-  const body = el("div", { class: "content-change" });
+  const body = html.div({ class: "content-change" });
   const size = sizeOf(text);
   const whole = button("Full text", () => show(null, "", "full text"), { class: "quiet small" });
   const read = async () => {
@@ -437,18 +419,16 @@ function contentView(context, proposal, path, text, later) {
   const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") =>
     replace(
       body,
-      el(
-        "div",
+      html.div(
         { class: "content-bar" },
-        el(
-          "span",
+        html.span(
           { class: "soft" },
           old === null
             ? [size, ` · ${problem || "replaces the file if there is one; its current content is not known here"}`]
             : ["compared with the file on ", nameOf(host), ` ${when}`],
         ),
-        el("span", { class: "grow" }),
-        el("span", { class: "button-pair" }, old === null ? compare : [again, whole]),
+        html.span({ class: "grow" }),
+        html.span({ class: "button-pair" }, old === null ? compare : [again, whole]),
       ),
       old !== null && lossView(old, text),
       // Only what is known to be new is called added.
@@ -491,15 +471,13 @@ function lossView(old, text) {
   const lines = `${formatNumber(count)} ${count === 1 ? "line" : "lines"}`;
   const left = linesIn(text);
   if (text.trim() === "")
-    return el(
-      "p",
+    return html.p(
       { class: "caution", data: { tone: "bad" } },
       icon("warning", 16),
       `Empties the file: removes all ${lines}.`,
     );
   if (left * 2 < count)
-    return el(
-      "p",
+    return html.p(
       { class: "caution", data: { tone: "bad" } },
       icon("warning", 16),
       `Shortens the file from ${lines} to ${formatNumber(left)}.`,
@@ -561,16 +539,16 @@ function mayReadItself(context, proposal, host, path) {
 
 /** @param {string} name @param {any} value */
 export function row(name, value) {
-  return el("div", {}, el("dt", {}, el("bdi", { class: "mono" }, oneLine(name, 120))), el("dd", {}, value));
+  return html.div({}, html.dt({}, html.bdi({ class: "mono" }, oneLine(name, 120))), html.dd({}, value));
 }
 
 /** An exact value: texts keep their lines, numbers their digits. @param {string} text @param {Context} [context] to fetch large ones */
 export function valueView(text, context) {
   if (text.startsWith('"')) {
     const value = String(JSON.parse(text));
-    if (value === "") return el("span", { class: "soft" }, "(empty)");
+    if (value === "") return html.span({ class: "soft" }, "(empty)");
     if (value.length <= 200 && !/[\n\r]/.test(value))
-      return el("bdi", { class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
+      return html.bdi({ class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
     return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text" });
   }
   if (text.startsWith("{") || text.startsWith("[")) {
@@ -580,7 +558,7 @@ export function valueView(text, context) {
       ? textBlock(text, { maxCharacters: TEXT_CHARACTERS, label: "JSON" })
       : jsonTree(text, { label: "value" });
   }
-  return el("span", { class: "mono json-number" }, oneLine(text, 400));
+  return html.span({ class: "mono json-number" }, oneLine(text, 400));
 }
 
 /** Makes spaces at the start and the end visible. @param {string} text */
@@ -591,8 +569,8 @@ function showEdgeSpaces(text) {
 /** What the proposer can do now, and what each scope of a grant would add. @param {Context} context @param {Proposal} proposal */
 function grantEffectView(context, proposal) {
   if (proposal.from === context.state.me.id) return null;
-  const body = el("div", { class: "change-body" });
-  const fold = el("details", { class: "change" }, el("summary", {}, "Effect of “Approve and grant”"), body);
+  const body = html.div({ class: "change-body" });
+  const fold = html.details({ class: "change" }, html.summary({}, "Effect of “Approve and grant”"), body);
   fold.addEventListener("toggle", () => {
     if (!fold.open) return;
     const holds = callPermissions(
@@ -603,25 +581,22 @@ function grantEffectView(context, proposal) {
     ).request;
     replace(
       body,
-      el(
-        "p",
+      html.p(
         {},
         nameOf(proposal.from),
         holds === "yes" ? " can already make this call without approval. " : " cannot make this call itself. ",
         "“Approve once” changes no permissions.",
       ),
-      el(
-        "ul",
+      html.ul(
         { class: "change-list" },
         grantScopes(context.state, proposal).map((width) =>
-          el(
-            "li",
+          html.li(
             {},
-            el("strong", {}, width.title),
+            html.strong({}, width.title),
             ": ",
             width.text
-              ? el("bdi", {}, escapeHidden(describeCapability(JSON.parse(width.text))))
-              : el("span", { class: "soft" }, `not available: ${escapeHidden(width.obstacle)}`),
+              ? html.bdi({}, escapeHidden(describeCapability(JSON.parse(width.text))))
+              : html.span({ class: "soft" }, `not available: ${escapeHidden(width.obstacle)}`),
           ),
         ),
       ),

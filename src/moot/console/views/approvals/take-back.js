@@ -5,7 +5,7 @@
  * person signs out, or when the page slept past the time: then nobody was there who could have taken it back. A held decision is
  * shown in every view. What is sent is bound to what was shown, as without this.
  */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("../../app.js").Context} Context */
@@ -35,7 +35,7 @@ let forgetting;
 let held = [];
 /** @type {Set<() => void>} */
 const listeners = new Set();
-const bar = el("div", {
+const bar = html.div({
   class: "take-back",
   role: "region",
   "aria-label": "Decisions that can be taken back",
@@ -72,18 +72,17 @@ function store(seconds) {
 /** The setting. */
 export function takeBackChoice() {
   const id = newId("take-back");
-  const choice = el(
-    "select",
+  const choice = html.select(
     {
       id,
       class: "field small",
       title: "How long a decision waits before it is sent",
       on: { change: () => store(Number(choice.value)) },
     },
-    CHOICES.map((seconds) => el("option", { value: String(seconds) }, seconds ? `${seconds} s` : "off")),
+    CHOICES.map((seconds) => html.option({ value: String(seconds) }, seconds ? `${seconds} s` : "off")),
   );
   choice.value = String(takeBackSeconds());
-  return el("div", { class: "take-back-choice" }, el("label", { for: id }, "Take back"), choice);
+  return html.div({ class: "take-back-choice" }, html.label({ for: id }, "Take back"), choice);
 }
 
 /**
@@ -178,18 +177,16 @@ function draw() {
   bar.hidden = held.length === 0 && !lastTaken;
   replace(
     bar,
-    lastTaken && el("p", { class: "take-back-row taken" }, icon("check", 16), lastTaken),
+    lastTaken && html.p({ class: "take-back-row taken" }, icon("check", 16), lastTaken),
     held.map((one) =>
-      el(
-        "div",
+      html.div(
         { class: "take-back-row" },
         icon("pause", 16),
-        el(
-          "p",
+        html.p(
           { class: "grow" },
-          el("strong", {}, one.text),
+          html.strong({}, one.text),
           ` in ${left(one)} s. `,
-          el("span", { class: "soft" }, "Not sent if you close this page."),
+          html.span({ class: "soft" }, "Not sent if you close this page."),
         ),
         button("Take back", () => takeBackOne(one), {
           class: "small primary",

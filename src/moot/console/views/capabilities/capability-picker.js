@@ -1,5 +1,5 @@
 /** Choosing permissions: by profile, manually, or both; shown as text and as the JSON that is sent. */
-import { el, newId, replace } from "../../core/page/dom.js";
+import { html, newId, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { PROFILES, describeCapability, readCapabilities } from "./capability-text.js";
 import { coveredBy } from "./capability-covers.js";
@@ -12,23 +12,22 @@ import { icon } from "../parts/icons.js";
 export function capabilityPicker(context, start) {
   const group = newId("profile");
   const id = newId("hand");
-  const fault = el("p", { class: "fault", role: "alert" });
-  const shown = el("div", { class: "picked", "aria-live": "polite" });
+  const fault = html.p({ class: "fault", role: "alert" });
+  const shown = html.div({ class: "picked", "aria-live": "polite" });
   const radios = PROFILES.map((profile) =>
-    el(
-      "label",
+    html.label(
       { class: "choice profile" },
-      el("input", {
+      html.input({
         type: "radio",
         name: group,
         value: profile.id,
         checked: profile.id === start.profile,
         on: { change: () => show() },
       }),
-      el("span", {}, profile.title, el("small", {}, profile.description)),
+      html.span({}, profile.title, html.small({}, profile.description)),
     ),
   );
-  const typed = el("textarea", {
+  const typed = html.textarea({
     id,
     class: "field mono",
     rows: "3",
@@ -68,20 +67,17 @@ export function capabilityPicker(context, start) {
     const held = [...context.state.me.capabilities, ...start.baseline];
     replace(
       shown,
-      el("h3", {}, "Resulting permissions"),
+      html.h3({}, "Resulting permissions"),
       capabilities.length === 0
-        ? el("p", { class: "soft" }, "None: can only read.")
-        : el(
-            "ul",
+        ? html.p({ class: "soft" }, "None: can only read.")
+        : html.ul(
             { class: "permissions" },
             capabilities.map((each) =>
-              el(
-                "li",
+              html.li(
                 {},
-                el("bdi", { class: "right-text" }, oneLine(describeCapability(each), 200)),
+                html.bdi({ class: "right-text" }, oneLine(describeCapability(each), 200)),
                 !coveredBy(each, held) &&
-                  el(
-                    "span",
+                  html.span(
                     { class: "tag", data: { tone: "warn" } },
                     icon("warning", 12),
                     "you do not have this: likely refused",
@@ -89,28 +85,24 @@ export function capabilityPicker(context, start) {
               ),
             ),
           ),
-      el(
-        "details",
+      html.details(
         {},
-        el("summary", {}, "JSON"),
-        el(
-          "pre",
+        html.summary({}, "JSON"),
+        html.pre(
           { class: "text-block mono", tabindex: "0", role: "group", "aria-label": "capabilities as JSON" },
           escapeHidden(JSON.stringify(capabilities, null, 1)),
         ),
       ),
     );
   };
-  const node = el(
-    "div",
+  const node = html.div(
     { class: "picker" },
-    el("fieldset", { class: "profiles" }, el("legend", {}, "Permissions"), radios),
-    el(
-      "div",
+    html.fieldset({ class: "profiles" }, html.legend({}, "Permissions"), radios),
+    html.div(
       { class: "labelled" },
-      el("label", { for: id }, "Additional permissions (optional)"),
+      html.label({ for: id }, "Additional permissions (optional)"),
       typed,
-      el("small", { id: `${id}-hint` }, "One per line: a kind such as chat, or a capability as JSON."),
+      html.small({ id: `${id}-hint` }, "One per line: a kind such as chat, or a capability as JSON."),
     ),
     fault,
     shown,

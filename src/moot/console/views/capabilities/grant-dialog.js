@@ -2,7 +2,7 @@
  * Approve and grant: what the proposer may do without asking, and for how long, in words and with examples.
  * Exactly the capability that the dialog shows (folded, as JSON) is granted.
  */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { formatJson, parseForDisplay, isObject } from "../../core/state/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { describeCapability } from "./capability-text.js";
@@ -34,7 +34,7 @@ export function grantDialog(context, proposal, shown, summary, decide) {
   const { state } = context;
   const scopes = grantScopes(state, proposal);
   const group = newId("grant");
-  const editor = el("textarea", {
+  const editor = html.textarea({
     class: "field mono capability-text",
     id: newId("capability"),
     rows: "8",
@@ -42,20 +42,19 @@ export function grantDialog(context, proposal, shown, summary, decide) {
     autocapitalize: "off",
     "aria-describedby": `${group}-meaning`,
   });
-  const json = el(
-    "details",
+  const json = html.details(
     { class: "capability-json" },
-    el("summary", {}, "Capability as JSON"),
-    el("label", { for: editor.id }, "Capability"),
+    html.summary({}, "Capability as JSON"),
+    html.label({ for: editor.id }, "Capability"),
     editor,
   );
-  const meaning = el("section", {
+  const meaning = html.section({
     class: "grant-meaning",
     id: `${group}-meaning`,
     "aria-label": "What this grant means",
     "aria-live": "polite",
   });
-  const fault = el("p", { class: "fault", role: "status" });
+  const fault = html.p({ class: "fault", role: "status" });
   let chosen = Math.max(
     0,
     scopes.findIndex((each) => each.text),
@@ -65,7 +64,7 @@ export function grantDialog(context, proposal, shown, summary, decide) {
   let edited = custom.text || (scopes.find((each) => each.name === "tool")?.text ?? "");
   const radios = scopes.map((scope, index) => {
     const able = scope.text !== "" || scope === custom;
-    const radio = el("input", {
+    const radio = html.input({
       type: "radio",
       name: `${group}-scope`,
       value: scope.name,
@@ -75,24 +74,21 @@ export function grantDialog(context, proposal, shown, summary, decide) {
     });
     return {
       radio,
-      node: el(
-        "label",
+      node: html.label(
         { class: "choice card-choice" },
         radio,
-        el(
-          "span",
+        html.span(
           {},
-          el("strong", {}, escapeHidden(scope.title)),
-          el("small", {}, able ? escapeHidden(scope.description) : `Not available: ${escapeHidden(scope.obstacle)}`),
+          html.strong({}, escapeHidden(scope.title)),
+          html.small({}, able ? escapeHidden(scope.description) : `Not available: ${escapeHidden(scope.obstacle)}`),
         ),
       ),
     };
   });
   const terms = GRANT_TERMS.map((each) =>
-    el(
-      "label",
+    html.label(
       { class: "choice card-choice term-choice" },
-      el("input", {
+      html.input({
         type: "radio",
         name: `${group}-term`,
         value: each.name,
@@ -104,7 +100,7 @@ export function grantDialog(context, proposal, shown, summary, decide) {
           },
         },
       }),
-      el("span", {}, each.title),
+      html.span({}, each.title),
     ),
   );
   const choose = (/** @type {number} */ index) => {
@@ -141,27 +137,23 @@ export function grantDialog(context, proposal, shown, summary, decide) {
     "Approve and grant",
     [
       summary,
-      el(
-        "fieldset",
+      html.fieldset(
         { class: "widths" },
-        el("legend", {}, `What can ${oneLine(proposal.from, 60)} do without asking?`),
-        el(
-          "div",
+        html.legend({}, `What can ${oneLine(proposal.from, 60)} do without asking?`),
+        html.div(
           { class: "card-choices" },
           radios.map((each) => each.node),
         ),
       ),
-      el(
-        "fieldset",
+      html.fieldset(
         { class: "widths" },
-        el("legend", {}, "For how long?"),
-        el("div", { class: "card-choices terms" }, terms),
+        html.legend({}, "For how long?"),
+        html.div({ class: "card-choices terms" }, terms),
       ),
       meaning,
       fault,
       json,
-      el(
-        "p",
+      html.p(
         { class: "soft" },
         "The call is approved first; the permission is granted only if that succeeds. The gateway ends it on time, even if this page is closed. You can revoke it at any time under Members.",
       ),
@@ -189,27 +181,23 @@ function meaningOf(context, proposal, text, term) {
   const asks = after ? [after, ...refused].slice(0, Math.max(1, refused.length)) : refused;
   const list = (/** @type {string} */ title, /** @type {string[]} */ items, /** @type {"check" | "close"} */ sign) =>
     items.length > 0 &&
-    el(
-      "div",
+    html.div(
       { class: ["grant-examples", sign === "check" ? "allowed" : "asks"] },
-      el("h3", {}, title),
-      el(
-        "ul",
+      html.h3({}, title),
+      html.ul(
         {},
-        items.map((each) => el("li", {}, icon(sign, 14), el("bdi", {}, escapeHidden(each)))),
+        items.map((each) => html.li({}, icon(sign, 14), html.bdi({}, escapeHidden(each)))),
       ),
     );
   return [
-    el(
-      "p",
+    html.p(
       { class: "capability-description" },
       nameOf(proposal.from),
       " will be able to ",
-      el("bdi", {}, escapeHidden(describeCapability(parseForDisplay(text)))),
+      html.bdi({}, escapeHidden(describeCapability(parseForDisplay(text)))),
       ` ${term.text(now)}.`,
     ),
-    el(
-      "div",
+    html.div(
       { class: "grant-lists" },
       list("Runs without asking", allowed, "check"),
       list("Still asks", asks, "close"),
@@ -222,7 +210,7 @@ function meaningOf(context, proposal, text, term) {
 
 /** @param {string} text */
 function caution(text) {
-  return el("p", { class: "caution" }, icon("warning", 16), text);
+  return html.p({ class: "caution" }, icon("warning", 16), text);
 }
 
 /** JSON with indents, with hidden characters as escapes, because it can be edited. @param {string} text */

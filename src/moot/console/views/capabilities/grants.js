@@ -1,5 +1,5 @@
 /** A member's permissions, where each comes from, and how to grant and revoke them (MEW 3.6.1, 3.6.2; D-16 to D-18). */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago, isoTime } from "../../core/page/time.js";
 import { capabilityPicker } from "./capability-picker.js";
@@ -21,12 +21,11 @@ const MAX_ENDED = 20;
 /** A permission as text, with its JSON below on demand. @param {any} capability @param {boolean} exact @param {Context} context */
 function capabilityNode(capability, exact, context) {
   const description = typeof capability?.description === "string" ? capability.description : "";
-  return el(
-    "div",
+  return html.div(
     { class: "right" },
-    el("bdi", { class: "right-text" }, oneLine(describeCapability(capability), 240)),
-    description && el("small", {}, " “", el("bdi", {}, oneLine(description, 120)), "”"),
-    exact && el("pre", { class: "right-json mono" }, escapeHidden(JSON.stringify(capability))),
+    html.bdi({ class: "right-text" }, oneLine(describeCapability(capability), 240)),
+    description && html.small({}, " “", html.bdi({}, oneLine(description, 120)), "”"),
+    exact && html.pre({ class: "right-json mono" }, escapeHidden(JSON.stringify(capability))),
     exact && copyButton(JSON.stringify(capability), "Copy this permission as JSON", context),
   );
 }
@@ -38,21 +37,18 @@ function capabilityNode(capability, exact, context) {
 export function rightsList(context, member, exact) {
   const permissions = ledgerOf(context.state).permissionsOf(member.name);
   if (permissions.length === 0)
-    return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
+    return html.p({ class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
   const me = member.id === context.state.me.id;
-  return el(
-    "ul",
+  return html.ul(
     { class: "permissions" },
     permissions
       .slice(0, MAX_PERMISSIONS)
       .map(({ capability, grant }) =>
-        el(
-          "li",
+        html.li(
           {},
           capabilityNode(capability, exact, context),
           grant &&
-            el(
-              "span",
+            html.span(
               { class: "tag", data: { tone: "accent" } },
               "granted by ",
               nameOf(grant.granter),
@@ -69,7 +65,7 @@ export function rightsList(context, member, exact) {
         ),
       ),
     permissions.length > MAX_PERMISSIONS &&
-      el("li", { class: "soft" }, `and ${permissions.length - MAX_PERMISSIONS} more`),
+      html.li({ class: "soft" }, `and ${permissions.length - MAX_PERMISSIONS} more`),
   );
 }
 
@@ -77,31 +73,29 @@ export function rightsList(context, member, exact) {
 function chain(context, grant) {
   const { grants, root, right } = ledgerOf(context.state).chainOf(grant);
   const steps = [
-    el(
-      "li",
+    html.li(
       {},
       nameOf(root),
       right === undefined
-        ? el("span", { class: "soft" }, " (granted before you joined)")
+        ? html.span({ class: "soft" }, " (granted before you joined)")
         : hasFullRights([right])
           ? " has full rights"
-          : [el("span", { class: "soft" }, " can "), el("bdi", {}, oneLine(describeCapability(right), 120))],
+          : [html.span({ class: "soft" }, " can "), html.bdi({}, oneLine(describeCapability(right), 120))],
     ),
     ...grants
       .slice()
       .reverse()
       .map((each) =>
-        el(
-          "li",
+        html.li(
           { "aria-current": each === grant ? "true" : null },
           icon("right", 12),
           nameOf(each.recipient),
-          el("span", { class: "soft" }, " was granted: "),
-          el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 160)),
+          html.span({ class: "soft" }, " was granted: "),
+          html.bdi({}, oneLine(each.capabilities.map(describeCapability).join(", "), 160)),
         ),
       ),
   ];
-  return el("ol", { class: "chain", "aria-label": "Chain of this grant" }, steps);
+  return html.ol({ class: "chain", "aria-label": "Chain of this grant" }, steps);
 }
 
 /**
@@ -111,26 +105,22 @@ function chain(context, grant) {
 export function grantsList(context, grants, exact, gave) {
   const state = context.state;
   const ledger = ledgerOf(state);
-  return el(
-    "ul",
+  return html.ul(
     { class: "grants" },
     grants.map((grant) => {
       const may = !lacksCapability(context, "capability/revoke");
       const likely = may && ledger.mayRevoke(state.me.name, state.me.capabilities, grant);
-      return el(
-        "li",
+      return html.li(
         { class: "grant card", data: { grant: grant.id } },
-        el(
-          "div",
+        html.div(
           { class: "grant-head" },
-          el(
-            "div",
+          html.div(
             { class: "grow" },
             gave ? ["to ", nameOf(grant.recipient)] : ["by ", nameOf(grant.granter)],
-            el("time", { class: "faint", datetime: isoTime(grant.at) }, ` ${ago(grant.at)}`),
-            termText(grant) && el("span", { class: "tag", data: { tone: "accent" } }, termText(grant)),
+            html.time({ class: "faint", datetime: isoTime(grant.at) }, ` ${ago(grant.at)}`),
+            termText(grant) && html.span({ class: "tag", data: { tone: "accent" } }, termText(grant)),
             state.grants.byId.get(grant.id)?.acknowledged &&
-              el("span", { class: "tag" }, icon("check", 12), "acknowledged"),
+              html.span({ class: "tag" }, icon("check", 12), "acknowledged"),
           ),
           button("Revoke…", () => revokeDialog(context, grant), {
             class: "small danger",
@@ -145,9 +135,9 @@ export function grantsList(context, grants, exact, gave) {
           }),
         ),
         grant.capabilities.map((each) => capabilityNode(each, exact, context)),
-        grant.reason && el("p", { class: "soft" }, "“", el("bdi", {}, oneLine(grant.reason, 200)), "”"),
+        grant.reason && html.p({ class: "soft" }, "“", html.bdi({}, oneLine(grant.reason, 200)), "”"),
         chain(context, grant),
-        exact && el("p", { class: "faint small-text" }, "grant ", el("bdi", { class: "mono" }, oneLine(grant.id, 80))),
+        exact && html.p({ class: "faint small-text" }, "grant ", html.bdi({ class: "mono" }, oneLine(grant.id, 80))),
       );
     }),
   );
@@ -163,34 +153,30 @@ export function endedGrants(grants) {
     fell: "ended with the grant it depended on",
     removed: "ended when the member was removed",
   };
-  return el(
-    "details",
+  return html.details(
     { class: "ended-grants", data: { fold: "ended" } },
-    el("summary", {}, `Earlier grants (${grants.length})`),
-    el(
-      "ul",
+    html.summary({}, `Earlier grants (${grants.length})`),
+    html.ul(
       {},
       grants
         .slice(0, MAX_ENDED)
         .map((each) =>
-          el(
-            "li",
+          html.li(
             {},
             nameOf(each.granter),
             " → ",
             nameOf(each.recipient),
             ": ",
-            el("bdi", {}, oneLine(each.given.map(describeCapability).join(", "), 160)),
+            html.bdi({}, oneLine(each.given.map(describeCapability).join(", "), 160)),
             " ",
-            el(
-              "span",
+            html.span(
               { class: "tag" },
               each.ended ? options[each.ended.how] : "",
               each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)],
             ),
             each.ended?.how === "revoked" &&
               each.ended.reason &&
-              el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”"),
+              html.span({ class: "soft" }, " “", html.bdi({}, oneLine(each.ended.reason, 120)), "”"),
           ),
         ),
     ),
@@ -200,23 +186,20 @@ export function endedGrants(grants) {
 /** What is revoked together with a grant. @param {Context} context @param {Entry} grant */
 function dependentGrants(context, grant) {
   const fall = ledgerOf(context.state).cascadeOf([grant]);
-  if (fall.length === 0) return el("p", { class: "soft" }, "No other known grant depends on it.");
-  return el(
-    "div",
+  if (fall.length === 0) return html.p({ class: "soft" }, "No other known grant depends on it.");
+  return html.div(
     { class: "cascade" },
-    el("p", {}, el("strong", {}, "Also revoked, because they depend on it:")),
-    el(
-      "ul",
+    html.p({}, html.strong({}, "Also revoked, because they depend on it:")),
+    html.ul(
       { class: "losses" },
       fall.map(({ grant: each, lost }) =>
-        el(
-          "li",
+        html.li(
           {},
           nameOf(each.recipient),
-          el("span", { class: "soft" }, " from "),
+          html.span({ class: "soft" }, " from "),
           nameOf(each.granter),
           ": ",
-          el("bdi", {}, oneLine(lost.map(describeCapability).join(", "), 160)),
+          html.bdi({}, oneLine(lost.map(describeCapability).join(", "), 160)),
         ),
       ),
     ),
@@ -229,11 +212,10 @@ export function revokeDialog(context, grant) {
   actionDialog(
     "Revoke this grant?",
     [
-      el("p", {}, nameOf(grant.recipient), " immediately loses permission to:"),
-      el(
-        "ul",
+      html.p({}, nameOf(grant.recipient), " immediately loses permission to:"),
+      html.ul(
         { class: "losses" },
-        grant.capabilities.map((each) => el("li", {}, el("bdi", {}, oneLine(describeCapability(each), 200)))),
+        grant.capabilities.map((each) => html.li({}, html.bdi({}, oneLine(describeCapability(each), 200)))),
       ),
       dependentGrants(context, grant),
       reason.node,
@@ -260,16 +242,14 @@ function removeDialog(context, member, capability) {
   actionDialog(
     "Remove this permission?",
     [
-      el(
-        "p",
+      html.p(
         {},
         "Revokes everything granted to ",
         nameOf(member.id),
         " that this covers: ",
-        el("bdi", {}, oneLine(describeCapability(capability), 200)),
+        html.bdi({}, oneLine(describeCapability(capability), 200)),
       ),
-      el(
-        "p",
+      html.p(
         { class: "soft" },
         "Permissions from the configuration stay; only an operator can change those. You will see what remains.",
       ),
@@ -311,7 +291,7 @@ export function grantDialog(context, member) {
   actionDialog(
     `Add permissions for ${oneLine(member.id, 40)}`,
     [
-      el("p", { class: "soft" }, "You can grant permissions that you have yourself. They last until they are revoked."),
+      html.p({ class: "soft" }, "You can grant permissions that you have yourself. They last until they are revoked."),
       picker.node,
       reason.node,
     ],

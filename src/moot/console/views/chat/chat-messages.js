@@ -2,7 +2,7 @@
  * The chat messages, as a window: a page of the newest that follows the end, or an older part that stays as it is
  * while somebody reads it. Twenty thousand messages are never laid out together; what is drawn is not drawn again.
  */
-import { arrange, button, el, redraw } from "../../core/page/dom.js";
+import { arrange, button, html, redraw } from "../../core/page/dom.js";
 import { END_TEXTS } from "../../core/connection/older-messages.js";
 import { inputDelay } from "../../core/page/input-priority.js";
 import { markdown } from "../../core/page/markdown.js";
@@ -45,9 +45,8 @@ export class ChatMessages {
     this._pause = REDRAW_MILLISECONDS;
     /** @type {any} */
     this._later = undefined;
-    this._items = el("ol", {});
-    this._list = el(
-      "div",
+    this._items = html.ol({});
+    this._list = html.div(
       {
         class: "chat-list",
         role: "log",
@@ -58,26 +57,24 @@ export class ChatMessages {
       },
       this._items,
     );
-    this._earlierParts = el("div", { class: "chat-earlier", role: "status" });
-    this._earlier = el("li", {}, this._earlierParts);
-    this._newer = el("button", {
+    this._earlierParts = html.div({ class: "chat-earlier", role: "status" });
+    this._earlier = html.li({}, this._earlierParts);
+    this._newer = html.button({
       type: "button",
       class: "button primary small chat-newer",
       hidden: true,
       on: { click: () => this.follow() },
     });
-    this._empty = el(
-      "div",
+    this._empty = html.div(
       { class: "empty" },
       icon("chat", 28),
-      el("strong", {}, "Nobody has said anything yet"),
-      el(
-        "span",
+      html.strong({}, "Nobody has said anything yet"),
+      html.span(
         {},
         "Write to everyone, or to one member. Agents answer here, and everyone in the space can read along.",
       ),
     );
-    this.node = el("section", { class: "chat-main", "aria-label": "Messages" }, this._list, this._empty, this._newer);
+    this.node = html.section({ class: "chat-main", "aria-label": "Messages" }, this._list, this._empty, this._newer);
     this._stop = context.state.on(["chats", "older"], () => this._changed());
     this._sizes = new ResizeObserver(() => this._until === Infinity && this._toEnd());
     this._sizes.observe(this._list);
@@ -183,11 +180,11 @@ export class ChatMessages {
     const { older } = this.context.openSpace;
     redraw(this._earlierParts, [isLoaded, older.status, older.reason].join("\n"), () => {
       if (isLoaded) return [button("Show earlier", () => this._showEarlier(), { class: "quiet small" })];
-      if (older.status === "loading") return [el("span", { class: "soft" }, "Loading earlier messages…")];
-      if (older.status === "end") return [el("span", { class: "soft" }, END_TEXTS[older.reason] ?? "")];
+      if (older.status === "loading") return [html.span({ class: "soft" }, "Loading earlier messages…")];
+      if (older.status === "end") return [html.span({ class: "soft" }, END_TEXTS[older.reason] ?? "")];
       if (older.status === "failed")
         return [
-          el("span", { class: "fault" }, `Earlier messages could not be loaded: ${oneLine(older.reason, 120)}`),
+          html.span({ class: "fault" }, `Earlier messages could not be loaded: ${oneLine(older.reason, 120)}`),
           button("Retry", () => void this._loadEarlier(), { class: "small" }),
         ];
       return [button("Load earlier messages", () => void this._loadEarlier(), { class: "quiet small" })];
@@ -264,37 +261,32 @@ export class ChatMessages {
   _message(chat, joined) {
     const mine = chat.from === this.context.state.me.id;
     const waits = this.chats.unacknowledged.has(chat.id);
-    return el(
-      "li",
+    return html.li(
       {
         class: ["chat-message", joined && "joined", chat.cancelled && "cancelled", mine && "mine"],
         data: { id: chat.id },
       },
       !joined &&
-        el(
-          "div",
+        html.div(
           { class: "chat-head" },
           nameOf(chat.from, { you: mine }),
           chat.to.length > 0 &&
-            el(
-              "span",
+            html.span(
               { class: "soft" },
               "to ",
               chat.to.slice(0, 5).map((id, index) => [index > 0 && ", ", nameOf(id)]),
               chat.to.length > 5 && ` and ${chat.to.length - 5} more`,
             ),
-          el("time", { datetime: isoTime(chat.at), class: "faint" }, formatTime(chat.at)),
+          html.time({ datetime: isoTime(chat.at), class: "faint" }, formatTime(chat.at)),
         ),
       this._quote(chat),
       chat.format === "markdown" ? markdown(chat.text) : textBlock(chat.text, { tag: "div", class: "chat-plain" }),
-      el(
-        "div",
+      html.div(
         { class: "chat-foot" },
         chat.cancelled &&
-          el("span", { class: "tag" }, "cancelled", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
+          html.span({ class: "tag" }, "cancelled", chat.cancelled.reason && `: ${oneLine(chat.cancelled.reason, 60)}`),
         chat.acknowledged.length > 0 &&
-          el(
-            "span",
+          html.span(
             {
               class: "tag",
               data: { tone: "good" },
@@ -316,14 +308,13 @@ export class ChatMessages {
     if (!drawn || drawn.equipped) return;
     drawn.equipped = true;
     drawn.node.append(
-      el(
-        "div",
+      html.div(
         { class: "chat-tools" },
         chat.from === this.context.state.me.id &&
           !chat.cancelled &&
           button("Cancel message", () => this._queue.cancel(chat), { class: "quiet small" }),
         button("Reply", () => this._reply(chat), { class: "quiet small" }),
-        el("a", { class: "button quiet small", href: this.context.link("timeline", chat.id) }, "Show in timeline"),
+        html.a({ class: "button quiet small", href: this.context.link("timeline", chat.id) }, "Show in timeline"),
       ),
     );
   }
@@ -333,23 +324,20 @@ export class ChatMessages {
     const id = chat.about.find((each) => this.context.state.envelopes.has(each));
     if (!id)
       return chat.about.length > 0
-        ? el(
-            "a",
+        ? html.a(
             { class: "chat-quote soft", href: this.context.link("timeline", chat.about[0]) },
             "a reply to an older message",
           )
         : null;
     const row = /** @type {import("../../core/state/envelopes.js").Row} */ (this.context.state.envelopes.byId(id));
-    return el(
-      "a",
+    return html.a(
       {
         class: "chat-quote",
         href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id),
       },
       nameOf(row.from),
       " ",
-      el(
-        "bdi",
+      html.bdi(
         {},
         oneLine(
           row.kind === "chat" ? row.summary : `${didText(row.kind)} ${operationText(row.operation) || row.summary}`,

@@ -1,5 +1,5 @@
 /** Messages that we have not acknowledged, and our messages that others have not acknowledged (MEW 3.4.1, 3.4.2). */
-import { arrange, button, el, newId } from "../../core/page/dom.js";
+import { arrange, button, html, newId } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { inputDelay } from "../../core/page/input-priority.js";
@@ -23,11 +23,11 @@ export class AcknowledgeQueue {
     this._working = false;
     /** @type {Map<string, {node: HTMLElement, time: HTMLElement}>} */
     this._drawn = new Map();
-    this._more = el("li", { class: "soft" });
+    this._more = html.li({ class: "soft" });
     /** @type {any} */
     this._later = undefined;
     const id = newId("queue");
-    this._title = el("h2", { id });
+    this._title = html.h2({ id });
     this._all = button("Acknowledge all", () => this.acknowledgeAll(), {
       class: "small",
       shortcut: "e",
@@ -42,17 +42,16 @@ export class AcknowledgeQueue {
       },
       { class: "small quiet queue-next" },
     );
-    this._list = el("ul", { class: "queue-list" });
-    this._ours = el("div", { class: "queue-ours" });
-    this._oursText = el("p", { class: "soft" });
+    this._list = html.ul({ class: "queue-list" });
+    this._ours = html.div({ class: "queue-ours" });
+    this._oursText = html.p({ class: "soft" });
     this._cancel = button("Cancel all", () => this.cancelAll(), {
       class: "small",
       title: "Tell everyone that your unacknowledged messages need no attention any more",
     });
-    this.node = el(
-      "aside",
+    this.node = html.aside(
       { class: "queue", "aria-labelledby": id },
-      el("header", { class: "queue-head" }, this._title, this._next, this._all),
+      html.header({ class: "queue-head" }, this._title, this._next, this._all),
       this._list,
       this._ours,
     );
@@ -107,19 +106,16 @@ export class AcknowledgeQueue {
 
   /** @param {Chat} chat */
   _item(chat) {
-    const time = el("span", { class: "faint" });
-    const node = el(
-      "li",
+    const time = html.span({ class: "faint" });
+    const node = html.li(
       { class: "queue-item" },
-      el(
-        "button",
+      html.button(
         { type: "button", class: "queue-text", on: { click: () => this._show(chat.id) } },
         nameOf(chat.from),
-        el("bdi", { class: "soft" }, oneLine(chat.text, 90)),
+        html.bdi({ class: "soft" }, oneLine(chat.text, 90)),
         time,
       ),
-      el(
-        "button",
+      html.button(
         {
           type: "button",
           class: "button quiet icon-only small",

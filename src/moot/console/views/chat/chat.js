@@ -1,5 +1,5 @@
 /** Chat messages, and those that are not acknowledged yet (MEW 3.4). */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { ChatMessages } from "./chat-messages.js";
@@ -16,39 +16,23 @@ class ChatView {
     this._replyTo = null;
     this._queue = new AcknowledgeQueue(context, (id) => this._messages.show(id));
     this._messages = new ChatMessages(context, this._queue, (chat) => this._startReply(chat));
-    this._composer(outlet);
-    this._stops = [context.state.on(["roster", "connection"], () => this._drawRecipients())];
-    this._stops.push(
-      context.keys.add("Chat", {
-        m: ["Write a message", () => this._text.focus()],
-        e: ["Acknowledge all", () => this._queue.acknowledgeAll()],
-      }),
-    );
-    this._drawRecipients();
-    this._messages.follow();
-  }
-
-  /** @param {HTMLElement} outlet */
-  _composer(outlet) {
     const ids = { text: newId("chat"), format: newId("format"), to: newId("to") };
-    this._text = el("textarea", {
+    this._text = html.textarea({
       id: ids.text,
       class: "field",
       rows: "2",
       placeholder: "Write a message",
       on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) },
     });
-    this._to = el("select", { id: ids.to, class: "field small" });
-    this._format = el("input", { id: ids.format, type: "checkbox", checked: true });
-    this._reply = el("div", { class: "chat-reply", hidden: true });
+    this._to = html.select({ id: ids.to, class: "field small" });
+    this._format = html.input({ id: ids.format, type: "checkbox", checked: true });
+    this._reply = html.div({ class: "chat-reply", hidden: true });
     outlet.append(
-      el(
-        "div",
+      html.div(
         { class: "chat" },
-        el("h1", { class: "sr" }, "Chat"),
+        html.h1({ class: "sr" }, "Chat"),
         this._messages.node,
-        el(
-          "form",
+        html.form(
           {
             class: "chat-form",
             "aria-label": "New message",
@@ -60,29 +44,36 @@ class ChatView {
             },
           },
           this._reply,
-          el("label", { class: "sr", for: ids.text }, "Message"),
+          html.label({ class: "sr", for: ids.text }, "Message"),
           this._text,
-          el(
-            "div",
+          html.div(
             { class: "chat-options" },
-            el("label", { for: ids.to }, "To"),
+            html.label({ for: ids.to }, "To"),
             this._to,
-            el("label", { class: "choice", for: ids.format }, this._format, "Markdown"),
-            el("span", { class: "grow" }),
-            el(
-              "span",
+            html.label({ class: "choice", for: ids.format }, this._format, "Markdown"),
+            html.span({ class: "grow" }),
+            html.span(
               { class: "faint chat-hint" },
-              el("kbd", {}, "Enter"),
+              html.kbd({}, "Enter"),
               " sends, ",
-              el("kbd", {}, "Shift+Enter"),
+              html.kbd({}, "Shift+Enter"),
               " starts a new line",
             ),
-            el("button", { type: "submit", class: "button primary" }, "Send"),
+            html.button({ type: "submit", class: "button primary" }, "Send"),
           ),
         ),
         this._queue.node,
       ),
     );
+    this._stops = [context.state.on(["roster", "connection"], () => this._drawRecipients())];
+    this._stops.push(
+      context.keys.add("Chat", {
+        m: ["Write a message", () => this._text.focus()],
+        e: ["Acknowledge all", () => this._queue.acknowledgeAll()],
+      }),
+    );
+    this._drawRecipients();
+    this._messages.follow();
   }
 
   close() {
@@ -109,12 +100,12 @@ class ChatView {
     const value = this._to.value;
     replace(
       this._to,
-      el("option", { value: "" }, "everyone"),
-      names.map((name) => el("option", { value: name }, oneLine(name, 64))),
+      html.option({ value: "" }, "everyone"),
+      names.map((name) => html.option({ value: name }, oneLine(name, 64))),
     );
     // What is meant for one must not go to everyone because they left meanwhile.
     if (value && !names.includes(value))
-      this._to.append(el("option", { value }, `${oneLine(value, 64)} (not connected)`));
+      this._to.append(html.option({ value }, `${oneLine(value, 64)} (not connected)`));
     this._to.value = value;
   }
 
@@ -138,7 +129,7 @@ class ChatView {
       "Replying to ",
       nameOf(chat.from),
       ": ",
-      el("bdi", { class: "soft" }, oneLine(chat.text, 80)),
+      html.bdi({ class: "soft" }, oneLine(chat.text, 80)),
       button("Cancel reply", () => this._endReply(), { class: "quiet small" }),
     );
     this._text.focus();

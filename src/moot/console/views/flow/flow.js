@@ -1,5 +1,5 @@
 /** Graphs of the space: which members exchange messages, and the steps of one operation from proposal to result. */
-import { el, replace } from "../../core/page/dom.js";
+import { html, replace } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { oneLine } from "../../core/page/text.js";
 import { icon } from "../parts/icons.js";
@@ -18,26 +18,23 @@ class FlowView {
     this._drawnAt = 0;
     /** @type {any} */
     this._later = undefined;
-    this._memberGraph = el("div", { class: "flow-talk" });
-    this._operationGraph = el("div", { class: "flow-path" });
-    this._operations = el("ul", { class: "flow-operations" });
+    this._memberGraph = html.div({ class: "flow-talk" });
+    this._operationGraph = html.div({ class: "flow-path" });
+    this._operations = html.ul({ class: "flow-operations" });
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Message flow")),
-      el(
-        "div",
+      html.div({ class: "view-head" }, html.h1({}, "Message flow")),
+      html.div(
         { class: "view-body flow" },
-        el(
-          "section",
+        html.section(
           { class: "card flow-card", "aria-labelledby": "flow-who" },
-          el("h2", { id: "flow-who" }, "Who talks to whom"),
+          html.h2({ id: "flow-who" }, "Who talks to whom"),
           this._memberGraph,
         ),
-        el(
-          "section",
+        html.section(
           { class: "card flow-card", "aria-labelledby": "flow-how" },
-          el("h2", { id: "flow-how" }, "Operation"),
+          html.h2({ id: "flow-how" }, "Operation"),
           this._operationGraph,
-          el("h3", {}, "Recent operations"),
+          html.h3({}, "Recent operations"),
           this._operations,
         ),
       ),
@@ -78,30 +75,29 @@ class FlowView {
     replace(
       this._operationGraph,
       operationGraph(id, this.context) ??
-        el(
-          "div",
+        html.div(
           { class: "empty" },
           icon("flow", 28),
-          el("strong", {}, "No operations yet"),
-          el("span", {}, "The steps from a proposal to its result are drawn here."),
+          html.strong({}, "No operations yet"),
+          html.span({}, "The steps from a proposal to its result are drawn here."),
         ),
     );
-    if (focused) this._operationGraph.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
+    /** @type {SVGElement | null} */ (
+      focused && this._operationGraph.querySelector(`[data-id="${CSS.escape(focused)}"]`)
+    )?.focus();
     const key = `${id} ${operations.map((row) => row.id).join()}`;
     if (key === this._shown) return;
     this._shown = key;
     replace(
       this._operations,
       operations.map((row) =>
-        el(
-          "li",
+        html.li(
           {},
-          el(
-            "a",
+          html.a(
             { class: "cause", href: this.context.link("flow", row.id), "aria-current": row.id === id ? "true" : null },
             kindTag(row),
-            el("bdi", { class: "grow mono" }, oneLine(operationText(row.operation) || row.kind, 60)),
-            el("bdi", { class: "soft" }, oneLine(row.from, 30)),
+            html.bdi({ class: "grow mono" }, oneLine(operationText(row.operation) || row.kind, 60)),
+            html.bdi({ class: "soft" }, oneLine(row.from, 30)),
           ),
         ),
       ),

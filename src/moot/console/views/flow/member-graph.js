@@ -1,5 +1,5 @@
 /** Members on a circle, with a curve for each pair that is thicker the more messages it has. */
-import { el, svg } from "../../core/page/dom.js";
+import { html, svg } from "../../core/page/dom.js";
 import { hue, nameOf, oneLine } from "../../core/page/text.js";
 
 // More names than this cannot be read on a circle.
@@ -29,29 +29,25 @@ export function memberGraph(context) {
     .sort((a, b) => (sentCounts.get(b) ?? 0) - (sentCounts.get(a) ?? 0))
     .slice(0, MAX_MEMBERS)
     .sort((a, b) => a.localeCompare(b));
-  if (shown.length === 0) return el("p", { class: "soft" }, "No members.");
+  if (shown.length === 0) return html.p({ class: "soft" }, "No members.");
   const places = new Map(shown.map((name, index) => [name, placeOf(index, shown.length)]));
   const shownPairs = pairs
     .filter((each) => places.has(each.from) && places.has(each.to) && each.from !== each.to)
     .sort((a, b) => b.count - a.count)
     .slice(0, 120);
   const max = Math.max(1, ...shownPairs.map((each) => each.count));
-  return el(
-    "div",
+  return html.div(
     {},
-    svg(
-      "svg",
+    svg.svg(
       {
         viewBox: `0 0 ${WIDE} ${HIGH}`,
         role: "img",
         "aria-label": `${shown.length} members; the table below has the same data`,
         class: "member-graph",
       },
-      svg(
-        "defs",
+      svg.defs(
         {},
-        svg(
-          "marker",
+        svg.marker(
           {
             id: "graph-arrow",
             viewBox: "0 0 8 8",
@@ -62,7 +58,7 @@ export function memberGraph(context) {
             markerHeight: "9",
             orient: "auto",
           },
-          svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }),
+          svg.path({ d: "M0 0L8 4L0 8z", class: "graph-tip" }),
         ),
       ),
       shownPairs.map((each) =>
@@ -77,7 +73,7 @@ export function memberGraph(context) {
         ),
       ),
     ),
-    el("details", { class: "graph-table" }, el("summary", {}, "Table"), table(shownPairs, sentCounts, messageCounts)),
+    html.details({ class: "graph-table" }, html.summary({}, "Table"), table(shownPairs, sentCounts, messageCounts)),
   );
 }
 
@@ -104,15 +100,14 @@ function curve(from, to, share, text) {
   };
   const end = shortened(control, to, 13);
   const start = shortened(control, from, 11);
-  return svg(
-    "path",
+  return svg.path(
     {
       class: "graph-line",
       d: `M${round(start.x)} ${round(start.y)}Q${round(control.x)} ${round(control.y)} ${round(end.x)} ${round(end.y)}`,
       "stroke-width": String(1 + share * 4),
       "marker-end": "url(#graph-arrow)",
     },
-    svg("title", {}, text),
+    svg.title({}, text),
   );
 }
 
@@ -132,20 +127,14 @@ function memberNode(name, position, present, sent) {
   const anchor = position.middle ? "middle" : position.right ? "start" : "end";
   const dx = position.middle ? 0 : position.right ? 16 : -16;
   const dy = position.middle ? (position.top ? -16 : 28) : 6;
-  return svg(
-    "g",
+  return svg.g(
     { class: present ? "graph-member" : "graph-member away" },
-    svg("circle", { cx: String(round(position.x)), cy: String(round(position.y)), r: "8", class: `hue-${hue(name)}` }),
-    svg(
-      "text",
+    svg.circle({ cx: String(round(position.x)), cy: String(round(position.y)), r: "8", class: `hue-${hue(name)}` }),
+    svg.text(
       { x: String(round(position.x + dx)), y: String(round(position.y + dy)), "text-anchor": anchor },
       oneLine(name, 18),
     ),
-    svg(
-      "title",
-      {},
-      `${oneLine(name, 64)}: ${sent} ${sent === 1 ? "message" : "messages"}${present ? "" : ", offline"}`,
-    ),
+    svg.title({}, `${oneLine(name, 64)}: ${sent} ${sent === 1 ? "message" : "messages"}${present ? "" : ", offline"}`),
   );
 }
 
@@ -154,30 +143,25 @@ function table(pairs, sent, messageCounts) {
   const toAll = [...sent.keys()]
     .map((from) => ({ from, to: "", count: messageCounts.get(`${from}\n*`) ?? 0 }))
     .filter((each) => each.count > 0);
-  return el(
-    "table",
+  return html.table(
     { class: "plain-table" },
-    el(
-      "thead",
+    html.thead(
       {},
-      el(
-        "tr",
+      html.tr(
         {},
-        ["From", "To", "Messages"].map((text) => el("th", { scope: "col" }, text)),
+        ["From", "To", "Messages"].map((text) => html.th({ scope: "col" }, text)),
       ),
     ),
-    el(
-      "tbody",
+    html.tbody(
       {},
       [...toAll, ...pairs]
         .slice(0, 150)
         .map((each) =>
-          el(
-            "tr",
+          html.tr(
             {},
-            el("td", {}, nameOf(each.from)),
-            el("td", {}, each.to ? nameOf(each.to) : el("span", { class: "soft" }, "everyone")),
-            el("td", {}, String(each.count)),
+            html.td({}, nameOf(each.from)),
+            html.td({}, each.to ? nameOf(each.to) : html.span({ class: "soft" }, "everyone")),
+            html.td({}, String(each.count)),
           ),
         ),
     ),

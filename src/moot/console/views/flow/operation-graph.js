@@ -2,7 +2,7 @@
  * The course of one operation: proposal, decisions, request, result, from left to right, or downwards on a phone. Correlations
  * form a graph, not a line: one answer may close two requests (MEW 3), and all causes are drawn.
  */
-import { el, svg } from "../../core/page/dom.js";
+import { html, svg } from "../../core/page/dom.js";
 import { hue, nameOf, oneLine } from "../../core/page/text.js";
 import { duration } from "../../core/page/time.js";
 import { kindTag, operationText, tagOf } from "../timeline/timeline-rows.js";
@@ -35,8 +35,7 @@ export function operationGraph(id, context) {
   const high = levels * (BOX.high + gap.y) - gap.y + 8;
   const first = rows.reduce((least, row) => Math.min(least, row.at), Infinity);
   const open = (/** @type {string} */ target) => context.go("timeline", target);
-  const picture = svg(
-    "svg",
+  const picture = svg.svg(
     {
       viewBox: `0 0 ${wide} ${high}`,
       width: String(wide),
@@ -44,11 +43,9 @@ export function operationGraph(id, context) {
       role: "group",
       "aria-label": `${rows.length} ${rows.length === 1 ? "step" : "steps"}`,
     },
-    svg(
-      "defs",
+    svg.defs(
       {},
-      svg(
-        "marker",
+      svg.marker(
         {
           id: "path-arrow",
           viewBox: "0 0 8 8",
@@ -59,7 +56,7 @@ export function operationGraph(id, context) {
           markerHeight: "9",
           orient: "auto",
         },
-        svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }),
+        svg.path({ d: "M0 0L8 4L0 8z", class: "graph-tip" }),
       ),
     ),
     rows.flatMap((row) =>
@@ -71,11 +68,10 @@ export function operationGraph(id, context) {
   );
   // It becomes a little smaller before it has to be scrolled.
   picture.style.minWidth = `${wide * LEAST_SCALE}px`;
-  return el(
-    "div",
+  return html.div(
     {},
-    el("p", { class: "path-summary" }, statusLine(start, rows, context)),
-    el("div", { class: "path-scroll", tabindex: "0", role: "group", "aria-label": "Graph of the operation" }, picture),
+    html.p({ class: "path-summary" }, statusLine(start, rows, context)),
+    html.div({ class: "path-scroll", tabindex: "0", role: "group", "aria-label": "Graph of the operation" }, picture),
   );
 }
 
@@ -115,7 +111,7 @@ function edge(from, to, isDownwards) {
     const a = { x: from.x + BOX.wide / 2, y: from.y + BOX.high };
     const b = { x: to.x + BOX.wide / 2, y: to.y - 2 };
     const middle = (a.y + b.y) / 2;
-    return svg("path", {
+    return svg.path({
       class: "path-line",
       d: `M${a.x} ${a.y}C${a.x} ${middle} ${b.x} ${middle} ${b.x} ${b.y}`,
       "marker-end": "url(#path-arrow)",
@@ -124,7 +120,7 @@ function edge(from, to, isDownwards) {
   const a = { x: from.x + BOX.wide, y: from.y + BOX.high / 2 };
   const b = { x: to.x - 2, y: to.y + BOX.high / 2 };
   const middle = (a.x + b.x) / 2;
-  return svg("path", {
+  return svg.path({
     class: "path-line",
     d: `M${a.x} ${a.y}C${middle} ${a.y} ${middle} ${b.y} ${b.x} ${b.y}`,
     "marker-end": "url(#path-arrow)",
@@ -134,8 +130,7 @@ function edge(from, to, isDownwards) {
 /** @param {Row} row @param {{x: number, y: number}} position @param {number} after @param {boolean} isCurrent @param {(id: string) => void} open */
 function box(row, position, after, isCurrent, open) {
   const { family, word } = tagOf(row);
-  const node = svg(
-    "g",
+  const node = svg.g(
     {
       class: isCurrent ? "path-box here" : "path-box",
       transform: `translate(${position.x} ${position.y})`,
@@ -143,16 +138,14 @@ function box(row, position, after, isCurrent, open) {
       role: "link",
       data: { family, id: row.id },
     },
-    svg("rect", { width: String(BOX.wide), height: String(BOX.high), rx: "8" }),
-    svg("text", { x: "10", y: "19", class: "path-kind" }, oneLine(word, 18)),
-    svg(
-      "text",
+    svg.rect({ width: String(BOX.wide), height: String(BOX.high), rx: "8" }),
+    svg.text({ x: "10", y: "19", class: "path-kind" }, oneLine(word, 18)),
+    svg.text(
       { x: String(BOX.wide - 10), y: "19", "text-anchor": "end", class: "path-after" },
       after > 0 ? `+${duration(after)}` : "",
     ),
-    svg("text", { x: "10", y: "35", class: `path-name hue-text-${hue(row.from)}` }, oneLine(row.from, 22)),
-    svg(
-      "text",
+    svg.text({ x: "10", y: "35", class: `path-name hue-text-${hue(row.from)}` }, oneLine(row.from, 22)),
+    svg.text(
       { x: "10", y: "50", class: "path-text" },
       oneLine(row.kind === "mcp/response" || !row.operation ? row.summary : operationText(row.operation), 21),
     ),
@@ -173,7 +166,7 @@ function statusLine(start, rows, context) {
     return [
       kindTag(start),
       " ",
-      el("bdi", { class: "mono" }, oneLine(operationText(start.operation) || start.summary, 60)),
+      html.bdi({ class: "mono" }, oneLine(operationText(start.operation) || start.summary, 60)),
       " by ",
       nameOf(start.from),
     ];
@@ -202,9 +195,9 @@ function statusLine(start, rows, context) {
   return [
     nameOf(proposed.from),
     " proposed ",
-    el("bdi", { class: "mono" }, oneLine(proposed.call.name || proposed.call.method, 60)),
+    html.bdi({ class: "mono" }, oneLine(proposed.call.name || proposed.call.method, 60)),
     " ",
-    el("span", { class: "tag", data: { tone } }, text),
+    html.span({ class: "tag", data: { tone } }, text),
     proposed.fulfilledBy && [" by ", nameOf(proposed.fulfilledBy)],
   ];
 }

@@ -2,7 +2,7 @@
  * Inviting somebody (MEW 3.6.5, 3.6.6). The gateway sends the token once, to the inviter. It is shown in a
  * dialog and not stored: when the dialog is closed, the token is gone.
  */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { capabilityPicker } from "../capabilities/capability-picker.js";
 import { INVITE_BASELINE } from "../capabilities/capability-text.js";
@@ -30,47 +30,43 @@ export function inviteDialog(context, name = "") {
     "If the gateway can send email, it sends the token there. Nobody else sees the address.",
   );
   const reason = reasonField();
-  actionDialog(
-    "Invite a member",
-    [who.node, picker.node, el("div", { class: "two-fields" }, reason.node, email.node)],
-    {
-      verb: "Invite",
-      class: "wide",
-      act: async () => {
-        who.input.setAttribute("aria-invalid", String(!NAME.test(who.value())));
-        if (!NAME.test(who.value())) {
-          who.input.focus();
-          context.announce("The name is not valid");
-          return undefined;
-        }
-        const capabilities = picker.value();
-        if (capabilities === null) {
-          picker.complain("The additional permissions are not valid.");
-          return undefined;
-        }
-        const payload = {
-          participant_id: who.value(),
-          initial_capabilities: capabilities,
-          ...(email.value() ? { email: email.value() } : {}),
-          ...(reason.value() ? { reason: reason.value() } : {}),
-        };
-        const answer = (await context.send("space/invite", payload, {})).payload ?? {};
-        if (answer.status === "created") {
-          ledgerOf(context.state).setInvited(who.value(), capabilities);
-          return answer;
-        }
-        throw Object.assign(
-          new Error(
-            answer.status === "already_exists"
-              ? `${who.value()} is already a participant of this space. Choose another name, or remove the participant first if the token was lost.`
-              : String(answer.message ?? answer.status),
-          ),
-          { code: answer.error },
-        );
-      },
-      done: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token)),
+  actionDialog("Invite a member", [who.node, picker.node, html.div({ class: "two-fields" }, reason.node, email.node)], {
+    verb: "Invite",
+    class: "wide",
+    act: async () => {
+      who.input.setAttribute("aria-invalid", String(!NAME.test(who.value())));
+      if (!NAME.test(who.value())) {
+        who.input.focus();
+        context.announce("The name is not valid");
+        return undefined;
+      }
+      const capabilities = picker.value();
+      if (capabilities === null) {
+        picker.complain("The additional permissions are not valid.");
+        return undefined;
+      }
+      const payload = {
+        participant_id: who.value(),
+        initial_capabilities: capabilities,
+        ...(email.value() ? { email: email.value() } : {}),
+        ...(reason.value() ? { reason: reason.value() } : {}),
+      };
+      const answer = (await context.send("space/invite", payload, {})).payload ?? {};
+      if (answer.status === "created") {
+        ledgerOf(context.state).setInvited(who.value(), capabilities);
+        return answer;
+      }
+      throw Object.assign(
+        new Error(
+          answer.status === "already_exists"
+            ? `${who.value()} is already a participant of this space. Choose another name, or remove the participant first if the token was lost.`
+            : String(answer.message ?? answer.status),
+        ),
+        { code: answer.error },
+      );
     },
-  );
+    done: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token)),
+  });
 }
 
 /** @param {Context} context @param {string} name @param {string} token */
@@ -83,7 +79,7 @@ function tokenDialog(context, name, token) {
   const join = `moot join --gateway ${gateway} --space ${space} --token-file ${name}.token`;
   let copied = false;
   const field = /** @type {HTMLTextAreaElement} */ (
-    el("textarea", {
+    html.textarea({
       class: "field mono token",
       rows: "2",
       readonly: true,
@@ -113,33 +109,29 @@ function tokenDialog(context, name, token) {
   const dialog = openDialog(
     `${oneLine(name, 40)} is invited`,
     [
-      el(
-        "p",
+      html.p(
         {},
         nameOf(name),
         " signs in with this token. ",
-        el("strong", {}, "It is shown only once"),
+        html.strong({}, "It is shown only once"),
         " and stored nowhere: send it over a secure channel.",
       ),
-      el(
-        "div",
+      html.div(
         { class: "field-row" },
         field,
         copy(() => field.value, "Copy token"),
       ),
-      el(
-        "p",
+      html.p(
         {},
         "In a browser: open ",
-        el("bdi", { class: "mono" }, gateway || "/"),
+        html.bdi({ class: "mono" }, gateway || "/"),
         " and sign in with it. In a terminal: save it as ",
-        el("code", {}, `${name}.token`),
+        html.code({}, `${name}.token`),
         ", then run:",
       ),
-      el(
-        "div",
+      html.div(
         { class: "field-row" },
-        el("pre", { class: "text-block mono grow", tabindex: "0", role: "group", "aria-label": "Command" }, join),
+        html.pre({ class: "text-block mono grow", tabindex: "0", role: "group", "aria-label": "Command" }, join),
         copy(() => join, "Copy command"),
       ),
     ],

@@ -1,5 +1,5 @@
 /** The actions on a member besides grants (MEW 3.6.7, 3.9): each has a button and a key. */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { membersOf } from "../../core/state/json-text.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
@@ -34,19 +34,18 @@ const reasonFields = (reason) => (reason ? { reason } : {});
 export function pauseDialog(context, member) {
   const who = member ? oneLine(member.id, 40) : "everyone";
   const time = labelledField("Duration", { tag: "select" });
-  for (const [text, seconds] of PAUSES) time.input.append(el("option", { value: String(seconds) }, text));
+  for (const [text, seconds] of PAUSES) time.input.append(html.option({ value: String(seconds) }, text));
   const reason = reasonField();
   actionDialog(
     `Pause ${who}?`,
     [
-      el(
-        "p",
+      html.p(
         {},
         member
           ? [nameOf(member.id), " can then send only acknowledgements, cancellations and the like."]
           : "All other members who are online are paused at once.",
       ),
-      member?.paused && el("p", { class: "soft" }, "Already paused: this can extend the pause but not shorten it."),
+      member?.paused && html.p({ class: "soft" }, "Already paused: this can extend the pause but not shorten it."),
       time.node,
       reason.node,
     ],
@@ -88,8 +87,7 @@ function shutdownDialog(context, member) {
   actionDialog(
     `Shut down ${who}?`,
     [
-      el(
-        "p",
+      html.p(
         {},
         nameOf(member.id),
         " is asked to stop and has five seconds to clean up; then its connections are closed. Its permissions and token stay valid, so it can join again.",
@@ -111,32 +109,28 @@ function losses(context, member) {
   const fall = ledgerOf(state).cascadeOfRemoval(member.name);
   const streams = state.streams.open().filter((each) => each.owner === member.id);
   const proposals = state.proposals.open().filter((each) => each.from === member.id);
-  return el(
-    "ul",
+  return html.ul(
     { class: "losses" },
-    el("li", {}, "Its token becomes invalid: it needs a new invitation to come back."),
-    el(
-      "li",
+    html.li({}, "Its token becomes invalid: it needs a new invitation to come back."),
+    html.li(
       {},
       proposals.length > 0
         ? `${proposals.length} pending proposal${proposals.length > 1 ? "s" : ""} will be withdrawn.`
         : "It has no pending proposals.",
     ),
     streams.map((each) =>
-      el(
-        "li",
+      html.li(
         {},
         "This stream will be closed: ",
-        el("bdi", { class: "mono" }, oneLine(each.description || each.id, 60)),
+        html.bdi({ class: "mono" }, oneLine(each.description || each.id, 60)),
       ),
     ),
     fall.map(({ grant, lost }) =>
-      el(
-        "li",
+      html.li(
         {},
         nameOf(grant.recipient),
         " loses permission to: ",
-        el("bdi", {}, oneLine(lost.map(describeCapability).join(", "), 160)),
+        html.bdi({}, oneLine(lost.map(describeCapability).join(", "), 160)),
       ),
     ),
   );
@@ -148,7 +142,7 @@ function kickDialog(context, member) {
   const reason = reasonField();
   actionDialog(
     `Remove ${who} from the space?`,
-    [el("p", {}, nameOf(member.id), " is disconnected at once."), losses(context, member), reason.node],
+    [html.p({}, nameOf(member.id), " is disconnected at once."), losses(context, member), reason.node],
     {
       verb: `Remove ${who}`,
       danger: true,
@@ -167,7 +161,7 @@ function askStatus(context, member) {
 /** @param {Context} context @param {Member} member */
 function forgetDialog(context, member) {
   const which = labelledField("Entries", { tag: "select" });
-  which.input.append(el("option", { value: "oldest" }, "oldest"), el("option", { value: "newest" }, "newest"));
+  which.input.append(html.option({ value: "oldest" }, "oldest"), html.option({ value: "newest" }, "newest"));
   const entries = labelledField(
     "Number (optional)",
     { inputmode: "numeric", pattern: "[0-9]*", maxlength: 9 },
@@ -200,7 +194,7 @@ function compactDialog(context, member) {
   const reason = reasonField();
   actionDialog(
     `Compact the context of ${oneLine(member.id, 40)}?`,
-    [el("p", { class: "soft" }, "The member summarizes its context and drops the rest."), reason.node],
+    [html.p({ class: "soft" }, "The member summarizes its context and drops the rest."), reason.node],
     {
       verb: "Compact",
       safe: true,
@@ -225,8 +219,7 @@ function resetDialog(context, member, what) {
   actionDialog(
     clear ? `Clear the context of ${who}?` : `Restart ${who}?`,
     [
-      el(
-        "p",
+      html.p(
         {},
         clear
           ? "Its whole context is deleted. It keeps running."
@@ -289,11 +282,9 @@ export function controls(context, member) {
     lacksCapability(context, each),
   );
   const more = usable.filter((each) => each.more);
-  return el(
-    "div",
+  return html.div(
     { class: "controls" },
-    el(
-      "div",
+    html.div(
       { class: "control-row", role: "group", "aria-label": "Control this member" },
       member.present &&
         button(
@@ -310,14 +301,13 @@ export function controls(context, member) {
       usable.filter((each) => !each.more).map(one),
     ),
     more.length > 0 &&
-      el(
-        "details",
+      html.details(
         { class: "more-controls", data: { fold: "more" } },
-        el("summary", { data: { focus: "more" } }, "Context"),
-        el("div", { class: "control-row" }, more.map(one)),
+        html.summary({ data: { focus: "more" } }, "Context"),
+        html.div({ class: "control-row" }, more.map(one)),
       ),
     missing.length > 0 &&
-      el("p", { class: "faint small-text" }, "You have no permission to send: ", missing.join(", "), "."),
+      html.p({ class: "faint small-text" }, "You have no permission to send: ", missing.join(", "), "."),
   );
 }
 
@@ -338,32 +328,25 @@ export function statusTable(member) {
     typeof payload?.tokens === "number" && typeof payload?.max_tokens === "number" && payload.max_tokens > 0
       ? Math.min(1, payload.tokens / payload.max_tokens)
       : null;
-  return el(
-    "div",
+  return html.div(
     { class: "status-report" },
     used !== null &&
-      el(
-        "div",
+      html.div(
         { class: "meter-row" },
-        el("meter", { min: "0", max: "1", value: used, "aria-label": "Tokens used" }),
-        el("span", { class: "soft" }, `${Math.round(used * 100)} % of tokens used`),
+        html.meter({ min: "0", max: "1", value: used, "aria-label": "Tokens used" }),
+        html.span({ class: "soft" }, `${Math.round(used * 100)} % of tokens used`),
       ),
-    el(
-      "table",
+    html.table(
       {},
-      el(
-        "tbody",
+      html.tbody(
         {},
         rows.map(([name, value]) =>
-          el(
-            "tr",
+          html.tr(
             {},
-            el("th", { scope: "row" }, oneLine(name.replaceAll("_", " "), 40)),
-            el(
-              "td",
+            html.th({ scope: "row" }, oneLine(name.replaceAll("_", " "), 40)),
+            html.td(
               {},
-              el(
-                "bdi",
+              html.bdi(
                 {},
                 oneLine(
                   typeof value === "string"
@@ -379,6 +362,6 @@ export function statusTable(member) {
         ),
       ),
     ),
-    el("p", { class: "faint small-text" }, `reported ${ago(at)}`),
+    html.p({ class: "faint small-text" }, `reported ${ago(at)}`),
   );
 }

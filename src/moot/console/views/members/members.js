@@ -1,5 +1,5 @@
 /** Members: who is online, what each can do and who granted it, and how to stop them. */
-import { button, el, newId, redraw } from "../../core/page/dom.js";
+import { button, html, newId, redraw } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
@@ -30,7 +30,7 @@ class MembersView {
     /** @type {Set<string>} */
     this._thinking = new Set();
     const id = newId("find");
-    this._find = el("input", {
+    this._find = html.input({
       id,
       class: "field",
       type: "search",
@@ -39,30 +39,29 @@ class MembersView {
       spellcheck: "false",
       on: { input: () => this.show() },
     });
-    this._count = el("span", { class: "soft" });
-    this._list = el("div", { class: "panes-list" });
-    this._detail = el("section", { class: "panes-detail", "aria-label": "Member" });
-    this._panes = el("div", { class: "panes" }, this._list, this._detail);
-    this._allControls = el("div", { class: "field-row" });
+    this._count = html.span({ class: "soft" });
+    this._list = html.div({ class: "panes-list" });
+    this._detail = html.section({ class: "panes-detail", "aria-label": "Member" });
+    this._panes = html.div({ class: "panes" }, this._list, this._detail);
+    this._allControls = html.div({ class: "field-row" });
     outlet.append(
-      el(
-        "div",
+      html.div(
         { class: "view-head" },
-        el("h1", {}, "Members"),
+        html.h1({}, "Members"),
         this._count,
-        el("span", { class: "grow" }),
-        el("label", { class: "sr", for: id }, "Search members"),
-        el("div", { class: "find" }, this._find),
+        html.span({ class: "grow" }),
+        html.label({ class: "sr", for: id }, "Search members"),
+        html.div({ class: "find" }, this._find),
         this._allControls,
         button("Invite…", () => inviteDialog(context), { class: "primary", shortcut: "i", icon: icon("plus", 16) }),
       ),
       this._panes,
     );
-    this._head = el("div", { class: "detail-head" });
-    this._controls = el("div", {});
-    this._permissions = el("div", {});
-    this._grants = el("div", { class: "detail-parts" });
-    this._status = el("div", {});
+    this._head = html.div({ class: "detail-head" });
+    this._controls = html.div({});
+    this._permissions = html.div({});
+    this._grants = html.div({ class: "detail-parts" });
+    this._status = html.div({});
     this._stops = [
       context.state.on(["roster", "grants", "proposals", "streams", "reasoning"], () => this.show()),
       this._keys(),
@@ -157,7 +156,7 @@ class MembersView {
       this._section("Online", current.slice(0, MAX_HERE), current.length),
       this._section("Invited", invited.slice(0, MAX_AWAY), invited.length),
       this._section("Offline", away.slice(0, MAX_AWAY), away.length),
-      current.length + invited.length + away.length === 0 && el("p", { class: "empty" }, "No matching members."),
+      current.length + invited.length + away.length === 0 && html.p({ class: "empty" }, "No matching members."),
     ]);
     this._showDetail();
   }
@@ -177,40 +176,36 @@ class MembersView {
   _section(title, members, all) {
     if (members.length === 0) return null;
     const id = newId("section");
-    return el(
-      "section",
+    return html.section(
       { "aria-labelledby": id },
-      el("h2", { class: "list-title", id }, `${title} `, el("span", { class: "faint" }, String(all))),
-      el(
-        "ul",
+      html.h2({ class: "list-title", id }, `${title} `, html.span({ class: "faint" }, String(all))),
+      html.ul(
         {},
-        members.map((member) => el("li", {}, this._row(member))),
+        members.map((member) => html.li({}, this._row(member))),
       ),
-      all > members.length && el("p", { class: "faint list-more" }, `and ${all - members.length} more: search by name`),
+      all > members.length && html.p({ class: "faint list-more" }, `and ${all - members.length} more: search by name`),
     );
   }
 
   /** @param {Member} member */
   _row(member) {
     const paused = this.state.roster.isPaused(member);
-    return el(
-      "a",
+    return html.a(
       {
         class: "member-row",
         href: this.context.link("members", member.id),
         "aria-current": this.member?.id === member.id ? "true" : null,
         data: { focus: `member-${member.id}`, presence: member.present ? "here" : "away" },
       },
-      el("span", { class: "presence-dot", "aria-hidden": "true" }),
-      el(
-        "span",
+      html.span({ class: "presence-dot", "aria-hidden": "true" }),
+      html.span(
         { class: "grow member-name" },
         nameOf(member.id, { you: member.id === this.state.me.id }),
-        member.name !== member.id && el("small", {}, " ", el("bdi", {}, oneLine(member.name, 40))),
+        member.name !== member.id && html.small({}, " ", html.bdi({}, oneLine(member.name, 40))),
       ),
-      paused && el("span", { class: "tag", data: { tone: "warn" } }, icon("pause", 12), "paused"),
-      this._activity(member) && el("span", { class: "tag", data: { tone: "accent" } }, "reasoning"),
-      el("span", { class: "faint member-role" }, this._role(member)),
+      paused && html.span({ class: "tag", data: { tone: "warn" } }, icon("pause", 12), "paused"),
+      this._activity(member) && html.span({ class: "tag", data: { tone: "accent" } }, "reasoning"),
+      html.span({ class: "faint member-role" }, this._role(member)),
     );
   }
 
@@ -219,18 +214,16 @@ class MembersView {
     this._panes.dataset.open = member ? "detail" : "list";
     if (!member) {
       redraw(this._detail, ["nobody", this._chosen], () =>
-        el(
-          "div",
+        html.div(
           { class: "empty" },
           icon("members", 32),
-          el("strong", {}, this._chosen ? "Unknown member" : "Select a member"),
-          el(
-            "p",
+          html.strong({}, this._chosen ? "Unknown member" : "Select a member"),
+          html.p(
             {},
             this._chosen
               ? "It may have left before you joined."
               : "to see its permissions and grants, and to pause or remove it. ",
-            !this._chosen && el("kbd", {}, "j"),
+            !this._chosen && html.kbd({}, "j"),
             !this._chosen && " selects the next one.",
           ),
         ),
@@ -262,12 +255,12 @@ class MembersView {
       () => this._heading(member),
     );
     redraw(this._controls, [member.id, member.present, me, paused, this.state.me.capabilities], () =>
-      me ? el("p", { class: "soft" }, "This is you.") : controls(this.context, member),
+      me ? html.p({ class: "soft" }, "This is you.") : controls(this.context, member),
     );
     redraw(
       this._status,
       [member.id, member.status],
-      () => member.status && el("section", { class: "detail-part" }, el("h3", {}, "Last status"), statusTable(member)),
+      () => member.status && html.section({ class: "detail-part" }, html.h3({}, "Last status"), statusTable(member)),
     );
     const given = ledger.to(member.name);
     const gave = ledger.from(member.name);
@@ -281,13 +274,11 @@ class MembersView {
         this.state.me.capabilities,
       ],
       () =>
-        el(
-          "section",
+        html.section(
           { class: "detail-part" },
-          el(
-            "div",
+          html.div(
             { class: "part-head" },
-            el("h3", {}, "Permissions"),
+            html.h3({}, "Permissions"),
             button(this._exact ? "Hide JSON" : "Show JSON", () => this._toggleExact(), {
               class: "quiet small",
               shortcut: "x",
@@ -322,17 +313,15 @@ class MembersView {
       ],
       () => [
         given.length > 0 &&
-          el(
-            "section",
+          html.section(
             { class: "detail-part" },
-            el("h3", {}, me ? "Granted to you" : "Grants received"),
+            html.h3({}, me ? "Granted to you" : "Grants received"),
             grantsList(this.context, given, this._exact, false),
           ),
         gave.length > 0 &&
-          el(
-            "section",
+          html.section(
             { class: "detail-part" },
-            el("h3", {}, me ? "Granted by you" : "Grants given"),
+            html.h3({}, me ? "Granted by you" : "Grants given"),
             grantsList(this.context, gave, this._exact, true),
           ),
         ended.length > 0 && endedGrants(ended),
@@ -353,41 +342,36 @@ class MembersView {
           ? ["paused", "warn"]
           : ["online", "good"];
     return [
-      el(
-        "a",
+      html.a(
         { class: "back button quiet small", href: this.context.link("members") },
         icon("right", 14),
-        el("span", {}, "All members"),
+        html.span({}, "All members"),
       ),
-      el(
-        "div",
+      html.div(
         { class: "detail-title" },
-        el("h2", {}, nameOf(member.id, { you: member.id === this.state.me.id })),
-        el(
-          "span",
+        html.h2({}, nameOf(member.id, { you: member.id === this.state.me.id })),
+        html.span(
           { class: "state-mark presence", data: { tone } },
-          el("span", { class: "dot", "aria-hidden": "true" }),
+          html.span({ class: "dot", "aria-hidden": "true" }),
           text,
         ),
       ),
-      el(
-        "p",
+      html.p(
         { class: "soft" },
-        member.name !== member.id && ["name ", el("bdi", {}, oneLine(member.name, 64)), " · "],
+        member.name !== member.id && ["name ", html.bdi({}, oneLine(member.name, 64)), " · "],
         invited
           ? ["invited", member.invitedBy && [" by ", nameOf(member.invitedBy)]]
           : [
               member.present ? "joined " : "left ",
-              el("time", { datetime: isoTime(member.since), class: "since" }, ago(member.since)),
-              member.leaveReason && [": ", el("bdi", {}, oneLine(member.leaveReason, 160))],
+              html.time({ datetime: isoTime(member.since), class: "since" }, ago(member.since)),
+              member.leaveReason && [": ", html.bdi({}, oneLine(member.leaveReason, 160))],
             ],
         member.violations > 0 &&
           ` · ${member.violations} protocol ${member.violations === 1 ? "violation" : "violations"}`,
         " · ",
-        el("span", { class: "activity" }),
+        html.span({ class: "activity" }),
       ),
-      el(
-        "p",
+      html.p(
         { class: "copy-row" },
         copyButton(
           new URL(this.context.link("members", member.id), location.href).href,
@@ -397,7 +381,7 @@ class MembersView {
         ),
         copyButton(member.id, "Copy name of this member", this.context, { text: "Copy name", isQuiet: true }),
       ),
-      el("p", { class: "pause-line warn-text", hidden: true }),
+      html.p({ class: "pause-line warn-text", hidden: true }),
     ];
   }
 

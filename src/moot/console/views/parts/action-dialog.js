@@ -1,5 +1,5 @@
 /** Dialogs for actions: confirmation where something cannot be undone, and a plain message when it is refused. */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { openDialog } from "./dialog.js";
 import { describeError } from "./error-text.js";
@@ -22,16 +22,14 @@ export function refusalText(fault) {
 /** The same, with advice on what to do. @param {any} fault */
 export function refusalBox(fault) {
   const { means, todo } = describeError(typeof fault?.code === "string" ? fault.code : "");
-  return el(
-    "div",
+  return html.div(
     { class: "refusal-box", role: "alert" },
     icon("warning", 16),
-    el(
-      "div",
+    html.div(
       {},
-      el("p", {}, el("strong", {}, "Refused: "), means),
-      fault?.message && el("p", {}, escapeHidden(fault.message)),
-      el("p", { class: "soft" }, todo),
+      html.p({}, html.strong({}, "Refused: "), means),
+      fault?.message && html.p({}, escapeHidden(fault.message)),
+      html.p({ class: "soft" }, todo),
     ),
   );
 }
@@ -54,11 +52,11 @@ export async function runAndNotify(context, doing, done) {
 /**
  * A dialog with fields. `act` runs the action; if it is refused, the dialog stays open and shows the reason.
  * Enter in a field confirms only harmless actions (`safe`).
- * @param {string} title @param {(Node | string | null | false)[]} content
+ * @param {string} title @param {import("../../core/page/dom.js").Child[]} content
  * @param {{verb: string, danger?: boolean, safe?: boolean, class?: string, act: () => Promise<any>, done?: (result: any) => void, closed?: () => void}} options
  */
 export function actionDialog(title, content, options) {
-  const fault = el("div", { class: "dialog-fault" });
+  const fault = html.div({ class: "dialog-fault" });
   const run = async () => {
     if (confirm.disabled) return;
     confirm.disabled = true;
@@ -77,17 +75,11 @@ export function actionDialog(title, content, options) {
     }
   };
   const confirm = button(options.verb, () => void run(), { class: options.danger ? "danger" : "primary" });
-  const dialog = openDialog(
-    title,
-    [...content.filter((each) => each !== null && each !== false), fault].map(
-      (each) => /** @type {Node | string} */ (each),
-    ),
-    {
-      class: options.class,
-      actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), confirm],
-      closed: options.closed,
-    },
-  );
+  const dialog = openDialog(title, [...content, fault], {
+    class: options.class,
+    actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), confirm],
+    closed: options.closed,
+  });
   dialog.node.addEventListener("keydown", (event) => {
     const field =
       event.target instanceof HTMLInputElement && event.target.type !== "checkbox" && event.target.type !== "radio";
@@ -106,7 +98,7 @@ export function actionDialog(title, content, options) {
 export function labelledField(label, attributes = {}, hint = "") {
   const id = newId("field");
   const { tag, ...rest } = attributes;
-  const input = el(tag ?? "input", {
+  const input = html[/** @type {"input"} */ (tag ?? "input")]({
     id,
     class: "field",
     autocomplete: "off",
@@ -115,12 +107,11 @@ export function labelledField(label, attributes = {}, hint = "") {
     ...rest,
   });
   return {
-    node: el(
-      "div",
+    node: html.div(
       { class: "labelled" },
-      el("label", { for: id }, label),
+      html.label({ for: id }, label),
       input,
-      hint && el("small", { id: `${id}-hint` }, hint),
+      hint && html.small({ id: `${id}-hint` }, hint),
     ),
     input,
     value: () => String(input.value).trim(),

@@ -1,5 +1,5 @@
 /** The result of a call: its progress while it runs, then its content. */
-import { el } from "../../core/page/dom.js";
+import { html } from "../../core/page/dom.js";
 import { textAt } from "../../core/state/json-text.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { textBlock, oneLine, escapeHidden } from "../../core/page/text.js";
@@ -39,14 +39,12 @@ function finite(value) {
 /** @param {{done: number, total: number, message: string}} progress */
 export function progressView(progress) {
   const share = progress.total > 0 ? Math.min(1, progress.done / progress.total) : 0;
-  const bar = el("span", { class: "progress-done" });
+  const bar = html.span({ class: "progress-done" });
   bar.style.width = `${Math.round(share * 100)}%`;
   const text = progress.total > 0 ? `${progress.done} of ${progress.total}` : `${progress.done}`;
-  return el(
-    "div",
+  return html.div(
     { class: "progress" },
-    el(
-      "div",
+    html.div(
       {
         class: "progress-bar",
         role: "progressbar",
@@ -58,7 +56,7 @@ export function progressView(progress) {
       },
       bar,
     ),
-    el("span", { class: "soft" }, text, progress.message && [" · ", el("bdi", {}, oneLine(progress.message, 200))]),
+    html.span({ class: "soft" }, text, progress.message && [" · ", html.bdi({}, oneLine(progress.message, 200))]),
   );
 }
 
@@ -71,11 +69,9 @@ export function answerView(answer, context, raw = "") {
     (raw && textAt(raw, ["payload", ...path])) || (JSON.stringify(value) ?? "null");
   if (answer.error) {
     const { code, message, data } = answer.error;
-    return el(
-      "div",
+    return html.div(
       { class: "answer" },
-      el(
-        "p",
+      html.p(
         { class: "fault" },
         escapeHidden(`${message ?? "The call failed."}${code === undefined ? "" : ` (${code})`}`),
       ),
@@ -85,29 +81,26 @@ export function answerView(answer, context, raw = "") {
   const result = answer.result;
   const content = Array.isArray(result?.content) ? result.content : null;
   if (!content)
-    return el(
-      "div",
+    return html.div(
       { class: "answer" },
       result === undefined
-        ? el("p", { class: "soft" }, "Empty result.")
+        ? html.p({ class: "soft" }, "Empty result.")
         : jsonTree(text(result, "result"), { label: "result" }),
     );
-  return el(
-    "div",
+  return html.div(
     { class: "answer" },
-    content.length === 0 && !result.structuredContent && el("p", { class: "soft" }, "Empty result."),
+    content.length === 0 && !result.structuredContent && html.p({ class: "soft" }, "Empty result."),
     content
       .slice(0, MAX_PARTS)
       .map((/** @type {any} */ part, /** @type {number} */ index) =>
         partView(part, () => text(part, "result", "content", String(index))),
       ),
-    content.length > MAX_PARTS && el("p", { class: "soft" }, `and ${content.length - MAX_PARTS} more`),
+    content.length > MAX_PARTS && html.p({ class: "soft" }, `and ${content.length - MAX_PARTS} more`),
     listedValuesView(context, result),
     result.structuredContent !== undefined &&
-      el(
-        "details",
+      html.details(
         {},
-        el("summary", {}, "Structured data"),
+        html.summary({}, "Structured data"),
         jsonTree(text(result.structuredContent, "result", "structuredContent"), { label: "data" }),
       ),
   );
@@ -117,15 +110,13 @@ export function answerView(answer, context, raw = "") {
 function partView(part, text) {
   if (typeof part?.text === "string") return textBlock(part.text, { label: "result" });
   if (typeof part?.resource?.text === "string")
-    return el(
-      "div",
+    return html.div(
       {},
-      el("p", { class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)),
+      html.p({ class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)),
       textBlock(part.resource.text, { label: "result" }),
     );
   if (typeof part?.data === "string")
-    return el(
-      "p",
+    return html.p(
       { class: "soft" },
       `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "unknown type", 60)}, about ${formatNumber(Math.round((part.data.length * 3) / 4))} bytes`,
     );

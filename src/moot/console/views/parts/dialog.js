@@ -1,11 +1,11 @@
 /** A modal dialog. The browser's own <dialog> keeps the focus inside and restores it afterwards. */
-import { el, newId } from "../../core/page/dom.js";
+import { html, newId } from "../../core/page/dom.js";
 import { icon } from "./icons.js";
 
 /**
  * Open a dialog; the returned `close` closes it and removes it from the page. While `stays` returns true, neither Escape nor a click beside it closes it.
  * @param {string} title
- * @param {(Node | string)[]} content
+ * @param {import("../../core/page/dom.js").Child[]} content
  * @param {{class?: string, actions?: Node[], stays?: () => boolean, closed?: () => void}} [options]
  * @returns {{node: HTMLDialogElement, close: () => void}}
  */
@@ -18,21 +18,18 @@ export function openDialog(title, content, options = {}) {
     node.remove();
     options.closed?.();
   };
-  const node = el(
-    "dialog",
+  const node = html.dialog(
     { class: ["dialog", options.class], "aria-labelledby": id },
-    el(
-      "header",
+    html.header(
       { class: "dialog-head" },
-      el("h2", { id }, title),
-      el(
-        "button",
+      html.h2({ id }, title),
+      html.button(
         { type: "button", class: "button quiet icon-only", "aria-label": "Close", on: { click: close } },
         icon("close"),
       ),
     ),
-    el("div", { class: "dialog-body" }, content),
-    options.actions && el("footer", { class: "dialog-actions" }, options.actions),
+    html.div({ class: "dialog-body" }, content),
+    options.actions && html.footer({ class: "dialog-actions" }, options.actions),
   );
   // The browser may also close it by itself.
   node.addEventListener("close", close);

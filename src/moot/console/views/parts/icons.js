@@ -66,9 +66,8 @@ const DRAWN = {
 
 /** @param {string} name @param {number} [size] */
 export function icon(name, size = 18) {
-  return svg(
-    "svg",
+  return svg.svg(
     { viewBox: "0 0 24 24", width: String(size), height: String(size), "aria-hidden": "true", class: "icon" },
-    (DRAWN[name] ?? []).map((d) => svg("path", { d })),
+    (DRAWN[name] ?? []).map((d) => svg.path({ d })),
   );
 }

@@ -1,5 +1,5 @@
 /** A JSON tree: collapsed, with digits unchanged, built only as far as it is expanded. */
-import { el } from "../../core/page/dom.js";
+import { html } from "../../core/page/dom.js";
 import { membersOf } from "../../core/state/json-text.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { textBlock, oneLine, escapeHidden } from "../../core/page/text.js";
@@ -18,7 +18,7 @@ const OPEN_DEPTH_SMALL = 8;
  * @param {{label?: string}} [options]
  */
 export function jsonTree(text, options = {}) {
-  return el("div", { class: "json", role: "group", "aria-label": options.label ?? "payload" }, valueNode(text, 0));
+  return html.div({ class: "json", role: "group", "aria-label": options.label ?? "payload" }, valueNode(text, 0));
 }
 
 /** @param {string} text @param {number} depth @param {Node | null} [name] shown in the line that collapses it @returns {Node} */
@@ -29,10 +29,9 @@ function valueNode(text, depth, name = null) {
     const value = String(JSON.parse(text));
     return value.length > SHORT || value.includes("\n")
       ? textBlock(value, { class: "json-long", maxCharacters: 2000, label: "long text" })
-      : el("span", { class: "json-string" }, `"${escapeHidden(value)}"`);
+      : html.span({ class: "json-string" }, `"${escapeHidden(value)}"`);
   }
-  return el(
-    "span",
+  return html.span(
     { class: first === "t" || first === "f" || first === "n" ? "json-literal" : "json-number" },
     oneLine(text, 400),
   );
@@ -42,10 +41,10 @@ function valueNode(text, depth, name = null) {
 function members(text, depth, name) {
   const all = membersOf(text);
   const isList = text[0] === "[";
-  if (all.length === 0) return el("span", {}, name, " ", el("span", { class: "json-literal" }, isList ? "[]" : "{}"));
-  const list = el("ul", {});
+  if (all.length === 0) return html.span({}, name, " ", html.span({ class: "json-literal" }, isList ? "[]" : "{}"));
+  const list = html.ul({});
   let shown = 0;
-  const more = el("button", { type: "button", class: "button quiet small", on: { click: () => show() } });
+  const more = html.button({ type: "button", class: "button quiet small", on: { click: () => show() } });
   const show = () => {
     more.remove();
     for (const part of all.slice(shown, shown + AT_ONCE)) list.append(memberNode(part, isList, depth + 1));
@@ -56,16 +55,11 @@ function members(text, depth, name) {
     }
   };
   if (depth === 0) {
-    const holder = el("div", {}, list);
+    const holder = html.div({}, list);
     show();
     return holder;
   }
-  const fold = el(
-    "details",
-    {},
-    el("summary", {}, name, " ", `${isList ? `[${all.length}]` : `{${all.length}}`}`),
-    list,
-  );
+  const fold = html.details({}, html.summary({}, name, " ", `${isList ? `[${all.length}]` : `{${all.length}}`}`), list);
   fold.addEventListener("toggle", () => {
     if (fold.open && shown === 0) show();
   });
@@ -78,7 +72,7 @@ function members(text, depth, name) {
 
 /** @param {{key: string, text: string}} part @param {boolean} isList @param {number} depth */
 function memberNode(part, isList, depth) {
-  const name = el("span", { class: isList ? "json-index" : "json-key" }, isList ? part.key : oneLine(part.key, 120));
+  const name = html.span({ class: isList ? "json-index" : "json-key" }, isList ? part.key : oneLine(part.key, 120));
   const folds = part.text[0] === "{" || part.text[0] === "[";
-  return folds ? el("li", {}, valueNode(part.text, depth, name)) : el("li", {}, name, " ", valueNode(part.text, depth));
+  return folds ? html.li({}, valueNode(part.text, depth, name)) : html.li({}, name, " ", valueNode(part.text, depth));
 }

@@ -1,5 +1,5 @@
 /** A large value: its size, its hash, its beginning, and buttons that show and download it. */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { listedValues } from "../../core/connection/large-values.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { oneLine, textBlock } from "../../core/page/text.js";
@@ -16,16 +16,11 @@ const SHOWN_CHARACTERS = 6_000;
  * @param {Context} context @param {LargeValue} value @param {string} [name] where it stands in the message
  */
 export function largeValueView(context, value, name = "") {
-  const text = el(
-    "div",
+  const text = html.div(
     {},
     value.excerpt && textBlock(value.excerpt, { maxCharacters: SHOWN_CHARACTERS, label: "beginning of the text" }),
   );
-  const note = el(
-    "p",
-    { class: "soft", role: "status" },
-    value.excerpt && "The beginning. The gateway keeps the rest.",
-  );
+  const note = html.p({ class: "soft", role: "status" }, value.excerpt && "The beginning. The gateway keeps the rest.");
   const get = async (/** @type {(data: Uint8Array<ArrayBuffer>) => void} */ use) => {
     show.disabled = download.disabled = true;
     replace(note, "Fetching…");
@@ -44,7 +39,7 @@ export function largeValueView(context, value, name = "") {
         const whole = readText(data);
         if (whole === null) return replace(note, "This is not text: download it.");
         replace(text, textBlock(whole, { maxCharacters: SHOWN_CHARACTERS, label: "whole text" }));
-        text.querySelector(".show-all")?.click();
+        /** @type {HTMLElement | null} */ (text.querySelector(".show-all"))?.click();
         replace(note, `All ${formatNumber(value.bytes)} bytes.`);
         show.remove();
       }),
@@ -60,16 +55,14 @@ export function largeValueView(context, value, name = "") {
     { class: "small" },
   );
   show.hidden = value.bytes > SHOWN_BYTES;
-  const view = el(
-    "div",
+  const view = html.div(
     { class: "large-value", data: { cut: "" } },
-    el(
-      "div",
+    html.div(
       { class: "content-bar" },
-      name && el("bdi", { class: "mono" }, oneLine(name, 80)),
-      el("span", {}, `${formatNumber(value.bytes)} bytes`),
-      el("span", { class: "soft" }, "SHA-256 ", el("bdi", { class: "mono" }, value.sha256)),
-      el("span", { class: "button-pair" }, show, download),
+      name && html.bdi({ class: "mono" }, oneLine(name, 80)),
+      html.span({}, `${formatNumber(value.bytes)} bytes`),
+      html.span({ class: "soft" }, "SHA-256 ", html.bdi({ class: "mono" }, value.sha256)),
+      html.span({ class: "button-pair" }, show, download),
     ),
     text,
     note,
@@ -94,7 +87,7 @@ function readText(data) {
 /** @param {Uint8Array<ArrayBuffer>} data @param {string} name */
 function save(data, name) {
   const address = URL.createObjectURL(new Blob([data], { type: "application/octet-stream" }));
-  const link = el("a", { download: name });
+  const link = html.a({ download: name });
   // Not as an attribute: what others wrote never becomes such an address, and this is ours.
   link.href = address;
   link.click();

@@ -5,7 +5,7 @@
  * was last read or written there in this space, if that is known; it is shown as what a member reported.
  * This is only a display: the arguments are what is approved.
  */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { escapeHidden } from "../../core/page/text.js";
 
@@ -207,13 +207,12 @@ function unchangedText(count) {
 /** The rendered comparison; signs show the changes without colour, too. @param {string | null} old null: a new file @param {string} added */
 export function diffView(old, added) {
   if (old === null) return addedView(added);
-  if (old === added) return el("p", { class: "soft" }, "No changes.");
+  if (old === added) return html.p({ class: "soft" }, "No changes.");
   const lines = diffLines(old, added);
   if (lines) return linesView(hunks(lines), "Change");
-  return el(
-    "div",
+  return html.div(
     {},
-    el("p", { class: "soft" }, "Too many differences to compare line by line: first the old text, then the new one."),
+    html.p({ class: "soft" }, "Too many differences to compare line by line: first the old text, then the new one."),
     linesView(
       old.split("\n").map((text, index) => ({ sign: "-", text, old: index + 1, new: 0 })),
       "Old text",
@@ -237,7 +236,7 @@ export function addedView(text, sign = "+") {
 
 /** @param {Line[]} lines @param {string} label */
 function linesView(lines, label) {
-  const body = el("div", { class: "diff", role: "group", "aria-label": label, tabindex: "0" });
+  const body = html.div({ class: "diff", role: "group", "aria-label": label, tabindex: "0" });
   let shown = 0;
   const more = button("", () => show(lines.length), { class: "quiet small" });
   const show = (/** @type {number} */ upTo) => {
@@ -247,7 +246,7 @@ function linesView(lines, label) {
     replace(more, `Show all ${formatNumber(lines.length)} lines`);
   };
   show(LINES_AT_ONCE);
-  const holder = el("div", { class: "diff-holder" }, body, more);
+  const holder = html.div({ class: "diff-holder" }, body, more);
   if (lines.length > LINES_AT_ONCE) holder.dataset.cut = "true";
   more.addEventListener("click", () => delete holder.dataset.cut);
   return holder;
@@ -257,11 +256,7 @@ function linesView(lines, label) {
 function lineView(line) {
   const sign = { " ": "same", "+": "added", "-": "removed", "@": "skipped" }[line.sign];
   const isCut = line.text.length > LINE_CHARACTERS;
-  const text = el(
-    "span",
-    { class: "diff-text" },
-    escapeHidden(isCut ? line.text.slice(0, LINE_CHARACTERS) : line.text),
-  );
+  const text = html.span({ class: "diff-text" }, escapeHidden(isCut ? line.text.slice(0, LINE_CHARACTERS) : line.text));
   if (isCut) {
     const whole = button(
       `Show all ${formatNumber(line.text.length)} characters of this line`,
@@ -274,11 +269,10 @@ function lineView(line) {
     text.append("… ", whole);
     text.dataset.cut = "true";
   }
-  return el(
-    "div",
+  return html.div(
     { class: ["diff-line", sign] },
-    el("span", { class: "diff-number", "aria-hidden": "true" }, line.sign === "@" ? "" : String(line.new || line.old)),
-    el("span", { class: "diff-sign" }, line.sign === "@" ? "⋯" : line.sign),
+    html.span({ class: "diff-number", "aria-hidden": "true" }, line.sign === "@" ? "" : String(line.new || line.old)),
+    html.span({ class: "diff-sign" }, line.sign === "@" ? "⋯" : line.sign),
     text,
   );
 }

@@ -2,7 +2,7 @@
  * A virtual list: only visible rows have elements. All rows have the same height, so the position of each
  * is its index times that. Elements are reused. It is a listbox, so arrow keys and screen readers can move through it.
  */
-import { el, newId } from "../../core/page/dom.js";
+import { html, newId } from "../../core/page/dom.js";
 import { inputDelay } from "../../core/page/input-priority.js";
 
 // Rows above and below the window, so that scrolling does not show an empty background.
@@ -31,8 +31,8 @@ export class VirtualList {
   constructor(label, source) {
     this._source = source;
     this._prefix = newId("row");
-    this._inner = el("div", { class: "vl-inner", role: "presentation" });
-    this.node = el("div", { class: "vl", role: "listbox", tabindex: "0", "aria-label": label }, this._inner);
+    this._inner = html.div({ class: "vl-inner", role: "presentation" });
+    this.node = html.div({ class: "vl", role: "listbox", tabindex: "0", "aria-label": label }, this._inner);
     /** @type {Map<number, {element: HTMLElement, item: any, stamp: number}>} */
     this._shown = new Map();
     /** @type {HTMLElement[]} */
@@ -197,7 +197,7 @@ export class VirtualList {
     const reused = shown?.element ?? this._reuse(shape);
     /** @type {HTMLElement} */
     const element =
-      reused ?? el("div", { class: "vl-row", role: "option", "aria-setsize": "-1", "aria-selected": "false" });
+      reused ?? html.div({ class: "vl-row", role: "option", "aria-setsize": "-1", "aria-selected": "false" });
     if (!reused) this._inner.append(element);
     if (element.hidden) element.hidden = false;
     if (element.dataset.index !== String(index)) this._move(element, index);

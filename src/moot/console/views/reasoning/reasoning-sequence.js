@@ -1,5 +1,5 @@
 /** One sequence of reasoning on the page; it grows with its thoughts, and nested sequences are placed where they began. */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { textBlock, nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago, duration, isoTime, formatTime } from "../../core/page/time.js";
 import { icon } from "../parts/icons.js";
@@ -16,8 +16,8 @@ const THOUGHT_CHARACTERS = 1_500;
  * @returns {{node: HTMLElement, update: (inside: {at: number, id: string, node: HTMLElement}[]) => void, tick: () => void}}
  */
 export function sequenceNode(context, sequence, stop) {
-  const state = el("span", { class: "state-mark" });
-  const time = el("span", { class: "faint" });
+  const state = html.span({ class: "state-mark" });
+  const time = html.span({ class: "faint" });
   const stopping = button(
     "Stop",
     () => {
@@ -32,28 +32,24 @@ export function sequenceNode(context, sequence, stop) {
     },
   );
   stopping.append(
-    el("span", { class: "sr" }, ` the reasoning of ${oneLine(sequence.from, 40)}: ${oneLine(sequence.message, 80)}`),
+    html.span({ class: "sr" }, ` the reasoning of ${oneLine(sequence.from, 40)}: ${oneLine(sequence.message, 80)}`),
   );
-  const dropped = el("p", { class: "faint", hidden: true });
-  const list = el("ol", { class: "thoughts", "aria-label": "Thoughts" });
-  const streams = el("div", { class: "sequence-streams" });
-  const ending = el("div", { class: "ending", hidden: true });
-  const node = el(
-    "article",
+  const dropped = html.p({ class: "faint", hidden: true });
+  const list = html.ol({ class: "thoughts", "aria-label": "Thoughts" });
+  const streams = html.div({ class: "sequence-streams" });
+  const ending = html.div({ class: "ending", hidden: true });
+  const node = html.article(
     {
       class: "sequence card",
       data: { sequence: sequence.id },
       "aria-label": `Reasoning of ${oneLine(sequence.from, 40)}`,
     },
-    el(
-      "header",
+    html.header(
       { class: "sequence-head" },
-      el(
-        "div",
+      html.div(
         { class: "grow" },
         nameOf(sequence.from),
-        el(
-          "div",
+        html.div(
           { class: "sequence-title" },
           textBlock(sequence.message || (sequence.startUnknown ? "Started before you joined" : "Untitled"), {
             tag: "div",
@@ -62,7 +58,7 @@ export function sequenceNode(context, sequence, stop) {
           }),
         ),
       ),
-      el("div", { class: "sequence-side" }, time, state, stopping),
+      html.div({ class: "sequence-side" }, time, state, stopping),
     ),
     dropped,
     list,
@@ -86,10 +82,9 @@ export function sequenceNode(context, sequence, stop) {
       const thought = sequence.thoughts[n - sequence.dropped];
       added.push({
         n: rowNumber(thought.id, thought.at),
-        node: el(
-          "li",
+        node: html.li(
           { class: "thought" },
-          el("time", { class: "faint thought-time", datetime: isoTime(thought.at) }, formatTime(thought.at)),
+          html.time({ class: "faint thought-time", datetime: isoTime(thought.at) }, formatTime(thought.at)),
           textBlock(thought.text, { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }),
         ),
       });
@@ -98,7 +93,7 @@ export function sequenceNode(context, sequence, stop) {
     for (const each of below) {
       if (inside.has(each.id)) continue;
       inside.add(each.id);
-      added.push({ n: rowNumber(each.id, each.at), node: el("li", { class: "within" }, each.node) });
+      added.push({ n: rowNumber(each.id, each.at), node: html.li({ class: "within" }, each.node) });
     }
     added.sort((a, b) => a.n - b.n);
     list.append(...added.map((each) => each.node));
@@ -119,21 +114,20 @@ export function sequenceNode(context, sequence, stop) {
     status = now;
     const text = { active: "active", concluded: "concluded", cancelled: "stopped", gone: "member left" }[now];
     state.dataset.tone = now === "active" ? "warn" : now === "concluded" ? "good" : "";
-    replace(state, el("span", { class: "dot", "aria-hidden": "true" }), text);
+    replace(state, html.span({ class: "dot", "aria-hidden": "true" }), text);
     node.dataset.status = now;
     ending.hidden = sequence.status === "active";
     if (sequence.status === "concluded")
       replace(
         ending,
-        el("strong", {}, "Conclusion"),
+        html.strong({}, "Conclusion"),
         textBlock(sequence.ending || "none", { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }),
       );
     if (sequence.status === "cancelled")
       replace(
         ending,
-        el("strong", {}, "Stopped"),
-        el(
-          "p",
+        html.strong({}, "Stopped"),
+        html.p(
           {},
           "by ",
           nameOf(sequence.endedBy),
@@ -150,15 +144,13 @@ export function sequenceNode(context, sequence, stop) {
       if (!tail) {
         tails.set(id, (tail = streamTail(context, stream)));
         streams.append(
-          el(
-            "section",
+          html.section(
             { class: "sequence-stream" },
-            el(
-              "h3",
+            html.h3(
               {},
               icon("streams", 14),
               " Stream ",
-              el("a", { href: context.link("streams", id) }, el("bdi", { class: "mono" }, oneLine(id, 40))),
+              html.a({ href: context.link("streams", id) }, html.bdi({ class: "mono" }, oneLine(id, 40))),
             ),
             tail.node,
           ),

@@ -2,7 +2,7 @@
  * Shared reasoning, live (MEW 3.5): sequences with their thoughts, nested sequences inside them, and a
  * button that stops each (MEW 3.5.5, D-31). Long reasoning that goes into a stream is shown and stopped here too.
  */
-import { button, el, redraw } from "../../core/page/dom.js";
+import { button, html, redraw } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { icon } from "../parts/icons.js";
@@ -36,28 +36,21 @@ class ReasoningView {
     this.state = context.state;
     this._chosen = "";
     this._follow = true;
-    this._list = el("div", { class: "panes-list" });
-    this._detail = el("section", {
+    this._list = html.div({ class: "panes-list" });
+    this._detail = html.section({
       class: "panes-detail",
       "aria-label": "Reasoning",
       on: { scroll: () => this._scrolled() },
     });
-    this._panes = el("div", { class: "panes" }, this._list, this._detail);
-    this._count = el("span", { class: "soft" });
-    this._all = el("span", {});
+    this._panes = html.div({ class: "panes" }, this._list, this._detail);
+    this._count = html.span({ class: "soft" });
+    this._all = html.span({});
     outlet.append(
-      el(
-        "div",
-        { class: "view-head" },
-        el("h1", {}, "Reasoning"),
-        this._count,
-        el("span", { class: "grow" }),
-        this._all,
-      ),
+      html.div({ class: "view-head" }, html.h1({}, "Reasoning"), this._count, html.span({ class: "grow" }), this._all),
       this._panes,
     );
-    this._head = el("div", { class: "detail-head" });
-    this._body = el("div", { class: "thinking" });
+    this._head = html.div({ class: "detail-head" });
+    this._body = html.div({ class: "thinking" });
     /** The drawn sequences, kept so that thoughts are added instead of redrawing all. @type {Map<string, ReturnType<typeof sequenceNode>>} */
     this._nodes = new Map();
     this._buildTree();
@@ -152,12 +145,11 @@ class ReasoningView {
     if (!shown) {
       this._nodes.clear();
       redraw(this._detail, ["none", this._chosen], () =>
-        el(
-          "div",
+        html.div(
           { class: "empty" },
           icon("reasoning", 32),
-          el("strong", {}, this._chosen ? "Unknown reasoning" : "No reasoning yet"),
-          el("p", {}, "When a member shares its reasoning, you can follow and stop it here."),
+          html.strong({}, this._chosen ? "Unknown reasoning" : "No reasoning yet"),
+          html.p({}, "When a member shares its reasoning, you can follow and stop it here."),
         ),
       );
       return;
@@ -168,13 +160,12 @@ class ReasoningView {
     });
     const present = this.state.roster.members.get(shown.from)?.present ?? true;
     redraw(this._head, [shown.id, shown.status, present, shown.about], () => [
-      el(
-        "a",
+      html.a(
         { class: "back button quiet small", href: this.context.link("reasoning") },
         icon("right", 14),
-        el("span", {}, "All reasoning"),
+        html.span({}, "All reasoning"),
       ),
-      shown.about.length > 0 && el("p", { class: "soft" }, "Triggered by ", this._cause(shown.about[0])),
+      shown.about.length > 0 && html.p({ class: "soft" }, "Triggered by ", this._cause(shown.about[0])),
     ]);
     const tree = this._tree(shown);
     if (!this._body.contains(tree)) this._body.replaceChildren(tree);
@@ -184,11 +175,10 @@ class ReasoningView {
   /** @param {string} id */
   _cause(id) {
     const row = this.state.envelopes.byId(id);
-    return el(
-      "a",
+    return html.a(
       { href: this.context.link("timeline", id) },
       row
-        ? [nameOf(row.from), ": ", el("bdi", {}, oneLine(row.operation || row.summary || row.kind, 120))]
+        ? [nameOf(row.from), ": ", html.bdi({}, oneLine(row.operation || row.summary || row.kind, 120))]
         : "a message from before you joined",
     );
   }
@@ -210,40 +200,33 @@ class ReasoningView {
   /** @param {string} title @param {Sequence[]} sequences */
   _section(title, sequences) {
     if (sequences.length === 0) return null;
-    return el(
-      "section",
+    return html.section(
       { "aria-label": title },
-      el("h2", { class: "list-title" }, `${title} `, el("span", { class: "faint" }, String(sequences.length))),
-      el(
-        "ul",
+      html.h2({ class: "list-title" }, `${title} `, html.span({ class: "faint" }, String(sequences.length))),
+      html.ul(
         {},
         sequences.map((each) =>
-          el(
-            "li",
+          html.li(
             {},
-            el(
-              "a",
+            html.a(
               {
                 class: "member-row sequence-row",
                 href: this.context.link("reasoning", each.id),
                 "aria-current": this._shown === each ? "true" : null,
                 data: { focus: `sequence-${each.id}` },
               },
-              el(
-                "span",
+              html.span(
                 { class: "grow" },
                 nameOf(each.from),
-                el(
-                  "bdi",
+                html.bdi(
                   { class: "sequence-message" },
                   oneLine(each.message || (each.startUnknown ? "started before you joined" : "untitled"), 120),
                 ),
               ),
-              el(
-                "span",
+              html.span(
                 { class: "faint" },
                 `${each.thoughts.length + each.dropped}`,
-                el("span", { class: "sr" }, " thoughts"),
+                html.span({ class: "sr" }, " thoughts"),
               ),
             ),
           ),

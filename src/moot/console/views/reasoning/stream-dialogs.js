@@ -1,5 +1,5 @@
 /** What a stream's owner can do with it (MEW 3.10.4 to 3.10.7). The gateway answers each action and informs everybody. */
-import { el } from "../../core/page/dom.js";
+import { html } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { actionDialog, labelledField, reasonField } from "../parts/action-dialog.js";
 
@@ -11,12 +11,12 @@ const reasonFields = (reason) => (reason.value() ? { reason: reason.value() } : 
 /** @param {string} label @param {string[]} ids */
 function choice(label, ids) {
   const field = labelledField(label, { tag: "select" });
-  for (const id of ids) field.input.append(el("option", { value: id }, oneLine(id, 64)));
+  for (const id of ids) field.input.append(html.option({ value: id }, oneLine(id, 64)));
   return field;
 }
 
 /** @param {string} text */
-const nobody = (text) => el("p", { class: "soft" }, text);
+const nobody = (text) => html.p({ class: "soft" }, text);
 
 /** @param {Context} context @param {Stream} stream @param {boolean} grant */
 export function writerDialog(context, stream, grant) {
@@ -67,7 +67,7 @@ export function transferDialog(context, stream) {
   actionDialog(
     "Transfer the stream?",
     ids.length > 0
-      ? [el("p", {}, "You lose ownership and cannot take it back."), who.node, reason.node]
+      ? [html.p({}, "You lose ownership and cannot take it back."), who.node, reason.node]
       : [nobody("No other members online.")],
     {
       verb: "Transfer",
@@ -91,11 +91,10 @@ export function closeDialog(context, stream) {
   actionDialog(
     "Close the stream?",
     [
-      el(
-        "p",
+      html.p(
         {},
         "Nobody can write to it any more: ",
-        el("bdi", {}, oneLine(stream.description || stream.id, 80)),
+        html.bdi({}, oneLine(stream.description || stream.id, 80)),
         ", written by ",
         stream.writers.map((each, index) => [index > 0 && ", ", nameOf(each)]),
         ".",

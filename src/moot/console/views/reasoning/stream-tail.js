@@ -2,7 +2,7 @@
  * The end of a stream, live: text as it is, binary data as size and hex. The shown part is
  * bounded; it can be paused, and follows the end until somebody scrolls up.
  */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { escapeHidden } from "../../core/page/text.js";
 import { icon } from "../parts/icons.js";
@@ -43,8 +43,8 @@ export function streamTail(context, stream) {
   // How far into the stream's text the page is.
   let shownTo = 0;
   let shownFrames = -1;
-  const sent = el("span", { class: "soft tail-status", role: "status" });
-  const body = el("pre", {
+  const sent = html.span({ class: "soft tail-status", role: "status" });
+  const body = html.pre({
     class: "tail mono",
     tabindex: "0",
     role: "log",
@@ -58,10 +58,9 @@ export function streamTail(context, stream) {
     aria: { pressed: "false" },
   });
   const ending = button("Jump to end", () => follow(), { class: "small quiet", icon: icon("down", 14) });
-  const node = el(
-    "div",
+  const node = html.div(
     { class: "tail-box" },
-    el("div", { class: "tail-bar" }, sent, el("span", { class: "grow" }), ending, holding),
+    html.div({ class: "tail-bar" }, sent, html.span({ class: "grow" }), ending, holding),
     body,
   );
 
@@ -103,7 +102,7 @@ export function streamTail(context, stream) {
       const left = all - kept.length;
       replace(
         body,
-        left > 0 && el("span", { class: "faint" }, `… ${formatNumber(left)} earlier characters\n`),
+        left > 0 && html.span({ class: "faint" }, `… ${formatNumber(left)} earlier characters\n`),
         escapeHidden(kept),
       );
     } else body.append(escapeHidden(now.tail.slice(now.tail.length - added)));

@@ -1,5 +1,5 @@
 /** Streams (MEW 3.10): which are open, whose they are, who writes and reads, and what is being written. */
-import { button, el, redraw } from "../../core/page/dom.js";
+import { button, html, redraw } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { ago, isoTime } from "../../core/page/time.js";
@@ -24,14 +24,14 @@ class StreamsView {
     this.context = context;
     this.state = context.state;
     this._chosen = "";
-    this._count = el("span", { class: "soft" });
-    this._list = el("div", { class: "panes-list" });
-    this._detail = el("section", { class: "panes-detail stream-detail", "aria-label": "Stream" });
-    this._panes = el("div", { class: "panes" }, this._list, this._detail);
-    outlet.append(el("div", { class: "view-head" }, el("h1", {}, "Streams"), this._count), this._panes);
-    this._head = el("div", { class: "detail-head" });
-    this._manage = el("div", {});
-    this._tailPlace = el("div", { class: "tail-place" });
+    this._count = html.span({ class: "soft" });
+    this._list = html.div({ class: "panes-list" });
+    this._detail = html.section({ class: "panes-detail stream-detail", "aria-label": "Stream" });
+    this._panes = html.div({ class: "panes" }, this._list, this._detail);
+    outlet.append(html.div({ class: "view-head" }, html.h1({}, "Streams"), this._count), this._panes);
+    this._head = html.div({ class: "detail-head" });
+    this._manage = html.div({});
+    this._tailPlace = html.div({ class: "tail-place" });
     /** @type {ReturnType<typeof streamTail> | null} */
     this._tail = null;
     this._tailId = "";
@@ -79,12 +79,11 @@ class StreamsView {
       this._tail = null;
       this._tailId = "";
       redraw(this._detail, ["none", this._chosen], () =>
-        el(
-          "div",
+        html.div(
           { class: "empty" },
           icon("streams", 32),
-          el("strong", {}, this._chosen ? "Unknown stream" : "No streams yet"),
-          el("p", {}, "Logs, long reasoning and files appear here while members write them."),
+          html.strong({}, this._chosen ? "Unknown stream" : "No streams yet"),
+          html.p({}, "Logs, long reasoning and files appear here while members write them."),
         ),
       );
       return;
@@ -120,32 +119,27 @@ class StreamsView {
   /** @param {string} title @param {Stream[]} streams */
   _section(title, streams) {
     if (streams.length === 0) return null;
-    return el(
-      "section",
+    return html.section(
       { "aria-label": title },
-      el("h2", { class: "list-title" }, `${title} `, el("span", { class: "faint" }, String(streams.length))),
-      el(
-        "ul",
+      html.h2({ class: "list-title" }, `${title} `, html.span({ class: "faint" }, String(streams.length))),
+      html.ul(
         {},
         streams.map((each) =>
-          el(
-            "li",
+          html.li(
             {},
-            el(
-              "a",
+            html.a(
               {
                 class: "member-row sequence-row",
                 href: this.context.link("streams", each.id),
                 "aria-current": this._shown === each ? "true" : null,
                 data: { focus: `stream-${each.id}` },
               },
-              el(
-                "span",
+              html.span(
                 { class: "grow" },
-                el("bdi", { class: "stream-title" }, oneLine(each.description || each.id, 100)),
-                el("span", { class: "sequence-message" }, "by ", nameOf(each.owner)),
+                html.bdi({ class: "stream-title" }, oneLine(each.description || each.id, 100)),
+                html.span({ class: "sequence-message" }, "by ", nameOf(each.owner)),
               ),
-              el("span", { class: "faint", data: { size: each.id } }, formatBytes(each.bytes)),
+              html.span({ class: "faint", data: { size: each.id } }, formatBytes(each.bytes)),
             ),
           ),
         ),
@@ -156,47 +150,43 @@ class StreamsView {
   /** @param {string[]} names @param {string} none */
   _names(names, none) {
     return names.length === 0
-      ? el("span", { class: "soft" }, none)
+      ? html.span({ class: "soft" }, none)
       : names.map((each, index) => [index > 0 && ", ", nameOf(each)]);
   }
 
   /** @param {Stream} stream */
   _heading(stream) {
     const fact = (/** @type {string} */ name, /** @type {any} */ value) =>
-      el("div", {}, el("dt", {}, name), el("dd", {}, value));
+      html.div({}, html.dt({}, name), html.dd({}, value));
     const kind = [stream.contentType, stream.format].filter(Boolean).join(", ") || stream.encoding;
     return [
-      el(
-        "a",
+      html.a(
         { class: "back button quiet small", href: this.context.link("streams") },
         icon("right", 14),
-        el("span", {}, "All streams"),
+        html.span({}, "All streams"),
       ),
-      el(
-        "div",
+      html.div(
         { class: "detail-title" },
-        el("h2", {}, el("bdi", {}, oneLine(stream.description || stream.id, 160))),
-        el(
-          "span",
+        html.h2({}, html.bdi({}, oneLine(stream.description || stream.id, 160))),
+        html.span(
           { class: "state-mark", data: { tone: stream.open ? "good" : "" } },
-          el("span", { class: "dot", "aria-hidden": "true" }),
+          html.span({ class: "dot", "aria-hidden": "true" }),
           stream.open ? "open" : "closed",
         ),
       ),
-      el(
-        "dl",
+      html.dl(
         { class: "stream-facts" },
         fact("Owner", nameOf(stream.owner)),
         fact("Writers", this._names(stream.writers, "nobody")),
         fact("Readers", this._names(stream.target, "everyone")),
-        fact("Content", el("bdi", {}, oneLine(kind, 80))),
-        fact("Opened", el("time", { datetime: isoTime(stream.openedAt) }, ago(stream.openedAt))),
-        fact("Id", el("bdi", { class: "mono" }, oneLine(stream.id, 80))),
-        !stream.open && fact("Closed", el("bdi", {}, oneLine(stream.closeReason, 160))),
+        fact("Content", html.bdi({}, oneLine(kind, 80))),
+        fact("Opened", html.time({ datetime: isoTime(stream.openedAt) }, ago(stream.openedAt))),
+        fact("Id", html.bdi({ class: "mono" }, oneLine(stream.id, 80))),
+        !stream.open && fact("Closed", html.bdi({}, oneLine(stream.closeReason, 160))),
       ),
       stream.target.length > 0 &&
         !stream.target.some((each) => each === this.state.me.id || each === this.state.me.name) &&
-        el("p", { class: "soft" }, "You are not a reader of this stream, so its data is not shown."),
+        html.p({ class: "soft" }, "You are not a reader of this stream, so its data is not shown."),
     ];
   }
 
@@ -206,11 +196,9 @@ class StreamsView {
     const { context } = this;
     const mine = stream.owner === this.state.me.id;
     const sequence = reasoningOf(context, stream);
-    return el(
-      "div",
+    return html.div(
       { class: "controls" },
-      el(
-        "div",
+      html.div(
         { class: "control-row", role: "group", "aria-label": "Manage this stream" },
         sequence?.status === "active" &&
           button("Stop reasoning", () => void stopSequence(context, sequence), {
@@ -247,22 +235,20 @@ class StreamsView {
           }),
         !mine &&
           this.state.roster.members.get(stream.owner)?.present &&
-          el(
-            "a",
+          html.a(
             { class: "button small", href: context.link("members", stream.owner) },
             icon("right", 14),
             "Show owner",
           ),
       ),
-      !mine &&
-        el("p", { class: "faint small-text" }, "Only the owner can close or transfer it, or change its writers."),
+      !mine && html.p({ class: "faint small-text" }, "Only the owner can close or transfer it, or change its writers."),
       stream.writers.includes(this.state.me.id) && this._writing(stream),
     );
   }
 
   /** A line to write, for those who may. @param {Stream} stream */
   _writing(stream) {
-    const field = el("input", {
+    const field = html.input({
       class: "field",
       type: "text",
       "aria-label": "Write a line to this stream",
@@ -278,7 +264,7 @@ class StreamsView {
       (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !event.isComposing && write(),
     );
     return (
-      stream.encoding === "text" && el("div", { class: "field-row" }, field, button("Write", write, { class: "small" }))
+      stream.encoding === "text" && html.div({ class: "field-row" }, field, button("Write", write, { class: "small" }))
     );
   }
 

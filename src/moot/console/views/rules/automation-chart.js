@@ -1,5 +1,5 @@
 /** The share of decisions that rules took, day by day: a chart, a sentence, and a table. */
-import { el, svg } from "../../core/page/dom.js";
+import { html, svg } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 
 /** @typedef {import("./approver-state.js").Day} Day */
@@ -53,7 +53,7 @@ function everyDay(known) {
 export function automationChart(known) {
   const days = everyDay(known);
   const decided = days.reduce((sum, each) => sum + all(each), 0);
-  if (decided === 0) return el("p", { class: "soft" }, "No decisions yet.");
+  if (decided === 0) return html.p({ class: "soft" }, "No decisions yet.");
   const rules = days.reduce((sum, each) => sum + each.rules, 0);
   const latest = days[days.length - 1];
   const text = `${percentText(rules / decided)} of ${formatNumber(decided)} ${decided === 1 ? "decision was" : "decisions were"} automatic${days.length > 1 ? `; on ${dayText(latest.day)}, ${percentText(share(latest))} of ${formatNumber(all(latest))}` : ""}.`;
@@ -65,14 +65,12 @@ export function automationChart(known) {
     const width = Math.min(step * 0.72, 48);
     const x = middle(index) - width / 2;
     const automatic = height * share(each);
-    const title = svg(
-      "title",
+    const title = svg.title(
       {},
       `${dayText(each.day)}: ${formatNumber(each.rules)} by rules, ${formatNumber(each.people)} by people`,
     );
     return [
-      svg(
-        "rect",
+      svg.rect(
         {
           class: "plot-people",
           x: String(x),
@@ -82,8 +80,7 @@ export function automationChart(known) {
         },
         title,
       ),
-      svg(
-        "rect",
+      svg.rect(
         {
           class: "plot-rules",
           x: String(x),
@@ -101,21 +98,17 @@ export function automationChart(known) {
     .filter(({ each }) => all(each) > 0)
     .map(({ each, x }) => [x, HEIGHT - share(each) * HEIGHT]);
   const line = points.map(([x, y], index) => `${index === 0 ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`).join(" ");
-  return el(
-    "figure",
+  return html.figure(
     { class: "plot" },
-    el(
-      "div",
+    html.div(
       { class: "plot-area" },
-      el(
-        "div",
+      html.div(
         { class: "plot-scale", "aria-hidden": "true" },
-        el("span", {}, "100 %"),
-        el("span", {}, "50 %"),
-        el("span", {}, "0 %"),
+        html.span({}, "100 %"),
+        html.span({}, "50 %"),
+        html.span({}, "0 %"),
       ),
-      svg(
-        "svg",
+      svg.svg(
         {
           class: "plot-image",
           viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
@@ -123,69 +116,59 @@ export function automationChart(known) {
           role: "img",
           "aria-label": text,
         },
-        [0, 0.5, 1].map((part) => svg("path", { class: "plot-grid", d: `M0 ${HEIGHT * part}H${WIDTH}` })),
+        [0, 0.5, 1].map((part) => svg.path({ class: "plot-grid", d: `M0 ${HEIGHT * part}H${WIDTH}` })),
         bars,
-        svg("path", { class: "plot-line", d: line }),
-        points.map(([x, y]) => svg("path", { class: "plot-point", d: `M${x.toFixed(1)} ${y.toFixed(1)}h0` })),
+        svg.path({ class: "plot-line", d: line }),
+        points.map(([x, y]) => svg.path({ class: "plot-point", d: `M${x.toFixed(1)} ${y.toFixed(1)}h0` })),
       ),
-      el(
-        "div",
+      html.div(
         { class: "plot-counts", "aria-hidden": "true" },
-        el("span", {}, formatNumber(max)),
-        el("span", {}, formatNumber(max / 2)),
-        el("span", {}, "0"),
+        html.span({}, formatNumber(max)),
+        html.span({}, formatNumber(max / 2)),
+        html.span({}, "0"),
       ),
-      el(
-        "div",
+      html.div(
         { class: "plot-days", "aria-hidden": "true" },
-        el("span", {}, dayText(days[0].day)),
-        days.length > 1 && el("span", {}, dayText(latest.day)),
+        html.span({}, dayText(days[0].day)),
+        days.length > 1 && html.span({}, dayText(latest.day)),
       ),
     ),
-    el(
-      "figcaption",
+    html.figcaption(
       {},
-      el("p", {}, text),
-      el(
-        "ul",
+      html.p({}, text),
+      html.ul(
         { class: "plot-key soft" },
         [
           ["key-line", "share (left)"],
           ["key-rules", "by rules (right)"],
           ["key-people", "by people (right)"],
-        ].map(([sign, text]) => el("li", {}, el("span", { class: sign }), text)),
+        ].map(([sign, text]) => html.li({}, html.span({ class: sign }), text)),
       ),
     ),
-    el(
-      "details",
+    html.details(
       { data: { fold: "days" } },
-      el("summary", {}, "Table"),
-      el(
-        "table",
+      html.summary({}, "Table"),
+      html.table(
         { class: "plot-table" },
-        el(
-          "thead",
+        html.thead(
           {},
-          el(
-            "tr",
+          html.tr(
             {},
-            ["Day", "People", "Rules", "Automatic"].map((each) => el("th", { scope: "col" }, each)),
+            ["Day", "People", "Rules", "Automatic"].map((each) => html.th({ scope: "col" }, each)),
           ),
         ),
-        el(
-          "tbody",
+        html.tbody(
           {},
           days
             .filter((each) => all(each) > 0)
             .reverse()
             .map((each) =>
-              el(
-                "tr",
+              html.tr(
                 {},
-                el("th", { scope: "row" }, dayText(each.day)),
-                el("td", {}, formatNumber(each.people)),
-                el("td", {}, formatNumber(each.rules)),
-                el("td", {}, percentText(share(each))),
+                html.th({ scope: "row" }, dayText(each.day)),
+                html.td({}, formatNumber(each.people)),
+                html.td({}, formatNumber(each.rules)),
+                html.td({}, percentText(share(each))),
               ),
             ),
         ),

@@ -1,5 +1,5 @@
 /** Why a proposal was or was not decided by a rule; the approver explains it (trust_explain). */
-import { el, replace } from "../../core/page/dom.js";
+import { html, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { openDialog } from "../parts/dialog.js";
 import { icon } from "../parts/icons.js";
@@ -8,15 +8,14 @@ import { icon } from "../parts/icons.js";
 
 /** @param {Context} context @param {ApproverState} approverState @param {string} id of a proposal, its fulfilment or its answer @param {() => void} [closed] */
 export function explanationDialog(context, approverState, id, closed) {
-  const answer = el("div", { class: "explanation", role: "status" }, el("p", { class: "soft" }, "Loading…"));
+  const answer = html.div({ class: "explanation", role: "status" }, html.p({ class: "soft" }, "Loading…"));
   openDialog(
     "Explanation",
     [
-      el(
-        "p",
+      html.p(
         {},
         "About ",
-        el("a", { href: context.link("timeline", id) }, el("bdi", { class: "mono" }, oneLine(id, 60))),
+        html.a({ href: context.link("timeline", id) }, html.bdi({ class: "mono" }, oneLine(id, 60))),
       ),
       answer,
     ],
@@ -31,17 +30,15 @@ export function explanationDialog(context, approverState, id, closed) {
       const [done, now, ...others] = lines;
       replace(
         answer,
-        el("p", {}, el("strong", {}, "What happened: "), el("bdi", {}, escapeHidden(done ?? ""))),
-        el("p", {}, el("strong", {}, "What the rules say: "), el("bdi", {}, escapeHidden(now ?? ""))),
+        html.p({}, html.strong({}, "What happened: "), html.bdi({}, escapeHidden(done ?? ""))),
+        html.p({}, html.strong({}, "What the rules say: "), html.bdi({}, escapeHidden(now ?? ""))),
         others.length > 0 &&
-          el(
-            "div",
+          html.div(
             {},
-            el("strong", {}, "Why other rules do not apply"),
-            el(
-              "ul",
+            html.strong({}, "Why other rules do not apply"),
+            html.ul(
               { class: "losses" },
-              others.map((each) => el("li", {}, el("bdi", {}, escapeHidden(each.trim())))),
+              others.map((each) => html.li({}, html.bdi({}, escapeHidden(each.trim())))),
             ),
           ),
       );
@@ -51,19 +48,16 @@ export function explanationDialog(context, approverState, id, closed) {
         : "No approver is online.";
       replace(
         answer,
-        el(
-          "div",
+        html.div(
           { class: "refusal-box", role: "alert" },
           icon("warning", 16),
-          el(
-            "div",
+          html.div(
             {},
-            el("p", {}, text),
-            el(
-              "p",
+            html.p({}, text),
+            html.p(
               {},
               "On the machine with the journal, run: ",
-              el("code", {}, `moot proposal explain ${oneLine(id, 60)}`),
+              html.code({}, `moot proposal explain ${oneLine(id, 60)}`),
             ),
           ),
         ),

@@ -1,5 +1,5 @@
 /** Accepting a narrower rule than suggested: the fields of a rule that can be narrowed. The approver checks that they were. */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { openDialog } from "../parts/dialog.js";
 import { labelledField, refusalBox } from "../parts/action-dialog.js";
@@ -92,7 +92,7 @@ export function narrowDialog(context, approverState, suggestion) {
     const least = labelledField(`${text} (min)`, { value: String(low), inputmode: "decimal" });
     const limit = labelledField(`${text} (max)`, { value: String(high), inputmode: "decimal" });
     fields.push({
-      node: el("div", { class: "two-fields" }, least.node, limit.node),
+      node: html.div({ class: "two-fields" }, least.node, limit.node),
       apply: (edited) =>
         setAt(
           edited.range,
@@ -113,7 +113,7 @@ export function narrowDialog(context, approverState, suggestion) {
   const count = labelledField("Maximum uses", { value: String(limits.count ?? ""), inputmode: "numeric" });
   const per = labelledField("per", { value: limits.per ?? "1h", placeholder: "1h" });
   fields.push({
-    node: el("div", { class: "two-fields" }, count.node, per.node),
+    node: html.div({ class: "two-fields" }, count.node, per.node),
     apply: (edited) => {
       if (!count.value()) return;
       edited.limits = {
@@ -161,20 +161,19 @@ export function narrowDialog(context, approverState, suggestion) {
 
 /** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion @param {{node: Node, apply: (edited: any) => void}[]} fields */
 function show(context, approverState, suggestion, fields) {
-  const fault = el("div", { class: "dialog-fault" });
+  const fault = html.div({ class: "dialog-fault" });
   const id = newId("exact");
-  const exact = el("textarea", {
+  const exact = html.textarea({
     id,
     class: "field mono",
     rows: "12",
     spellcheck: "false",
     value: JSON.stringify(suggestion.rule, null, 2),
   });
-  const folded = el(
-    "details",
+  const folded = html.details(
     {},
-    el("summary", {}, "Edit the rule as JSON"),
-    el("label", { class: "sr", for: id }, "Rule as JSON"),
+    html.summary({}, "Edit the rule as JSON"),
+    html.label({ class: "sr", for: id }, "Rule as JSON"),
     exact,
   );
   let byHand = false;
@@ -190,8 +189,7 @@ function show(context, approverState, suggestion, fields) {
     } catch (error) {
       replace(
         fault,
-        el(
-          "p",
+        html.p(
           { class: "fault", role: "alert" },
           byHand
             ? `Invalid JSON: ${oneLine(String(error), 120)}`
@@ -222,10 +220,9 @@ function show(context, approverState, suggestion, fields) {
   const dialog = openDialog(
     "Narrow and accept",
     [
-      el("p", { class: "soft" }, "The approver accepts only a rule that matches less than the suggestion."),
-      el("p", {}, el("bdi", {}, escapeHidden(suggestion.words))),
-      el(
-        "div",
+      html.p({ class: "soft" }, "The approver accepts only a rule that matches less than the suggestion."),
+      html.p({}, html.bdi({}, escapeHidden(suggestion.words))),
+      html.div(
         { class: "narrow-fields" },
         fields.map((each) => each.node),
       ),

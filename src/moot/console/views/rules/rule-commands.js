@@ -1,5 +1,5 @@
 /** Commands about rules: accept, dismiss, grant, stop, resume; and the approver's answers. */
-import { el, replace } from "../../core/page/dom.js";
+import { html, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { describeCapability } from "../capabilities/capability-text.js";
 import { coveredBy } from "../capabilities/capability-covers.js";
@@ -78,11 +78,10 @@ export async function runCommand(context, approverState, kind, payload, options 
 
 /** A box for the approver's refusal. @param {Error} fault */
 export function rejectionBox(fault) {
-  return el(
-    "div",
+  return html.div(
     { class: "refusal-box", role: "alert" },
     icon("warning", 16),
-    el("div", {}, el("p", {}, el("strong", {}, "Approver: "), el("bdi", {}, escapeHidden(fault.message)))),
+    html.div({}, html.p({}, html.strong({}, "Approver: "), html.bdi({}, escapeHidden(fault.message)))),
   );
 }
 
@@ -91,7 +90,7 @@ export function dismissDialog(context, _approverState, suggestion) {
   const reason = reasonField();
   actionDialog(
     "Dismiss this suggestion?",
-    [el("p", {}, "It is not suggested again. People keep deciding these proposals."), reason.node],
+    [html.p({}, "It is not suggested again. People keep deciding these proposals."), reason.node],
     {
       verb: "Dismiss",
       safe: true,
@@ -113,30 +112,27 @@ export function grantDialog(context, approverState, suggestion) {
   const grant = suggestion.grant;
   if (!grant) return;
   const held = coveredBy(grant.capability, context.state.me.capabilities);
-  const fault = el("div", {});
+  const fault = html.div({});
   actionDialog(
     `Grant this to ${oneLine(grant.participant, 40)}?`,
     [
-      el("p", {}, el("bdi", {}, escapeHidden(grant.words)), ". Neither rules nor people are asked any more."),
-      el(
-        "div",
+      html.p({}, html.bdi({}, escapeHidden(grant.words)), ". Neither rules nor people are asked any more."),
+      html.div(
         { class: "cascade" },
-        el("p", {}, el("strong", {}, "Limits of the rule that a grant cannot keep:")),
-        el(
-          "ul",
+        html.p({}, html.strong({}, "Limits of the rule that a grant cannot keep:")),
+        html.ul(
           { class: "losses" },
-          grant.loses.map((each) => el("li", {}, escapeHidden(each))),
-          el("li", {}, "no sample is left to people, and no tripwire suspends it"),
+          grant.loses.map((each) => html.li({}, escapeHidden(each))),
+          html.li({}, "no sample is left to people, and no tripwire suspends it"),
         ),
       ),
-      el("p", {}, "Permission: ", el("bdi", {}, oneLine(describeCapability(grant.capability), 300))),
+      html.p({}, "Permission: ", html.bdi({}, oneLine(describeCapability(grant.capability), 300))),
       !held &&
-        el(
-          "p",
+        html.p(
           { class: "warn-text" },
           "You do not seem to have this permission yourself, so the gateway will probably refuse.",
         ),
-      el("p", { class: "soft" }, "To revoke it, press ", el("kbd", {}, "u"), " here, or use Revoke in Members."),
+      html.p({ class: "soft" }, "To revoke it, press ", html.kbd({}, "u"), " here, or use Revoke in Members."),
       fault,
     ],
     {
@@ -175,7 +171,7 @@ export function suspendDialog(context, approverState, rule) {
   const reason = reasonField();
   actionDialog(
     `Suspend ${oneLine(rule, 60)}?`,
-    [el("p", {}, "You are asked instead, until someone resumes the rule."), reason.node],
+    [html.p({}, "You are asked instead, until someone resumes the rule."), reason.node],
     {
       verb: "Suspend",
       danger: true,
@@ -195,11 +191,10 @@ export function objectDialog(context, approverState, done) {
   actionDialog(
     "Object to this decision?",
     [
-      el(
-        "p",
+      html.p(
         {},
         "The rule ",
-        el("bdi", { class: "mono" }, oneLine(done.rule, 80)),
+        html.bdi({ class: "mono" }, oneLine(done.rule, 80)),
         " decided what ",
         nameOf(context.state.proposals.byId.get(done.proposal)?.from ?? "someone"),
         " proposed. The rule is suspended at once; the decision itself is not undone.",

@@ -1,5 +1,5 @@
 /** The rules in their order: how often each decided, its state, why it is suspended, and recent decisions by rules. */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago, isoTime } from "../../core/page/time.js";
@@ -27,10 +27,9 @@ function effectOf(approverState, shown) {
 export function stateTag(approverState, shown) {
   if (shown.state === "active") {
     const [word, tone] = effectOf(approverState, shown);
-    return el("span", { class: "tag", data: { tone } }, word);
+    return html.span({ class: "tag", data: { tone } }, word);
   }
-  return el(
-    "span",
+  return html.span(
     { class: "tag", data: { tone: TONES[shown.state] ?? "" } },
     shown.state === "suspended" && icon("pause", 12),
     shown.state,
@@ -39,7 +38,7 @@ export function stateTag(approverState, shown) {
 
 /** @param {number} hits */
 export function hitCount(hits) {
-  return [el("strong", {}, formatNumber(hits)), el("span", { class: "faint" }, hits === 1 ? "decision" : "decisions")];
+  return [html.strong({}, formatNumber(hits)), html.span({ class: "faint" }, hits === 1 ? "decision" : "decisions")];
 }
 
 /** @param {number} count */
@@ -70,49 +69,42 @@ export function ruleCard(context, approverState, shown, options) {
   const hits = record?.hits(name) ?? 0;
   const shadow = record?.shadows?.[name];
   const { origin, limits } = rule;
-  return el(
-    "li",
+  return html.li(
     {
       class: "card rule",
       tabindex: "-1",
       "aria-label": `Rule ${options.at}: ${oneLine(name, 60)}`,
       data: { rule: name, focus: `rule-${name}`, state: shown.state },
     },
-    el(
-      "div",
+    html.div(
       { class: "rule-head" },
-      el("span", { class: "rule-number", "aria-hidden": "true" }, String(options.at)),
-      el(
-        "div",
+      html.span({ class: "rule-number", "aria-hidden": "true" }, String(options.at)),
+      html.div(
         { class: "grow" },
-        el(
-          "div",
+        html.div(
           { class: "rule-title" },
-          el("h3", {}, el("bdi", {}, oneLine(name, 64))),
-          el(
-            "span",
+          html.h3({}, html.bdi({}, oneLine(name, 64))),
+          html.span(
             {
               class: "tag",
               data: { tone: rule.decision === "reject" ? "bad" : rule.decision === "approve" ? "good" : "" },
             },
             oneLine(rule.decision ?? "", 12),
           ),
-          el("span", { data: { effect: name } }, stateTag(approverState, shown)),
+          html.span({ data: { effect: name } }, stateTag(approverState, shown)),
         ),
-        el("p", {}, el("bdi", {}, escapeHidden(shown.words || rule.words || ""))),
+        html.p({}, html.bdi({}, escapeHidden(shown.words || rule.words || ""))),
       ),
-      el("div", { class: "rule-hits", data: { hits: name } }, hitCount(hits)),
+      html.div({ class: "rule-hits", data: { hits: name } }, hitCount(hits)),
     ),
     shown.state === "suspended" &&
-      el(
-        "p",
+      html.p(
         { class: "suspension-reason" },
         icon("warning", 16),
-        el(
-          "span",
+        html.span(
           {},
           "Suspended: ",
-          el("bdi", {}, escapeHidden(shown.why)),
+          html.bdi({}, escapeHidden(shown.why)),
           shown.resumedBy.length > 0 && [
             ". Resumed by ",
             shown.resumedBy.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]),
@@ -120,15 +112,14 @@ export function ruleCard(context, approverState, shown, options) {
           ],
         ),
       ),
-    el(
-      "p",
+    html.p(
       { class: "soft small-text" },
       [
         limits?.count !== undefined && [
           `at most ${formatNumber(limits.count)} per ${periodText(limits.per)}`,
           shown.left !== null && [
             ", ",
-            el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left)),
+            html.span({ data: { left: name } }, leftText(record?.left(name) ?? shown.left)),
           ],
         ],
         limits?.check_share > 0 && `${percent(limits.check_share)} left to people as a sample`,
@@ -149,9 +140,8 @@ export function ruleCard(context, approverState, shown, options) {
         .map((each, index) => [index > 0 && " · ", /** @type {any} */ (each)]),
     ),
     shown.reviewDue &&
-      el("p", { class: "warn-text" }, "Please review what it decided. If nobody does, it leaves decisions to people."),
-    el(
-      "div",
+      html.p({ class: "warn-text" }, "Please review what it decided. If nobody does, it leaves decisions to people."),
+    html.div(
       { class: "control-row" },
       shown.unreviewed > 0 &&
         button(
@@ -178,10 +168,9 @@ export function ruleCard(context, approverState, shown, options) {
             data: { focus: `stop-${name}` },
             aria: { label: `Suspend ${oneLine(name, 60)}` },
           }),
-      el(
-        "details",
+      html.details(
         { class: "rule-fold", data: { fold: `rule-${name}` } },
-        el("summary", {}, "Rule text"),
+        html.summary({}, "Rule text"),
         ruleText(rule),
       ),
     ),
@@ -191,41 +180,34 @@ export function ruleCard(context, approverState, shown, options) {
 /** Recent decisions by rules. @param {Context} context @param {ApproverState} approverState @param {{may: (kind: string) => boolean, max: number, why: (id: string) => void}} options */
 export function recentDecisions(context, approverState, options) {
   const acts = approverState.latest(options.max);
-  if (acts.length === 0) return el("p", { class: "soft" }, "No decisions by rules since you joined.");
-  return el(
-    "ul",
+  if (acts.length === 0) return html.p({ class: "soft" }, "No decisions by rules since you joined.");
+  return html.ul(
     { class: "rule-decisions" },
     acts.map((each) => {
       const proposal = context.state.proposals.byId.get(each.proposal);
-      return el(
-        "li",
+      return html.li(
         {},
-        el(
-          "span",
+        html.span(
           { class: "tag", data: { tone: each.approved ? "good" : "bad" } },
           each.approved ? "approved" : "rejected",
         ),
-        el(
-          "span",
+        html.span(
           { class: "grow" },
-          el("a", { href: context.link("timeline", each.proposal) }, el("bdi", {}, oneLine(each.tool, 60))),
+          html.a({ href: context.link("timeline", each.proposal) }, html.bdi({}, oneLine(each.tool, 60))),
           proposal && [" from ", nameOf(proposal.from)],
-          el(
-            "small",
+          html.small(
             { class: "faint" },
             " by ",
-            el("bdi", {}, oneLine(each.rule, 60)),
+            html.bdi({}, oneLine(each.rule, 60)),
             ", ",
-            el("time", { datetime: isoTime(each.at) }, ago(each.at)),
+            html.time({ datetime: isoTime(each.at) }, ago(each.at)),
           ),
-          el(
-            "small",
+          html.small(
             { class: "act-summary" },
-            el("bdi", {}, oneLine(context.state.envelopes.byId(each.proposal)?.summary ?? "", 120)),
+            html.bdi({}, oneLine(context.state.envelopes.byId(each.proposal)?.summary ?? "", 120)),
           ),
         ),
-        el(
-          "span",
+        html.span(
           { class: "act-buttons" },
           button("Explain", () => options.why(each.proposal), {
             class: "quiet small",
@@ -247,15 +229,14 @@ export function recentDecisions(context, approverState, options) {
 
 /** What a rule decided and nobody has reviewed: a person says that it was right, or objects to a decision (trust_reviews). @param {Context} context @param {ApproverState} approverState @param {string} rule @param {boolean} mayObject */
 function reviewDialog(context, approverState, rule, mayObject) {
-  const list = el("div", { class: "review-list", role: "status" }, el("p", { class: "soft" }, "Loading…"));
+  const list = html.div({ class: "review-list", role: "status" }, html.p({ class: "soft" }, "Loading…"));
   /** @type {string[]} */
   let shown = [];
   const confirm = button("All correct", () => void run(), { class: "primary", disabled: true });
   const dialog = openDialog(
     `Review ${oneLine(rule, 60)}`,
     [
-      el(
-        "p",
+      html.p(
         {},
         "The rule decided these by itself. If one was wrong, object to it: the rule is suspended, and learns from it.",
       ),
@@ -282,9 +263,8 @@ function reviewDialog(context, approverState, rule, mayObject) {
       replace(
         list,
         shown.length === 0
-          ? el("p", { class: "soft" }, "Nothing to review.")
-          : el(
-              "ul",
+          ? html.p({ class: "soft" }, "Nothing to review.")
+          : html.ul(
               { class: "rule-decisions" },
               decisions.map((/** @type {any} */ each) => line(each)),
             ),
@@ -293,7 +273,7 @@ function reviewDialog(context, approverState, rule, mayObject) {
       const text = approverState.isOnline
         ? oneLine(fault instanceof Error ? fault.message : String(fault), 300)
         : "No approver is online.";
-      replace(list, el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("p", {}, text)));
+      replace(list, html.div({ class: "refusal-box", role: "alert" }, icon("warning", 16), html.p({}, text)));
     }
   }
   /** @param {any} each */
@@ -312,18 +292,15 @@ function reviewDialog(context, approverState, rule, mayObject) {
         approved: true,
       });
     };
-    return el(
-      "li",
+    return html.li(
       {},
-      el(
-        "span",
+      html.span(
         { class: "grow" },
-        el("a", { href: context.link("timeline", id) }, el("bdi", {}, oneLine(String(each.tool ?? id), 60))),
+        html.a({ href: context.link("timeline", id) }, html.bdi({}, oneLine(String(each.tool ?? id), 60))),
         each.proposer && [" from ", nameOf(String(each.proposer))],
-        el(
-          "small",
+        html.small(
           { class: "act-summary" },
-          el("bdi", {}, escapeHidden(oneLine(JSON.stringify(each.arguments ?? {}), 300))),
+          html.bdi({}, escapeHidden(oneLine(JSON.stringify(each.arguments ?? {}), 300))),
         ),
       ),
       button("Object…", object, {

@@ -1,5 +1,5 @@
 /** What became of each rule, day by day: its decisions, those that people contradicted, and its suspensions. */
-import { el, svg } from "../../core/page/dom.js";
+import { html, svg } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { oneLine } from "../../core/page/text.js";
 import { dayText } from "./automation-chart.js";
@@ -37,8 +37,7 @@ function dayBars(outcomes, all) {
   const max = Math.max(1, ...outcomes.days.map((each) => Math.max(each.automatic, each.wrong)));
   const step = WIDTH / all.length;
   const text = `${outcomeText(outcomes)}, on ${formatNumber(outcomes.days.length)} ${outcomes.days.length === 1 ? "day" : "days"}`;
-  return svg(
-    "svg",
+  return svg.svg(
     {
       class: "outcome-bars",
       viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
@@ -51,8 +50,7 @@ function dayBars(outcomes, all) {
       if (!known) return [];
       const bar = (/** @type {number} */ count, /** @type {string} */ name) =>
         count > 0 &&
-        svg(
-          "rect",
+        svg.rect(
           {
             class: name,
             x: String(index * step),
@@ -60,7 +58,7 @@ function dayBars(outcomes, all) {
             width: String(Math.max(1, Math.min(step * 0.8, 10))),
             height: String((count / max) * HEIGHT),
           },
-          svg("title", {}, `${dayText(day)}: ${outcomeText(known)}`),
+          svg.title({}, `${dayText(day)}: ${outcomeText(known)}`),
         );
       return [bar(known.automatic, "plot-rules"), bar(known.wrong, "plot-wrong")].filter((each) => each !== false);
     }),
@@ -70,64 +68,54 @@ function dayBars(outcomes, all) {
 /** @param {RuleDay[]} days */
 export function ruleOutcomes(days) {
   const rules = byRule(days);
-  if (rules.length === 0) return el("p", { class: "soft" }, "No rule has decided anything yet.");
+  if (rules.length === 0) return html.p({ class: "soft" }, "No rule has decided anything yet.");
   const all = [...new Set(days.map((each) => each.day))].sort();
   const head = (/** @type {string[]} */ names) =>
-    el(
-      "thead",
+    html.thead(
       {},
-      el(
-        "tr",
+      html.tr(
         {},
-        names.map((each) => el("th", { scope: "col" }, each)),
+        names.map((each) => html.th({ scope: "col" }, each)),
       ),
     );
-  return el(
-    "div",
+  return html.div(
     {},
-    el(
-      "table",
+    html.table(
       { class: "plot-table outcome-table" },
       head(["Rule, by day", "Automatic", "Wrong", "Suspended"]),
-      el(
-        "tbody",
+      html.tbody(
         {},
         rules.map((each) =>
-          el(
-            "tr",
+          html.tr(
             { data: { outcome: each.rule } },
-            el("th", { scope: "row" }, el("bdi", {}, oneLine(each.rule, 64)), dayBars(each, all)),
-            el("td", {}, formatNumber(each.automatic)),
-            el("td", { data: { tone: each.wrong > 0 ? "bad" : null } }, formatNumber(each.wrong)),
-            el("td", {}, formatNumber(each.tripped)),
+            html.th({ scope: "row" }, html.bdi({}, oneLine(each.rule, 64)), dayBars(each, all)),
+            html.td({}, formatNumber(each.automatic)),
+            html.td({ data: { tone: each.wrong > 0 ? "bad" : null } }, formatNumber(each.wrong)),
+            html.td({}, formatNumber(each.tripped)),
           ),
         ),
       ),
     ),
-    el("p", { class: "faint small-text" }, "Wrong: a person decided otherwise, or objected."),
-    el(
-      "details",
+    html.p({ class: "faint small-text" }, "Wrong: a person decided otherwise, or objected."),
+    html.details(
       { data: { fold: "rule-days" } },
-      el("summary", {}, "Each day"),
-      el(
-        "table",
+      html.summary({}, "Each day"),
+      html.table(
         { class: "plot-table" },
         head(["Day", "Rule", "Automatic", "Wrong", "Suspended"]),
-        el(
-          "tbody",
+        html.tbody(
           {},
           [...days]
             .reverse()
             .slice(0, MAX_ROWS)
             .map((each) =>
-              el(
-                "tr",
+              html.tr(
                 {},
-                el("th", { scope: "row" }, dayText(each.day)),
-                el("td", {}, el("bdi", {}, oneLine(each.rule, 64))),
-                el("td", {}, formatNumber(each.automatic)),
-                el("td", {}, formatNumber(each.wrong)),
-                el("td", {}, formatNumber(each.tripped)),
+                html.th({ scope: "row" }, dayText(each.day)),
+                html.td({}, html.bdi({}, oneLine(each.rule, 64))),
+                html.td({}, formatNumber(each.automatic)),
+                html.td({}, formatNumber(each.wrong)),
+                html.td({}, formatNumber(each.tripped)),
               ),
             ),
         ),

@@ -1,5 +1,5 @@
 /** One suggestion, with all that a person should know before it becomes a rule or a permission (MEW 9.2, 9.4). */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { isObject } from "../../core/state/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { coveredBy } from "../capabilities/capability-covers.js";
@@ -22,12 +22,11 @@ export function percent(share) {
 /** @param {Context} context @param {string} id */
 function proposalLink(context, id) {
   const known = context.state.proposals.byId.get(id);
-  return el(
-    "a",
+  return html.a(
     { href: context.link("timeline", id) },
     known
       ? [oneLine(known.call.name || known.call.method, 40), " from ", nameOf(known.from)]
-      : el("bdi", { class: "mono" }, oneLine(id, 12)),
+      : html.bdi({ class: "mono" }, oneLine(id, 12)),
   );
 }
 
@@ -51,44 +50,38 @@ function backTest(context, suggestion) {
     ...ids.slice(0, MAX_LINKED).map((id, index) => [index > 0 && ", ", proposalLink(context, id)]),
     ids.length > MAX_LINKED && ` and ${ids.length - MAX_LINKED} more`,
   ];
-  return el(
-    "div",
+  return html.div(
     { class: "back-test" },
-    el("h4", {}, "Back-test on all past decisions"),
-    el(
-      "ul",
+    html.h4({}, "Back-test on all past decisions"),
+    html.ul(
       { class: "facts" },
-      el("li", {}, `Would have ${decision} ${test.covered} of ${test.history} proposals.`),
-      el(
-        "li",
+      html.li({}, `Would have ${decision} ${test.covered} of ${test.history} proposals.`),
+      html.li(
         { data: { tone: "good" } },
         icon("check", 14),
         ` Agrees with ${test.agreements} past ${test.agreements === 1 ? "decision" : "decisions"}.`,
       ),
       test.conflicts.length > 0
-        ? el(
-            "li",
+        ? html.li(
             { data: { tone: "bad" } },
             icon("warning", 14),
             ` Conflicts with ${test.conflicts.length} past ${test.conflicts.length === 1 ? "decision" : "decisions"}: `,
             linked(test.conflicts),
           )
-        : el("li", {}, "No conflicts with past decisions."),
-      test.undecided > 0 && el("li", {}, `${test.undecided} undecided.`),
-      test.automated > 0 && el("li", {}, `${test.automated} already decided by a rule.`),
+        : html.li({}, "No conflicts with past decisions."),
+      test.undecided > 0 && html.li({}, `${test.undecided} undecided.`),
+      test.automated > 0 && html.li({}, `${test.automated} already decided by a rule.`),
     ),
     test.near_misses.length > 0 && [
-      el("h4", {}, "Near misses, still decided by people"),
-      el(
-        "ul",
+      html.h4({}, "Near misses, still decided by people"),
+      html.ul(
         { class: "facts" },
         test.near_misses.map((each) =>
-          el(
-            "li",
+          html.li(
             {},
             proposalLink(context, each.proposal),
             `, ${each.decision === "reject" ? "rejected" : "approved"}: `,
-            el("bdi", {}, escapeHidden(mismatchText(String(each.part)))),
+            html.bdi({}, escapeHidden(mismatchText(String(each.part)))),
           ),
         ),
       ),
@@ -102,17 +95,15 @@ function edges(suggestion) {
   const list = (/** @type {string} */ title, /** @type {any} */ calls) =>
     Array.isArray(calls) &&
     calls.length > 0 && [
-      el("h4", {}, title),
-      el(
-        "ul",
+      html.h4({}, title),
+      html.ul(
         { class: "facts" },
         calls
           .slice(0, MAX_LINKED)
-          .map((each) => el("li", {}, el("code", {}, el("bdi", {}, escapeHidden(oneLine(JSON.stringify(each), 200)))))),
+          .map((each) => html.li({}, html.code({}, html.bdi({}, escapeHidden(oneLine(JSON.stringify(each), 200)))))),
       ),
     ];
-  return el(
-    "div",
+  return html.div(
     { class: "back-test" },
     list(`Would also ${decides}, though never seen`, suggestion.allows),
     list("Would leave to people", suggestion.refuses),
@@ -123,11 +114,10 @@ function edges(suggestion) {
 function permissionSteps(context, suggestion) {
   const grant = suggestion.grant;
   if (!grant)
-    return el(
-      "p",
+    return html.p(
       { class: "soft" },
       "This can become a rule, but not a permission of the agent: ",
-      el("bdi", {}, escapeHidden(suggestion.no_grant ?? "a capability cannot express it")),
+      html.bdi({}, escapeHidden(suggestion.no_grant ?? "a capability cannot express it")),
       ".",
     );
   const held = context.state.roster.get(grant.participant)?.capabilities ?? [];
@@ -141,27 +131,23 @@ function permissionSteps(context, suggestion) {
     [`calls ${name} with these arguments`, "can be granted"],
     [`calls ${name} with any arguments`, "not suggested: too few decisions"],
   ];
-  return el(
-    "div",
+  return html.div(
     {},
-    el(
-      "ol",
+    html.ol(
       { class: "rules-chain", "aria-label": "Steps from proposals to a permission" },
       steps.map(([text, note], index) =>
-        el(
-          "li",
+        html.li(
           { "aria-current": index === current ? "step" : null, data: { reached: String(index <= current) } },
-          el("span", { class: "step-dot", "aria-hidden": "true" }),
-          el("span", {}, nameOf(grant.participant), ` ${text}`),
-          el("small", {}, index === current ? "current" : index < current ? "has this" : note),
+          html.span({ class: "step-dot", "aria-hidden": "true" }),
+          html.span({}, nameOf(grant.participant), ` ${text}`),
+          html.small({}, index === current ? "current" : index < current ? "has this" : note),
         ),
       ),
     ),
-    el(
-      "p",
+    html.p(
       { class: "soft small-text" },
       "A permission has fewer limits than the rule: ",
-      el("bdi", {}, escapeHidden(grant.loses.join("; "))),
+      html.bdi({}, escapeHidden(grant.loses.join("; "))),
       ".",
     ),
   );
@@ -173,17 +159,15 @@ function acceptDialog(context, approverState, suggestion) {
   const dialog = actionDialog(
     "Accept this rule?",
     [
-      el("p", {}, el("bdi", {}, escapeHidden(suggestion.words)), "."),
-      el(
-        "ul",
+      html.p({}, html.bdi({}, escapeHidden(suggestion.words)), "."),
+      html.ul(
         { class: "losses" },
-        el("li", {}, el("bdi", {}, escapeHidden(suggestion.evidence))),
-        limits?.count !== undefined && el("li", {}, `At most ${limits.count} times per ${limits.per}.`),
-        limits?.check_share > 0 && el("li", {}, `${percent(limits.check_share)} are left to people as a sample.`),
-        limits?.expires_at && el("li", {}, `Expires ${oneLine(limits.expires_at, 40)}.`),
-        suggestion.replaces.length > 0 && el("li", {}, `Replaces ${oneLine(suggestion.replaces.join(", "), 160)}.`),
-        el(
-          "li",
+        html.li({}, html.bdi({}, escapeHidden(suggestion.evidence))),
+        limits?.count !== undefined && html.li({}, `At most ${limits.count} times per ${limits.per}.`),
+        limits?.check_share > 0 && html.li({}, `${percent(limits.check_share)} are left to people as a sample.`),
+        limits?.expires_at && html.li({}, `Expires ${oneLine(limits.expires_at, 40)}.`),
+        suggestion.replaces.length > 0 && html.li({}, `Replaces ${oneLine(suggestion.replaces.join(", "), 160)}.`),
+        html.li(
           {},
           "A rejection, an objection, a removed member, a changed tool or an unusual argument suspends it until someone resumes it.",
         ),
@@ -201,18 +185,14 @@ function acceptDialog(context, approverState, suggestion) {
 function halfAccepted(suggestion) {
   const by = Array.isArray(suggestion.accepted_by) ? suggestion.accepted_by : [];
   if (by.length === 0) return null;
-  return el(
-    "div",
+  return html.div(
     { class: "rules-box", data: { tone: "info" } },
     icon("help", 18),
-    el(
-      "div",
+    html.div(
       {},
-      el(
-        "p",
+      html.p(
         {},
-        el(
-          "strong",
+        html.strong(
           {},
           "Accepted by ",
           by.slice(0, 10).map((each, index) => [index > 0 && ", ", nameOf(String(each))]),
@@ -220,7 +200,7 @@ function halfAccepted(suggestion) {
         `. ${Number(suggestion.accepting_people)} people have to accept it; until then it decides nothing.`,
       ),
       isObject(suggestion.accepted_rule) &&
-        el("div", {}, el("p", {}, "They accepted less than was suggested:"), ruleText(suggestion.accepted_rule)),
+        html.div({}, html.p({}, "They accepted less than was suggested:"), ruleText(suggestion.accepted_rule)),
     ),
   );
 }
@@ -243,89 +223,75 @@ export function suggestionCard(context, approverState, suggestion, options) {
     options.may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept") &&
     (!each.grant || (suggestion.grant !== null && options.may("capability/grant")));
   const id = `suggestion-${suggestion.suggestion}`;
-  return el(
-    "li",
+  return html.li(
     {
       class: "card suggestion",
       tabindex: "-1",
       "aria-labelledby": id,
       data: { suggestion: suggestion.suggestion, focus: id },
     },
-    el(
-      "div",
+    html.div(
       { class: "suggestion-head" },
-      el(
-        "span",
+      html.span(
         { class: "tag", data: { tone: suggestion.rule.decision === "reject" ? "bad" : "good" } },
         suggestion.rule.decision === "reject" ? "reject" : "approve",
       ),
-      el("h3", { id }, el("bdi", {}, escapeHidden(suggestion.words))),
+      html.h3({ id }, html.bdi({}, escapeHidden(suggestion.words))),
     ),
-    el(
-      "div",
+    html.div(
       { class: "suggestion-facts" },
-      el(
-        "div",
+      html.div(
         { class: "fact" },
-        el("span", {}, "learned from "),
-        el("strong", {}, String(suggestion.decisions)),
-        el(
-          "span",
+        html.span({}, "learned from "),
+        html.strong({}, String(suggestion.decisions)),
+        html.span(
           {},
           suggestion.decisions === 1 ? " decision by " : " decisions by ",
           suggestion.deciders.slice(0, 5).map((each, index) => [index > 0 && ", ", nameOf(each)]),
         ),
       ),
-      el(
-        "div",
+      html.div(
         { class: "fact", data: { tone: "warn" } },
-        el("span", {}, "error rate up to "),
-        el("strong", {}, percent(suggestion.error_bound)),
-        el("span", {}, " (95 % confidence)"),
+        html.span({}, "error rate up to "),
+        html.strong({}, percent(suggestion.error_bound)),
+        html.span({}, " (95 % confidence)"),
       ),
       suggestion.new_bound !== null &&
         suggestion.new_bound > suggestion.error_bound &&
-        el(
-          "div",
+        html.div(
           { class: "fact", data: { tone: "warn" } },
-          el("span", {}, "error rate up to "),
-          el("strong", {}, percent(suggestion.new_bound)),
-          el("span", {}, " for values not seen before"),
+          html.span({}, "error rate up to "),
+          html.strong({}, percent(suggestion.new_bound)),
+          html.span({}, " for values not seen before"),
         ),
-      el(
-        "div",
+      html.div(
         { class: "fact" },
-        el("span", {}, "agrees with "),
-        el(
-          "strong",
+        html.span({}, "agrees with "),
+        html.strong(
           {},
           `${suggestion.back_test.agreements} of ${suggestion.back_test.agreements + suggestion.back_test.conflicts.length}`,
         ),
-        el("span", {}, " past decisions"),
+        html.span({}, " past decisions"),
       ),
     ),
     halfAccepted(suggestion),
-    el(
-      "details",
+    html.details(
       { data: { fold: `more-${suggestion.suggestion}` } },
-      el("summary", {}, "Back-test and alternatives"),
-      el("p", { class: "soft" }, el("bdi", {}, escapeHidden(suggestion.evidence))),
-      el(
-        "div",
+      html.summary({}, "Back-test and alternatives"),
+      html.p({ class: "soft" }, html.bdi({}, escapeHidden(suggestion.evidence))),
+      html.div(
         { class: "suggestion-more" },
         edges(suggestion),
         backTest(context, suggestion),
-        el("div", {}, el("h4", {}, "As a permission of the agent"), permissionSteps(context, suggestion)),
+        html.div({}, html.h4({}, "As a permission of the agent"), permissionSteps(context, suggestion)),
       ),
     ),
-    el(
-      "details",
+    html.details(
       { data: { fold: `text-${suggestion.suggestion}` } },
-      el("summary", {}, "Rule text"),
+      html.summary({}, "Rule text"),
       ruleText(suggestion.rule),
     ),
-    el(
-      "div",
+    html.div(
       { class: "control-row", role: "group", "aria-label": "Decide on this suggestion" },
       SUGGESTION_ACTIONS.map((each) =>
         button(each.label, () => each.run(context, approverState, suggestion), {

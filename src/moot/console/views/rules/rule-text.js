@@ -1,5 +1,5 @@
 /** A rule as YAML for rules.yaml, or as the JSON that is sent. */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { isObject } from "../../core/state/json-text.js";
 import { escapeHidden } from "../../core/page/text.js";
 
@@ -47,7 +47,7 @@ function indented(text, by) {
 
 /** Both forms, one at a time. @param {any} rule */
 export function ruleText(rule) {
-  const pre = el("pre", { class: "text-block mono rule-text", tabindex: "0", "aria-label": "Rule text" });
+  const pre = html.pre({ class: "text-block mono rule-text", tabindex: "0", "aria-label": "Rule text" });
   let json = false;
   const turn = button(
     "Show JSON",
@@ -59,8 +59,8 @@ export function ruleText(rule) {
   );
   function draw() {
     pre.textContent = escapeHidden(json ? JSON.stringify(rule, null, 2) : ruleYaml(rule));
-    replace(turn, el("span", {}, json ? "Show YAML" : "Show JSON"));
+    replace(turn, html.span({}, json ? "Show YAML" : "Show JSON"));
   }
   draw();
-  return el("div", { class: "rule-block" }, pre, turn);
+  return html.div({ class: "rule-block" }, pre, turn);
 }

@@ -1,5 +1,5 @@
 /** Rules (MEW 9.4; D-92): suggestions, active rules, their recent decisions, and the switch that stops them all. */
-import { button, el, newId, redraw } from "../../core/page/dom.js";
+import { button, html, newId, redraw } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
@@ -29,34 +29,31 @@ class RulesView {
     this.state = context.state;
     this.approverState = approverStateOf(context);
     this._armed = false;
-    this._status = el("span", { class: "soft rules-status" });
-    this._switch = el("div", { class: "switch" });
-    this._state = el("div", { class: "rules-state" });
-    this._suggestions = el("div", {});
-    this._rules = el("div", {});
-    this._plot = el("div", {});
-    this._outcomes = el("div", {});
-    this._decisions = el("div", {});
-    this._grants = el("div", {});
+    this._status = html.span({ class: "soft rules-status" });
+    this._switch = html.div({ class: "switch" });
+    this._state = html.div({ class: "rules-state" });
+    this._suggestions = html.div({});
+    this._rules = html.div({});
+    this._plot = html.div({});
+    this._outcomes = html.div({});
+    this._decisions = html.div({});
+    this._grants = html.div({});
     outlet.append(
-      el(
-        "div",
+      html.div(
         { class: "view-head" },
-        el("h1", {}, "Rules"),
+        html.h1({}, "Rules"),
         this._status,
-        el("span", { class: "grow" }),
+        html.span({ class: "grow" }),
         button("Refresh", () => void this.approverState.refresh(), { class: "quiet small", shortcut: "r" }),
         this._switch,
       ),
-      el(
-        "div",
+      html.div(
         { class: "rules-body", tabindex: "-1" },
         this._state,
-        el(
-          "div",
+        html.div(
           { class: "rules-columns" },
-          el("div", { class: "rules-main" }, this._suggestions, this._rules),
-          el("div", { class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants),
+          html.div({ class: "rules-main" }, this._suggestions, this._rules),
+          html.div({ class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants),
         ),
       ),
     );
@@ -166,10 +163,9 @@ class RulesView {
       [record?.days],
       () =>
         record &&
-        el(
-          "section",
+        html.section(
           { class: "rules-part", "aria-label": "Automation" },
-          el("h2", {}, "Automation"),
+          html.h2({}, "Automation"),
           automationChart(record.days),
         ),
     );
@@ -179,10 +175,9 @@ class RulesView {
       () =>
         record &&
         record.ruleDays.length > 0 &&
-        el(
-          "section",
+        html.section(
           { class: "rules-part", "aria-label": "Rules over time" },
-          el("h2", {}, "Rules over time"),
+          html.h2({}, "Rules over time"),
           ruleOutcomes(record.ruleDays),
         ),
     );
@@ -191,10 +186,9 @@ class RulesView {
       [approverState.latest(MAX_ACTS).map((each) => each.id), approverState.isOnline, mine],
       () =>
         approver &&
-        el(
-          "section",
+        html.section(
           { class: "rules-part", "aria-label": "Recent decisions by rules" },
-          el("h2", {}, "Recent decisions by rules"),
+          html.h2({}, "Recent decisions by rules"),
           recentDecisions(this.context, approverState, {
             may: (kind) => this._may(kind),
             max: MAX_ACTS,
@@ -233,10 +227,9 @@ class RulesView {
         disabled: !this._may("trust/stop"),
         data: { focus: "stop-all" },
       });
-    return el(
-      "div",
+    return html.div(
       { class: "switch-armed", role: "group", "aria-label": "Stop all rules?" },
-      el("span", {}, "People will decide every proposal."),
+      html.span({}, "People will decide every proposal."),
       button("Yes, stop all rules", () => void this._stopAll(), { class: "stop-all", data: { focus: "stop-now" } }),
       button("Cancel", () => this._arm(false), { class: "quiet", data: { focus: "stop-not" } }),
     );
@@ -264,27 +257,24 @@ class RulesView {
   _stateNodes() {
     const { approver, record, isOnline: current } = this.approverState;
     const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) =>
-      el(
-        "div",
+      html.div(
         { class: "rules-box", role: "status", data: { tone } },
         icon(tone === "info" ? "help" : "warning", 18),
-        el("div", {}, text),
+        html.div({}, text),
       );
     if (!approver) {
       return box(
         "info",
-        el("p", {}, el("strong", {}, "No approver is running, so people decide every proposal.")),
-        el(
-          "p",
+        html.p({}, html.strong({}, "No approver is running, so people decide every proposal.")),
+        html.p(
           {},
           "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. The operator starts it in the folder of the space:",
         ),
-        el("pre", { class: "mono" }, "moot rules run --as approver"),
-        el(
-          "p",
+        html.pre({ class: "mono" }, "moot rules run --as approver"),
+        html.p(
           { class: "soft" },
           "It needs its own participant, with the capabilities listed by ",
-          el("code", {}, "moot rules run --help"),
+          html.code({}, "moot rules run --help"),
           ".",
         ),
       );
@@ -293,46 +283,42 @@ class RulesView {
       !current &&
         box(
           "warn",
-          el("p", {}, el("strong", {}, nameOf(approver.name), " is offline, so no rules are applied. ")),
-          el(
-            "p",
+          html.p({}, html.strong({}, nameOf(approver.name), " is offline, so no rules are applied. ")),
+          html.p(
             {},
             "You see its last known state. Start it with ",
-            el("code", {}, "moot rules run --as ", oneLine(approver.name, 40)),
+            html.code({}, "moot rules run --as ", oneLine(approver.name, 40)),
             ".",
           ),
         ),
       record?.stopped &&
         box(
           "bad",
-          el(
-            "p",
+          html.p(
             {},
-            el("strong", {}, "All rules are stopped"),
+            html.strong({}, "All rules are stopped"),
             " by ",
             nameOf(record.stopped.by),
             ": ",
-            el("bdi", {}, escapeHidden(record.stopped.why)),
+            html.bdi({}, escapeHidden(record.stopped.why)),
             ". People decide every proposal.",
           ),
         ),
       record?.fault &&
         box(
           "bad",
-          el(
-            "p",
+          html.p(
             {},
-            el("strong", {}, "The rules cannot be read, so none apply: "),
-            el("bdi", {}, escapeHidden(record.fault)),
+            html.strong({}, "The rules cannot be read, so none apply: "),
+            html.bdi({}, escapeHidden(record.fault)),
           ),
         ),
       record?.shadow &&
         box(
           "info",
-          el(
-            "p",
+          html.p(
             {},
-            el("strong", {}, "Shadow mode: "),
+            html.strong({}, "Shadow mode: "),
             "rules only predict; the predictions are compared with people’s decisions.",
           ),
         ),
@@ -343,19 +329,16 @@ class RulesView {
         (record.budgetLeft === 0
           ? box(
               "warn",
-              el(
-                "p",
+              html.p(
                 {},
-                el(
-                  "strong",
+                html.strong(
                   {},
                   `All rules together may take ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, and have taken them. `,
                 ),
                 "People decide until some of that time has passed.",
               ),
             )
-          : el(
-              "p",
+          : html.p(
               { class: "soft small-text" },
               `All rules together: at most ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, ${formatNumber(record.budgetLeft)} left.`,
             )),
@@ -363,8 +346,7 @@ class RulesView {
         !this.approverState.canQuery &&
         box(
           "info",
-          el(
-            "p",
+          html.p(
             {},
             "Your permissions do not allow querying ",
             nameOf(approver.name),
@@ -374,7 +356,7 @@ class RulesView {
       record?.error &&
         box(
           "warn",
-          el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.error))),
+          html.p({}, nameOf(approver.name), " could not be queried: ", html.bdi({}, escapeHidden(record.error))),
         ),
     ];
   }
@@ -385,31 +367,26 @@ class RulesView {
     if (!approver) return null;
     const options = { may: (/** @type {string} */ kind) => this._may(kind) };
     const people = record?.people ?? [];
-    return el(
-      "section",
+    return html.section(
       { class: "rules-part", "aria-labelledby": "rules-suggested" },
-      el(
-        "h2",
+      html.h2(
         { id: "rules-suggested" },
         "Suggestions ",
-        suggestions.length > 0 && el("span", { class: "faint" }, String(suggestions.length)),
+        suggestions.length > 0 && html.span({ class: "faint" }, String(suggestions.length)),
       ),
       suggestions.length === 0
-        ? el(
-            "p",
+        ? html.p(
             { class: "soft" },
             `No suggestions. After ${record?.approvals || 10} consistent decisions, the narrowest rule that covers them is suggested here. A rule becomes active only when someone accepts it.`,
           )
-        : el(
-            "ul",
+        : html.ul(
             { class: "cards" },
             suggestions.map((each, index) =>
               suggestionCard(this.context, this.approverState, each, { ...options, first: index === 0 }),
             ),
           ),
       record?.status === "known" &&
-        el(
-          "p",
+        html.p(
           { class: "faint small-text" },
           people.length > 0
             ? [
@@ -431,22 +408,19 @@ class RulesView {
   /** @param {import("./approver-state.js").RuleState[]} rules */
   _ruleNodes(rules) {
     if (!this.approverState.approver) return null;
-    return el(
-      "section",
+    return html.section(
       { class: "rules-part", "aria-labelledby": "rules-list" },
-      el("h2", { id: "rules-list" }, "Rules (first match wins) ", el("span", { class: "faint" }, String(rules.length))),
+      html.h2({ id: "rules-list" }, "Rules (first match wins) ", html.span({ class: "faint" }, String(rules.length))),
       rules.length === 0
-        ? el("p", { class: "soft" }, "No rules yet: you are asked every time.")
-        : el(
-            "ol",
+        ? html.p({ class: "soft" }, "No rules yet: you are asked every time.")
+        : html.ol(
             { class: "cards" },
             rules.map((each, index) =>
               ruleCard(this.context, this.approverState, each, { may: (kind) => this._may(kind), at: index + 1 }),
             ),
           ),
       rules.length > 0 &&
-        el(
-          "p",
+        html.p(
           { class: "faint small-text" },
           "You are asked about everything that no rule matches. To reorder, widen or remove rules, edit the approver’s rules.yaml.",
         ),
@@ -455,7 +429,7 @@ class RulesView {
 
   _explainForm() {
     const id = newId("why");
-    const input = el("input", {
+    const input = html.input({
       id,
       class: "field mono",
       placeholder: "ID of a proposal or request",
@@ -467,12 +441,10 @@ class RulesView {
     input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter") ask();
     });
-    return el(
-      "div",
+    return html.div(
       { class: "explain-form" },
-      el("label", { for: id }, "Explain a decision"),
-      el(
-        "div",
+      html.label({ for: id }, "Explain a decision"),
+      html.div(
         { class: "field-row" },
         input,
         button("Explain", ask, { shortcut: "w", disabled: !this.approverState.isOnline, data: { focus: "ask-why" } }),
@@ -495,24 +467,20 @@ class RulesView {
 
   /** @param {import("../capabilities/grant-ledger.js").Entry[]} grants */
   _grantNodes(grants) {
-    return el(
-      "section",
+    return html.section(
       { class: "rules-part", "aria-label": "Granted instead" },
-      el("h2", {}, "Granted instead of a rule"),
-      el(
-        "ul",
+      html.h2({}, "Granted instead of a rule"),
+      html.ul(
         { class: "rule-decisions" },
         grants.map((each, index) =>
-          el(
-            "li",
+          html.li(
             { data: { grant: each.id } },
-            el(
-              "span",
+            html.span(
               { class: "grow" },
-              el("a", { href: this.context.link("members", each.recipient) }, nameOf(each.recipient)),
+              html.a({ href: this.context.link("members", each.recipient) }, nameOf(each.recipient)),
               " can ",
-              el("bdi", {}, oneLine(each.capabilities.map(describeCapability).join(", "), 240)),
-              el("small", { class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`),
+              html.bdi({}, oneLine(each.capabilities.map(describeCapability).join(", "), 240)),
+              html.small({ class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`),
             ),
             button("Revoke…", () => revokeDialog(this.context, each), {
               class: "small danger",

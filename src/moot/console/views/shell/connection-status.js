@@ -1,5 +1,5 @@
 /** The state of the connection: a pill in the header, and a banner that explains when it is lost. */
-import { el, replace } from "../../core/page/dom.js";
+import { html, replace } from "../../core/page/dom.js";
 import { escapeHidden } from "../../core/page/text.js";
 
 /** @type {Record<string, [string, string]>} state → tone and label */
@@ -15,14 +15,13 @@ export class ConnectionStatus {
   /** @param {import("../../core/connection/session.js").Session} session */
   constructor(session) {
     this._session = session;
-    this._word = el("span", {}, "Connecting");
-    this.pill = el(
-      "span",
+    this._word = html.span({}, "Connecting");
+    this.pill = html.span(
       { class: "pill", role: "status" },
-      el("span", { class: "dot", "aria-hidden": "true" }),
+      html.span({ class: "dot", "aria-hidden": "true" }),
       this._word,
     );
-    this.banner = el("div", { class: "banner", hidden: true });
+    this.banner = html.div({ class: "banner", hidden: true });
     this._shown = "";
     // The countdown of the next attempt.
     this._clock = setInterval(() => this.refresh(), 1000);
@@ -46,13 +45,12 @@ export class ConnectionStatus {
     this.banner.dataset.tone = tone;
     const act =
       connection.state === "waiting" || connection.state === "ended"
-        ? el(
-            "button",
+        ? html.button(
             { type: "button", class: "button small", on: { click: () => connection.retryNow() } },
             connection.state === "ended" ? "Reconnect" : "Retry now",
           )
         : null;
-    replace(this.banner, el("span", {}, text), act);
+    replace(this.banner, html.span({}, text), act);
   }
 
   /** @param {import("../../core/connection/connection.js").Connection} line */

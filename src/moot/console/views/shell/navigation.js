@@ -2,7 +2,7 @@
  * The navigation: what people use every day, and a "More" for the rest. A phone has room for four items and "More", so two
  * everyday items are listed there too; the stylesheet shows each of them once.
  */
-import { el, newId, replace } from "../../core/page/dom.js";
+import { html, newId, replace } from "../../core/page/dom.js";
 import { routeAddress, registeredViews } from "../../core/page/router.js";
 import { icon } from "../parts/icons.js";
 
@@ -20,29 +20,26 @@ export class Navigation {
     const views = registeredViews();
     const id = newId("more");
     const everyday = views.filter((view) => !view.more);
-    this._moreList = el(
-      "ul",
+    this._moreList = html.ul(
       { class: "nav-more", id, hidden: true },
       views
         .filter((view) => view.more || !ON_PHONE.has(view.id))
-        .map((view) => el("li", { class: view.more ? "" : "on-phone" }, this._item(view))),
+        .map((view) => html.li({ class: view.more ? "" : "on-phone" }, this._item(view))),
     );
-    this._moreBadge = el("span", { class: "badge", hidden: true });
-    this._moreButton = el(
-      "button",
+    this._moreBadge = html.span({ class: "badge", hidden: true });
+    this._moreButton = html.button(
       {
         type: "button",
         class: "nav-link",
         "aria-expanded": "false",
         "aria-controls": id,
-        on: { click: () => this._toggle(this._moreList.hidden) },
+        on: { click: () => this._toggle(Boolean(this._moreList.hidden)) },
       },
       icon("more", 20),
-      el("span", { class: "nav-label" }, "More"),
+      html.span({ class: "nav-label" }, "More"),
       this._moreBadge,
     );
-    this.node = el(
-      "nav",
+    this.node = html.nav(
       {
         class: "nav",
         "aria-label": "Views",
@@ -51,11 +48,10 @@ export class Navigation {
           focusout: (/** @type {FocusEvent} */ event) => this._left(event),
         },
       },
-      el(
-        "ul",
+      html.ul(
         { class: "nav-list" },
-        everyday.map((view) => el("li", { class: ON_PHONE.has(view.id) ? "" : "off-phone" }, this._item(view))),
-        el("li", { class: "nav-rest" }, this._moreButton, this._moreList),
+        everyday.map((view) => html.li({ class: ON_PHONE.has(view.id) ? "" : "off-phone" }, this._item(view))),
+        html.li({ class: "nav-rest" }, this._moreButton, this._moreList),
       ),
     );
     this._moreList.addEventListener("click", (/** @type {Event} */ event) => {
@@ -82,12 +78,11 @@ export class Navigation {
 
   /** @param {import("../../core/page/router.js").View} view */
   _item(view) {
-    const badge = el("span", { class: "badge", hidden: true });
-    const link = el(
-      "a",
+    const badge = html.span({ class: "badge", hidden: true });
+    const link = html.a(
       { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` },
       icon(view.icon, 20),
-      el("span", { class: "nav-label" }, view.title),
+      html.span({ class: "nav-label" }, view.title),
       badge,
     );
     this._items.push({ view, link, badge, shown: "" });

@@ -2,7 +2,7 @@
  * Short messages, and announcements for screen readers. They cover nothing: errors have rows of their own above the
  * view until they are dismissed, and what went well is said in what room the header has.
  */
-import { el } from "../../core/page/dom.js";
+import { html } from "../../core/page/dom.js";
 import { icon } from "../parts/icons.js";
 
 // Long enough to read two lines; an error stays until it is closed.
@@ -11,22 +11,20 @@ const MAX_SHOWN = 4;
 
 export class Notices {
   constructor() {
-    this._list = el("div", { class: "notices" });
-    this._polite = el("div", { class: "sr", role: "status", "aria-live": "polite" });
-    this._urgent = el("div", { class: "sr", role: "alert" });
-    this.node = el("div", { class: "notices-area" }, this._list, this._polite, this._urgent);
-    this.said = el("div", { class: "notices-said" });
+    this._list = html.div({ class: "notices" });
+    this._polite = html.div({ class: "sr", role: "status", "aria-live": "polite" });
+    this._urgent = html.div({ class: "sr", role: "alert" });
+    this.node = html.div({ class: "notices-area" }, this._list, this._polite, this._urgent);
+    this.said = html.div({ class: "notices-said" });
   }
 
   /** @param {string} text @param {"info" | "good" | "bad"} [tone] */
   show(text, tone = "info") {
-    const notice = el(
-      "div",
+    const notice = html.div(
       { class: ["notice", tone] },
       icon(tone === "bad" ? "warning" : tone === "good" ? "check" : "bell"),
-      el("span", { class: "notice-text" }, text),
-      el(
-        "button",
+      html.span({ class: "notice-text" }, text),
+      html.button(
         {
           type: "button",
           class: "button quiet icon-only small",

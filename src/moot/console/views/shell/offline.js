@@ -1,5 +1,5 @@
 /** What is shown when the page was opened without a connection: nothing is known, so nothing else is shown. */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { logo } from "./sign-in.js";
 
 const RETRY_MILLISECONDS = 3_000;
@@ -24,7 +24,7 @@ export async function isReachable(base) {
  * @param {URL} base
  */
 export function offlinePage(base) {
-  const state = el("p", { class: "soft", role: "status" }, "Trying again every few seconds.");
+  const state = html.p({ class: "soft", role: "status" }, "Trying again every few seconds.");
   let isAsking = false;
   const retry = async () => {
     if (isAsking) return;
@@ -40,15 +40,12 @@ export function offlinePage(base) {
   };
   const timer = setInterval(() => void retry(), RETRY_MILLISECONDS);
   addEventListener("online", () => void retry());
-  const page = el(
-    "main",
+  const page = html.main(
     { class: "sign-in" },
-    el(
-      "div",
+    html.div(
       { class: "sign-in-card" },
-      el("div", { class: "brand" }, logo(), el("h1", {}, "Not connected")),
-      el(
-        "p",
+      html.div({ class: "brand" }, logo(), html.h1({}, "Not connected")),
+      html.p(
         { class: "lead" },
         "The gateway does not respond, so what is pending is not known here. Proposals wait until you are back.",
       ),

@@ -1,5 +1,5 @@
 /** Turning notifications on this device on and off. */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { readPush, turnOff, turnOn, whyImpossible } from "../../core/connection/push.js";
 import { openDialog } from "../parts/dialog.js";
@@ -9,22 +9,22 @@ const DEFAULT_QUIET = { from: "22:00", to: "07:00" };
 
 /** @param {import("../../core/connection/session.js").Session} session @param {Pick<import("../../app.js").Context, "notify">} context */
 export function pushDialog(session, context) {
-  const body = el("div", { class: "push-settings", "aria-live": "polite" });
-  const actions = el("div", { class: "button-row" });
+  const body = html.div({ class: "push-settings", "aria-live": "polite" });
+  const actions = html.div({ class: "button-row" });
   const dialog = openDialog("Notifications on this device", [body], { actions: [actions] });
   const close = () => button("Close", () => dialog.close(), { class: "quiet" });
   const { base } = session;
 
   const impossible = whyImpossible();
   if (impossible) {
-    replace(body, el("p", { class: "caution" }, icon("warning", 16), impossible));
+    replace(body, html.p({ class: "caution" }, icon("warning", 16), impossible));
     replace(actions, close());
     return;
   }
 
   /** @param {string} words @param {() => Promise<void>} act @param {string} [done] */
   const run = async (words, act, done) => {
-    replace(actions, el("span", { class: "soft" }, words));
+    replace(actions, html.span({ class: "soft" }, words));
     try {
       await act();
       if (done) context.notify(done, "good");
@@ -43,7 +43,7 @@ export function pushDialog(session, context) {
     } catch (fault) {
       replace(
         body,
-        el("p", { class: "fault", role: "alert" }, `Not known: ${fault instanceof Error ? fault.message : fault}`),
+        html.p({ class: "fault", role: "alert" }, `Not known: ${fault instanceof Error ? fault.message : fault}`),
       );
       replace(
         actions,
@@ -55,7 +55,7 @@ export function pushDialog(session, context) {
     if (found.refused) {
       replace(
         body,
-        el("p", { class: "caution" }, icon("warning", 16), `Notifications cannot be turned on: ${found.refused}.`),
+        html.p({ class: "caution" }, icon("warning", 16), `Notifications cannot be turned on: ${found.refused}.`),
       );
       replace(actions, close());
       return;
@@ -63,28 +63,25 @@ export function pushDialog(session, context) {
     const quiet = quietField(found.quietHours);
     replace(
       body,
-      el(
-        "p",
+      html.p(
         { class: "push-state" },
-        el("strong", {}, found.isOn ? "On." : "Off."),
+        html.strong({}, found.isOn ? "On." : "Off."),
         " ",
         found.isOn
           ? "This device tells you what waits for your decision, also while this page is closed."
           : "Be told here what waits for your decision, also while this page is closed.",
       ),
-      el(
-        "p",
+      html.p(
         { class: "soft" },
         "A notification says who proposes which tool in which space, if nobody has decided after a while. It never holds the arguments, and to decide you sign in as always. Signing out turns it off here.",
       ),
       found.endsAfterSeconds !== null &&
-        el(
-          "p",
+        html.p(
           { class: "soft" },
           `It ends if you have not opened this page for ${daysText(found.endsAfterSeconds)}, and this device says so then.`,
         ),
       quiet.node,
-      problem && el("p", { class: "fault", role: "alert" }, problem),
+      problem && html.p({ class: "fault", role: "alert" }, problem),
     );
     const on = (/** @type {string} */ words) =>
       run("Turning on…", () => turnOn(base, session.logins, quiet.read()), words);
@@ -107,7 +104,7 @@ export function pushDialog(session, context) {
       );
   };
 
-  replace(body, el("p", { class: "soft" }, "Asking the gateway…"));
+  replace(body, html.p({ class: "soft" }, "Asking the gateway…"));
   replace(actions, close());
   void show();
 }
@@ -122,20 +119,20 @@ function daysText(seconds) {
 /** @param {import("../../core/connection/push.js").QuietHours | null} chosen */
 function quietField(chosen) {
   const id = newId("quiet");
-  const wanted = el("input", {
+  const wanted = html.input({
     id,
     type: "checkbox",
     checked: chosen !== null,
     on: { change: () => (times.hidden = !wanted.checked) },
   });
-  const from = el("input", {
+  const from = html.input({
     class: "field",
     type: "time",
     required: true,
     value: chosen?.from ?? DEFAULT_QUIET.from,
     "aria-label": "Quiet from",
   });
-  const to = el("input", {
+  const to = html.input({
     class: "field",
     type: "time",
     required: true,
@@ -143,27 +140,23 @@ function quietField(chosen) {
     "aria-label": "Quiet until",
   });
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-  const times = el(
-    "div",
+  const times = html.div(
     { class: "field-row", hidden: chosen === null },
     from,
-    el("span", {}, "to"),
+    html.span({}, "to"),
     to,
-    el("small", { class: "soft" }, zone),
+    html.small({ class: "soft" }, zone),
   );
   return {
-    node: el(
-      "div",
+    node: html.div(
       {},
-      el(
-        "label",
+      html.label(
         { class: "choice", for: id },
         wanted,
-        el(
-          "span",
+        html.span(
           {},
           "Quiet hours",
-          el("small", {}, "Nothing is sent then; afterwards you are told once what is still open."),
+          html.small({}, "Nothing is sent then; afterwards you are told once what is still open."),
         ),
       ),
       times,

@@ -1,5 +1,5 @@
 /** The frame around every view: navigation, the current space and the state of the connection. */
-import { el, replace } from "../../core/page/dom.js";
+import { html, replace } from "../../core/page/dom.js";
 import { Keys } from "../../core/page/keys.js";
 import { routeAddress, currentRoute, navigate, registeredViews, viewOf } from "../../core/page/router.js";
 import { hasStopped } from "../../core/connection/push.js";
@@ -32,12 +32,11 @@ export class Shell {
       (text, tone) => this.notices.show(text, tone),
     );
     this._navigation = new Navigation();
-    this._outlet = el("main", { class: "outlet", id: "view", tabindex: "-1" });
-    this._themeButton = el(
-      "button",
+    this._outlet = html.main({ class: "outlet", id: "view", tabindex: "-1" });
+    this._themeButton = html.button(
       { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } },
       icon("theme"),
-      el("span", { class: "sr" }),
+      html.span({ class: "sr" }),
     );
     this._themeWords();
     this._build(root);
@@ -57,8 +56,7 @@ export class Shell {
 
   /** @param {HTMLElement} root */
   _build(root) {
-    const skip = el(
-      "a",
+    const skip = html.a(
       {
         class: "skip",
         href: "#view",
@@ -73,21 +71,18 @@ export class Shell {
     );
     replace(
       root,
-      el(
-        "div",
+      html.div(
         { class: "shell" },
         skip,
-        el(
-          "header",
+        html.header(
           { class: "top" },
-          el("div", { class: "brand small" }, logo(), el("span", { class: "brand-name" }, "Moot")),
+          html.div({ class: "brand small" }, logo(), html.span({ class: "brand-name" }, "Moot")),
           this._spaces.node,
-          el("span", { class: "grow" }),
+          html.span({ class: "grow" }),
           this.notices.said,
           this._connection.pill,
           this._themeButton,
-          el(
-            "button",
+          html.button(
             {
               type: "button",
               class: "button quiet icon-only",
@@ -96,10 +91,9 @@ export class Shell {
               on: { click: () => helpDialog(this.keys) },
             },
             icon("help"),
-            el("span", { class: "sr" }, "Keyboard shortcuts"),
+            html.span({ class: "sr" }, "Keyboard shortcuts"),
           ),
-          el(
-            "button",
+          html.button(
             {
               type: "button",
               class: "button quiet icon-only",
@@ -107,7 +101,7 @@ export class Shell {
               on: { click: () => this._signOut() },
             },
             icon("leave"),
-            el("span", { class: "sr" }, "Sign out"),
+            html.span({ class: "sr" }, "Sign out"),
           ),
         ),
         this._connection.banner,
@@ -146,7 +140,7 @@ export class Shell {
     this._stopUnsaved?.();
     this._stopUnsaved = openSpace.state.on("unsaved", () => this.notices.show(`${means} ${todo}`, "bad"));
     for (const path of view.css ? [view.css].flat() : []) stylesheet(path);
-    const outlet = el("div", { class: ["view", `view-${view.id}`] });
+    const outlet = html.div({ class: ["view", `view-${view.id}`] });
     replace(this._outlet, outlet);
     this._outlet.setAttribute("aria-label", view.title);
     const mounted = view.mount(outlet, this._context(openSpace)) ?? {};
@@ -225,7 +219,7 @@ export class Shell {
   _themeWords() {
     const text = `Theme: ${theme()} (\\)`;
     this._themeButton.title = text;
-    this._themeButton.querySelector(".sr").textContent = text;
+    replace(/** @type {Element} */ (this._themeButton.querySelector(".sr")), text);
   }
 
   _signOut() {
@@ -292,27 +286,23 @@ function stylesheet(path) {
 function helpDialog(keys) {
   if (document.querySelector("dialog.help")) return;
   const scopes = [...keys.all()].map(([scope, shortcuts]) =>
-    el(
-      "section",
+    html.section(
       { class: "help-scope" },
-      el("h3", {}, scope),
-      el(
-        "dl",
+      html.h3({}, scope),
+      html.dl(
         {},
         shortcuts.map((each) =>
-          el(
-            "div",
+          html.div(
             {},
-            el(
-              "dt",
+            html.dt(
               {},
-              each.keys.split(" ").map((key) => el("kbd", {}, key)),
+              each.keys.split(" ").map((key) => html.kbd({}, key)),
             ),
-            el("dd", {}, each.label),
+            html.dd({}, each.label),
           ),
         ),
       ),
     ),
   );
-  openDialog("Keyboard shortcuts", [el("div", { class: "help-scopes" }, scopes)], { class: "help" });
+  openDialog("Keyboard shortcuts", [html.div({ class: "help-scopes" }, scopes)], { class: "help" });
 }

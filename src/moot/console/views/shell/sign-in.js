@@ -1,5 +1,5 @@
 /** Signing in: at a provider, or with a token that is typed or pasted here and sent only in a header. */
-import { el, newId } from "../../core/page/dom.js";
+import { html, newId } from "../../core/page/dom.js";
 import { beginSignIn, fetchProviders } from "../../core/connection/provider-sign-in.js";
 import { SignInError } from "../../core/connection/session.js";
 import { oneLine } from "../../core/page/text.js";
@@ -14,22 +14,19 @@ const RETRY_MILLISECONDS = 3_000;
  * @returns {HTMLElement}
  */
 export function signInPage(session, done) {
-  return el(
-    "main",
+  return html.main(
     { class: "sign-in" },
-    el(
-      "div",
+    html.div(
       { class: "sign-in-card" },
-      el("div", { class: "brand" }, logo(), el("h1", {}, "Moot")),
-      el("p", { class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."),
+      html.div({ class: "brand" }, logo(), html.h1({}, "Moot")),
+      html.p({ class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."),
       providerButtons(session.base),
       signInForm(session, done),
     ),
-    el(
-      "p",
+    html.p(
       { class: "sign-in-foot" },
       "No token? Ask a member of the space to invite you, or look in ",
-      el("code", {}, ".moot/tokens"),
+      html.code({}, ".moot/tokens"),
       " next to the configuration file.",
     ),
   );
@@ -37,8 +34,8 @@ export function signInPage(session, done) {
 
 /** A button for each provider, once it is known whether there are any. @param {URL} base */
 function providerButtons(base) {
-  const place = el("div", { class: "sign-in-providers", hidden: true });
-  const fault = el("p", { class: "fault", role: "alert" });
+  const place = html.div({ class: "sign-in-providers", hidden: true });
+  const fault = html.p({ class: "fault", role: "alert" });
   const press = (/** @type {import("../../core/connection/provider-sign-in.js").Provider} */ provider) =>
     beginSignIn(base, provider).catch((error) => {
       fault.textContent = error instanceof SignInError ? error.message : "The provider’s page cannot be opened.";
@@ -48,14 +45,13 @@ function providerButtons(base) {
       (providers) => {
         if (providers.length === 0) return;
         const buttons = providers.map((each) =>
-          el(
-            "button",
+          html.button(
             { type: "button", class: "button primary wide", on: { click: () => void press(each) } },
             "Sign in at ",
-            el("bdi", {}, oneLine(new URL(each.issuer).host, 60)),
+            html.bdi({}, oneLine(new URL(each.issuer).host, 60)),
           ),
         );
-        place.append(...buttons, fault, el("p", { class: "soft" }, "or with a token:"));
+        place.append(...buttons, fault, html.p({ class: "soft" }, "or with a token:"));
         place.hidden = false;
       },
       // The form is there meanwhile; it says so when it is used.
@@ -72,7 +68,7 @@ function providerButtons(base) {
  */
 export function signInForm(session, done) {
   const ids = { token: newId("token"), fault: newId("fault"), keep: newId("keep") };
-  const token = el("input", {
+  const token = html.input({
     id: ids.token,
     class: "field",
     type: "password",
@@ -82,11 +78,10 @@ export function signInForm(session, done) {
     required: true,
     "aria-describedby": ids.fault,
   });
-  const keep = el("input", { id: ids.keep, type: "checkbox", checked: session.remembers });
-  const fault = el("p", { id: ids.fault, class: "fault", role: "alert" });
-  const enter = el("button", { type: "submit", class: "button primary wide" }, "Sign in");
-  const reveal = el(
-    "button",
+  const keep = html.input({ id: ids.keep, type: "checkbox", checked: session.remembers });
+  const fault = html.p({ id: ids.fault, class: "fault", role: "alert" });
+  const enter = html.button({ type: "submit", class: "button primary wide" }, "Sign in");
+  const reveal = html.button(
     {
       type: "button",
       class: "button quiet small",
@@ -122,21 +117,18 @@ export function signInForm(session, done) {
       enter.textContent = "Sign in";
     }
   };
-  return el(
-    "form",
+  return html.form(
     { class: "sign-in-form", on: { submit } },
-    el("label", { for: ids.token }, "Token"),
-    el("div", { class: "field-row" }, token, reveal),
+    html.label({ for: ids.token }, "Token"),
+    html.div({ class: "field-row" }, token, reveal),
     fault,
-    el(
-      "label",
+    html.label(
       { class: "choice", for: ids.keep },
       keep,
-      el(
-        "span",
+      html.span(
         {},
         "Stay signed in until this tab is closed",
-        el("small", {}, "Otherwise the token is forgotten when you leave or reload the page."),
+        html.small({}, "Otherwise the token is forgotten when you leave or reload the page."),
       ),
     ),
     enter,
@@ -144,5 +136,5 @@ export function signInForm(session, done) {
 }
 
 export function logo() {
-  return el("span", { class: "mark", "aria-hidden": "true" }, icon("flow", 22));
+  return html.span({ class: "mark", "aria-hidden": "true" }, icon("flow", 22));
 }

@@ -1,5 +1,5 @@
 /** The current space, the other open ones with their pending proposals, and a way to add one. */
-import { el, newId, redraw, replace, button, svg } from "../../core/page/dom.js";
+import { html, newId, redraw, replace, button, svg } from "../../core/page/dom.js";
 import { oneLine } from "../../core/page/text.js";
 import { openDialog } from "../parts/dialog.js";
 import { icon } from "../parts/icons.js";
@@ -15,7 +15,7 @@ export class SpaceMenu {
     this._choose = choose;
     this._shown = "";
     const id = newId("spaces");
-    this._list = el("div", {
+    this._list = html.div({
       class: "menu",
       id,
       hidden: true,
@@ -23,9 +23,8 @@ export class SpaceMenu {
       "aria-label": "Spaces",
       on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) },
     });
-    this._name = el("span", { class: "space-name" });
-    this._button = el(
-      "button",
+    this._name = html.span({ class: "space-name" });
+    this._button = html.button(
       {
         type: "button",
         class: "button quiet space-button",
@@ -34,11 +33,11 @@ export class SpaceMenu {
         "aria-controls": id,
         on: { click: () => (this._list.hidden ? this.open() : this._close()) },
       },
-      el("span", { class: "sr" }, "Space: "),
+      html.span({ class: "sr" }, "Space: "),
       this._name,
       icon("down", 14),
     );
-    this.node = el("div", { class: "menu-holder" }, this._button, this._list);
+    this.node = html.div({ class: "menu-holder" }, this._button, this._list);
     this.node.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
       if (!this._isFilling && !this.node.contains(/** @type {Node} */ (event.relatedTarget))) this._close();
     });
@@ -51,8 +50,8 @@ export class SpaceMenu {
     if (this._shown !== `${text}\n${me}`)
       replace(
         this._name,
-        el("bdi", { class: "space-title" }, text),
-        el("span", { class: "space-me" }, el("span", { class: "sr" }, "you are "), el("bdi", {}, oneLine(me, 40))),
+        html.bdi({ class: "space-title" }, text),
+        html.span({ class: "space-me" }, html.span({ class: "sr" }, "you are "), html.bdi({}, oneLine(me, 40))),
       );
     this._shown = `${text}\n${me}`;
     if (!this._list.hidden) this._fill();
@@ -91,8 +90,7 @@ export class SpaceMenu {
   /** @param {{login: import("../../core/connection/session.js").Login, waiting: number, current: boolean}[]} spaces */
   _items(spaces) {
     const items = spaces.map(({ login, waiting, current }) => {
-      return el(
-        "button",
+      return html.button(
         {
           type: "button",
           role: "menuitemradio",
@@ -107,15 +105,14 @@ export class SpaceMenu {
             },
           },
         },
-        el("bdi", { class: "grow" }, oneLine(login.space, 40)),
-        el("small", {}, "as ", el("bdi", {}, oneLine(login.participant, 40))),
-        waiting > 0 && el("span", { class: "badge" }, String(waiting)),
+        html.bdi({ class: "grow" }, oneLine(login.space, 40)),
+        html.small({}, "as ", html.bdi({}, oneLine(login.participant, 40))),
+        waiting > 0 && html.span({ class: "badge" }, String(waiting)),
         current && icon("check", 16),
       );
     });
     const item = (/** @type {string} */ name, /** @type {string} */ text, /** @type {() => void} */ act) =>
-      el(
-        "button",
+      html.button(
         {
           type: "button",
           role: "menuitem",
@@ -129,7 +126,7 @@ export class SpaceMenu {
           },
         },
         icon(name, 16),
-        el("span", {}, text),
+        html.span({}, text),
       );
     return [
       ...items,
@@ -172,11 +169,10 @@ function deviceDialog(session, context) {
     const refusal = openDialog(
       "Sign in on another device",
       [
-        el(
-          "p",
+        html.p(
           {},
           "Open ",
-          el("bdi", { class: "mono" }, session.base.href),
+          html.bdi({ class: "mono" }, session.base.href),
           " there and sign in at the provider, as you did here.",
         ),
       ],
@@ -184,7 +180,7 @@ function deviceDialog(session, context) {
     );
     return;
   }
-  const body = el("div", { class: "device-link", "aria-live": "polite" }, el("p", { class: "soft" }, "Making a link…"));
+  const body = html.div({ class: "device-link", "aria-live": "polite" }, html.p({ class: "soft" }, "Making a link…"));
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   const dialog = openDialog("Sign in on another device", [body], {
@@ -198,38 +194,34 @@ function deviceDialog(session, context) {
       const expired = () =>
         replace(
           body,
-          el("p", {}, "This link has expired."),
+          html.p({}, "This link has expired."),
           button("Make a new one", () => void make(), { class: "small" }),
         );
       timer = setTimeout(expired, link.valid_seconds * 1000);
       replace(
         body,
         qrCode(link.qr),
-        el(
-          "p",
+        html.p(
           {},
           `Scan this with the other device, or open the link there. It works once, within ${Math.round(link.valid_seconds / 60)} minutes.`,
         ),
         isLoopback(session.base) &&
-          el(
-            "p",
+          html.p(
             { class: "caution" },
             icon("warning", 16),
             "This gateway can be reached from this computer only. For a phone it has to listen on the network, best behind TLS.",
           ),
-        el(
-          "div",
+        html.div(
           { class: "field-row" },
           readOnlyField(link.address),
           copyButton(link.address, "Copy the link", context),
         ),
-        el("p", { class: "soft" }, `Whoever opens it first is signed in as ${login.participant}. Show it to nobody.`),
+        html.p({ class: "soft" }, `Whoever opens it first is signed in as ${login.participant}. Show it to nobody.`),
       );
     } catch (fault) {
       replace(
         body,
-        el(
-          "p",
+        html.p(
           { class: "fault", role: "alert" },
           `No link could be made: ${fault instanceof Error ? fault.message : "no answer"}`,
         ),
@@ -242,7 +234,7 @@ function deviceDialog(session, context) {
 
 /** @param {string} text */
 function readOnlyField(text) {
-  const field = el("input", {
+  const field = html.input({
     class: "field mono",
     value: text,
     "aria-label": "One-time link",
@@ -263,10 +255,9 @@ function qrCode(rows) {
   const path = rows
     .flatMap((row, y) => [...row].map((each, x) => (each === "1" ? `M${x + 4} ${y + 4}h1v1h-1z` : "")))
     .join("");
-  return svg(
-    "svg",
+  return svg.svg(
     { class: "qr", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": "QR code of the link" },
-    svg("rect", { width: size, height: size, fill: "#fff" }),
-    svg("path", { d: path, fill: "#000" }),
+    svg.rect({ width: size, height: size, fill: "#fff" }),
+    svg.path({ d: path, fill: "#000" }),
   );
 }

@@ -1,5 +1,5 @@
 /** One envelope in full: who, what, why it was refused, its causes and effects, and its payload. */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { formatJson, textAt } from "../../core/state/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { duration, isoTime, formatTime } from "../../core/page/time.js";
@@ -19,21 +19,19 @@ import { kindTag, operationText } from "./timeline-rows.js";
 export function envelopeDetails(row, context, actions) {
   const store = context.state.envelopes;
   if (row.type === "gap")
-    return el(
-      "div",
+    return html.div(
       { class: "details" },
       head("Gap", actions),
-      el("p", {}, escapeHidden(row.summary)),
-      el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here.`),
+      html.p({}, escapeHidden(row.summary)),
+      html.p({ class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here.`),
       row.canLoad && button("Load missing messages", () => actions.loadGap?.(row.id), { class: "primary" }),
     );
   const payload = textAt(row.raw, ["payload"]);
   const cause = store.causesOf(row);
   const effects = store.effectsOf(row.id);
-  return el(
-    "div",
+  return html.div(
     { class: "details" },
-    head([kindTag(row), el("bdi", { class: "details-title" }, oneLine(operationText(row.operation), 120))], actions),
+    head([kindTag(row), html.bdi({ class: "details-title" }, oneLine(operationText(row.operation), 120))], actions),
     facts(row, context, actions),
     refusal(row, context),
     links(
@@ -50,8 +48,7 @@ export function envelopeDetails(row, context, actions) {
       context,
       actions,
     ),
-    el(
-      "div",
+    html.div(
       { class: "details-actions" },
       row.about.length + effects.length > 0 &&
         button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }),
@@ -71,22 +68,19 @@ export function envelopeDetails(row, context, actions) {
     ),
     ["params", "result"].map((each) => listedValuesView(context, store.envelope(row)?.payload?.[each])),
     payload === null
-      ? el("p", { class: "soft" }, "No payload.")
-      : el(
-          "section",
+      ? html.p({ class: "soft" }, "No payload.")
+      : html.section(
           {},
-          el(
-            "div",
+          html.div(
             { class: "details-bar" },
-            el("h3", {}, "Payload"),
+            html.h3({}, "Payload"),
             copyButton(formatJson(payload), "Copy payload", context),
           ),
           jsonTree(payload),
         ),
-    el(
-      "details",
+    html.details(
       { class: "raw" },
-      el("summary", {}, "Raw envelope"),
+      html.summary({}, "Raw envelope"),
       copyButton(row.raw, "Copy envelope", context),
       rawBlock(row.raw),
     ),
@@ -100,7 +94,7 @@ function decidedByRules(row, context) {
 
 /** Its content is built when it is opened. @param {string} raw */
 function rawBlock(raw) {
-  const holder = el("div", {});
+  const holder = html.div({});
   const shown = new IntersectionObserver((entries) => {
     if (!entries.some((each) => each.isIntersecting)) return;
     shown.disconnect();
@@ -112,12 +106,10 @@ function rawBlock(raw) {
 
 /** @param {any} title @param {{close: () => void}} actions */
 function head(title, actions) {
-  return el(
-    "header",
+  return html.header(
     { class: "details-head" },
-    el("h2", {}, title),
-    el(
-      "button",
+    html.h2({}, title),
+    html.button(
       { type: "button", class: "button quiet icon-only", "aria-label": "Close details", on: { click: actions.close } },
       icon("close"),
     ),
@@ -128,10 +120,9 @@ function head(title, actions) {
 function facts(row, context, actions) {
   /** @param {string} id @param {string} field */
   const who = (id, field) => [
-    el("a", { class: "link-button", href: context.link("members", id), title: "Open this member" }, nameOf(id)),
+    html.a({ class: "link-button", href: context.link("members", id), title: "Open this member" }, nameOf(id)),
     " ",
-    el(
-      "button",
+    html.button(
       {
         type: "button",
         class: "button quiet icon-only small",
@@ -139,23 +130,21 @@ function facts(row, context, actions) {
         on: { click: () => actions.filter(`${field}:${quoted(id)}`) },
       },
       icon("search", 14),
-      el("span", { class: "sr" }, `Show only messages ${field} `, oneLine(id, 60)),
+      html.span({ class: "sr" }, `Show only messages ${field} `, oneLine(id, 60)),
     ),
   ];
-  return el(
-    "dl",
+  return html.dl(
     { class: "facts" },
     fact("From", who(row.from, "from")),
     fact(
       "To",
       row.to.length > 0
         ? row.to.map((id, index) => [index > 0 && ", ", who(id, "to")])
-        : el("span", { class: "soft" }, "everyone"),
+        : html.span({ class: "soft" }, "everyone"),
     ),
     fact(
       "Kind",
-      el(
-        "button",
+      html.button(
         {
           type: "button",
           class: "link-button mono",
@@ -165,12 +154,11 @@ function facts(row, context, actions) {
         oneLine(row.kind, 120),
       ),
     ),
-    fact("Time", el("time", { datetime: isoTime(row.at) }, isoTime(row.at))),
+    fact("Time", html.time({ datetime: isoTime(row.at) }, isoTime(row.at))),
     row.context &&
       fact(
         "Context",
-        el(
-          "button",
+        html.button(
           {
             type: "button",
             class: "link-button",
@@ -179,25 +167,24 @@ function facts(row, context, actions) {
           path(row.context),
         ),
       ),
-    fact("Id", [el("bdi", { class: "mono" }, oneLine(row.id, 80)), " ", copyButton(row.id, "Copy id", context)]),
+    fact("Id", [html.bdi({ class: "mono" }, oneLine(row.id, 80)), " ", copyButton(row.id, "Copy id", context)]),
   );
 }
 
 /** MEW 3: a context is a path. @param {string} context */
 function path(context) {
-  return el(
-    "span",
+  return html.span(
     { class: "path" },
     context
       .split("/")
       .slice(0, 12)
-      .map((step) => el("bdi", { class: "mono" }, oneLine(step, 40))),
+      .map((step) => html.bdi({ class: "mono" }, oneLine(step, 40))),
   );
 }
 
 /** @param {string} name @param {any} value */
 function fact(name, value) {
-  return el("div", {}, el("dt", {}, name), el("dd", {}, value));
+  return html.div({}, html.dt({}, name), html.dd({}, value));
 }
 
 /** @param {string} text */
@@ -211,55 +198,48 @@ function refusal(row, context) {
   if (row.kind === "system/error") {
     const { means, todo } = describeError(String(payload.error ?? ""));
     const sent = row.about[0] ? context.sender.sentText(row.about[0]) : undefined;
-    return el(
-      "section",
+    return html.section(
       { class: "explanation" },
-      el("h3", {}, icon("warning", 16), "Why was this refused?"),
-      el("p", {}, means),
-      el("p", { class: "explanation-message" }, escapeHidden(payload.message ?? "")),
-      el("p", { class: "soft" }, todo),
-      payload.attempted_kind && el("p", {}, "Attempted: ", el("code", {}, oneLine(payload.attempted_kind, 120))),
+      html.h3({}, icon("warning", 16), "Why was this refused?"),
+      html.p({}, means),
+      html.p({ class: "explanation-message" }, escapeHidden(payload.message ?? "")),
+      html.p({ class: "soft" }, todo),
+      payload.attempted_kind && html.p({}, "Attempted: ", html.code({}, oneLine(payload.attempted_kind, 120))),
       Array.isArray(payload.your_capabilities) &&
-        el(
-          "details",
+        html.details(
           {},
-          el("summary", {}, `Capabilities of the sender (${payload.your_capabilities.length})`),
+          html.summary({}, `Capabilities of the sender (${payload.your_capabilities.length})`),
           jsonTree(JSON.stringify(payload.your_capabilities), { label: "capabilities" }),
         ),
-      sent && el("details", {}, el("summary", {}, "Sent envelope"), jsonTree(sent, { label: "sent envelope" })),
+      sent && html.details({}, html.summary({}, "Sent envelope"), jsonTree(sent, { label: "sent envelope" })),
     );
   }
   if (row.kind === "mcp/reject")
-    return el(
-      "section",
+    return html.section(
       { class: "explanation" },
-      el("h3", {}, icon("warning", 16), "Why was this rejected?"),
-      el(
-        "p",
+      html.h3({}, icon("warning", 16), "Why was this rejected?"),
+      html.p(
         {},
         nameOf(row.from),
         ": ",
         escapeHidden(describeRejection(String(payload.reason ?? "")) || String(payload.reason ?? "no reason given")),
         ".",
       ),
-      el("p", { class: "soft" }, "The proposal stays open: others can still approve it."),
+      html.p({ class: "soft" }, "The proposal stays open: others can still approve it."),
     );
   if (row.isUnknown)
-    return el(
-      "section",
+    return html.section(
       { class: "explanation" },
-      el("h3", {}, icon("warning", 16), "What came of it?"),
-      el("p", {}, "Its host does not know: it may have been carried out or not."),
-      el("p", { class: "explanation-message" }, escapeHidden(payload.error?.message ?? "")),
-      el("p", { class: "soft" }, "Look before you do it again."),
+      html.h3({}, icon("warning", 16), "What came of it?"),
+      html.p({}, "Its host does not know: it may have been carried out or not."),
+      html.p({ class: "explanation-message" }, escapeHidden(payload.error?.message ?? "")),
+      html.p({ class: "soft" }, "Look before you do it again."),
     );
   if (row.failed && row.kind.startsWith("mcp/response"))
-    return el(
-      "section",
+    return html.section(
       { class: "explanation" },
-      el("h3", {}, icon("warning", 16), "Why did this fail?"),
-      el(
-        "p",
+      html.h3({}, icon("warning", 16), "Why did this fail?"),
+      html.p(
         {},
         payload.error
           ? escapeHidden(payload.error.message ?? "")
@@ -272,46 +252,39 @@ function refusal(row, context) {
 /** @param {string} title @param {{id: string, row: Row | undefined}[]} rows @param {Row} from @param {import("../../app.js").Context} context @param {{jump: (id: string) => void}} actions */
 function links(title, rows, from, context, actions) {
   if (rows.length === 0) return null;
-  return el(
-    "section",
+  return html.section(
     {},
-    el("h3", {}, title),
-    el(
-      "ul",
+    html.h3({}, title),
+    html.ul(
       { class: "cause-list" },
       rows
         .slice(0, 50)
         .map(({ id, row }) =>
-          el(
-            "li",
+          html.li(
             {},
             row
-              ? el(
-                  "button",
+              ? html.button(
                   { type: "button", class: "cause", on: { click: () => actions.jump(id) } },
                   kindTag(row),
-                  el(
-                    "span",
+                  html.span(
                     { class: "grow" },
                     nameOf(row.from),
                     " ",
-                    el("bdi", { class: "soft" }, oneLine(operationText(row.operation) || row.summary, 80)),
+                    html.bdi({ class: "soft" }, oneLine(operationText(row.operation) || row.summary, 80)),
                   ),
-                  el(
-                    "span",
+                  html.span(
                     { class: "faint" },
                     row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at),
                   ),
                 )
-              : el(
-                  "a",
+              : html.a(
                   { class: "cause soft", href: context.link("timeline", id) },
                   "older: ",
-                  el("bdi", { class: "mono" }, oneLine(id, 60)),
+                  html.bdi({ class: "mono" }, oneLine(id, 60)),
                 ),
           ),
         ),
-      rows.length > 50 && el("li", { class: "soft" }, `and ${rows.length - 50} more`),
+      rows.length > 50 && html.li({ class: "soft" }, `and ${rows.length - 50} more`),
     ),
   );
 }

@@ -4,7 +4,7 @@
  */
 import { Envelopes } from "../../core/state/envelopes.js";
 import { matches } from "./timeline-filter.js";
-import { button, el, redraw } from "../../core/page/dom.js";
+import { button, html, redraw } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { END_TEXTS } from "../../core/connection/older-messages.js";
 import { oneLine } from "../../core/page/text.js";
@@ -102,7 +102,7 @@ export class OlderBar {
     this._search = search;
     this._isSearch = false;
     this._isInSight = true;
-    this.node = el("div", { class: "tl-older", role: "status", hidden: true });
+    this.node = html.div({ class: "tl-older", role: "status", hidden: true });
   }
 
   /** Whether the oldest line is in sight; a search is told about wherever one is. @param {boolean} inSight */
@@ -141,33 +141,33 @@ export class OlderBar {
 
   /** @param {import("../../core/connection/older-messages.js").OlderMessages} older */
   _loadParts(older) {
-    if (older.status === "loading") return [el("span", { class: "soft" }, "Loading older messages…")];
+    if (older.status === "loading") return [html.span({ class: "soft" }, "Loading older messages…")];
     if (older.status === "failed")
       return [
-        el("span", { class: "fault" }, `Older messages could not be loaded: ${oneLine(older.reason, 120)}`),
+        html.span({ class: "fault" }, `Older messages could not be loaded: ${oneLine(older.reason, 120)}`),
         button("Retry", () => this._load(), { class: "small" }),
       ];
-    if (older.status === "end") return [el("span", { class: "soft" }, END_TEXTS[older.reason] ?? END_TEXTS.beginning)];
+    if (older.status === "end") return [html.span({ class: "soft" }, END_TEXTS[older.reason] ?? END_TEXTS.beginning)];
     return [button("Load older messages", () => this._load(), { class: "small quiet" })];
   }
 
   /** @param {import("../../core/connection/older-messages.js").OlderMessages} older @param {import("./older-search.js").OlderSearch | null} search @param {number} found */
   _searchParts(older, search, found) {
     if (older.status === "end" && older.reason !== "full" && !search)
-      return [el("span", { class: "soft" }, "All messages were searched. ", END_TEXTS[older.reason] ?? "")];
+      return [html.span({ class: "soft" }, "All messages were searched. ", END_TEXTS[older.reason] ?? "")];
     if (!search)
       return [
-        el("span", { class: "soft" }, "Searched the messages that are loaded."),
+        html.span({ class: "soft" }, "Searched the messages that are loaded."),
         button("Search older messages", () => this._search(), { class: "small" }),
       ];
     const count = `${formatNumber(found)} found in older messages.`;
     if (search.status === "searching")
-      return [el("span", { class: "soft" }, `Searching older messages… ${found > 0 ? count : ""}`)];
+      return [html.span({ class: "soft" }, `Searching older messages… ${found > 0 ? count : ""}`)];
     if (search.status === "failed")
       return [
-        el("span", { class: "fault" }, `The search stopped: ${oneLine(search.reason, 120)}`),
+        html.span({ class: "fault" }, `The search stopped: ${oneLine(search.reason, 120)}`),
         button("Retry", () => this._search(), { class: "small" }),
       ];
-    return [el("span", { class: "soft" }, `${count} ${END_TEXTS[search.reason] ?? ""}`)];
+    return [html.span({ class: "soft" }, `${count} ${END_TEXTS[search.reason] ?? ""}`)];
   }
 }

@@ -1,5 +1,5 @@
 /** The bar above the timeline: its filter, typed or picked, kept views, and how the lines are arranged. */
-import { el, newId, replace } from "../../core/page/dom.js";
+import { html, newId, replace } from "../../core/page/dom.js";
 import { icon } from "../parts/icons.js";
 import { TimelineViews } from "./timeline-views.js";
 
@@ -37,7 +37,7 @@ export class TimelineBar {
     /** The names in the list of members, to see whether it has changed. */
     this._names = "-";
     const id = newId("filter");
-    this._field = el("input", {
+    this._field = html.input({
       id,
       class: "field",
       type: "search",
@@ -46,18 +46,16 @@ export class TimelineBar {
       spellcheck: "false",
       on: { input: () => this._typed() },
     });
-    this._who = el("select", {
+    this._who = html.select({
       class: "field",
       "aria-label": "Member",
       on: { change: () => this._picked("with", this._who) },
     });
-    this._kind = el(
-      "select",
+    this._kind = html.select(
       { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } },
-      KINDS.map(([value, text]) => el("option", { value }, text)),
+      KINDS.map(([value, text]) => html.option({ value }, text)),
     );
-    this._groups = el(
-      "button",
+    this._groups = html.button(
       {
         type: "button",
         class: "button quiet",
@@ -67,8 +65,7 @@ export class TimelineBar {
       },
       "Conversations",
     );
-    this._collapse = el(
-      "button",
+    this._collapse = html.button(
       {
         type: "button",
         class: "button quiet tl-collapse",
@@ -77,8 +74,7 @@ export class TimelineBar {
       },
       "Collapse",
     );
-    this._all = el(
-      "button",
+    this._all = html.button(
       {
         type: "button",
         class: "button quiet",
@@ -95,20 +91,18 @@ export class TimelineBar {
       link: (text) => context.link("timeline", ...(text ? [FILTER_ROUTE, text] : [])),
       notify: context.notify,
     });
-    this._count = el("span", { class: "faint tl-count", role: "status" });
-    this.node = el(
-      "div",
+    this._count = html.span({ class: "faint tl-count", role: "status" });
+    this.node = html.div(
       { class: "tl-bar" },
-      el("h1", { class: "sr" }, "Timeline"),
-      el(
-        "div",
+      html.h1({ class: "sr" }, "Timeline"),
+      html.div(
         { class: "tl-search" },
         icon("search", 16),
-        el("label", { class: "sr", for: id }, "Filter the timeline"),
+        html.label({ class: "sr", for: id }, "Filter the timeline"),
         this._field,
       ),
-      el("div", { class: "tl-picks" }, this._who, this._kind),
-      el("div", { class: "tl-modes" }, this._views.node, this._groups, this._collapse, this._all, this._count),
+      html.div({ class: "tl-picks" }, this._who, this._kind),
+      html.div({ class: "tl-modes" }, this._views.node, this._groups, this._collapse, this._all, this._count),
     );
     this.drawMembers();
   }
@@ -166,8 +160,8 @@ export class TimelineBar {
     const value = this._who.value;
     replace(
       this._who,
-      el("option", { value: "" }, "All members"),
-      names.map((name) => el("option", { value: name }, name.slice(0, 64))),
+      html.option({ value: "" }, "All members"),
+      names.map((name) => html.option({ value: name }, name.slice(0, 64))),
     );
     this._who.value = value;
   }

@@ -1,5 +1,5 @@
 /** How one line of the timeline looks. */
-import { el, replace } from "../../core/page/dom.js";
+import { html, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { isoTime, formatTime } from "../../core/page/time.js";
 import { icon } from "../parts/icons.js";
@@ -106,7 +106,7 @@ export function tagOf(row) {
 /** @param {import("../../core/state/envelopes.js").Row} row */
 export function kindTag(row) {
   const { family, word, title } = tagOf(row);
-  return el("span", { class: "kind", data: { family }, title }, word);
+  return html.span({ class: "kind", data: { family }, title }, word);
 }
 
 /**
@@ -125,12 +125,12 @@ function partsOf(element) {
   const parts = {
     time,
     names: "\n",
-    when: el("time", { class: "when" }, time),
-    who: el("span", { class: "who" }),
-    tag: el("span", { class: "kind" }),
-    what: el("span", { class: "what" }),
-    operation: el("bdi", { class: "operation" }),
-    summary: el("bdi", { class: "summary" }),
+    when: html.time({ class: "when" }, time),
+    who: html.span({ class: "who" }),
+    tag: html.span({ class: "kind" }),
+    what: html.span({ class: "what" }),
+    operation: html.bdi({ class: "operation" }),
+    summary: html.bdi({ class: "summary" }),
     fold: null,
   };
   parts.what.append(parts.tag, parts.operation);
@@ -166,13 +166,12 @@ export function drawRow(element, row, inGroup, me, more = "") {
     replace(
       element,
       icon("gap", 16),
-      el("strong", {}, "Gap"),
-      el(
-        "span",
+      html.strong({}, "Gap"),
+      html.span(
         { class: "summary" },
         oneLine(row.canLoad ? `${row.summary}: open this line to load them` : row.summary, 200),
       ),
-      el("time", { datetime: isoTime(row.at) }, `since ${formatTime(row.at)}`),
+      html.time({ datetime: isoTime(row.at) }, `since ${formatTime(row.at)}`),
     );
     return null;
   }
@@ -207,10 +206,10 @@ export function drawRow(element, row, inGroup, me, more = "") {
       parts.who,
       nameOf(fromGateway ? "gateway" : row.from),
       row.to.length > 0 && [
-        el("span", { class: "arrow", "aria-label": "to", role: "img" }, "→"),
+        html.span({ class: "arrow", "aria-label": "to", role: "img" }, "→"),
         row.to.length === 1
           ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" })
-          : el("span", { class: "many" }, `${row.to.length} members`),
+          : html.span({ class: "many" }, `${row.to.length} members`),
       ],
     );
   }
@@ -234,8 +233,8 @@ export function drawHead(element, row, count, folded, me) {
   if (!parts) return;
   if (!parts.fold) {
     parts.fold = {
-      mark: el("span", { class: "fold-mark" }, icon("right", 12)),
-      count: el("span", { class: "group-count", role: "img" }),
+      mark: html.span({ class: "fold-mark" }, icon("right", 12)),
+      count: html.span({ class: "group-count", role: "img" }),
     };
     parts.when.prepend(parts.fold.mark);
     parts.what.append(parts.fold.count);

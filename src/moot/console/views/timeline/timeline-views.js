@@ -1,5 +1,5 @@
 /** Views of the timeline: some that everybody needs, and those that a person has saved in this browser. */
-import { el, newId, replace } from "../../core/page/dom.js";
+import { html, newId, replace } from "../../core/page/dom.js";
 import { oneLine } from "../../core/page/text.js";
 import { actionDialog, labelledField } from "../parts/action-dialog.js";
 import { icon } from "../parts/icons.js";
@@ -25,21 +25,20 @@ export class TimelineViews {
     this._key = `moot.views ${space}`;
     this._actions = actions;
     const id = newId("views");
-    this._list = el("div", { class: "menu", id, hidden: true, role: "menu", "aria-label": "Views of the timeline" });
-    this._button = el(
-      "button",
+    this._list = html.div({ class: "menu", id, hidden: true, role: "menu", "aria-label": "Views of the timeline" });
+    this._button = html.button(
       {
         type: "button",
         class: "button quiet",
         "aria-haspopup": "menu",
         "aria-expanded": "false",
         "aria-controls": id,
-        on: { click: () => this._toggle(this._list.hidden) },
+        on: { click: () => this._toggle(Boolean(this._list.hidden)) },
       },
       icon("star", 16),
       "Views",
     );
-    this.node = el("div", { class: "menu-holder tl-views" }, this._button, this._list);
+    this.node = html.div({ class: "menu-holder tl-views" }, this._button, this._list);
     this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this._onKey(event));
     this.node.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
       if (event.relatedTarget instanceof Node && !this.node.contains(event.relatedTarget)) this._toggle(false);
@@ -88,8 +87,7 @@ export class TimelineViews {
     const current = this._actions.current();
     const saved = this.saved();
     const item = (/** @type {SavedView} */ view) =>
-      el(
-        "button",
+      html.button(
         {
           type: "button",
           class: "menu-item",
@@ -97,18 +95,17 @@ export class TimelineViews {
           "aria-checked": String(view.filter === current),
           on: { click: () => this._choose(view.filter) },
         },
-        view.filter === current ? icon("check", 16) : el("span", { class: "menu-blank" }),
-        el("bdi", { class: "grow" }, oneLine(view.name, 60)),
+        view.filter === current ? icon("check", 16) : html.span({ class: "menu-blank" }),
+        html.bdi({ class: "grow" }, oneLine(view.name, 60)),
       );
     const isSaved = saved.some((each) => each.filter === current);
     replace(
       this._list,
       GIVEN.map(item),
-      saved.length > 0 && el("hr"),
+      saved.length > 0 && html.hr(),
       saved.map(item),
-      el("hr"),
-      el(
-        "button",
+      html.hr(),
+      html.button(
         {
           type: "button",
           class: "menu-item",
@@ -120,14 +117,12 @@ export class TimelineViews {
         "Save this filter…",
       ),
       isSaved &&
-        el(
-          "button",
+        html.button(
           { type: "button", class: "menu-item", role: "menuitem", on: { click: () => this._remove(current) } },
           icon("close", 16),
           "Remove this view",
         ),
-      el(
-        "button",
+      html.button(
         { type: "button", class: "menu-item", role: "menuitem", on: { click: () => this._copyLink(current) } },
         icon("link", 16),
         "Copy link to this view",
@@ -149,9 +144,9 @@ export class TimelineViews {
     actionDialog(
       "Save this filter",
       [
-        el("p", { class: "soft" }, "It is kept in this browser, for this space."),
+        html.p({ class: "soft" }, "It is kept in this browser, for this space."),
         name.node,
-        el("code", {}, oneLine(filter, 200)),
+        html.code({}, oneLine(filter, 200)),
       ],
       {
         verb: "Save",

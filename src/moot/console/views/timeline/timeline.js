@@ -1,5 +1,5 @@
 /** All messages of the space, live. */
-import { el, replace } from "../../core/page/dom.js";
+import { html, replace } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { inputDelay } from "../../core/page/input-priority.js";
 import { Envelopes } from "../../core/state/envelopes.js";
@@ -67,14 +67,30 @@ class Timeline {
       complete: () => void this._complete(),
     });
     this.list.onFollow = () => this._drawCounts();
-    this._details = el("aside", { class: "tl-details", hidden: true, "aria-label": "Details" });
+    this._details = html.aside({ class: "tl-details", hidden: true, "aria-label": "Details" });
     this._bar = new TimelineBar(this.context, {
       apply: () => this._apply(),
       toggleGroups: () => this.toggleGroups(),
       collapseAll: () => this._collapseAll(),
       toggleAll: () => this.toggleAll(),
     });
-    this._build(outlet);
+    this._newer = html.button({
+      type: "button",
+      class: "button primary small tl-newer",
+      hidden: true,
+      on: { click: () => this._toEnd() },
+    });
+    this._empty = html.div(
+      { class: "empty", hidden: true },
+      icon("timeline", 28),
+      html.strong({}, "Nothing has happened yet"),
+      html.span(
+        {},
+        "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions.",
+      ),
+    );
+    this._main = html.div({ class: "tl-main" }, this.list.node, this._empty, this._newer);
+    outlet.append(this._bar.node, html.div({ class: "tl-split" }, this._main, this._details));
     this._olderBar = new OlderBar(
       () => this._loadOlder(),
       () => this._searchOlder(),
@@ -90,29 +106,6 @@ class Timeline {
     this.rebuild();
     // A page that was just opened has what the gateway keeps in memory; that may be a few lines.
     if (this.store.size < NEAR_TOP_ROWS * 2) this._fillSoon();
-  }
-
-  /** @param {HTMLElement} outlet */
-  _build(outlet) {
-    this._newer = el("button", {
-      type: "button",
-      class: "button primary small tl-newer",
-      hidden: true,
-      on: { click: () => this._toEnd() },
-    });
-    this._empty = el(
-      "div",
-      { class: "empty", hidden: true },
-      icon("timeline", 28),
-      el("strong", {}, "Nothing has happened yet"),
-      el(
-        "span",
-        {},
-        "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions.",
-      ),
-    );
-    this._main = el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer);
-    outlet.append(this._bar.node, el("div", { class: "tl-split" }, this._main, this._details));
   }
 
   _keys() {

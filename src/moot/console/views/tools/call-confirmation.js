@@ -1,5 +1,5 @@
 /** Asking before a tool runs that may destroy something: what it would do, with every argument. */
-import { button, el } from "../../core/page/dom.js";
+import { button, html } from "../../core/page/dom.js";
 import { formatJson, parseJson } from "../../core/state/json-text.js";
 import { nameOf, oneLine, textBlock } from "../../core/page/text.js";
 import { openDialog } from "../parts/dialog.js";
@@ -27,10 +27,10 @@ export function confirmCall(member, name, argumentsText, reasons, run) {
   const dialog = openDialog(
     "Run this tool?",
     [
-      el("p", { class: "confirm-call" }, el("bdi", { class: "mono" }, oneLine(name, 120)), " on ", nameOf(member)),
-      el("p", { class: "confirm-reason" }, icon("warning", 16), reasons.join(" ")),
+      html.p({ class: "confirm-call" }, html.bdi({ class: "mono" }, oneLine(name, 120)), " on ", nameOf(member)),
+      html.p({ class: "confirm-reason" }, icon("warning", 16), reasons.join(" ")),
       textBlock(formatJson(argumentsText || "{}"), { label: "arguments" }),
-      el("p", { class: "soft" }, "It runs at once, in your name, and nobody is asked."),
+      html.p({ class: "soft" }, "It runs at once, in your name, and nobody is asked."),
     ],
     {
       actions: [

@@ -2,7 +2,7 @@
  * A form made from a JSON Schema. Its value is JSON text, not a JavaScript value: a number is sent with the digits
  * that were typed. Every field returns its text, or null when it is not set, and shows its own errors.
  */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { isObject, membersOf, parseJson } from "../../core/state/json-text.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import {
@@ -93,23 +93,21 @@ function fieldFrame(schema, context, field, hint = "") {
     .filter(Boolean)
     .join(" ");
   const describe = newId("about");
-  const fault = el("p", { class: "fault", id: `${describe}-fault` });
+  const fault = html.p({ class: "fault", id: `${describe}-fault` });
   field.id ||= newId("field");
   field.setAttribute("aria-describedby", `${describe} ${describe}-fault`);
   if (context.required) field.setAttribute("aria-required", "true");
   if (!title) field.setAttribute("aria-label", context.label ?? "value");
-  const node = el(
-    "div",
+  const node = html.div(
     { class: "form-field" },
     title &&
-      el(
-        "label",
+      html.label(
         { for: field.id },
-        el("bdi", {}, oneLine(title, 80)),
-        title !== context.name && context.name && el("bdi", { class: "mono faint" }, ` ${oneLine(context.name, 60)}`),
-        context.required ? el("span", { class: "required-mark" }, " required") : null,
+        html.bdi({}, oneLine(title, 80)),
+        title !== context.name && context.name && html.bdi({ class: "mono faint" }, ` ${oneLine(context.name, 60)}`),
+        context.required ? html.span({ class: "required-mark" }, " required") : null,
       ),
-    el("p", { class: "form-about soft", id: describe }, message),
+    html.p({ class: "form-about soft", id: describe }, message),
     field,
     fault,
   );
@@ -145,8 +143,8 @@ function textField(schema, context, kind) {
     on: { input: context.changed },
   };
   const field = isLong
-    ? el("textarea", { ...attributes, rows: "4" })
-    : el("input", {
+    ? html.textarea({ ...attributes, rows: "4" })
+    : html.input({
         ...attributes,
         type: schema.format === "password" ? "password" : "text",
         inputmode:
@@ -216,7 +214,7 @@ function bounds(schema, kind) {
 
 /** @param {any} schema @param {FieldContext} context @returns {FormField} */
 function constantField(schema, context) {
-  const field = el("input", { class: "field mono", readonly: true, value: JSON.stringify(schema.const) });
+  const field = html.input({ class: "field mono", readonly: true, value: JSON.stringify(schema.const) });
   const frame = fieldFrame(schema, context, field);
   return { ...frame, text: () => JSON.stringify(schema.const), fill: () => {} };
 }
@@ -224,13 +222,11 @@ function constantField(schema, context) {
 /** @param {any} schema @param {FieldContext} context @param {string[]} [message] @returns {FormField} */
 function choiceField(schema, context, message) {
   const values = schema.enum.slice(0, 1000).map((/** @type {any} */ each) => JSON.stringify(each));
-  const field = el(
-    "select",
+  const field = html.select(
     { class: "field", on: { change: context.changed } },
-    el("option", { value: "" }, context.required ? "Choose…" : "(not set)"),
+    html.option({ value: "" }, context.required ? "Choose…" : "(not set)"),
     values.map((/** @type {string} */ value, /** @type {number} */ index) =>
-      el(
-        "option",
+      html.option(
         { value },
         message?.[index] ?? oneLine(typeof schema.enum[index] === "string" ? schema.enum[index] : value, 100),
       ),
@@ -259,7 +255,7 @@ function canonical(text) {
 
 /** A JSON editor, for schemas that no form fits. @param {any} schema @param {FieldContext} context @returns {FormField} */
 function jsonField(schema, context) {
-  const field = el("textarea", {
+  const field = html.textarea({
     class: "field mono",
     rows: "3",
     spellcheck: "false",
@@ -290,9 +286,8 @@ function jsonField(schema, context) {
 
 /** A choice between several schemas. @param {any} schema @param {any[]} choices @param {FieldContext} context @returns {FormField} */
 function alternativesField(schema, choices, context) {
-  const inner = el("div", { class: "form-inner" });
-  const pick = el(
-    "select",
+  const inner = html.div({ class: "form-inner" });
+  const pick = html.select(
     {
       class: "field",
       on: {
@@ -302,8 +297,8 @@ function alternativesField(schema, choices, context) {
         },
       },
     },
-    !context.required && el("option", { value: "-1" }, "(not set)"),
-    choices.map((each, index) => el("option", { value: String(index) }, oneLine(schemaLabel(each), 80))),
+    !context.required && html.option({ value: "-1" }, "(not set)"),
+    choices.map((each, index) => html.option({ value: String(index) }, oneLine(schemaLabel(each), 80))),
   );
   const frame = fieldFrame(schema, context, pick, "One of several:");
   frame.node.append(inner);
@@ -376,24 +371,20 @@ function alternativesField(schema, choices, context) {
 function objectField(schema, context) {
   if (context.depth === 0) {
     const inside = objectMembers(schema, context);
-    return {
-      ...inside,
-      node: el("div", {}, inside.isEmpty && el("p", { class: "soft" }, "No arguments."), inside.node),
-    };
+    return { ...inside, node: html.div({}, inside.isEmpty && html.p({ class: "soft" }, "No arguments."), inside.node) };
   }
   const title = oneLine(titleOfSchema(schema, context.name), 80);
   const about =
     typeof schema.description === "string" &&
-    el("p", { class: "form-about soft" }, escapeHidden(schema.description.slice(0, 1000)));
+    html.p({ class: "form-about soft" }, escapeHidden(schema.description.slice(0, 1000)));
   if (context.required) {
     const inside = objectMembers(schema, context);
     if (!title) return inside;
     return {
       ...inside,
-      node: el(
-        "fieldset",
+      node: html.fieldset(
         { class: "form-group" },
-        el("legend", {}, title, el("span", { class: "required-mark" }, " required")),
+        html.legend({}, title, html.span({ class: "required-mark" }, " required")),
         about,
         inside.node,
       ),
@@ -401,8 +392,8 @@ function objectField(schema, context) {
   }
   /** @type {ReturnType<typeof objectMembers> | null} */
   let inside = null;
-  const body = el("div", {});
-  const include = el("input", {
+  const body = html.div({});
+  const include = html.input({
     type: "checkbox",
     on: {
       change: () => {
@@ -420,10 +411,9 @@ function objectField(schema, context) {
     body.hidden = !isWanted;
   };
   const self = {
-    node: el(
-      "fieldset",
+    node: html.fieldset(
       { class: "form-group" },
-      el("legend", {}, el("label", { class: "choice" }, include, title || "Include")),
+      html.legend({}, html.label({ class: "choice" }, include, title || "Include")),
       about,
       body,
     ),
@@ -475,10 +465,9 @@ function objectMembers(schema, context) {
         { ...context, depth: context.depth + 1, name: "", required: false },
       )
     : null;
-  const fault = el("p", { class: "fault" });
+  const fault = html.p({ class: "fault" });
   const self = {
-    node: el(
-      "div",
+    node: html.div(
       { class: "form-object" },
       [...inside.values()].map((each) => each.node),
       more?.node,
@@ -530,24 +519,22 @@ function objectMembers(schema, context) {
 function listField(schema, context) {
   /** @type {FormField[]} */
   let items = [];
-  const rows = el("ol", { class: "form-items" });
+  const rows = html.ol({ class: "form-items" });
   const add = button(
     "Add item",
     () => {
       put(null);
       context.changed();
-      rows.lastElementChild?.querySelector("input, textarea, select")?.focus();
+      /** @type {HTMLElement | null} */ (rows.lastElementChild?.querySelector("input, textarea, select"))?.focus();
     },
     { class: "small" },
   );
-  const fault = el("p", { class: "fault" });
+  const fault = html.p({ class: "fault" });
   const title = oneLine(titleOfSchema(schema, context.name), 80);
-  const node = el(
-    "fieldset",
+  const node = html.fieldset(
     { class: "form-group" },
-    el("legend", {}, title, context.required && el("span", { class: "required-mark" }, " required")),
-    el(
-      "p",
+    html.legend({}, title, context.required && html.span({ class: "required-mark" }, " required")),
+    html.p(
       { class: "form-about soft" },
       typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "",
       " List.",
@@ -564,8 +551,7 @@ function listField(schema, context) {
     );
     if (text !== null) item.fill(text);
     items.push(item);
-    const row = el(
-      "li",
+    const row = html.li(
       {},
       item.node,
       button(

@@ -1,5 +1,5 @@
 /** Calls made in the form, newest first, each followed to its result. They stay while the page is open. */
-import { button, el, replace } from "../../core/page/dom.js";
+import { button, html, replace } from "../../core/page/dom.js";
 import { newEnvelopeId, Refused } from "../../core/connection/envelope-sender.js";
 import { textBlock, nameOf, oneLine } from "../../core/page/text.js";
 import { formatTime } from "../../core/page/time.js";
@@ -34,9 +34,9 @@ class CallLog {
     this._context = context;
     /** @type {LoggedCall[]} newest first */
     this._calls = [];
-    this._none = el("p", { class: "soft" }, "No calls yet.");
-    this._list = el("ol", { class: "made-list" });
-    this.node = el("div", {}, this._none, this._list);
+    this._none = html.p({ class: "soft" }, "No calls yet.");
+    this._list = html.ol({ class: "made-list" });
+    this.node = html.div({}, this._none, this._list);
   }
 
   /** @param {string} to @param {{method: string, paramsText: string}} call @param {"request" | "propose"} way */
@@ -58,7 +58,7 @@ class CallLog {
       fault: "",
       cancelled: false,
       drawnFor: "",
-      node: el("li", { class: "made card" }),
+      node: html.li({ class: "made card" }),
     };
     this._calls.unshift(one);
     this._list.prepend(one.node);
@@ -120,26 +120,24 @@ class CallLog {
     if (!first) this._context.announce(`${oneLine(one.what, 60)}: ${text}`);
     replace(
       one.node,
-      el(
-        "header",
+      html.header(
         { class: "made-head" },
-        el("strong", { class: "mono" }, oneLine(one.what, 60)),
-        el("span", { class: "soft" }, "on ", nameOf(one.to)),
-        el("span", { class: "grow" }),
-        el("span", { class: "tag", data: { tone } }, text),
-        el("a", { class: "faint", href: this._context.link("timeline", one.id) }, formatTime(one.at)),
+        html.strong({ class: "mono" }, oneLine(one.what, 60)),
+        html.span({ class: "soft" }, "on ", nameOf(one.to)),
+        html.span({ class: "grow" }),
+        html.span({ class: "tag", data: { tone } }, text),
+        html.a({ class: "faint", href: this._context.link("timeline", one.id) }, formatTime(one.at)),
       ),
-      el(
-        "details",
+      html.details(
         {},
-        el("summary", { class: "soft" }, "Sent parameters"),
+        html.summary({ class: "soft" }, "Sent parameters"),
         textBlock(one.paramsText || "(no parameters)", { label: "sent parameters" }),
       ),
-      one.fault && el("p", { class: "fault", role: "alert" }, one.fault),
+      one.fault && html.p({ class: "fault", role: "alert" }, one.fault),
       progress && progressView(progress),
       proposal &&
         !wanted &&
-        proposal.rejections.map((each) => el("p", {}, nameOf(each.by), ` rejected it: ${oneLine(each.reason, 120)}`)),
+        proposal.rejections.map((each) => html.p({}, nameOf(each.by), ` rejected it: ${oneLine(each.reason, 120)}`)),
       wanted?.answer &&
         answerView(wanted.answer, this._context, this._context.state.envelopes.byId(wanted.answer.id)?.raw),
       this._cancelButton(one, proposal, wanted),
@@ -170,13 +168,12 @@ class CallLog {
     if (one.fault || one.cancelled || request?.answer) return null;
     if (one.way === "propose")
       return proposal?.status === "pending"
-        ? el(
-            "div",
+        ? html.div(
             { class: "action-row" },
             button("Withdraw", () => this._send(one, "mcp/withdraw", { reason: "no_longer_needed" }, []), {
               class: "small danger",
             }),
-            el("a", { href: this._context.link("approvals", one.id) }, "Show in Approvals"),
+            html.a({ href: this._context.link("approvals", one.id) }, "Show in Approvals"),
           )
         : null;
     if (!request) return null;

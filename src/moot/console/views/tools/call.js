@@ -2,7 +2,7 @@
  * Calling a tool manually: choose it from a list of all tools, fill in a form made from the tool's schema, and send it as a
  * request, or as a proposal if the permissions allow no more. The results are shown below.
  */
-import { button, el, newId, replace } from "../../core/page/dom.js";
+import { button, html, newId, replace } from "../../core/page/dom.js";
 import { formatJson, parseJson, textAt } from "../../core/state/json-text.js";
 import { registerView } from "../../core/page/router.js";
 import { textBlock, oneLine, escapeHidden } from "../../core/page/text.js";
@@ -52,13 +52,87 @@ class CallView {
     this._begun = "";
     this._list = new ToolList(this._context, this._catalogue, OTHER);
     this._tabs = ["Form", "JSON"].map((text, index) =>
-      el(
-        "button",
+      html.button(
         { type: "button", role: "tab", class: "tab", on: { click: () => this._showJson(index === 1) } },
         text,
       ),
     );
-    this._build(outlet);
+    const [json, method] = ["json", "method"].map(newId);
+    this._title = html.h2({ class: "call-title" });
+    this._back = html.a({ class: "button quiet small call-back", href: this._context.link("call") }, "All tools");
+    this._refresh = button("Refresh", () => void this._catalogue.load(this._member, { again: true }), {
+      class: "small quiet",
+    });
+    this._about = html.div({ class: "call-about" });
+    this._formHolder = html.div({ class: "call-form" });
+    this._json = html.textarea({
+      class: "field mono",
+      id: json,
+      rows: "10",
+      spellcheck: "false",
+      autocapitalize: "off",
+      on: { input: () => this._changed() },
+    });
+    this._jsonFault = html.p({ class: "fault" });
+    this._method = html.input({
+      class: "field mono",
+      id: method,
+      list: `${method}-list`,
+      autocomplete: "off",
+      spellcheck: "false",
+      on: { input: () => this._changed() },
+    });
+    this._methodHolder = html.div(
+      { class: "form-field" },
+      html.label({ for: method }, "Method"),
+      this._method,
+      html.datalist(
+        { id: `${method}-list` },
+        METHODS.map((each) => html.option({ value: each })),
+      ),
+    );
+    this._jsonHolder = html.div(
+      { class: "form-field", hidden: true },
+      html.label({ for: json }, "Arguments as JSON"),
+      this._json,
+      this._jsonFault,
+    );
+    this._tabsHolder = html.div({ class: "tabs", role: "tablist", "aria-label": "Input mode" }, this._tabs);
+    this._wayHolder = html.div({ class: "call-way" });
+    this._sendButton = button("Send", () => this._send(), { class: "primary", shortcut: "Ctrl+Enter" });
+    this._body = html.div(
+      { class: "call-body" },
+      html.div({ class: "call-head" }, this._back, this._title, html.span({ class: "grow" }), this._refresh),
+      this._about,
+      this._tabsHolder,
+      this._methodHolder,
+      this._formHolder,
+      this._jsonHolder,
+      this._wayHolder,
+    );
+    this._empty = html.div(
+      { class: "empty" },
+      icon("tools", 28),
+      html.strong({}, "Choose a tool"),
+      html.span(
+        {},
+        "You call it in your name: at once, if your permissions allow that, or as a proposal that somebody approves.",
+      ),
+    );
+    this._made = html.section(
+      { class: "call-made", "aria-label": "Calls made here" },
+      html.h2({}, "Results"),
+      this._calls.node,
+    );
+    this._layout = html.div(
+      { class: "call" },
+      this._list.node,
+      html.div({ class: "call-main" }, this._empty, this._body, this._made),
+    );
+    outlet.append(
+      html.div({ class: "view-head" }, html.h1({}, "Tools"), html.span({ class: "soft" }, "of everyone in this space")),
+      this._layout,
+    );
     this._stops = [
       context.state.on("roster", () => {
         this._catalogue.retry(this._member);
@@ -75,106 +149,13 @@ class CallView {
     this._drawTools();
   }
 
-  /** @param {HTMLElement} outlet */
-  _build(outlet) {
-    const [json, method] = ["json", "method"].map(newId);
-    this._title = el("h2", { class: "call-title" });
-    this._back = el("a", { class: "button quiet small call-back", href: this._context.link("call") }, "All tools");
-    this._refresh = button("Refresh", () => void this._catalogue.load(this._member, { again: true }), {
-      class: "small quiet",
-    });
-    this._about = el("div", { class: "call-about" });
-    this._formHolder = el("div", { class: "call-form" });
-    this._json = el("textarea", {
-      class: "field mono",
-      id: json,
-      rows: "10",
-      spellcheck: "false",
-      autocapitalize: "off",
-      on: { input: () => this._changed() },
-    });
-    this._jsonFault = el("p", { class: "fault" });
-    this._method = el("input", {
-      class: "field mono",
-      id: method,
-      list: `${method}-list`,
-      autocomplete: "off",
-      spellcheck: "false",
-      on: { input: () => this._changed() },
-    });
-    this._methodHolder = el(
-      "div",
-      { class: "form-field" },
-      el("label", { for: method }, "Method"),
-      this._method,
-      el(
-        "datalist",
-        { id: `${method}-list` },
-        METHODS.map((each) => el("option", { value: each })),
-      ),
-    );
-    this._jsonHolder = el(
-      "div",
-      { class: "form-field", hidden: true },
-      el("label", { for: json }, "Arguments as JSON"),
-      this._json,
-      this._jsonFault,
-    );
-    this._tabsHolder = el("div", { class: "tabs", role: "tablist", "aria-label": "Input mode" }, this._tabs);
-    this._wayHolder = el("div", { class: "call-way" });
-    this._sendButton = button("Send", () => this._send(), { class: "primary", shortcut: "Ctrl+Enter" });
-    this._body = el(
-      "div",
-      { class: "call-body" },
-      el("div", { class: "call-head" }, this._back, this._title, el("span", { class: "grow" }), this._refresh),
-      this._about,
-      this._tabsHolder,
-      this._methodHolder,
-      this._formHolder,
-      this._jsonHolder,
-      this._wayHolder,
-    );
-    this._empty = el(
-      "div",
-      { class: "empty" },
-      icon("tools", 28),
-      el("strong", {}, "Choose a tool"),
-      el(
-        "span",
-        {},
-        "You call it in your name: at once, if your permissions allow that, or as a proposal that somebody approves.",
-      ),
-    );
-    this._made = el(
-      "section",
-      { class: "call-made", "aria-label": "Calls made here" },
-      el("h2", {}, "Results"),
-      this._calls.node,
-    );
-    this._layout = el(
-      "div",
-      { class: "call" },
-      this._list.node,
-      el("div", { class: "call-main" }, this._empty, this._body, this._made),
-    );
-    outlet.append(
-      el(
-        "div",
-        { class: "view-head" },
-        el("h1", {}, "Tools"),
-        el("span", { class: "soft" }, "of everyone in this space"),
-      ),
-      this._layout,
-    );
-  }
-
   _drawTools() {
     const known = this._catalogue.of(this._member);
     this._list.choose(this._member, this._tool);
     replace(
       this._title,
-      this._tool === OTHER ? "Any method" : el("bdi", { class: "mono" }, oneLine(this._tool, 80)),
-      el("span", { class: "soft" }, " on "),
+      this._tool === OTHER ? "Any method" : html.bdi({ class: "mono" }, oneLine(this._tool, 80)),
+      html.span({ class: "soft" }, " on "),
       nameOf(this._member),
     );
     this._layout.dataset.chosen = String(this._tool !== "");
@@ -202,32 +183,28 @@ class CallView {
     replace(
       this._about,
       tool &&
-        el(
-          "p",
+        html.p(
           { class: "proposal-description" },
-          tool.title && el("strong", {}, oneLine(tool.title, 120), ": "),
+          tool.title && html.strong({}, oneLine(tool.title, 120), ": "),
           tool.description ? escapeHidden(tool.description.slice(0, 4000)) : "No description.",
         ),
       tool &&
         declaredHints(tool).length > 0 &&
-        el(
-          "p",
+        html.p(
           { class: "claims" },
-          el("span", { class: "soft" }, "Declared:"),
-          declaredHints(tool).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text)),
+          html.span({ class: "soft" }, "Declared:"),
+          declaredHints(tool).map(([text, tone]) => html.span({ class: "tag", data: tone ? { tone } : {} }, text)),
         ),
       tool &&
-        el(
-          "details",
+        html.details(
           {},
-          el("summary", { class: "soft" }, "Schema"),
+          html.summary({ class: "soft" }, "Schema"),
           textBlock(formatJson(JSON.stringify(tool.inputSchema)), { label: "schema" }),
         ),
       !tool &&
         !isOther &&
         this._tool &&
-        el(
-          "p",
+        html.p(
           { class: "soft" },
           known?.status === "asking"
             ? "Loading the tool’s schema…"
@@ -252,7 +229,10 @@ class CallView {
     this._json.value = typed && wasJson ? typed : start ? formatJson(start) : isOther ? "" : "{}";
     this._showJson(this._isRaw || !this._form || (typed !== "" && wasJson), true);
     if (!typed) this._begun = this._typed();
-    replace(this._jsonHolder.querySelector("label"), isOther ? "Parameters as JSON" : "Arguments as JSON");
+    replace(
+      /** @type {Element} */ (this._jsonHolder.querySelector("label")),
+      isOther ? "Parameters as JSON" : "Arguments as JSON",
+    );
   }
 
   /** @param {boolean} isRaw @param {boolean} [added] there is nothing to carry over */
@@ -316,10 +296,9 @@ class CallView {
     const text = { request: "Runs at once, in your name.", propose: "Runs when someone approves it." };
     const group = newId("way");
     const choose = (/** @type {"request" | "propose"} */ each, /** @type {string} */ title) =>
-      el(
-        "label",
+      html.label(
         { class: "choice" },
-        el("input", {
+        html.input({
           type: "radio",
           name: group,
           checked: way === each,
@@ -330,23 +309,24 @@ class CallView {
             },
           },
         }),
-        el("span", {}, title, el("small", {}, text[each])),
+        html.span({}, title, html.small({}, text[each])),
       );
     const hadFocus = this._wayHolder.contains(document.activeElement);
-    replace(this._sendButton.querySelector("span"), way === "request" ? "Send request" : "Propose");
+    replace(
+      /** @type {Element} */ (this._sendButton.querySelector("span")),
+      way === "request" ? "Send request" : "Propose",
+    );
     this._sendButton.disabled = this._chosen === null;
     replace(
       this._wayHolder,
       able.request && able.propose
-        ? el(
-            "fieldset",
+        ? html.fieldset(
             { class: "ways" },
-            el("legend", {}, "Send as"),
+            html.legend({}, "Send as"),
             choose("request", "Request"),
             choose("propose", "Propose"),
           )
-        : el(
-            "p",
+        : html.p(
             { class: "soft", role: "status" },
             call === null
               ? "The arguments are not valid yet."
@@ -356,7 +336,7 @@ class CallView {
                   ? `Sent as a proposal: your permissions do not allow the call itself. ${text.propose}`
                   : "Your permissions allow neither calling nor proposing this. Ask someone for a grant.",
           ),
-      el("div", { class: "action-row" }, this._sendButton),
+      html.div({ class: "action-row" }, this._sendButton),
     );
     if (hadFocus) /** @type {HTMLElement | null} */ (this._wayHolder.querySelector("input:checked"))?.focus();
   }

@@ -1,5 +1,5 @@
 /** Every tool of every member in one list, to search and to choose from. */
-import { el, newId, redraw, replace } from "../../core/page/dom.js";
+import { html, newId, redraw, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { icon } from "../parts/icons.js";
@@ -21,7 +21,7 @@ export class ToolList {
     this._catalogue = catalogue;
     this._other = other;
     const id = newId("find");
-    this.field = el("input", {
+    this.field = html.input({
       id,
       class: "field",
       type: "search",
@@ -30,16 +30,14 @@ export class ToolList {
       spellcheck: "false",
       on: { input: () => this.draw(), keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) },
     });
-    this._count = el("p", { class: "faint tools-count", role: "status" });
-    this._groups = el("div", { class: "tools-groups" });
-    this.node = el(
-      "nav",
+    this._count = html.p({ class: "faint tools-count", role: "status" });
+    this._groups = html.div({ class: "tools-groups" });
+    this.node = html.nav(
       { class: "tools-list", "aria-label": "Tools" },
-      el(
-        "div",
+      html.div(
         { class: "tools-search" },
         icon("search", 16),
-        el("label", { class: "sr", for: id }, "Search all tools"),
+        html.label({ class: "sr", for: id }, "Search all tools"),
         this.field,
       ),
       this._count,
@@ -110,20 +108,18 @@ export class ToolList {
 
   /** @param {boolean} searching @param {boolean} asking */
   _nothing(searching, asking) {
-    if (asking) return el("p", { class: "empty" }, "Loading tools…");
+    if (asking) return html.p({ class: "empty" }, "Loading tools…");
     return searching
-      ? el(
-          "div",
+      ? html.div(
           { class: "empty" },
-          el("strong", {}, "No tool matches"),
-          el("span", {}, "Search for part of a name, of a description, or of a member."),
+          html.strong({}, "No tool matches"),
+          html.span({}, "Search for part of a name, of a description, or of a member."),
         )
-      : el(
-          "div",
+      : html.div(
           { class: "empty" },
           icon("tools", 28),
-          el("strong", {}, "Nobody offers a tool"),
-          el("span", {}, "Tools come from members that offer them, and from MCP servers: `moot bridge` brings one in."),
+          html.strong({}, "Nobody offers a tool"),
+          html.span({}, "Tools come from members that offer them, and from MCP servers: `moot bridge` brings one in."),
         );
   }
 
@@ -135,23 +131,19 @@ export class ToolList {
       failed: `Its tools could not be listed: ${oneLine(group.error, 100)}`,
       unknown: this._unknownText(group.id),
     }[group.status];
-    return el(
-      "section",
+    return html.section(
       { class: "tools-group" },
-      el("h2", {}, nameOf(group.id)),
-      el(
-        "ul",
+      html.h2({}, nameOf(group.id)),
+      html.ul(
         {},
-        group.shown.map((tool) => el("li", {}, this._item(group.id, tool))),
-        note && el("li", { class: "tools-note faint" }, note),
+        group.shown.map((tool) => html.li({}, this._item(group.id, tool))),
+        note && html.li({ class: "tools-note faint" }, note),
         group.more > 0 &&
-          el("li", { class: "tools-note faint" }, `and ${formatNumber(group.more)} more: search for them`),
+          html.li({ class: "tools-note faint" }, `and ${formatNumber(group.more)} more: search for them`),
         !group.searching &&
-          el(
-            "li",
+          html.li(
             {},
-            el(
-              "a",
+            html.a(
               {
                 class: "tools-item tools-other",
                 href: this._context.link("call", group.id, this._other),
@@ -177,20 +169,18 @@ export class ToolList {
   /** @param {string} member @param {import("./tool-catalogue.js").Tool} tool */
   _item(member, tool) {
     const isDestructive = declaredHints(tool).some(([text]) => text === "destructive");
-    return el(
-      "a",
+    return html.a(
       {
         class: "tools-item",
         href: this._context.link("call", member, tool.name),
         "aria-current": member === this._member && tool.name === this._tool ? "true" : null,
       },
-      el(
-        "span",
+      html.span(
         { class: "tools-name" },
-        el("bdi", { class: "mono" }, oneLine(tool.name, 80)),
-        isDestructive && el("span", { class: "tag", data: { tone: "bad" } }, "destructive"),
+        html.bdi({ class: "mono" }, oneLine(tool.name, 80)),
+        isDestructive && html.span({ class: "tag", data: { tone: "bad" } }, "destructive"),
       ),
-      el("bdi", { class: "tools-about" }, oneLine(tool.title || tool.description, 120)),
+      html.bdi({ class: "tools-about" }, oneLine(tool.title || tool.description, 120)),
     );
   }
 
