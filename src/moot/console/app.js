@@ -13,7 +13,7 @@ import { applyTheme } from "./views/shell/theme.js";
  * What every view is given.
  * @typedef {object} Context
  * @property {import("./core/connection/session.js").Session} session
- * @property {import("./core/connection/session.js").OpenSpace} openSpace
+ * @property {import("./core/connection/open-space.js").OpenSpace} openSpace
  * @property {import("./core/state/state.js").State} state
  * @property {import("./core/connection/envelope-sender.js").EnvelopeSender["send"]} send
  * @property {import("./core/connection/envelope-sender.js").EnvelopeSender["call"]} call

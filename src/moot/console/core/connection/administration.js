@@ -23,7 +23,7 @@ export class AdministrationRefused extends Error {
 const typedTokens = new WeakMap();
 
 export class Administration {
-  /** @param {import("./session.js").Session} session @param {import("./session.js").OpenSpace} openSpace */
+  /** @param {import("./session.js").Session} session @param {import("./open-space.js").OpenSpace} openSpace */
   constructor(session, openSpace) {
     this._session = session;
     this._openSpace = openSpace;

@@ -4,7 +4,7 @@
  * `mcp.response.tools/call:read_file`, or `x_origin.kind` of a translated copy); otherwise it is looked up.
  */
 
-import { hasFragileNumbers, membersOf, textAt } from "./json-text.js";
+import { callBodyText, hasFragileNumbers, membersOf, textAt } from "./json-text.js";
 import { referenceIn } from "../connection/large-values.js";
 import { formatNumber } from "../page/numbers.js";
 
@@ -230,4 +230,30 @@ export function unknownReason(reason) {
 /** Whether a host says in its error that it does not know what came of the call. @param {any} error */
 export function saysUnknown(error) {
   return error?.data?.["moot/outcome"] === "unknown";
+}
+
+/** What is to be called. A class, since a thousand of them a second are made of one shape. */
+class EnvelopeCall {
+  /** @param {string} method @param {string} name @param {any} params @param {string} raw */
+  constructor(method, name, params, raw) {
+    this.method = method;
+    this.name = name;
+    this.params = params;
+    this._raw = raw;
+    this._bodyText = "";
+  }
+
+  /** Extracted on demand: most requests are never approved by hand. */
+  get bodyText() {
+    this._bodyText ||= callBodyText(this._raw);
+    return this._bodyText;
+  }
+}
+
+/** @param {any} envelope @param {string} raw @returns {import("./state-proposals.js").Call} */
+export function callOf(envelope, raw) {
+  const operation = operationOf(envelope, () => undefined);
+  const method = typeof envelope.payload?.method === "string" ? envelope.payload.method : operation.method;
+  const params = envelope.payload?.params;
+  return new EnvelopeCall(method, contextOf(method, params) || operation.name, params, raw);
 }

@@ -113,3 +113,29 @@ export function assess(proposal, payload, by, at) {
   Object.assign(proposal, { status: payload.outcome, reason: "", assessedBy: by, note, outcomeAt: at });
   return true;
 }
+
+/**
+ * Whether others, not this member, have to act: it is their own, they rejected it, or they voted and votes are missing.
+ * @param {Proposal} proposal @param {string} me
+ */
+export function waitsForOthers(proposal, me) {
+  if (proposal.from === me || proposal.rejections.some((each) => each.by === me)) return true;
+  return proposal.votesMissing > 0 && hasVoted(proposal, me);
+}
+
+/** @param {Proposal} proposal @param {string} me */
+export function hasVoted(proposal, me) {
+  return proposal.approvals.some((each) => each.by === me);
+}
+
+/** How many votes are missing before this member can carry it out. @param {Proposal} proposal @param {string} me */
+export function votesMissingFor(proposal, me) {
+  return proposal.exempt.includes(me) ? 0 : proposal.votesMissing;
+}
+
+/** How far the vote on a pending one is; empty where none is needed. @param {Proposal} proposal */
+export function voteText(proposal) {
+  const { votesNeeded: needed, votesMissing: missing } = proposal;
+  if (proposal.status !== "pending" || needed === 0) return "";
+  return `${needed - missing} of ${needed} ${needed === 1 ? "vote" : "votes"}${missing > 0 ? `, ${missing} more needed` : ": complete, approve it now"}`;
+}

@@ -6,8 +6,8 @@
  * D-96); see proposal-sync.js.
  */
 import { trimMap } from "../page/bounded-map.js";
-import { callBodyText, membersOf, parseJson, textAt } from "./json-text.js";
-import { addressees, contextOf, correlations, operationOf, saysUnknown } from "./envelope-fields.js";
+import { membersOf, parseJson, textAt } from "./json-text.js";
+import { addressees, callOf, correlations, saysUnknown } from "./envelope-fields.js";
 import {
   addVote,
   answer,
@@ -22,6 +22,7 @@ import {
   settle,
 } from "./proposal-life.js";
 import { parseTime } from "../page/time.js";
+import { waitsForOthers } from "./proposal-life.js";
 
 /**
  * @typedef {object} Call what a proposal or a request asks for
@@ -424,59 +425,7 @@ function isKind(kind, word) {
   return kind === word || kind.startsWith(`${word}:`);
 }
 
-/**
- * Whether others, not this member, have to act: it is their own, they rejected it, or they voted and votes are missing.
- * @param {Proposal} proposal @param {string} me
- */
-export function waitsForOthers(proposal, me) {
-  if (proposal.from === me || proposal.rejections.some((each) => each.by === me)) return true;
-  return proposal.votesMissing > 0 && hasVoted(proposal, me);
-}
-
-/** @param {Proposal} proposal @param {string} me */
-export function hasVoted(proposal, me) {
-  return proposal.approvals.some((each) => each.by === me);
-}
-
-/** How many votes are missing before this member can carry it out. @param {Proposal} proposal @param {string} me */
-export function votesMissingFor(proposal, me) {
-  return proposal.exempt.includes(me) ? 0 : proposal.votesMissing;
-}
-
-/** How far the vote on a pending one is; empty where none is needed. @param {Proposal} proposal */
-export function voteText(proposal) {
-  const { votesNeeded: needed, votesMissing: missing } = proposal;
-  if (proposal.status !== "pending" || needed === 0) return "";
-  return `${needed - missing} of ${needed} ${needed === 1 ? "vote" : "votes"}${missing > 0 ? `, ${missing} more needed` : ": complete, approve it now"}`;
-}
-
 /** @param {unknown} value @returns {string[]} */
 function strings(value) {
   return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
-}
-
-/** What is to be called. A class, since a thousand of them a second are made of one shape. */
-class EnvelopeCall {
-  /** @param {string} method @param {string} name @param {any} params @param {string} raw */
-  constructor(method, name, params, raw) {
-    this.method = method;
-    this.name = name;
-    this.params = params;
-    this._raw = raw;
-    this._bodyText = "";
-  }
-
-  /** Extracted on demand: most requests are never approved by hand. */
-  get bodyText() {
-    this._bodyText ||= callBodyText(this._raw);
-    return this._bodyText;
-  }
-}
-
-/** @param {any} envelope @param {string} raw @returns {Call} */
-function callOf(envelope, raw) {
-  const operation = operationOf(envelope, () => undefined);
-  const method = typeof envelope.payload?.method === "string" ? envelope.payload.method : operation.method;
-  const params = envelope.payload?.params;
-  return new EnvelopeCall(method, contextOf(method, params) || operation.name, params, raw);
 }

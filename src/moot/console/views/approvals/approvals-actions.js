@@ -7,9 +7,10 @@
  *
  * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
  */
+import { capitalize, hostChoice, questionOf, settleButtons } from "./approvals-buttons.js";
 import { button, html, replace } from "../../core/page/dom.js";
-import { hasVoted, votesMissingFor, voteText } from "../../core/state/state-proposals.js";
-import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
+import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
+import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { isAllowed, callPermissions } from "../capabilities/capability-match.js";
 import {
   aboutProposal,
@@ -23,7 +24,7 @@ import {
   obstacleText,
   withdraw,
 } from "./proposal-decisions.js";
-import { SETTLE_MILLISECONDS, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
+import { SETTLE_MILLISECONDS, rejectDialog, summaryOf } from "./approvals-dialogs.js";
 import { grantDialog } from "../capabilities/grant-dialog.js";
 import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
 import { icon } from "../parts/icons.js";
@@ -156,7 +157,7 @@ export class ApprovalActions {
     const { state } = this._context;
     const sending = this._sending.get(proposal.id);
     if (sending) return html.p({ class: "soft", role: "status" }, `${sending}…`);
-    if (proposal.status === "unknown") return this._settleButtons(proposal);
+    if (proposal.status === "unknown") return settleButtons(this._context, proposal);
     if (proposal.status !== "pending") {
       return html.div(
         { class: "action-row" },
@@ -203,7 +204,12 @@ export class ApprovalActions {
         ),
       html.div(
         { class: "action-row decide" },
-        proposal.to.length === 0 && this._hostChoice(),
+        proposal.to.length === 0 &&
+          hostChoice(this._context, this._host, (host) => {
+            this._host = host;
+            this.disarm();
+            this.draw();
+          }),
         button("Approve once", () => this.approve(false), {
           class: "good",
           shortcut: "a",
@@ -232,44 +238,10 @@ export class ApprovalActions {
     ];
   }
 
-  /** Somebody who has looked can say what came of it. @param {Proposal} proposal */
-  _settleButtons(proposal) {
-    const { state } = this._context;
-    const able = isAllowed(state, "moot/settle");
-    const ask = (/** @type {"done" | "failed"} */ outcome) => settleDialog(this._context, proposal, outcome);
-    return [
-      html.p(
-        { class: "settled-text" },
-        escapeHidden(capitalize(settledText(proposal, state.me.id))),
-        ". Look before you propose it again.",
-      ),
-      html.div(
-        { class: "action-row" },
-        button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }),
-        button("It was not done…", () => ask("failed"), { disabled: !able }),
-        !able && html.p({ class: "soft" }, "Your permissions do not allow you to settle this."),
-      ),
-    ];
-  }
-
   /** @param {Proposal} proposal @param {Confirmed} what */
   _confirmation(proposal, what) {
-    const call = html.bdi({ class: "mono" }, oneLine(titleOf(proposal), 60));
-    const question = {
-      approve:
-        votesMissingFor(proposal, this._context.state.me.id) > 1
-          ? ["Vote for ", call, " exactly as shown?"]
-          : [
-              "Run ",
-              call,
-              " on ",
-              this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]),
-              " once, exactly as shown?",
-            ],
-      reject: ["Reject ", call, "? Everyone sees it; others can still approve it."],
-      vote: ["Vote for ", call, " exactly as shown?"],
-      withdraw: ["Withdraw ", call, "?"],
-    }[what];
+    const isLastVote = votesMissingFor(proposal, this._context.state.me.id) <= 1;
+    const question = questionOf(proposal, what, this._hosts(), isLastVote);
     const [text, shortcut, tone, act] = /** @type {[string, string, string, () => void]} */ (
       {
         approve: ["Yes, approve", "a", "good", () => this.approve(false)],
@@ -294,29 +266,6 @@ export class ApprovalActions {
       button("Cancel", () => this.disarm(), { class: "quiet", shortcut: "Esc" }),
       button(text, act, { class: tone, shortcut, data: { first: "true" } }),
     );
-  }
-
-  /** For a proposal that does not say who should execute it. */
-  _hostChoice() {
-    const { state } = this._context;
-    const others = state.roster.present().filter((each) => each.id !== state.me.id);
-    const choice = html.select(
-      {
-        class: "field host-choice",
-        "aria-label": "Host",
-        value: this._host,
-        on: {
-          change: () => {
-            this._host = choice.value;
-            this.disarm();
-            this.draw();
-          },
-        },
-      },
-      html.option({ value: "" }, "Choose a host…"),
-      others.map((each) => html.option({ value: each.id }, oneLine(each.id, 60))),
-    );
-    return choice;
   }
 
   /** @returns {string[]} */
@@ -493,6 +442,3 @@ export class ApprovalActions {
 }
 
 /** A name stays as it is. @param {string} text */
-function capitalize(text) {
-  return !/^(you|it) /.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
-}

@@ -5,7 +5,8 @@
 import { button, html, replace } from "../../core/page/dom.js";
 import { formatJson, membersOf, textAt } from "../../core/state/json-text.js";
 import { textBlock, escapeHidden, nameOf } from "../../core/page/text.js";
-import { cautionsView, knownLossView, row, valueView } from "./proposal-view.js";
+import { cautionsView } from "./proposal-view.js";
+import { knownLossView, row, valueView } from "./proposal-content.js";
 import { callPermissions } from "../capabilities/capability-match.js";
 import { aboutProposal, approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
 import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";

@@ -8,7 +8,7 @@ import { membersOf, textAt } from "../../core/state/json-text.js";
 import { referenceIn } from "../../core/connection/large-values.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { routeAddress } from "../../core/page/router.js";
-import { voteText } from "../../core/state/state-proposals.js";
+import { voteText } from "../../core/state/proposal-life.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { settledText, titleOf } from "./proposal-decisions.js";

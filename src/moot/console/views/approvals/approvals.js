@@ -8,17 +8,17 @@
 import { alikeOf } from "../../core/state/alike-proposals.js";
 import { button, html, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
-import { waitsForOthers } from "../../core/state/state-proposals.js";
+import { waitsForOthers } from "../../core/state/proposal-life.js";
 import { registerView } from "../../core/page/router.js";
-import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
+import { oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { ApprovalActions } from "./approvals-actions.js";
 import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
 import { MAX_AT_ONCE, approveSelected, rejectSelected } from "./approvals-bulk.js";
-import { settledText, titleOf, recordText } from "./proposal-decisions.js";
+import { settledText, titleOf } from "./proposal-decisions.js";
 import { ProposalList, elsewhereText } from "./approvals-list.js";
 import { proposalView } from "./proposal-view.js";
-import { proposalHistory } from "./proposal-history.js";
+import { proposalHistory, notReceived } from "./proposal-history.js";
 import { onHeldChange, takeBackChoice } from "./take-back.js";
 import { icon } from "../parts/icons.js";
 
@@ -404,30 +404,7 @@ class ApprovalsView {
     show(html.strong({}, "Loading"), html.p({}, html.bdi({ class: "mono" }, oneLine(id, 60))));
     const found = await this._context.openSpace.sync.find(id);
     if (this._wanted !== id || this._proposals.byId.has(id)) return;
-    if (found.problem)
-      show(
-        html.strong({}, "Could not load this proposal"),
-        html.p({}, escapeHidden(found.problem)),
-        button("Retry", () => void this._find(id), { class: "small" }),
-      );
-    else if (!found.told)
-      show(
-        html.strong({}, "Unknown proposal"),
-        html.p({}, "It may be too old, or from another space: ", html.bdi({ class: "mono" }, oneLine(id, 60))),
-      );
-    else
-      show(
-        html.strong({ class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)),
-        html.p(
-          {},
-          "Proposed by ",
-          nameOf(String(found.told.proposer)),
-          ": ",
-          escapeHidden(recordText(found.told)),
-          ".",
-        ),
-        html.p({ class: "soft" }, "Its arguments are in the journal."),
-      );
+    show(notReceived(id, found, () => void this._find(id)));
   }
 
   close() {

@@ -7,7 +7,7 @@
  */
 import { escapeHidden, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
-import { votesMissingFor } from "../../core/state/state-proposals.js";
+import { votesMissingFor } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
 import { describeError } from "../parts/error-text.js";

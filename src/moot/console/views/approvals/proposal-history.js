@@ -1,12 +1,12 @@
 /** What happened to a proposal so far: rejections, votes, decision, progress, result. Each step links to the timeline. */
-import { html } from "../../core/page/dom.js";
-import { nameOf, escapeHidden } from "../../core/page/text.js";
+import { button, html } from "../../core/page/dom.js";
+import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { duration, formatTime } from "../../core/page/time.js";
-import { voteText } from "../../core/state/state-proposals.js";
+import { voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { answerView, progressOf, progressView } from "../parts/call-result.js";
 import { icon } from "../parts/icons.js";
-import { isOrphaned } from "./proposal-decisions.js";
+import { isOrphaned, recordText } from "./proposal-decisions.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 
@@ -229,4 +229,24 @@ function step(context, tone, at, id, text, proposal) {
       html.span({ class: "sr" }, " show in timeline"),
     ),
   );
+}
+
+/** What the gateway remembers of a proposal that was not received here. @param {string} id @param {{problem?: string, told?: any}} found @param {() => void} retry */
+export function notReceived(id, found, retry) {
+  if (found.problem)
+    return [
+      html.strong({}, "Could not load this proposal"),
+      html.p({}, escapeHidden(found.problem)),
+      button("Retry", retry, { class: "small" }),
+    ];
+  if (!found.told)
+    return [
+      html.strong({}, "Unknown proposal"),
+      html.p({}, "It may be too old, or from another space: ", html.bdi({ class: "mono" }, oneLine(id, 60))),
+    ];
+  return [
+    html.strong({ class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)),
+    html.p({}, "Proposed by ", nameOf(String(found.told.proposer)), ": ", escapeHidden(recordText(found.told)), "."),
+    html.p({ class: "soft" }, "Its arguments are in the journal."),
+  ];
 }

@@ -82,9 +82,8 @@ class FlowView {
           html.span({}, "The steps from a proposal to its result are drawn here."),
         ),
     );
-    /** @type {SVGElement | null} */ (
-      focused && this._operationGraph.querySelector(`[data-id="${CSS.escape(focused)}"]`)
-    )?.focus();
+    const again = focused && this._operationGraph.querySelector(`[data-id="${CSS.escape(focused)}"]`);
+    if (again instanceof SVGElement) again.focus();
     const key = `${id} ${operations.map((row) => row.id).join()}`;
     if (key === this._shown) return;
     this._shown = key;

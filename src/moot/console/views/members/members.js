@@ -1,16 +1,14 @@
 /** Members: who is online, what each can do and who granted it, and how to stop them. */
 import { button, html, newId, redraw } from "../../core/page/dom.js";
-import { formatNumber } from "../../core/page/numbers.js";
 import { registerView } from "../../core/page/router.js";
-import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
-import { ago, isoTime } from "../../core/page/time.js";
+import { nameOf, oneLine } from "../../core/page/text.js";
 import { roleOf } from "../capabilities/capability-text.js";
-import { copyButton } from "../timeline/envelope-details.js";
-import { endedGrants, grantDialog, grantsList, revokeDialog, rightsList } from "../capabilities/grants.js";
+import { grantDialog, revokeDialog } from "../capabilities/grants.js";
 import { ledgerOf } from "../capabilities/grant-ledger.js";
 import { icon } from "../parts/icons.js";
 import { inviteDialog } from "./invite-dialog.js";
-import { CONTROLS, lacksCapability, controls, pauseDialog, pauseText, resume, statusTable } from "./member-controls.js";
+import { MemberDetail } from "./member-detail.js";
+import { CONTROLS, lacksCapability, pauseDialog, resume } from "./member-controls.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-roster.js").Member} Member */
 
@@ -25,7 +23,6 @@ class MembersView {
     this.context = context;
     this.state = context.state;
     this._chosen = "";
-    this._exact = false;
     this._paused = 0;
     /** @type {Set<string>} */
     this._thinking = new Set();
@@ -41,8 +38,8 @@ class MembersView {
     });
     this._count = html.span({ class: "soft" });
     this._list = html.div({ class: "panes-list" });
-    this._detail = html.section({ class: "panes-detail", "aria-label": "Member" });
-    this._panes = html.div({ class: "panes" }, this._list, this._detail);
+    this._detail = new MemberDetail(context);
+    this._panes = html.div({ class: "panes" }, this._list, this._detail.node);
     this._allControls = html.div({ class: "field-row" });
     outlet.append(
       html.div(
@@ -57,11 +54,6 @@ class MembersView {
       ),
       this._panes,
     );
-    this._head = html.div({ class: "detail-head" });
-    this._controls = html.div({});
-    this._permissions = html.div({});
-    this._grants = html.div({ class: "detail-parts" });
-    this._status = html.div({});
     this._stops = [
       context.state.on(["roster", "grants", "proposals", "streams", "reasoning"], () => this.show()),
       this._keys(),
@@ -80,7 +72,7 @@ class MembersView {
     this._chosen = rest[0] ?? "";
     this.show();
     if (this._chosen) {
-      this._detail.scrollTop = 0;
+      this._detail.node.scrollTop = 0;
       this._list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
     }
   }
@@ -158,7 +150,8 @@ class MembersView {
       this._section("Offline", away.slice(0, MAX_AWAY), away.length),
       current.length + invited.length + away.length === 0 && html.p({ class: "empty" }, "No matching members."),
     ]);
-    this._showDetail();
+    this._panes.dataset.open = this.member ? "detail" : "list";
+    this._detail.show(this.member, this._chosen);
   }
 
   /** @param {Member} member */
@@ -209,213 +202,14 @@ class MembersView {
     );
   }
 
-  _showDetail() {
-    const member = this.member;
-    this._panes.dataset.open = member ? "detail" : "list";
-    if (!member) {
-      redraw(this._detail, ["nobody", this._chosen], () =>
-        html.div(
-          { class: "empty" },
-          icon("members", 32),
-          html.strong({}, this._chosen ? "Unknown member" : "Select a member"),
-          html.p(
-            {},
-            this._chosen
-              ? "It may have left before you joined."
-              : "to see its permissions and grants, and to pause or remove it. ",
-            !this._chosen && html.kbd({}, "j"),
-            !this._chosen && " selects the next one.",
-          ),
-        ),
-      );
-      return;
-    }
-    redraw(this._detail, ["member", member.id], () => [
-      this._head,
-      this._controls,
-      this._status,
-      this._permissions,
-      this._grants,
-    ]);
-    const ledger = ledgerOf(this.state);
-    const me = member.id === this.state.me.id;
-    const paused = this.state.roster.isPaused(member);
-    redraw(
-      this._head,
-      [
-        member.id,
-        member.present,
-        member.since,
-        member.invitedBy,
-        member.leaveReason,
-        paused,
-        member.violations,
-        this.state.me.id,
-      ],
-      () => this._heading(member),
-    );
-    redraw(this._controls, [member.id, member.present, me, paused, this.state.me.capabilities], () =>
-      me ? html.p({ class: "soft" }, "This is you.") : controls(this.context, member),
-    );
-    redraw(
-      this._status,
-      [member.id, member.status],
-      () => member.status && html.section({ class: "detail-part" }, html.h3({}, "Last status"), statusTable(member)),
-    );
-    const given = ledger.to(member.name);
-    const gave = ledger.from(member.name);
-    const ended = ledger.ended(member.name);
-    redraw(
-      this._permissions,
-      [
-        member.id,
-        ledger.permissionsOf(member.name).map((each) => [each.capability, each.grant?.id]),
-        this._exact,
-        this.state.me.capabilities,
-      ],
-      () =>
-        html.section(
-          { class: "detail-part" },
-          html.div(
-            { class: "part-head" },
-            html.h3({}, "Permissions"),
-            button(this._exact ? "Hide JSON" : "Show JSON", () => this._toggleExact(), {
-              class: "quiet small",
-              shortcut: "x",
-              aria: { pressed: String(this._exact) },
-              data: { focus: "exact" },
-            }),
-            !me &&
-              button("Add permission…", () => grantDialog(this.context, member), {
-                class: "small",
-                shortcut: "n",
-                disabled: lacksCapability(this.context, "capability/grant"),
-                data: { focus: "grant" },
-              }),
-          ),
-          rightsList(this.context, member, this._exact),
-        ),
-    );
-    redraw(
-      this._grants,
-      [
-        member.id,
-        given.map((each) => [
-          each.id,
-          each.capabilities,
-          this.state.grants.byId.get(each.id)?.acknowledged,
-          ledger.chainOf(each).grants.map((one) => one.id),
-        ]),
-        gave.map((each) => [each.id, each.capabilities]),
-        ended.map((each) => each.id),
-        this._exact,
-        this.state.me.capabilities,
-      ],
-      () => [
-        given.length > 0 &&
-          html.section(
-            { class: "detail-part" },
-            html.h3({}, me ? "Granted to you" : "Grants received"),
-            grantsList(this.context, given, this._exact, false),
-          ),
-        gave.length > 0 &&
-          html.section(
-            { class: "detail-part" },
-            html.h3({}, me ? "Granted by you" : "Grants given"),
-            grantsList(this.context, gave, this._exact, true),
-          ),
-        ended.length > 0 && endedGrants(ended),
-      ],
-    );
-    this._tick();
-  }
-
-  /** @param {Member} member */
-  _heading(member) {
-    const paused = this.state.roster.isPaused(member);
-    const invited = !member.present && member.invited && member.messageCount === 0;
-    const [text, tone] = invited
-      ? ["invited", "accent"]
-      : !member.present
-        ? ["offline", ""]
-        : paused
-          ? ["paused", "warn"]
-          : ["online", "good"];
-    return [
-      html.a(
-        { class: "back button quiet small", href: this.context.link("members") },
-        icon("right", 14),
-        html.span({}, "All members"),
-      ),
-      html.div(
-        { class: "detail-title" },
-        html.h2({}, nameOf(member.id, { you: member.id === this.state.me.id })),
-        html.span(
-          { class: "state-mark presence", data: { tone } },
-          html.span({ class: "dot", "aria-hidden": "true" }),
-          text,
-        ),
-      ),
-      html.p(
-        { class: "soft" },
-        member.name !== member.id && ["name ", html.bdi({}, oneLine(member.name, 64)), " · "],
-        invited
-          ? ["invited", member.invitedBy && [" by ", nameOf(member.invitedBy)]]
-          : [
-              member.present ? "joined " : "left ",
-              html.time({ datetime: isoTime(member.since), class: "since" }, ago(member.since)),
-              member.leaveReason && [": ", html.bdi({}, oneLine(member.leaveReason, 160))],
-            ],
-        member.violations > 0 &&
-          ` · ${member.violations} protocol ${member.violations === 1 ? "violation" : "violations"}`,
-        " · ",
-        html.span({ class: "activity" }),
-      ),
-      html.p(
-        { class: "copy-row" },
-        copyButton(
-          new URL(this.context.link("members", member.id), location.href).href,
-          "Copy link to this member",
-          this.context,
-          { icon: "link", text: "Copy link", isQuiet: true },
-        ),
-        copyButton(member.id, "Copy name of this member", this.context, { text: "Copy name", isQuiet: true }),
-      ),
-      html.p({ class: "pause-line warn-text", hidden: true }),
-    ];
-  }
-
-  /** Update what changes over time: times and message counts. */
   _tick() {
     // An expired pause changes the buttons and the list, but no message announces it.
     if (this._paused !== this._pausedNow()) this.show();
-    const member = this.member;
-    if (!member) return;
-    const set = (/** @type {string} */ selector, /** @type {string} */ text) => {
-      const node = this._head.querySelector(selector);
-      if (node && node.textContent !== text) node.textContent = text;
-      return node;
-    };
-    set(".since", ago(member.since));
-    set(
-      ".activity",
-      member.messageCount === 0
-        ? "no messages yet"
-        : `${formatNumber(member.messageCount)} ${member.messageCount === 1 ? "message" : "messages"}, last ${ago(member.lastMessageAt)}`,
-    );
-    const paused = this.state.roster.isPaused(member);
-    const line = set(".pause-line", paused ? `Paused ${escapeHidden(pauseText(member, Date.now()))}` : "");
-    if (line instanceof HTMLElement) line.hidden = !paused;
+    if (this.member) this._detail.tick(this.member);
   }
 
   _pausedNow() {
     return this.state.roster.present().filter((each) => this.state.roster.isPaused(each)).length;
-  }
-
-  _toggleExact() {
-    this._exact = !this._exact;
-    this.context.announce(this._exact ? "JSON shown" : "JSON hidden");
-    this.show();
   }
 
   /** @param {number} by */
@@ -479,7 +273,7 @@ class MembersView {
       ),
       n: ["Add permission", () => this._on((member) => grantDialog(context, member))],
       r: ["Revoke the focused grant, or the newest", () => this._revoke()],
-      x: ["Show or hide the JSON of permissions", () => this._toggleExact()],
+      x: ["Show or hide the JSON of permissions", () => this._detail.toggleExact()],
       Escape: ["Back to the list", () => this._chosen && context.go("members")],
     });
   }

@@ -2,7 +2,7 @@
 import { html, svg } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 
-/** @typedef {import("./approver-state.js").Day} Day */
+/** @typedef {import("./rule-record.js").Day} Day */
 
 // Two months; more days would not be readable.
 const MAX_DAYS = 60;

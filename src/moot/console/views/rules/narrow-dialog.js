@@ -5,7 +5,7 @@ import { openDialog } from "../parts/dialog.js";
 import { labelledField, refusalBox } from "../parts/action-dialog.js";
 import { CommandRejected, rejectionBox, sendCommand } from "./rule-commands.js";
 
-/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").Suggestion} Suggestion */
+/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./rule-record.js").Suggestion} Suggestion */
 
 const LASTING = /^\d{1,6}[smhdw]$/;
 const HOURS = /^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d( [A-Za-z0-9_+/-]{1,64})?$/;

@@ -7,7 +7,7 @@ import { icon } from "../parts/icons.js";
 import { actionDialog, runAndNotify, labelledField, reasonField } from "../parts/action-dialog.js";
 import { waitForAnswer } from "../members/member-requests.js";
 
-/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").Suggestion} Suggestion */
+/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./rule-record.js").Suggestion} Suggestion */
 
 // It answers at once, unless it is computing suggestions or is offline.
 const ANSWER_MILLISECONDS = 8_000;
@@ -185,7 +185,7 @@ export function suspendDialog(context, approverState, rule) {
   );
 }
 
-/** Object to a decision by a rule: that rule is suspended. @param {Context} context @param {ApproverState} approverState @param {import("./approver-state.js").RuleDecision} done */
+/** Object to a decision by a rule: that rule is suspended. @param {Context} context @param {ApproverState} approverState @param {import("./rule-record.js").RuleDecision} done */
 export function objectDialog(context, approverState, done) {
   const reason = labelledField("What was wrong (optional)", { maxlength: 500 }, "Everyone in the space can read it.");
   actionDialog(

@@ -9,7 +9,7 @@ import { percent } from "./rule-suggestion.js";
 import { ruleText } from "./rule-text.js";
 import { openDialog } from "../parts/dialog.js";
 
-/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").RuleState} RuleState */
+/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./rule-record.js").RuleState} RuleState */
 
 const TONES = { active: "good", suspended: "warn", expired: "" };
 

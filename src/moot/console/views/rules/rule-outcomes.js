@@ -4,7 +4,7 @@ import { formatNumber } from "../../core/page/numbers.js";
 import { oneLine } from "../../core/page/text.js";
 import { dayText } from "./automation-chart.js";
 
-/** @typedef {import("./approver-state.js").RuleDay} RuleDay @typedef {{rule: string, days: RuleDay[], automatic: number, wrong: number, tripped: number}} RuleOutcomes */
+/** @typedef {import("./rule-record.js").RuleDay} RuleDay @typedef {{rule: string, days: RuleDay[], automatic: number, wrong: number, tripped: number}} RuleOutcomes */
 
 const MAX_RULES = 50;
 const MAX_ROWS = 120;

@@ -9,7 +9,7 @@ import { runCommand, dismissDialog, grantDialog } from "./rule-commands.js";
 import { narrowDialog } from "./narrow-dialog.js";
 import { ruleText } from "./rule-text.js";
 
-/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").Suggestion} Suggestion */
+/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./rule-record.js").Suggestion} Suggestion */
 
 // The most proposals that are linked; the approver names five near misses.
 const MAX_LINKED = 10;

@@ -1,23 +1,20 @@
 /** Rules (MEW 9.4; D-92): suggestions, active rules, their recent decisions, and the switch that stops them all. */
 import { button, html, newId, redraw } from "../../core/page/dom.js";
-import { formatNumber } from "../../core/page/numbers.js";
 import { registerView } from "../../core/page/router.js";
-import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
-import { ago } from "../../core/page/time.js";
-import { describeCapability } from "../capabilities/capability-text.js";
+import { nameOf, oneLine } from "../../core/page/text.js";
 import { isAllowed as mayKind } from "../capabilities/capability-match.js";
-import { ledgerOf } from "../capabilities/grant-ledger.js";
 import { revokeDialog } from "../capabilities/grants.js";
 import { icon } from "../parts/icons.js";
 import { runCommand } from "./rule-commands.js";
 import { automationChart } from "./automation-chart.js";
 import { hitCount, leftText, recentDecisions, ruleCard, stateTag } from "./rule-list.js";
+import { approverNotices, grantedInstead, suggestedGrants } from "./rule-notices.js";
 import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
 import { explanationDialog } from "./explanation-dialog.js";
 
-/** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").Suggestion} Suggestion */
+/** @typedef {import("../../app.js").Context} Context @typedef {import("./rule-record.js").Suggestion} Suggestion */
 
 const LIMITS_MILLISECONDS = 60_000;
 const MAX_ACTS = 12;
@@ -113,7 +110,7 @@ class RulesView {
         record?.budget,
         record?.budgetLeft,
       ],
-      () => this._stateNodes(),
+      () => approverNotices(approverState),
     );
     const suggestions = [...(record?.suggestions.values() ?? [])];
     redraw(
@@ -197,11 +194,11 @@ class RulesView {
           this._explainForm(),
         ),
     );
-    const grants = this._suggestedGrants();
+    const grants = suggestedGrants(this.state);
     redraw(
       this._grants,
       [grants.map((each) => [each.id, each.capabilities]), mine],
-      () => grants.length > 0 && this._grantNodes(grants),
+      () => grants.length > 0 && grantedInstead(this.context, grants, this._may("capability/revoke")),
     );
   }
 
@@ -254,113 +251,6 @@ class RulesView {
 
   // Content
 
-  _stateNodes() {
-    const { approver, record, isOnline: current } = this.approverState;
-    const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) =>
-      html.div(
-        { class: "rules-box", role: "status", data: { tone } },
-        icon(tone === "info" ? "help" : "warning", 18),
-        html.div({}, text),
-      );
-    if (!approver) {
-      return box(
-        "info",
-        html.p({}, html.strong({}, "No approver is running, so people decide every proposal.")),
-        html.p(
-          {},
-          "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. The operator starts it in the folder of the space:",
-        ),
-        html.pre({ class: "mono" }, "moot rules run --as approver"),
-        html.p(
-          { class: "soft" },
-          "It needs its own participant, with the capabilities listed by ",
-          html.code({}, "moot rules run --help"),
-          ".",
-        ),
-      );
-    }
-    return [
-      !current &&
-        box(
-          "warn",
-          html.p({}, html.strong({}, nameOf(approver.name), " is offline, so no rules are applied. ")),
-          html.p(
-            {},
-            "You see its last known state. Start it with ",
-            html.code({}, "moot rules run --as ", oneLine(approver.name, 40)),
-            ".",
-          ),
-        ),
-      record?.stopped &&
-        box(
-          "bad",
-          html.p(
-            {},
-            html.strong({}, "All rules are stopped"),
-            " by ",
-            nameOf(record.stopped.by),
-            ": ",
-            html.bdi({}, escapeHidden(record.stopped.why)),
-            ". People decide every proposal.",
-          ),
-        ),
-      record?.fault &&
-        box(
-          "bad",
-          html.p(
-            {},
-            html.strong({}, "The rules cannot be read, so none apply: "),
-            html.bdi({}, escapeHidden(record.fault)),
-          ),
-        ),
-      record?.shadow &&
-        box(
-          "info",
-          html.p(
-            {},
-            html.strong({}, "Shadow mode: "),
-            "rules only predict; the predictions are compared with people’s decisions.",
-          ),
-        ),
-      record?.budget &&
-        record.budgetLeft !== null &&
-        !record.stopped &&
-        !record.fault &&
-        (record.budgetLeft === 0
-          ? box(
-              "warn",
-              html.p(
-                {},
-                html.strong(
-                  {},
-                  `All rules together may take ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, and have taken them. `,
-                ),
-                "People decide until some of that time has passed.",
-              ),
-            )
-          : html.p(
-              { class: "soft small-text" },
-              `All rules together: at most ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, ${formatNumber(record.budgetLeft)} left.`,
-            )),
-      current &&
-        !this.approverState.canQuery &&
-        box(
-          "info",
-          html.p(
-            {},
-            "Your permissions do not allow querying ",
-            nameOf(approver.name),
-            ": you see only what was sent since you joined.",
-          ),
-        ),
-      record?.error &&
-        box(
-          "warn",
-          html.p({}, nameOf(approver.name), " could not be queried: ", html.bdi({}, escapeHidden(record.error))),
-        ),
-    ];
-  }
-
   /** @param {Suggestion[]} suggestions */
   _suggestionNodes(suggestions) {
     const { approver, record } = this.approverState;
@@ -405,7 +295,7 @@ class RulesView {
     return suggestion.grant ? (this.state.roster.get(suggestion.grant.participant)?.capabilities.length ?? 0) : 0;
   }
 
-  /** @param {import("./approver-state.js").RuleState[]} rules */
+  /** @param {import("./rule-record.js").RuleState[]} rules */
   _ruleNodes(rules) {
     if (!this.approverState.approver) return null;
     return html.section(
@@ -455,43 +345,6 @@ class RulesView {
   /** @param {string} id @param {() => void} [closed] */
   _explain(id, closed) {
     explanationDialog(this.context, this.approverState, id, closed);
-  }
-
-  // Permissions that were granted instead of rules
-
-  /** Grants for a suggestion that are still valid, newest first. */
-  _suggestedGrants() {
-    const ledger = ledgerOf(this.state);
-    return [...ledger.byId.values()].filter((each) => !each.ended && /^suggestion s-/.test(each.reason)).reverse();
-  }
-
-  /** @param {import("../capabilities/grant-ledger.js").Entry[]} grants */
-  _grantNodes(grants) {
-    return html.section(
-      { class: "rules-part", "aria-label": "Granted instead" },
-      html.h2({}, "Granted instead of a rule"),
-      html.ul(
-        { class: "rule-decisions" },
-        grants.map((each, index) =>
-          html.li(
-            { data: { grant: each.id } },
-            html.span(
-              { class: "grow" },
-              html.a({ href: this.context.link("members", each.recipient) }, nameOf(each.recipient)),
-              " can ",
-              html.bdi({}, oneLine(each.capabilities.map(describeCapability).join(", "), 240)),
-              html.small({ class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`),
-            ),
-            button("Revoke…", () => revokeDialog(this.context, each), {
-              class: "small danger",
-              shortcut: index === 0 ? "u" : undefined,
-              disabled: !this._may("capability/revoke"),
-              data: { focus: `back-${each.id}` },
-            }),
-          ),
-        ),
-      ),
-    );
   }
 
   // The keyboard
@@ -551,7 +404,7 @@ class RulesView {
       u: [
         "Revoke the latest grant",
         () => {
-          const grant = this._suggestedGrants()[0];
+          const grant = suggestedGrants(this.state)[0];
           if (grant) revokeDialog(this.context, grant);
           else this.context.notify("No grant was made from a suggestion", "info");
         },
@@ -563,19 +416,6 @@ class RulesView {
       r: ["Refresh", () => void this.approverState.refresh()],
     });
   }
-}
-
-/** @param {number} seconds */
-function spanText(seconds) {
-  const [count, unit] =
-    seconds % 86_400 === 0
-      ? [seconds / 86_400, "day"]
-      : seconds % 3_600 === 0
-        ? [seconds / 3_600, "hour"]
-        : seconds % 60 === 0
-          ? [seconds / 60, "minute"]
-          : [seconds, "second"];
-  return count === 1 ? `${unit === "hour" ? "an" : "a"} ${unit}` : `${formatNumber(count)} ${unit}s`;
 }
 
 registerView({

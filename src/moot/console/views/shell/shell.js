@@ -132,7 +132,7 @@ export class Shell {
     this._refresh();
   }
 
-  /** @param {import("../../core/page/router.js").View} view @param {import("../../core/connection/session.js").OpenSpace} openSpace */
+  /** @param {import("../../core/page/router.js").View} view @param {import("../../core/connection/open-space.js").OpenSpace} openSpace */
   _mount(view, openSpace) {
     const moved = this._shown !== null;
     this._unmount();
@@ -149,7 +149,7 @@ export class Shell {
     if (moved && !outlet.contains(document.activeElement)) this._outlet.focus({ preventScroll: true });
   }
 
-  /** @param {import("../../core/connection/session.js").OpenSpace} openSpace @returns {import("../../app.js").Context} */
+  /** @param {import("../../core/connection/open-space.js").OpenSpace} openSpace @returns {import("../../app.js").Context} */
   _context(openSpace) {
     return {
       session: this.session,

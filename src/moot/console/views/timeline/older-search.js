@@ -14,7 +14,7 @@ const MAX_FOUND = 5_000;
 const FAR_BELOW = -1_000_000_000;
 
 export class OlderSearch {
-  /** @param {import("../../core/connection/session.js").OpenSpace} openSpace @param {import("./timeline-filter.js").Parsed} filter @param {() => void} changed */
+  /** @param {import("../../core/connection/open-space.js").OpenSpace} openSpace @param {import("./timeline-filter.js").Parsed} filter @param {() => void} changed */
   constructor(openSpace, filter, changed) {
     this._openSpace = openSpace;
     this._filter = filter;

@@ -171,3 +171,25 @@ function grouped(envelopes, found) {
   for (const group of ordered) group.rows.reverse();
   return ordered;
 }
+
+/** Which conversations are collapsed: all or none of them, except those that were turned. */
+export class Folds {
+  isAll = false;
+  /** @type {Set<string>} */
+  _turned = new Set();
+
+  /** @param {string} root */
+  has(root) {
+    return this.isAll !== this._turned.has(root);
+  }
+
+  /** @param {string} root */
+  turn(root) {
+    if (!this._turned.delete(root)) this._turned.add(root);
+  }
+
+  turnAll() {
+    this.isAll = !this.isAll;
+    this._turned.clear();
+  }
+}

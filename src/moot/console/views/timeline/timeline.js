@@ -1,31 +1,19 @@
 /** All messages of the space, live. */
-import { html, replace } from "../../core/page/dom.js";
+import { html } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { inputDelay } from "../../core/page/input-priority.js";
-import { Envelopes } from "../../core/state/envelopes.js";
 import { formatNumber } from "../../core/page/numbers.js";
-import { envelopeDetails } from "./envelope-details.js";
-import { icon } from "../parts/icons.js";
-import { isEmpty, includesHousekeeping, parseFilter, Search } from "./timeline-filter.js";
-import { OlderSearch, RowsWithOlder, OlderBar } from "./older-search.js";
+import { jumpTo, TimelineDetails } from "./timeline-details.js";
+import { includesHousekeeping } from "./timeline-filter.js";
+import { OlderBar, RowsWithOlder } from "./older-search.js";
+import { TimelineSearch } from "./timeline-search.js";
 import { FILTER_ROUTE, TimelineBar } from "./timeline-bar.js";
-import { Grouping } from "./timeline-groups.js";
-import { drawHead, drawRow } from "./timeline-rows.js";
+import { Folds, Grouping } from "./timeline-groups.js";
+import { drawItem, emptyNotice, pauseAfter, shapeOf } from "./timeline-drawing.js";
 import { VirtualList } from "../parts/virtual-list.js";
 
 /** @typedef {import("./timeline-groups.js").Item} Item */
 
-// Sorting the matches of a filter takes a few milliseconds, so it is not done in every frame.
-const MANY = 5_000;
-const MANY_MILLISECONDS = 200;
-// Fast lines cannot be read. From this many at a time on they are drawn ten times a second instead of sixty, and three
-// times when a screenful arrives at once, so that clicks are still handled.
-const RUSH = 4;
-const RUSH_MILLISECONDS = 100;
-const SCREENFUL = 24;
-const SCREENFUL_MILLISECONDS = 300;
-const LONGEST_MILLISECONDS = 1_000;
-const MAX_LINKED = 100;
 const FILL_MILLISECONDS = 150;
 // So many lines from the top, the next older page is fetched.
 const NEAR_TOP_ROWS = 20;
@@ -37,37 +25,33 @@ class Timeline {
     this.older = context.openSpace.older;
     /** Whether housekeeping is shown too. */
     this.showsAll = false;
-    /** @type {OlderSearch | null} */
-    this._olderSearch = null;
-    /** Old messages that a link led to. @type {Envelopes} */
-    this._linked = new Envelopes(MAX_LINKED, -3_000_000_000);
-    this.store = new RowsWithOlder(context.state.activity, () => this._olderSearch?.store ?? null);
+    this._search = new TimelineSearch(context.openSpace, (older) => this._searched(older));
+    this.store = new RowsWithOlder(context.state.activity, () => this._search.older?.store ?? null);
     this.grouped = true;
-    /** @type {Set<string>} conversations whose folding was turned */
-    this._toggled = new Set();
-    this._allCollapsed = false;
-    /** @type {Search | null} */
-    this._search = null;
-    this._root = "";
-    this._grouping = new Grouping(/** @type {any} */ (this.store), (root) => this._isCollapsed(root));
+    this._folds = new Folds();
+    this._grouping = new Grouping(/** @type {any} */ (this.store), (root) => this._folds.has(root));
     /** @type {Item[] | null} null: every row, one after the other */
     this._items = null;
     this._first = 0;
     this._next = 0;
     this._builtAt = 0;
-    this._chosen = "";
     this.list = new VirtualList("Timeline", {
       length: () => (this._items === null ? this._next - this._first : this._items.length),
       at: (index) => (this._items === null ? this._first + index : this._items[index]),
       stamp: (item) => (typeof item === "number" ? 0 : item.rows.length),
-      shape: (item) => this._shape(item),
-      draw: (element, item) => this._draw(element, item),
+      shape: (item) => shapeOf(this.store, item),
+      draw: (element, item) =>
+        drawItem(element, item, this.store, context.state.me.id, this.grouped ? this._folds : null),
       chosen: (index, event) => this._choose(index, event),
       folded: (index, open) => this._collapseOne(index, open),
       complete: () => void this._complete(),
     });
     this.list.onFollow = () => this._drawCounts();
-    this._details = html.aside({ class: "tl-details", hidden: true, "aria-label": "Details" });
+    this._details = new TimelineDetails(context, {
+      close: () => this._closeDetails(),
+      filter: (text) => this._bar.setFilter(text),
+      loadGap: (id) => void this._loadGap(id),
+    });
     this._bar = new TimelineBar(this.context, {
       apply: () => this._apply(),
       toggleGroups: () => this.toggleGroups(),
@@ -80,20 +64,15 @@ class Timeline {
       hidden: true,
       on: { click: () => this._toEnd() },
     });
-    this._empty = html.div(
-      { class: "empty", hidden: true },
-      icon("timeline", 28),
-      html.strong({}, "Nothing has happened yet"),
-      html.span(
-        {},
-        "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions.",
-      ),
-    );
+    this._empty = emptyNotice();
     this._main = html.div({ class: "tl-main" }, this.list.node, this._empty, this._newer);
-    outlet.append(this._bar.node, html.div({ class: "tl-split" }, this._main, this._details));
+    outlet.append(this._bar.node, html.div({ class: "tl-split" }, this._main, this._details.node));
     this._olderBar = new OlderBar(
       () => this._loadOlder(),
-      () => this._searchOlder(),
+      () => {
+        this._search.searchOlder();
+        this._drawOlder();
+      },
     );
     this._main.prepend(this._olderBar.node);
     this.list.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
@@ -116,8 +95,8 @@ class Timeline {
       o: ["Open or collapse", () => this.list.selected >= 0 && this._choose(this.list.selected)],
       c: ["Group by conversation on or off", () => this.toggleGroups()],
       f: ["Collapse or expand all conversations", () => this._collapseAll()],
-      "[": ["Jump to the cause", () => this._jumpBy("cause")],
-      "]": ["Jump to the result", () => this._jumpBy("effect")],
+      "[": ["Jump to the cause", () => this._jump("cause")],
+      "]": ["Jump to the result", () => this._jump("effect")],
       G: ["Jump to end", () => this._toEnd()],
       b: ["Background messages on or off", () => this.toggleAll()],
       x: ["Clear the filter", () => this._bar.setFilter("")],
@@ -129,8 +108,7 @@ class Timeline {
     clearTimeout(this._building);
     clearTimeout(this._older);
     clearTimeout(this._filling);
-    this._search?.stop();
-    this._olderSearch?.stop();
+    this._search.stop();
     this._bar.close();
     this.list.close();
     this._stops.forEach((stop) => stop());
@@ -139,16 +117,9 @@ class Timeline {
   // What is shown
 
   _apply() {
-    this._search?.stop();
-    this._search = null;
-    this._olderSearch?.stop();
-    this._olderSearch = null;
-    const source = this._bar.filter;
-    const root = /(?:^|\s)is-root:(\S+)/.exec(source);
-    this._root = root?.[1] ?? "";
-    const filter = parseFilter(source.replace(/(^|\s)is-root:\S+/, " "));
-    this._useStore(this.showsAll || this._root !== "" || includesHousekeeping(filter));
-    if (!isEmpty(filter)) this._search = new Search(this.store.loaded, filter, () => this._searched());
+    const filter = this._search.read(this._bar.filter);
+    this._useStore(this.showsAll || this._search.root !== "" || includesHousekeeping(filter));
+    this._search.start(this.store.loaded, filter);
     this.list.following = true;
     this.rebuild();
     this.list.redraw();
@@ -159,8 +130,8 @@ class Timeline {
   _useStore(all) {
     const rows = all ? this.context.state.envelopes : this.context.state.activity;
     if (this.store.loaded === rows) return;
-    this.store = new RowsWithOlder(rows, () => this._olderSearch?.store ?? null);
-    this._grouping = new Grouping(/** @type {any} */ (this.store), (each) => this._isCollapsed(each));
+    this.store = new RowsWithOlder(rows, () => this._search.older?.store ?? null);
+    this._grouping = new Grouping(/** @type {any} */ (this.store), (each) => this._folds.has(each));
     this._first = this._next = this._seen = rows.first;
     this.list.selected = -1;
   }
@@ -180,8 +151,7 @@ class Timeline {
     if (
       top < NEAR_TOP_ROWS * this.list.rowHeight &&
       !this.list.following &&
-      !this._search &&
-      !this._root &&
+      !this._search.isOn &&
       this.older.status !== "failed" &&
       this.older.canLoad
     )
@@ -203,7 +173,7 @@ class Timeline {
   async _loadOlder() {
     const before = this._items === null ? this._next - this._first : this._items.length;
     const added = await this.older.load();
-    if (added === 0 || this._search || this._root) return;
+    if (added === 0 || this._search.isOn) return;
     const at = this.list.following;
     this._grouping.rebuild(null);
     this._first = this.store.first;
@@ -225,28 +195,18 @@ class Timeline {
     this._apply();
   }
 
-  /** Look for what the filter wants in what is older than the loaded messages. */
-  _searchOlder() {
-    if (!this._search) return;
-    this._olderSearch?.stop();
-    this._olderSearch = new OlderSearch(this.context.openSpace, this._search.filter, () => this._searched(true));
-    this._drawOlder();
-  }
-
   _drawOlder() {
-    const search = this._search ? { older: this._olderSearch, found: this._olderSearch?.store.size ?? 0 } : null;
-    this._olderBar.draw(this.older, search, this._root !== "");
+    this._olderBar.draw(this.older, this._search.olderState, this._search.root !== "");
   }
 
   /** @param {boolean} [older] it was searched in the journal. Another slice was searched. Shown only from time to time, because the matches are sorted each time. */
   _searched(older = false) {
     if (older) this._drawOlder();
-    // The first slice is searched before `this` has the search.
-    if (this._search && (this._search.done || performance.now() >= this._builtAt + this._pause)) this.rebuild();
+    if (this._search.isDone || performance.now() >= this._builtAt + this._pause) this.rebuild();
   }
 
   toggleGroups() {
-    const chosen = this.store.byId(this._chosen);
+    const chosen = this.store.byId(this._details.chosen);
     this.grouped = !this.grouped;
     this._drawModes();
     this.rebuild();
@@ -256,20 +216,14 @@ class Timeline {
   }
 
   _collapseAll() {
-    this._allCollapsed = !this._allCollapsed;
-    this._toggled.clear();
+    this._folds.turnAll();
     this._drawModes();
     this.rebuild();
     this.list.redraw();
   }
 
-  /** @param {string} root */
-  _isCollapsed(root) {
-    return this._allCollapsed !== this._toggled.has(root);
-  }
-
   _onEnvelopes() {
-    this._search?.update();
+    this._search.update();
     // By conversation, a new message moves its conversation down; not while somebody is reading.
     if (this.grouped && !this.list.following) {
       this._drawCounts();
@@ -300,7 +254,7 @@ class Timeline {
     const dropped = this.store.first - this._first;
     this._first = this.store.first;
     this._next = this.store.next;
-    const found = this._found();
+    const found = this._search.found(this.store);
     if (this.grouped) {
       if (found === null && onlyNew) this._grouping.update();
       // At the end the oldest lines are not visible; elsewhere all must be there to keep the scroll position.
@@ -314,12 +268,7 @@ class Timeline {
       if (dropped > 0) this.list.dropped(dropped);
     }
     this._builtAt = performance.now();
-    // Drawing takes at most a tenth of the time on a slow machine, but happens at least once a second.
-    this._pause = Math.max(
-      found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0,
-      added > SCREENFUL ? SCREENFUL_MILLISECONDS : added > RUSH ? RUSH_MILLISECONDS : 0,
-      Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10),
-    );
+    this._pause = pauseAfter(this._builtAt - begun, added, found !== null ? this.store.size : 0);
     this._empty.hidden = this._next > this._first;
     this._drawCounts();
     this.list.refresh(onlyNew);
@@ -345,7 +294,7 @@ class Timeline {
 
   /** Whether all rows are shown, grouped by conversation. */
   _isInOrder() {
-    return this.grouped && this._items !== null && !this._search && !this._root;
+    return this.grouped && this._items !== null && !this._search.isOn;
   }
 
   /** Sort all older rows now. @returns {boolean} whether any was still to come */
@@ -357,19 +306,6 @@ class Timeline {
     return true;
   }
 
-  /** @returns {number[] | null} */
-  _found() {
-    if (this._root) {
-      const rows = this.store.conversations.get(this._root)?.rows ?? [];
-      const within = new Set(rows);
-      return this._search ? this._search.found().filter((n) => within.has(n)) : [...rows];
-    }
-    if (!this._search) return null;
-    return this._olderSearch
-      ? this._olderSearch.found(this.store.loaded).concat(this._search.found())
-      : this._search.found();
-  }
-
   _drawCounts() {
     const added = this.list.following ? 0 : this.store.next - (this.grouped ? this._next : this._seen);
     if (this.list.following) this._seen = this.store.next;
@@ -377,51 +313,28 @@ class Timeline {
     const newer = added > 0 ? `${formatNumber(added)} new ↓` : "Newest ↓";
     if (this._newer.textContent !== newer) this._newer.textContent = newer;
     const total = formatNumber(this.store.size);
-    const found = this._search
-      ? this._search.count + (this._olderSearch?.store.size ?? 0)
-      : this._root
-        ? (this.store.conversations.get(this._root)?.rows.length ?? 0)
-        : undefined;
+    const found = this._search.count(this.store);
     const text =
       found === undefined
         ? `${total} ${this.store.size === 1 ? "message" : "messages"}`
-        : `${formatNumber(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
+        : `${formatNumber(found)} of ${total}${this._search.isDone ? "" : "…"}`;
     this._bar.drawCount(text);
   }
 
   _seen = 0;
 
   _drawModes() {
-    this._bar.drawModes({ grouped: this.grouped, collapsed: this._allCollapsed, all: this.showsAll });
+    this._bar.drawModes({ grouped: this.grouped, collapsed: this._folds.isAll, all: this.showsAll });
   }
 
   // The selected message
-
-  /** @param {Item} item */
-  _shape(item) {
-    const row = this.store.at(typeof item === "number" ? item : item.rows[0]);
-    return row ? `${typeof item} ${row.kind} ${row.failed} ${row.from} ${row.to.join()}` : "";
-  }
-
-  /** @param {HTMLElement} element @param {Item} item */
-  _draw(element, item) {
-    if (typeof item === "number") {
-      const row = this.store.at(item);
-      if (!row) return;
-      const group = this.grouped ? this.store.conversations.get(row.root) : undefined;
-      drawRow(element, row, (group?.rows.length ?? 0) > 1, this.context.state.me.id);
-    } else {
-      const row = this.store.at(item.rows[0]);
-      if (row) drawHead(element, row, item.rows.length, this._isCollapsed(item.root), this.context.state.me.id);
-    }
-  }
 
   /** @param {number} step */
   _move(step) {
     const length = this._items === null ? this._next - this._first : this._items.length;
     this.list.select(this.list.selected < 0 ? length - 1 : this.list.selected + step);
     const row = this._selectedRow();
-    if (!this._details.hidden && row) this._showDetails(row);
+    if (this._details.isOpen && row) this._details.show(row);
   }
 
   /** @param {number} index @param {Event} [event] */
@@ -441,7 +354,7 @@ class Timeline {
     const item = this._items?.[index];
     const row = typeof item === "number" ? this.store.at(item) : undefined;
     const root = typeof item === "object" ? item.root : row?.root;
-    if (root === undefined || !this.grouped || this._isCollapsed(root) === !open) return;
+    if (root === undefined || !this.grouped || this._folds.has(root) === !open) return;
     this._toggleCollapsed(root);
     const head = this._items?.findIndex((each) => typeof each === "object" && each.root === root) ?? -1;
     if (head >= 0) this.list.select(head);
@@ -449,8 +362,7 @@ class Timeline {
 
   /** @param {string} root */
   _toggleCollapsed(root) {
-    if (this._toggled.has(root)) this._toggled.delete(root);
-    else this._toggled.add(root);
+    this._folds.turn(root);
     this.list.following = false;
     this.rebuild();
     this.list.redraw();
@@ -461,17 +373,15 @@ class Timeline {
     const id = rest[0] ?? "";
     if (id === FILTER_ROUTE || (id === "" && this._isRouted)) {
       this._isRouted = id === FILTER_ROUTE;
-      this._hide();
+      this._details.hide();
       if (this._bar.filter !== (rest[1] ?? "")) this._bar.setFilter(rest[1] ?? "");
       return;
     }
-    this._chosen = id;
-    const row = id
-      ? (this.store.byId(id) ?? this.context.state.envelopes.byId(id) ?? this._linked.byId(id))
-      : undefined;
+    this._details.chosen = id;
+    const row = id ? (this.store.byId(id) ?? this._details.find(id)) : undefined;
     if (row) this._openRow(row);
-    else if (!id) this._hide();
-    else void this._openOld(id);
+    else if (!id) this._details.hide();
+    else void this._details.load(id).then((found) => found && this._openRow(found));
   }
 
   /** Whether the filter came from the address. */
@@ -479,28 +389,9 @@ class Timeline {
 
   /** @param {import("../../core/state/envelopes.js").Row} row */
   _openRow(row) {
-    this._showDetails(row);
+    this._details.show(row);
     const here = this.store.byId(row.id);
     if (here) this._selectRow(here.n);
-  }
-
-  /** A message that this page does not have: the gateway may. @param {string} id */
-  async _openOld(id) {
-    try {
-      // It may arrive in a moment with what the gateway keeps in memory.
-      const raw = await this.older.find(id);
-      if (this._chosen !== id) return;
-      const known = this.context.state.envelopes.byId(id);
-      const row = raw === null ? null : this.context.state.readOlder(raw);
-      if (row && !known) this._linked.prepend([row]);
-      const found = known ?? this._linked.byId(id);
-      if (found) this._openRow(found);
-      else
-        this.context.notify("The gateway has no message of this address that you may read. It may be too old.", "bad");
-    } catch {
-      if (this._chosen === id)
-        this.context.notify("The message of this address could not be loaded. Try again.", "bad");
-    }
   }
 
   /** @param {number} n */
@@ -524,60 +415,26 @@ class Timeline {
     if (index < 0 && this._complete()) index = find();
     if (index >= 0) return index;
     const row = this.store.at(n);
-    if (row && this.grouped && this._isCollapsed(row.root)) {
-      if (this._toggled.has(row.root)) this._toggled.delete(row.root);
-      else this._toggled.add(row.root);
-    }
+    if (row && this.grouped && this._folds.has(row.root)) this._folds.turn(row.root);
     this.rebuild();
     this.list.redraw();
     return find();
   }
 
-  /** @param {import("../../core/state/envelopes.js").Row} row */
-  _showDetails(row) {
-    this._chosen = row.id;
-    // Before its content changes, which would force a layout.
-    if (this._details.scrollTop > 0) this._details.scrollTop = 0;
-    replace(
-      this._details,
-      envelopeDetails(row, this.context, {
-        jump: (id) => this.context.go("timeline", id),
-        close: () => this._closeDetails(),
-        filter: (text) => this._bar.setFilter(text),
-        loadGap: (id) => void this._loadGap(id),
-      }),
-    );
-    this._details.hidden = false;
-  }
-
-  _hide() {
-    if (this._details.hidden) return;
-    this._details.scrollTop = 0;
-    this._details.hidden = true;
-    this._chosen = "";
-  }
-
+  /** The envelope in the address is shown in the list no more. */
   _closeDetails() {
-    if (this._details.hidden) return;
-    this.context.go("timeline");
-    this.list.node.focus();
-  }
-
-  /** @param {"cause" | "effect"} way */
-  _jumpBy(way) {
-    const row = this.store.byId(this._chosen) ?? this._selectedRow();
-    if (!row) return;
-    const id =
-      way === "cause"
-        ? this.context.state.envelopes.causesOf(row).find((each) => each.row)?.id
-        : this.context.state.envelopes.effectsOf(row.id)[0]?.id;
-    if (id) this.context.go("timeline", id);
-    else this.context.announce(way === "cause" ? "no known cause" : "no result yet");
+    if (this._details.close()) this.list.node.focus();
   }
 
   _selectedRow() {
     const item = this._items === null ? this._first + this.list.selected : this._items[this.list.selected];
     return item === undefined ? undefined : this.store.at(typeof item === "number" ? item : item.rows[0]);
+  }
+
+  /** @param {"cause" | "effect"} way */
+  _jump(way) {
+    const row = this.store.byId(this._details.chosen) ?? this._selectedRow();
+    if (row) jumpTo(this.context, row, way);
   }
 
   _toEnd() {

@@ -1,0 +1,59 @@
+/** Parts of the row of buttons below a proposal. */
+import { button, html } from "../../core/page/dom.js";
+import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
+import { isAllowed } from "../capabilities/capability-match.js";
+import { settledText, titleOf } from "./proposal-decisions.js";
+import { settleDialog } from "./approvals-dialogs.js";
+
+/** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("./approvals-actions.js").Confirmed} Confirmed */
+
+/** Asked once more before it is sent. @param {Proposal} proposal @param {Confirmed} what @param {string[]} hosts @param {boolean} isLastVote */
+export function questionOf(proposal, what, hosts, isLastVote) {
+  const call = html.bdi({ class: "mono" }, oneLine(titleOf(proposal), 60));
+  return {
+    approve: !isLastVote
+      ? ["Vote for ", call, " exactly as shown?"]
+      : ["Run ", call, " on ", hosts.map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
+    reject: ["Reject ", call, "? Everyone sees it; others can still approve it."],
+    vote: ["Vote for ", call, " exactly as shown?"],
+    withdraw: ["Withdraw ", call, "?"],
+  }[what];
+}
+
+/** Somebody who has looked can say what came of it. @param {Context} context @param {Proposal} proposal */
+export function settleButtons(context, proposal) {
+  const { state } = context;
+  const able = isAllowed(state, "moot/settle");
+  const ask = (/** @type {"done" | "failed"} */ outcome) => settleDialog(context, proposal, outcome);
+  return [
+    html.p(
+      { class: "settled-text" },
+      escapeHidden(capitalize(settledText(proposal, state.me.id))),
+      ". Look before you propose it again.",
+    ),
+    html.div(
+      { class: "action-row" },
+      button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }),
+      button("It was not done…", () => ask("failed"), { disabled: !able }),
+      !able && html.p({ class: "soft" }, "Your permissions do not allow you to settle this."),
+    ),
+  ];
+}
+
+/** For a proposal that does not say who should execute it. @param {Context} context @param {string} host @param {(host: string) => void} choose */
+export function hostChoice(context, host, choose) {
+  const { state } = context;
+  const others = state.roster.present().filter((each) => each.id !== state.me.id);
+  const choice = html.select(
+    { class: "field host-choice", "aria-label": "Host", value: host, on: { change: () => choose(choice.value) } },
+    html.option({ value: "" }, "Choose a host…"),
+    others.map((each) => html.option({ value: each.id }, oneLine(each.id, 60))),
+  );
+  return choice;
+}
+
+/** @param {string} text */
+export function capitalize(text) {
+  return !/^(you|it) /.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,167 @@
+/** Beside the rules: the state of their approver, and permissions that were granted instead of a rule. */
+import { button, html } from "../../core/page/dom.js";
+import { formatNumber } from "../../core/page/numbers.js";
+import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
+import { ago } from "../../core/page/time.js";
+import { describeCapability } from "../capabilities/capability-text.js";
+import { ledgerOf } from "../capabilities/grant-ledger.js";
+import { revokeDialog } from "../capabilities/grants.js";
+import { icon } from "../parts/icons.js";
+
+/** @typedef {import("./approver-state.js").ApproverState} ApproverState */
+
+/** What is wrong with the approver, or what is special about it now. @param {ApproverState} approverState */
+export function approverNotices(approverState) {
+  const { approver, record, isOnline: current } = approverState;
+  const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) =>
+    html.div(
+      { class: "rules-box", role: "status", data: { tone } },
+      icon(tone === "info" ? "help" : "warning", 18),
+      html.div({}, text),
+    );
+  if (!approver) {
+    return box(
+      "info",
+      html.p({}, html.strong({}, "No approver is running, so people decide every proposal.")),
+      html.p(
+        {},
+        "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. The operator starts it in the folder of the space:",
+      ),
+      html.pre({ class: "mono" }, "moot rules run --as approver"),
+      html.p(
+        { class: "soft" },
+        "It needs its own participant, with the capabilities listed by ",
+        html.code({}, "moot rules run --help"),
+        ".",
+      ),
+    );
+  }
+  return [
+    !current &&
+      box(
+        "warn",
+        html.p({}, html.strong({}, nameOf(approver.name), " is offline, so no rules are applied. ")),
+        html.p(
+          {},
+          "You see its last known state. Start it with ",
+          html.code({}, "moot rules run --as ", oneLine(approver.name, 40)),
+          ".",
+        ),
+      ),
+    record?.stopped &&
+      box(
+        "bad",
+        html.p(
+          {},
+          html.strong({}, "All rules are stopped"),
+          " by ",
+          nameOf(record.stopped.by),
+          ": ",
+          html.bdi({}, escapeHidden(record.stopped.why)),
+          ". People decide every proposal.",
+        ),
+      ),
+    record?.fault &&
+      box(
+        "bad",
+        html.p(
+          {},
+          html.strong({}, "The rules cannot be read, so none apply: "),
+          html.bdi({}, escapeHidden(record.fault)),
+        ),
+      ),
+    record?.shadow &&
+      box(
+        "info",
+        html.p(
+          {},
+          html.strong({}, "Shadow mode: "),
+          "rules only predict; the predictions are compared with people’s decisions.",
+        ),
+      ),
+    record?.budget &&
+      record.budgetLeft !== null &&
+      !record.stopped &&
+      !record.fault &&
+      (record.budgetLeft === 0
+        ? box(
+            "warn",
+            html.p(
+              {},
+              html.strong(
+                {},
+                `All rules together may take ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, and have taken them. `,
+              ),
+              "People decide until some of that time has passed.",
+            ),
+          )
+        : html.p(
+            { class: "soft small-text" },
+            `All rules together: at most ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, ${formatNumber(record.budgetLeft)} left.`,
+          )),
+    current &&
+      !approverState.canQuery &&
+      box(
+        "info",
+        html.p(
+          {},
+          "Your permissions do not allow querying ",
+          nameOf(approver.name),
+          ": you see only what was sent since you joined.",
+        ),
+      ),
+    record?.error &&
+      box(
+        "warn",
+        html.p({}, nameOf(approver.name), " could not be queried: ", html.bdi({}, escapeHidden(record.error))),
+      ),
+  ];
+}
+
+/** @param {number} seconds */
+function spanText(seconds) {
+  const [count, unit] =
+    seconds % 86_400 === 0
+      ? [seconds / 86_400, "day"]
+      : seconds % 3_600 === 0
+        ? [seconds / 3_600, "hour"]
+        : seconds % 60 === 0
+          ? [seconds / 60, "minute"]
+          : [seconds, "second"];
+  return count === 1 ? `${unit === "hour" ? "an" : "a"} ${unit}` : `${formatNumber(count)} ${unit}s`;
+}
+
+/** Grants for a suggestion that are still valid, newest first. @param {import("../../core/state/state.js").State} state */
+export function suggestedGrants(state) {
+  const ledger = ledgerOf(state);
+  return [...ledger.byId.values()].filter((each) => !each.ended && /^suggestion s-/.test(each.reason)).reverse();
+}
+
+/** Permissions that were granted instead of rules. @param {import("../../app.js").Context} context @param {import("../capabilities/grant-ledger.js").Entry[]} grants @param {boolean} mayRevoke */
+export function grantedInstead(context, grants, mayRevoke) {
+  return html.section(
+    { class: "rules-part", "aria-label": "Granted instead" },
+    html.h2({}, "Granted instead of a rule"),
+    html.ul(
+      { class: "rule-decisions" },
+      grants.map((each, index) =>
+        html.li(
+          { data: { grant: each.id } },
+          html.span(
+            { class: "grow" },
+            html.a({ href: context.link("members", each.recipient) }, nameOf(each.recipient)),
+            " can ",
+            html.bdi({}, oneLine(each.capabilities.map(describeCapability).join(", "), 240)),
+            html.small({ class: "faint" }, " by ", nameOf(each.granter), `, ${ago(each.at)}`),
+          ),
+          button("Revoke…", () => revokeDialog(context, each), {
+            class: "small danger",
+            shortcut: index === 0 ? "u" : undefined,
+            disabled: !mayRevoke,
+            data: { focus: `back-${each.id}` },
+          }),
+        ),
+      ),
+    ),
+  );
+}
