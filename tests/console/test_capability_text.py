@@ -67,6 +67,14 @@ def _is_negated_or_expression(held: Any) -> bool:
 def test_rights_are_worded_as_in_the_terminal() -> None:
     """One product, one language."""
     more: list[Json] = ["*", "chat", {"kind": "trust/*"}, {"kind": "chat", "to": ["maria"]}, request(x=1)]
+    more += [
+        {"kind": "mcp/response", "x-moot-request": {"method": CALL, "context": "read_*"}},
+        {"kind": "mcp/response", "x-moot-request": {"method": CALL}, "to": ["maria"]},
+        request(method=CALL, params={"$exact": {"name": "ping"}}),
+        request(method=CALL, params={"name": "add", "arguments": {"$exact": {"a": 1, "b": [True, None]}}}),
+        request(method=CALL, params={"name": "now", "arguments": {"$exact": {}}}),
+        request(method="resources/read", params={"uri": "file:///a/**", "_meta": {"x": "1"}}),
+    ]
     every = [*RIGHTS, *more]
     words = each_in_node(
         "views/capabilities/capability-text.js", "(each) => m.describeCapability(each)", every

@@ -6,6 +6,7 @@ import json
 import re
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from moot.tui import dialogs
 from moot.tui.decision_flow import check_unchanged
 from moot.tui.dialogs import ApproveDialog, DetailDialog, GrantDialog, RejectDialog, ShownProposal
 from moot.tui.rows import MAX_ROWS
+from tests.console.in_node import each_in_node
 from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.terminal_session import (
     enter_line,
@@ -345,15 +347,26 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
             assert grant.payload["capabilities"] == [{"kind": "mcp/request", "to": ["files"]}]
 
 
+# The capabilities that the console offers for a call on files; null for one that it cannot write.
+_SCOPES = """(payload) => Object.fromEntries(m.grantScopes({ roster: { get: () => undefined } }, {
+  to: ["files"], call: { ...payload, name: payload.params.name, bodyText: JSON.stringify(payload) },
+}).map((each) => [each.name, each.text ? JSON.parse(each.text) : null]))"""
+
+
 async def test_the_exact_scope_takes_every_value_for_itself(tmp_path: Path) -> None:
     """Lists, long texts and signs of the pattern language, up to the size of a capability."""
     async with terminal_space(tmp_path) as terminal:
         agent, alice = await terminal.join("agent"), await terminal.join("alice")
+        offered: list[tuple[Any, dict[str, Json]]] = []
 
         async def widths(params: dict[str, Json]) -> dict[str, Json]:
             made = await agent.propose("files", "tools/call", {"name": "x"} | params)
             seen = await _seen(alice, made.id)
-            return {each.name: each.capability or each.problem for each in grant_scopes(alice, seen)}
+            found: dict[str, Json] = {
+                each.name: each.capability or each.problem for each in grant_scopes(alice, seen)
+            }
+            offered.append((seen.envelope.payload, found))
+            return found
 
         for given in (
             {"items": [1, 2.0]},
@@ -372,6 +385,15 @@ async def test_the_exact_scope_takes_every_value_for_itself(tmp_path: Path) -> N
         assert "not a plain address" in odd["address"]
         assert (await widths({}))["exact"]["payload"]["params"] == {"$exact": {"name": "x"}}
         assert "16384 bytes" in (await widths({"arguments": {"text": "x" * 20_000}}))["exact"]
+        await widths({"arguments": {"path": "docs/a.md", "force": False, "n": 1.5, "*": 1}})
+    in_console = each_in_node(
+        "views/capabilities/grant-scopes.js", _SCOPES, [payload for payload, _ in offered]
+    )
+    for (payload, here), there in zip(offered, in_console, strict=True):
+        for name, capability in here.items():
+            # What is edited next begins with another guess in each.
+            if name != "pattern":
+                assert there[name] == (capability if isinstance(capability, dict) else None), (payload, name)
 
 
 async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns.compiler import EXACT
+from moot.protocol.patterns.pattern import REQUEST_LIMIT
 from moot.protocol.patterns.url_prefix import url_prefix_of
 
 
@@ -26,6 +27,10 @@ def in_words(capability: Json) -> str:
         parts += _payload_words(payload)
     elif calls:
         parts.append("anything")
+    request = capability.get(REQUEST_LIMIT)
+    if isinstance(request, dict):
+        limits = [_text(request[name]) for name in ("method", "context") if name in request]
+        parts.append(f"for {' '.join(limits)}")
     to = capability.get("to")
     if isinstance(to, list | str):
         names: Sequence[Json] = [to] if isinstance(to, str) else to

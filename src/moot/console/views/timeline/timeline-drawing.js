@@ -1,5 +1,6 @@
 /** Drawing the lines of the timeline: one message or one conversation each, and how often. */
 import { html } from "../../core/page/dom.js";
+import { formatNumber } from "../../core/page/numbers.js";
 import { icon } from "../parts/icons.js";
 import { drawHead, drawRow } from "./timeline-rows.js";
 
@@ -57,4 +58,10 @@ export function emptyNotice() {
       "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions.",
     ),
   );
+}
+
+/** @param {number} size @param {number | undefined} found by a filter @param {boolean} isDone */
+export function countText(size, found, isDone) {
+  if (found === undefined) return `${formatNumber(size)} ${size === 1 ? "message" : "messages"}`;
+  return `${formatNumber(found)} of ${formatNumber(size)}${isDone ? "" : "…"}`;
 }

@@ -9,7 +9,7 @@ import { OlderBar, RowsWithOlder } from "./older-search.js";
 import { TimelineSearch } from "./timeline-search.js";
 import { FILTER_ROUTE, TimelineBar } from "./timeline-bar.js";
 import { Folds, Grouping } from "./timeline-groups.js";
-import { drawItem, emptyNotice, pauseAfter, shapeOf } from "./timeline-drawing.js";
+import { countText, drawItem, emptyNotice, pauseAfter, shapeOf } from "./timeline-drawing.js";
 import { VirtualList } from "../parts/virtual-list.js";
 
 /** @typedef {import("./timeline-groups.js").Item} Item */
@@ -35,6 +35,8 @@ class Timeline {
     this._first = 0;
     this._next = 0;
     this._builtAt = 0;
+    this._pause = 0;
+    this._seen = 0;
     this.list = new VirtualList("Timeline", {
       length: () => (this._items === null ? this._next - this._first : this._items.length),
       at: (index) => (this._items === null ? this._first + index : this._items[index]),
@@ -274,8 +276,6 @@ class Timeline {
     this.list.refresh(onlyNew);
   }
 
-  _pause = 0;
-
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   _older = undefined;
 
@@ -312,16 +312,8 @@ class Timeline {
     if (this._newer.hidden !== this.list.following) this._newer.hidden = this.list.following;
     const newer = added > 0 ? `${formatNumber(added)} new ↓` : "Newest ↓";
     if (this._newer.textContent !== newer) this._newer.textContent = newer;
-    const total = formatNumber(this.store.size);
-    const found = this._search.count(this.store);
-    const text =
-      found === undefined
-        ? `${total} ${this.store.size === 1 ? "message" : "messages"}`
-        : `${formatNumber(found)} of ${total}${this._search.isDone ? "" : "…"}`;
-    this._bar.drawCount(text);
+    this._bar.drawCount(countText(this.store.size, this._search.count(this.store), this._search.isDone));
   }
-
-  _seen = 0;
 
   _drawModes() {
     this._bar.drawModes({ grouped: this.grouped, collapsed: this._folds.isAll, all: this.showsAll });
