@@ -13,6 +13,9 @@ import pytest
 from moot.config.strict_yaml import read_yaml
 from moot.protocol.operation import Json
 
+_NOTIFICATIONS: Final = "moot.gateway.notifications"
+_RECEIVERS: Final = "gateway.notifications.receivers.*"
+_PUSH: Final = "gateway.notifications.push"
 # The path in a moot.yaml → the module and its constant.
 CONSTANTS: Final[Mapping[str, str]] = {
     "gateway.read_slice_bytes": "moot.net.read_schedule.SLICE_BYTES",
@@ -66,6 +69,24 @@ CONSTANTS: Final[Mapping[str, str]] = {
     "spaces.*.limits.max_context_chars": "moot.protocol.envelope.MAX_CONTEXT_CHARS",
     "spaces.*.limits.max_recipients": "moot.protocol.envelope.MAX_RECIPIENTS",
     "spaces.*.limits.max_correlations": "moot.protocol.envelope.MAX_CORRELATIONS",
+    "gateway.notifications.scan_seconds": f"{_NOTIFICATIONS}.sender.SCAN_SECONDS",
+    "gateway.notifications.timeout_seconds": f"{_NOTIFICATIONS}.channels.TIMEOUT_SECONDS",
+    "gateway.notifications.retry_first_seconds": f"{_NOTIFICATIONS}.sender.RETRY_FIRST_SECONDS",
+    "gateway.notifications.max_retry_seconds": f"{_NOTIFICATIONS}.sender.MAX_RETRY_SECONDS",
+    "gateway.notifications.max_retry_after_seconds": f"{_NOTIFICATIONS}.sender.MAX_RETRY_AFTER_SECONDS",
+    "gateway.notifications.max_queued": f"{_NOTIFICATIONS}.sender.MAX_QUEUED",
+    "gateway.notifications.max_summary_entries": f"{_NOTIFICATIONS}.sender.MAX_SUMMARY_ENTRIES",
+    f"{_RECEIVERS}.max_argument_chars": f"{_NOTIFICATIONS}.sender.MAX_ARGUMENT_CHARS",
+    f"{_RECEIVERS}.max_separate_messages": f"{_NOTIFICATIONS}.schedule.MAX_SEPARATE_MESSAGES",
+    f"{_PUSH}.max_separate_messages": f"{_NOTIFICATIONS}.schedule.MAX_SEPARATE_MESSAGES",
+    f"{_PUSH}.keep_seconds": f"{_NOTIFICATIONS}.push.channel.KEEP_SECONDS",
+    f"{_PUSH}.max_devices_per_participant": f"{_NOTIFICATIONS}.push.devices.MAX_DEVICES_PER_PARTICIPANT",
+    f"{_PUSH}.max_subscribes_per_minute": "moot.gateway.http.push_routes.SUBSCRIBES_PER_MINUTE",
+    "gateway.tls.check_seconds": "moot.net.server_tls.CHECK_SECONDS",
+    "gateway.oidc.keys_refresh_seconds": "moot.gateway.sign_in.provider_keys.REFRESH_SECONDS",
+    "gateway.oidc.keys_retry_seconds": "moot.gateway.sign_in.provider_keys.RETRY_SECONDS",
+    "gateway.oidc.keys_max_age_seconds": "moot.gateway.sign_in.provider_keys.MAX_AGE_SECONDS",
+    "gateway.oidc.renew_grace_seconds": "moot.gateway.sign_in.sign_in_service.RENEW_GRACE_SECONDS",
 }
 
 

@@ -60,20 +60,16 @@ EVERYTHING = """
                 sync_timeout_seconds: 24}
       public_url: https://moot.example.org
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
-                      scan_seconds: 25, timeout_seconds: 26, retry_first_seconds: 27, max_retry_seconds: 28,
-                      max_retry_after_seconds: 29, max_queued: 30, max_summary_entries: 31,
-                      push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"], keep_seconds: 32,
+                      push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"],
                              allow_private_addresses: true, after_seconds: 33, outcome_unknown: true,
-                             max_messages_per_minute: 34, max_separate_messages: 35, max_devices: 36,
-                             max_devices_per_participant: 37, max_subscribes_per_minute: 38,
-                             max_seconds_since_sign_in: 3600}}
+                             max_messages_per_minute: 34, max_devices: 36, max_seconds_since_sign_in: 3600}}
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
                 tls_ca_file: moot.yaml, tls_certificate_file: moot.yaml, tls_key_file: moot.yaml,
                 max_content_bytes: 48,
                 connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
                 max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
-      tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
+      tls: {certificate: c, key: k, client_ca: a, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW,
              max_invitations_per_minute: 3}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}

@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -23,6 +24,7 @@ from moot.config import load
 from moot.gateway.app import Gateway
 from moot.participant import JoinedSpace, ToolError, connect
 from moot.protocol.operation import Json
+from tests.config.former_constants import former_constants
 from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
 from tests.waiting import HANG_SECONDS, until_seen
 
@@ -98,6 +100,7 @@ class Running:
         self._environ = environ or {}
         self._file = write_config(folder, gateway_settings(spaces, **settings))
         self._gateway: Gateway | None = None
+        self._constants = ExitStack()
         self.port = port
         self.start()
 
@@ -115,6 +118,7 @@ class Running:
 
     def start(self) -> None:
         """Listen; on the same port as before, if it ran before."""
+        self._constants.enter_context(former_constants(self._file))
         self._gateway = Gateway(load(self._file, environ=self._environ, port=self.port))
         self._loop.run(self._gateway.start())
         self.port = self._gateway.port
@@ -123,6 +127,7 @@ class Running:
         if self._gateway is not None:
             self._loop.run(self._gateway.stop())
             self._gateway = None
+            self._constants.close()
 
     def restart(self) -> None:
         self.stop()

@@ -31,6 +31,7 @@ from moot.participant import connect as join_space
 from moot.xprotocol.relay.relay_server import open_relay
 from moot.xprotocol.relay.relay_settings import RelaySettings
 from tests.authority import Authority
+from tests.config.former_constants import former_constants
 from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
 from tests.waiting import HANG_SECONDS, bounded, until
 
@@ -49,12 +50,14 @@ async def secure_gateway(folder: Path, **tls: Any) -> AsyncIterator[Gateway]:
         {"lab": space_settings(participants(alice=["*"]))},
         tls={"certificate": str(certificate), "key": str(key)} | tls,
     )
-    gateway = Gateway(load(write_config(folder, settings), environ={}))
-    await gateway.start()
-    try:
-        yield gateway
-    finally:
-        await gateway.stop()
+    file = write_config(folder, settings)
+    gateway = Gateway(load(file, environ={}))
+    with former_constants(file):
+        await gateway.start()
+        try:
+            yield gateway
+        finally:
+            await gateway.stop()
 
 
 def trusting(folder: Path) -> ssl.SSLContext:

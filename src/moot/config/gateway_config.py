@@ -124,8 +124,6 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
     key: Path
     # Authorities of client certificates, in PEM; with it, whoever has none of theirs is not connected.
     client_ca: Path | None = None
-    # How often it is looked whether a file was renewed; SIGHUP looks at once.
-    check_seconds: Seconds = 60
     # Plain HTTP for programs on this machine, on 127.0.0.1 alone, such as those of `moot up`; 0: a free one.
     local_port: Port = 0
 

@@ -64,12 +64,8 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
     outcome_unknown: bool = False
     # Also send the arguments of the call, which may be confidential, to whoever runs the receiver.
     include_arguments: bool = False
-    # Of arguments that are sent, so many characters at most: what a person reads on a phone.
-    max_argument_chars: _Positive = 500
     # Messages in 60 seconds; what comes beyond waits and goes out as one summary.
     max_messages_per_minute: _Positive = 6
-    # More than so many at once become one summary.
-    max_separate_messages: _Positive = 3
     # The URL that was found there; not a setting.
     url: Secret | None = None
     # The access token that was found there; not a setting.
@@ -100,19 +96,11 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     outcome_unknown: bool = False
     # Messages in 60 seconds to one device; what comes beyond waits and goes out as one summary.
     max_messages_per_minute: _Positive = 6
-    # More than so many at once become one summary.
-    max_separate_messages: _Positive = 3
-    # A push service keeps a message for a device that is off for so long, or until the proposal expires.
-    keep_seconds: Annotated[float, msgspec.Meta(ge=0, le=2_419_200)] = 86_400
-    # Devices of one participant; of more, the one that was added first is removed.
-    max_devices_per_participant: _Positive = 8
-    # Devices of all together. Each looks for something to tell every `scan_seconds`.
+    # Devices of all together. Each looks for something to tell every two seconds.
     max_devices: _Positive = 200
     # Devices of an account of a provider (`gateway.oidc`) are told for so long after it was last seen here,
     # and then that this has ended. 0: who signs in with a provider cannot turn notifications on.
     max_seconds_since_sign_in: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 604_800
-    # How often one participant can turn notifications on: each time a message is sent to the device.
-    max_subscribes_per_minute: _Positive = 10
 
 
 class NotificationsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,17 +110,3 @@ class NotificationsConfig(msgspec.Struct, frozen=True, kw_only=True):
     receivers: Mapping[str, ReceiverConfig] = msgspec.field(default_factory=dict)
     # Web Push, as described below.
     push: PushConfig = PushConfig()
-    # How often each receiver looks for something to tell: small beside `after_seconds`.
-    scan_seconds: _Seconds = 2
-    # A receiver that does not answer within this time is tried again.
-    timeout_seconds: _Seconds = 10
-    # After the first failure; each further one doubles it, and jitter takes away up to half.
-    retry_first_seconds: _Seconds = 2
-    # Between two tries at most. They never end: what is still open is told when the receiver is back.
-    max_retry_seconds: _Seconds = 300
-    # A receiver that asks for a longer pause (Retry-After) gets this much.
-    max_retry_after_seconds: _Seconds = 3_600
-    # Proposals held for one receiver at once; further ones wait in their space, and none is lost.
-    max_queued: _Positive = 1_000
-    # A summary names so many, and says how many more there are.
-    max_summary_entries: _Positive = 10

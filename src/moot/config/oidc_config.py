@@ -111,18 +111,10 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     trust_email: bool = False
     # How far the clocks of the provider and of this machine may be apart.
     skew_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 30
-    # How long a connection may still renew its token after that has expired; then it is closed.
-    renew_grace_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 60
     # A token that is valid for longer is refused: nobody could take it back. A day.
     max_token_seconds: Seconds = 86_400
     # Where the keys of the provider are; by default its discovery document says it.
     jwks_url: str | None = None
-    # How often the provider's keys are fetched again.
-    keys_refresh_seconds: Seconds = 300
-    # A key that is not known yet is looked for at most so often.
-    keys_retry_seconds: Seconds = 10
-    # So long keys are believed of a provider that cannot be reached; then nobody new signs in.
-    keys_max_age_seconds: Seconds = 86_400
 
     @property
     def is_spiffe(self) -> bool:

@@ -216,8 +216,8 @@ class Gateway:
         self.mounted = MountedApps(endpoints.application(), (each.path for each in self.config.mcp))
         self._listener = HttpListener(self.mounted, limiter, websockets=self._websockets, tls=self._tls)
         await self._listener.listen(listening, local=self._local)
-        if self._tls is not None and self.config.tls is not None:
-            self._tasks.start(self._tls.watch(self.config.tls.check_seconds))
+        if self._tls is not None:
+            self._tasks.start(self._tls.watch())
         await factory.open_all()
         factory.on_created = self.measures.watch_space
         self.measures.watch_connections(limiter)
@@ -307,7 +307,7 @@ class Gateway:
         except UsageError as fault:
             self._tls.files = kept
             return [f"the certificate stays as it was: {fault}"]
-        if (tls.check_seconds, tls.local_port) != (before.check_seconds, before.local_port):
+        if tls.local_port != before.local_port:
             return ["gateway.tls is another: restart to take it over"]
         return []
 

@@ -62,10 +62,10 @@ class ServerTls:
         self._warn_from = 0.0
         log.info("certificate taken over", extra={"expires": _day(self.expires_at)})
 
-    async def watch(self, check_seconds: float) -> None:
+    async def watch(self) -> None:
         """Reload whenever a file has changed, until cancelled."""
         while True:
-            await asyncio.sleep(check_seconds)
+            await asyncio.sleep(CHECK_SECONDS)
             self.check()
 
     def check(self) -> None:
@@ -93,9 +93,9 @@ def check_files(files: TlsFiles) -> list[str]:
 
 
 @asynccontextmanager
-async def watch_files(tls: ServerTls | None, check_seconds: float = CHECK_SECONDS) -> AsyncIterator[None]:
+async def watch_files(tls: ServerTls | None) -> AsyncIterator[None]:
     """Take over files that are renewed while the block runs; nothing to do without TLS."""
-    watching = None if tls is None else asyncio.create_task(tls.watch(check_seconds))
+    watching = None if tls is None else asyncio.create_task(tls.watch())
     try:
         yield
     finally:

@@ -25,6 +25,7 @@ from moot.net.http_listener import bind_socket, serve_http
 from moot.participant import JoinedSpace, connect
 from moot.protocol.operation import Json
 from tests.bridges.served_space import HOST, PROPOSER
+from tests.config.former_constants import former_constants
 from tests.gateway.running_gateway import (
     LocalGateway,
     gateway_settings,
@@ -119,12 +120,9 @@ async def people_space(
             entry |= {"read_scope": READ, "call_scope": CALL}
         section = provider.rules(*(rules or RULES), mcp=entry) | (oidc or {})
         spaces = {"lab": space_settings(participants(**everybody))}
-        started = Gateway(
-            load(
-                write_config(folder, gateway_settings(spaces, oidc=section, **gateway)),
-                environ={"SECRET": "of the gateway"},
-            )
-        )
+        file = write_config(folder, gateway_settings(spaces, oidc=section, **gateway))
+        stack.enter_context(former_constants(file))
+        started = Gateway(load(file, environ={"SECRET": "of the gateway"}))
         await started.start()
         running = LocalGateway(started, folder)
         # The one that runs by then.

@@ -14,8 +14,8 @@ from moot.space.proposal_ledger import ProposalRecord
 from tests.rows import for_each_row
 
 
-def schedule(*, per_minute: int = 6, separate: int = 3) -> Schedule:
-    return Schedule(ScheduleRules(max_messages_per_minute=per_minute, max_separate_messages=separate))
+def schedule(*, per_minute: int = 6) -> Schedule:
+    return Schedule(ScheduleRules(max_messages_per_minute=per_minute))
 
 
 def messages(rules: Schedule, due: str, now: float, wall: float = 0.0) -> list[list[str]]:
@@ -23,7 +23,7 @@ def messages(rules: Schedule, due: str, now: float, wall: float = 0.0) -> list[l
 
 
 def test_a_few_are_told_one_by_one_and_more_at_once_together() -> None:
-    rules = schedule(separate=3)
+    rules = schedule()
     assert messages(rules, "", 0.0) == []
     assert messages(rules, "abc", 0.0) == [["a"], ["b"], ["c"]]
     assert messages(rules, "abcd", 0.0) == [["a", "b", "c", "d"]]
@@ -67,7 +67,7 @@ def test_quiet_hours_go_past_midnight_and_by_the_clock_of_their_zone() -> None:
 
 def test_what_became_due_in_quiet_hours_goes_out_together_afterwards() -> None:
     quiet = QuietTimes("22:00", "07:00", ZoneInfo("UTC"))
-    rules = Schedule(ScheduleRules(6, 3, quiet))
+    rules = Schedule(ScheduleRules(6, quiet))
     night, morning = at("2026-01-15T23:00", "UTC"), at("2026-01-16T07:00", "UTC")
     assert rules.next_messages({"a": night}, now=0.0, wall=night) == []
     assert rules.next_messages({"a": night, "b": night}, now=0.0, wall=morning - 1) == []

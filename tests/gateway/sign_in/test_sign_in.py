@@ -597,7 +597,7 @@ async def test_a_provider_that_is_down_keeps_nobody_out_whose_key_is_known(tmp_p
         assert isinstance(service, SignInService)
         # As if a day had passed.
         keys = service.keys[0]
-        keys._fetched_at = -keys.config.keys_max_age_seconds * 10
+        keys._fetched_at = -provider_keys.MAX_AGE_SECONDS * 10
         status, message = await refusal(gateway, provider.token("u-late"))
         assert (status, "cannot be fetched" in message) == (503, True)
 
@@ -621,10 +621,13 @@ async def test_a_provider_that_comes_back_is_noticed_by_whoever_wants_to_sign_in
             await until_told(is_in)
 
 
-async def test_a_key_that_is_asked_for_during_a_fetch_is_looked_for_behind_it() -> None:
+async def test_a_key_that_is_asked_for_during_a_fetch_is_looked_for_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The fetch may have begun before the provider had that key."""
     issuer = "https://id.example.org"
-    config = OidcConfig(issuer=issuer, audience=("moot",), people=(), keys_refresh_seconds=0.001)
+    config = OidcConfig(issuer=issuer, audience=("moot",), people=())
+    monkeypatch.setattr(provider_keys, "REFRESH_SECONDS", 0.001)
     keys = ProviderKeys(config)
     fetched, go_on = 0, asyncio.Event()
 
@@ -639,7 +642,8 @@ async def test_a_key_that_is_asked_for_during_a_fetch_is_looked_for_behind_it() 
     running = asyncio.create_task(keys.run())
     await until(lambda: fetched == 2)
     # From now on, only who asks makes it fetch again.
-    keys.config = msgspec.structs.replace(config, keys_refresh_seconds=3_600, keys_retry_seconds=3_600)
+    monkeypatch.setattr(provider_keys, "REFRESH_SECONDS", 3_600)
+    monkeypatch.setattr(provider_keys, "RETRY_SECONDS", 3_600)
     with pytest.raises(KeysUnavailable):
         keys.find("new")
     go_on.set()
@@ -650,7 +654,7 @@ async def test_a_key_that_is_asked_for_during_a_fetch_is_looked_for_behind_it() 
 
 async def test_a_key_that_a_fetch_did_not_bring_is_wrong_however_seldom_somebody_comes_with_it() -> None:
     """It was 503, "try again in a moment", each time."""
-    config = OidcConfig(issuer="https://id.example.org", audience=("moot",), people=(), keys_retry_seconds=10)
+    config = OidcConfig(issuer="https://id.example.org", audience=("moot",), people=())
     now, is_down = 0.0, False
     known: dict[str | None, ProviderKey] = {
         "old": ProviderKey("one", None),

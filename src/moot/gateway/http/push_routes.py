@@ -24,6 +24,8 @@ from moot.protocol.operation import Json
 from moot.resilience.rate_limits import sliding_windows
 
 # An endpoint, two keys and quiet hours.
+# How often one participant can turn notifications on: each time a message is sent to the device.
+SUBSCRIBES_PER_MINUTE: Final = 10
 _MAX_BODY_BYTES: Final = 4_096
 _MAX_TOKENS: Final = 10_000
 
@@ -62,7 +64,7 @@ class PushRoutes:
         self._devices = devices
         self._refuse_token = refuse_token
         self._clock = clock
-        self._subscribes = sliding_windows(config.max_subscribes_per_minute, 60.0, max_keys=_MAX_TOKENS)
+        self._subscribes = sliding_windows(SUBSCRIBES_PER_MINUTE, 60.0, max_keys=_MAX_TOKENS)
 
     async def list(self, request: Request) -> Response:
         """The gateway's public key, the caller's devices, and why none can be added.

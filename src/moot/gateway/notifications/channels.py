@@ -38,6 +38,8 @@ OUTCOMES: Final[tuple[Outcome, ...]] = ("sent", "refused", "unreachable")
 _USER_AGENT: Final = "moot"
 # Standard Webhooks: behind it stands the key in base64.
 _SECRET_PREFIX = "whsec_"
+# A receiver that does not answer within this time is tried again.
+TIMEOUT_SECONDS: Final = 10
 
 
 class DeliveryFailed(Exception):
@@ -165,12 +167,9 @@ class Poster:
             raise DeliveryFailed("refused", why, _retry_after(answer), answer.status)
 
 
-def open_channel(
-    receiver: ReceiverConfig,
-    timeout_seconds: float,
-    mail: SmtpConfig | None,
-) -> Channel:
+def open_channel(receiver: ReceiverConfig, mail: SmtpConfig | None) -> Channel:
     """The channel of a receiver; raises UsageError for a configuration that was not checked."""
+    timeout_seconds = TIMEOUT_SECONDS
     match receiver:
         case ReceiverConfig(type="webhook", url=Secret() as url, secret=Secret() as secret):
             return WebhookChannel(url.reveal(), secret.reveal(), timeout_seconds)

@@ -61,14 +61,13 @@ class Notifier:
 
     async def start(self) -> None:
         """Begin; the spaces are open."""
-        settings, folder = self._config.notifications, self._config.data / "notifications"
-        for name, receiver in settings.receivers.items():
-            channel = open_channel(receiver, settings.timeout_seconds, self._config.smtp)
+        folder = self._config.data / "notifications"
+        for name, receiver in self._config.notifications.receivers.items():
+            channel = open_channel(receiver, self._config.smtp)
             sender = NotificationSender(
                 name,
                 ConfiguredRecipient(receiver),
                 _rules_of(receiver),
-                settings,
                 channel,
                 self._directory.hosts,
                 public_url=self._config.public_url,
@@ -96,10 +95,9 @@ def _rules_of(receiver: ReceiverConfig) -> SenderRules:
         outcome_unknown=receiver.outcome_unknown,
         schedule=ScheduleRules(
             receiver.max_messages_per_minute,
-            receiver.max_separate_messages,
             _quiet_times(receiver.quiet_hours),
         ),
-        max_argument_chars=receiver.max_argument_chars if receiver.include_arguments else None,
+        include_arguments=receiver.include_arguments,
     )
 
 

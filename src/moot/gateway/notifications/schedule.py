@@ -1,6 +1,6 @@
 """When and how a receiver is told: now, later, one by one or as one summary. Pure; it is told the time.
 
-What is due is told one message each, as long as there are few. More than `max_separate_messages` at once, or
+What is due is told one message each, as long as there are few. More than `MAX_SEPARATE_MESSAGES` at once, or
 more than the rate has room for, become one summary. What is over the rate waits until there is room. In quiet
 hours nothing is sent; what became due in them goes out together afterwards, if it is still open.
 """
@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo
 
 T = TypeVar("T")
 
+# More than so many at once become one summary.
+MAX_SEPARATE_MESSAGES: Final = 3
 _MINUTE_SECONDS: Final = 60.0
 
 
@@ -37,7 +39,6 @@ class ScheduleRules(NamedTuple):
     """The rules of one receiver."""
 
     max_messages_per_minute: int
-    max_separate_messages: int
     quiet: QuietTimes | None = None
 
 
@@ -57,7 +58,7 @@ class Schedule:
             return []
         quiet, room = self._rules.quiet, self._room(now)
         was_held = quiet is not None and any(map(quiet.contain, due.values()))
-        if was_held or len(due) > min(room, self._rules.max_separate_messages):
+        if was_held or len(due) > min(room, MAX_SEPARATE_MESSAGES):
             return [list(due)]
         return [[each] for each in due]
 

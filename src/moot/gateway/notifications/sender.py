@@ -20,7 +20,6 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from moot.config.notification_config import NotificationsConfig
 from moot.errors import Unavailable
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
@@ -39,6 +38,20 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+# How often each receiver looks for something to tell: small beside `after_seconds`.
+SCAN_SECONDS: Final = 2
+# After the first failure; each further one doubles it, and jitter takes away up to half.
+RETRY_FIRST_SECONDS: Final = 2
+# Between two tries at most. They never end: what is still open is told when the receiver is back.
+MAX_RETRY_SECONDS: Final = 300
+# A receiver that asks for a longer pause (Retry-After) gets this much.
+MAX_RETRY_AFTER_SECONDS: Final = 3_600
+# Proposals held for one receiver at once; further ones wait in their space, and none is lost.
+MAX_QUEUED: Final = 1_000
+# A summary names so many, and says how many more there are.
+MAX_SUMMARY_ENTRIES: Final = 10
+# Of arguments that are sent, so many characters at most: what a person reads on a phone.
+MAX_ARGUMENT_CHARS: Final = 500
 # Proposals between two turns of others: a millisecond, or a few when all their envelopes have to be read.
 _LOOKED_AT_ONCE: Final = 100
 
@@ -58,8 +71,7 @@ class SenderRules(NamedTuple):
     after_seconds: float
     outcome_unknown: bool
     schedule: ScheduleRules
-    # Of the arguments of a call; None leaves them out.
-    max_argument_chars: int | None = None
+    include_arguments: bool = False
 
 
 class Recipient(Protocol):
@@ -85,7 +97,6 @@ class NotificationSender:
         name: str,
         recipient: Recipient,
         rules: SenderRules,
-        settings: NotificationsConfig,
         channel: Channel,
         hosts: Mapping[str, SpaceHost],
         *,
@@ -100,7 +111,6 @@ class NotificationSender:
         self._name = name
         self._recipient = recipient
         self._rules = rules
-        self._settings = settings
         self._channel = channel
         self._hosts = hosts
         self._public_url = public_url
@@ -116,7 +126,7 @@ class NotificationSender:
         self.scans = 0
         self._notified: set[Subject] = set()
         self._verdicts: dict[Subject, _Verdict] = {}
-        self._backoff = Backoff(settings.retry_first_seconds, settings.max_retry_seconds)
+        self._backoff = Backoff(RETRY_FIRST_SECONDS, MAX_RETRY_SECONDS)
         self._retry_at = 0.0
         self._schedule = Schedule(rules.schedule)
 
@@ -141,7 +151,7 @@ class NotificationSender:
                 self._retry_at = time.monotonic() + self._backoff.next_delay()
             self.scans += 1
             try:
-                async with asyncio.timeout(self._settings.scan_seconds):
+                async with asyncio.timeout(SCAN_SECONDS):
                     await stopping.wait()
             except TimeoutError:
                 pass
@@ -181,7 +191,7 @@ class NotificationSender:
         # What is over needs no memory; of a space that cannot be looked at, everything is kept.
         self._notified = {each for each in self._notified if each in current or each.space not in hosts}
         self._verdicts = {each: why for each, why in self._verdicts.items() if each in current}
-        oldest = sorted(found, key=lambda each: (found[each][0], each))[: self._settings.max_queued]
+        oldest = sorted(found, key=lambda each: (found[each][0], each))[:MAX_QUEUED]
         return {subject: found[subject][1] for subject in oldest}
 
     def _readable_hosts(self) -> dict[str, SpaceHost]:
@@ -238,15 +248,16 @@ class NotificationSender:
 
     async def _tell(self, current: Mapping[Subject, ProposalRecord]) -> None:
         subjects = list(current)
+        shows_arguments = self._rules.include_arguments and len(subjects) == 1
         participant = self._recipient.participant_in(subjects[0].space) or self._recipient.owner
         entries = [
             describe(
                 subject,
                 current[subject],
                 public_url=self._public_url,
-                max_argument_chars=self._rules.max_argument_chars if len(subjects) == 1 else None,
+                max_argument_chars=MAX_ARGUMENT_CHARS if shows_arguments else None,
             )
-            for subject in subjects[: self._settings.max_summary_entries]
+            for subject in subjects[:MAX_SUMMARY_ENTRIES]
         ]
         message = compose(self._name, participant, subjects, entries, self._public_url)
         await self._channel.send(message)
@@ -276,7 +287,7 @@ class NotificationSender:
                 )
 
     def _put_off(self, fault: DeliveryFailed) -> None:
-        asked = min(fault.retry_after_seconds, self._settings.max_retry_after_seconds)
+        asked = min(fault.retry_after_seconds, MAX_RETRY_AFTER_SECONDS)
         delay = max(self._backoff.next_delay(), asked)
         self._retry_at = time.monotonic() + delay
         self._outcomes[fault.outcome] += 1

@@ -37,6 +37,12 @@ _FIRST_RETRY_SECONDS: Final = 1.0
 _MAX_RETRY_SECONDS: Final = 60.0
 
 
+# How often the provider's keys are fetched again.
+REFRESH_SECONDS: Final = 300
+# A key that is not known yet is looked for at most so often.
+RETRY_SECONDS: Final = 10
+# So long keys are believed of a provider that cannot be reached; then nobody new signs in.
+MAX_AGE_SECONDS: Final = 86_400
 OnWithdrawn = Callable[[str, frozenset[str | None]], Awaitable[None]]
 
 
@@ -80,8 +86,8 @@ class ProviderKeys:
     def find(self, key_id: str | None) -> ProviderKey | None:
         """The key of that id; None for one that the provider does not have. Raises KeysUnavailable."""
         now, config = self._clock(), self.config
-        if self._fetched_at is None or now - self._fetched_at > config.keys_max_age_seconds:
-            if now - self._tried_at >= config.keys_retry_seconds:
+        if self._fetched_at is None or now - self._fetched_at > MAX_AGE_SECONDS:
+            if now - self._tried_at >= RETRY_SECONDS:
                 # The provider may be back: nobody should wait for the whole pause.
                 self._tried_at = now
                 self._wanted.set()
@@ -102,7 +108,7 @@ class ProviderKeys:
         # comes seldom would be asked to try again each time.
         is_missing = seen is not None and self._began_at >= seen
         # Strangers do not make us ask the provider again and again.
-        if now - self._looked_at >= self.config.keys_retry_seconds:
+        if now - self._looked_at >= RETRY_SECONDS:
             self._look_for(key_id, now)
         return not is_missing
 
@@ -130,7 +136,7 @@ class ProviderKeys:
             # Before the fetch: whoever asks while it runs may want a key that is newer than its answer.
             self._wanted.clear()
             is_fetched = await self._refresh()
-            wait = self.config.keys_refresh_seconds if is_fetched else min(2 * wait, _MAX_RETRY_SECONDS)
+            wait = REFRESH_SECONDS if is_fetched else min(2 * wait, _MAX_RETRY_SECONDS)
             try:
                 async with asyncio.timeout(wait):
                     await self._wanted.wait()

@@ -40,6 +40,8 @@ from moot.space.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
 log = logging.getLogger(__name__)
 
 # Tokens whose claims are kept; of more, the oldest are asked for again when the rules change.
+# How long a connection may still renew its token after that has expired; then it is closed.
+RENEW_GRACE_SECONDS: Final = 60
 _MAX_KNOWN: Final = 50_000
 # Of what a provider says, in the log and the journal.
 _MAX_AUDITED_CHARS: Final = 255
@@ -198,7 +200,7 @@ class SignInService:
             return AccessDenied(403, "no rule of this gateway lets this account in: ask whoever runs it")
         if host.name not in mapped.rule.spaces:
             return _ANOTHER_SPACE
-        claims, grace = verified.claims, config.renew_grace_seconds
+        claims, grace = verified.claims, RENEW_GRACE_SECONDS
         left, now = self.seconds_left(verified), host.journaled.clock()
         token = TemporaryToken(
             hash=token_hash,

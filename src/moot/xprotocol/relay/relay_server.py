@@ -24,7 +24,7 @@ from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter
 from moot.net.outbox import Outbox, Outgoing
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
-from moot.net.server_tls import CHECK_SECONDS, ServerTls
+from moot.net.server_tls import ServerTls
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.resilience.task_set import TaskSet
@@ -171,7 +171,7 @@ class RelayServer:
         await self._prune()
         self._tasks.start(self._prune_periodically())
         if self._tls is not None:
-            self._tasks.start(self._tls.watch(CHECK_SECONDS))
+            self._tasks.start(self._tls.watch())
         await self._listener.listen(self._listener_socket)
 
     async def stop(self) -> None:

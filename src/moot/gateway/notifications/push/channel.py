@@ -26,6 +26,8 @@ from moot.gateway.notifications.push.vapid_key import VapidKey
 from moot.net.address_check import connect_checked
 from moot.protocol.operation import Json
 
+# A push service keeps a message for a device that is off for so long, or until the proposal expires.
+KEEP_SECONDS: Final = 86_400
 _TITLE_CHARS: Final = 200
 _BODY_BYTES: Final = 1_500
 _PATH_CHARS: Final = 1_000
@@ -68,7 +70,7 @@ class PushChannel:
     async def push(self, body: bytes, *, topic: str, open_until: float | None = None) -> None:
         """Send one message; a push service keeps it for a browser that is off, while it is open."""
         now = self._clock()
-        keep = self._config.keep_seconds
+        keep = KEEP_SECONDS
         left = keep if open_until is None else min(keep, max(0.0, open_until - now))
         sealed = seal(
             body, self._browser, own_key=ec.generate_private_key(ec.SECP256R1()), salt=os.urandom(SALT_BYTES)

@@ -21,6 +21,7 @@ import msgspec
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import MootError, ResourceLimit, Unavailable, UsageError
 from moot.gateway.access import SpaceDirectory
+from moot.gateway.notifications import channels
 from moot.gateway.notifications.channels import DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.push.channel import PushChannel, first_body, last_body
 from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, owner_of, seen_again
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+# Devices of one participant; of more, the one that was added first is removed.
+MAX_DEVICES_PER_PARTICIPANT: Final = 8
 # A page below the gateway's own address: the service worker puts the rest before it.
 _OWN_PAGE: Final = ""
 # Some services refuse a signature that names nobody.
@@ -159,7 +162,7 @@ class PushDevices:
             others = [each for each in self._devices.values() if each.name != subscription.name]
             removed = [each for each in others if self._is_replaced(each, subscription, owner)]
             own = [each for each in others if each.owner == subscription.owner and each not in removed]
-            removed += own[: max(0, len(own) + 1 - self._push.max_devices_per_participant)]
+            removed += own[: max(0, len(own) + 1 - MAX_DEVICES_PER_PARTICIPANT)]
             if len(others) - len(removed) >= self._push.max_devices:
                 raise ResourceLimit(
                     "this gateway tells no further devices: gateway.notifications.push.max_devices",
@@ -218,11 +221,9 @@ class PushDevices:
                 outcome_unknown=push.outcome_unknown,
                 schedule=ScheduleRules(
                     push.max_messages_per_minute,
-                    push.max_separate_messages,
                     None if quiet is None else quiet.times(),
                 ),
             ),
-            self._config.notifications,
             self._channel(subscription, key),
             self._directory.hosts,
             public_url=_OWN_PAGE,
@@ -264,7 +265,7 @@ class PushDevices:
             key,
             self._push,
             contact=self._contact_of(subscription),
-            timeout_seconds=self._config.notifications.timeout_seconds,
+            timeout_seconds=channels.TIMEOUT_SECONDS,
             tls=self._tls if subscription.endpoint.lower().startswith("https:") else None,
         )
 
