@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from starlette.responses import JSONResponse
 
-from moot.agents.model.agent_settings import AgentLimits, AgentSettings, ModelSettings
+from moot.agents.model.agent_settings import AgentSettings, ModelSettings
 from moot.agents.model.model import Model
 from moot.agents.model.model_agent import Agent
 from moot.agents.secret_filter import WITHHELD, FilteredStream, SecretFilter
@@ -109,7 +109,7 @@ def answers(question: str, envelope: Envelope) -> bool:
 
 
 async def test_nothing_that_an_endpoint_repeats_reaches_the_space_or_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chat, reasoning, streams, proposals, errors, the journal on disk and the log at its most talkative."""
     caplog.set_level(logging.DEBUG)
@@ -134,11 +134,11 @@ async def test_nothing_that_an_endpoint_repeats_reaches_the_space_or_the_log(
         events({"error": {"message": f"bad key {KEY[:half]}***{KEY[-8:]}"}}),
         events(f"data: {KEY}\n\n"),
     ]
-    settings = AgentSettings(limits=AgentLimits(stream_chars=100))
+    monkeypatch.setattr("moot.agents.model.model_agent.STREAM_CHARS", 100)
     async with (
         endpoint(*script) as served,
         gateway_with(tmp_path, alice=["*"], calculator=TOOL_HOST, agent=CAUTIOUS) as gateway,
-        Model(ModelSettings(base_url=served.url, model="m", api_key=KEY), settings.limits) as model,
+        Model(ModelSettings(base_url=served.url, model="m", api_key=KEY)) as model,
     ):
         alice, calculator = await gateway.join("alice"), await gateway.join("calculator")
 
@@ -155,7 +155,7 @@ async def test_nothing_that_an_endpoint_repeats_reaches_the_space_or_the_log(
             async for chunk in alice.streams.read(opened.id):
                 chunks.append(str(chunk))
 
-        agent = Agent(model, settings)
+        agent = Agent(model, AgentSettings())
         joining = connect(
             gateway.url, "lab", "t-agent", limits=QUICK, controls=agent.controls, transcript=agent.transcript
         )

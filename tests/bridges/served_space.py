@@ -17,10 +17,9 @@ from moot.mcp.downstream.mcp_server import McpServer
 from moot.net.http_listener import bind_socket, serve_http
 from moot.participant import JoinedSpace, connect
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
-from tests.waiting import HANG_SECONDS
 
 # A decision takes longer than this, so that every way of telling the client of it is taken.
-HASTY = McpServerLimits(decision_seconds=0.05, progress_seconds=0.02, answer_seconds=5)
+HASTY = McpServerLimits(decision_seconds=0.05, answer_seconds=5)
 HOST: list[Any] = ["mcp/response", "chat", {"kind": "mcp/request", "payload": {"method": "notifications/*"}}]
 PROPOSER: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
 
@@ -70,8 +69,6 @@ async def serve_member(
     **options: Any,
 ) -> ServedMember:
     """The space as this member sees it, served over HTTP until the stack is left."""
-    # Who is there for what it offers has told of it before it is listed, however slow the machine is.
-    settings = settings or BackendSettings(list_seconds=HANG_SECONDS)
     backend = await stack.enter_async_context(SpaceBackend(space, settings, space_name="lab", **options))
     server = await stack.enter_async_context(McpServer(backend, limits or McpServerLimits()))
     listening = bind_socket("127.0.0.1", 0)

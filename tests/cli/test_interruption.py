@@ -236,17 +236,18 @@ async def test_a_second_signal_kills_what_the_first_did_not_end(tmp_path: Path) 
     program = command_of(
         tmp_path,
         f"""
-        from moot.mcp.stdio_child import ChildLimits, Command, start
+        from moot.mcp import stdio_child
+        from moot.mcp.stdio_child import Command, start
         from moot.mcp.stderr_tail import StderrTail
 
         async def command() -> int:
             def ignore(*_: object) -> None:
                 pass
 
-            limits = ChildLimits(exit_seconds=3600, terminate_seconds=3600)
+            stdio_child.EXIT_SECONDS = stdio_child.TERMINATE_SECONDS = 3600.0
             child = await start(
                 Command(argv=tuple({list(program_in(tmp_path, DEAF))!r})), on_line=ignore, on_oversize=ignore,
-                stderr=StderrTail(), inherited=os.environ, limits=limits,
+                stderr=StderrTail(), inherited=os.environ,
             )
             try:
                 while not os.path.exists("server.pid"):

@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from moot.mcp.downstream.http_access import HttpAccessDenied
-from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import Message, RpcRequest
 from tests.mcp.example_http_server import ServedExample
 from tests.mcp.test_downstream_http import HELLO, TYPES, body, events, http
@@ -60,9 +59,12 @@ async def test_a_batch_over_http_is_answered_in_one_stream() -> None:
         [call(id) for id in range(5)],
     ],
 )
-async def test_nothing_of_a_batch_with_a_fault_runs(batch: list[Any]) -> None:
+async def test_nothing_of_a_batch_with_a_fault_runs(
+    batch: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`max_batch_messages`."""
-    async with http(McpServerLimits(max_batch_messages=4)) as (example, client):
+    monkeypatch.setattr("moot.mcp.downstream.rpc.MAX_BATCH_MESSAGES", 4)
+    async with http() as (example, client):
         headers = await opened_as("2025-03-26", example, client)
         requests = example.server.counts.requests
         answer = await client.post(example.url, json=batch, headers=headers)

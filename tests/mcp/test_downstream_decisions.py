@@ -15,6 +15,7 @@ from pydantic import Field
 
 from mcp import MCPError
 from moot.errors import McpError
+from moot.mcp.downstream.client_requests import MAX_DIALOGS, MAX_INPUT_ROUNDS
 from moot.mcp.downstream.handshake import HandshakeSession
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import RpcNotification, RpcRequest
@@ -27,9 +28,7 @@ from tests.mcp.test_downstream_http import stateless
 from tests.waiting import HANG_SECONDS, until
 
 # Nothing is decided within this by itself, so that every way beyond waiting is taken.
-HASTY = McpServerLimits(
-    decision_seconds=0.05, progress_seconds=0.02, answer_seconds=5, task_poll_seconds=0.05
-)
+HASTY = McpServerLimits(decision_seconds=0.05, answer_seconds=5)
 ERAS = ["legacy", "2026-07-28"]
 TASKS = "io.modelcontextprotocol/tasks"
 
@@ -132,13 +131,16 @@ async def test_a_decision_that_comes_soon_is_all_that_the_client_notices(mode: A
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> None:
+async def test_who_asked_for_progress_hears_what_is_waited_for(
+    mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     received: list[tuple[float, str | None]] = []
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         received.append((progress, message))
 
-    limits = McpServerLimits(decision_seconds=HANG_SECONDS, progress_seconds=0.02)
+    monkeypatch.setattr("moot.mcp.downstream.client_requests.PROGRESS_SECONDS", 0.02)
+    limits = McpServerLimits(decision_seconds=HANG_SECONDS)
     async with serve_example(limits) as example, at(example, "http", mode) as one:
         async with anyio.create_task_group() as group:
 
@@ -287,7 +289,7 @@ async def test_a_tool_that_never_stops_asking_is_given_up_on() -> None:
     ):
         with pytest.raises(MCPError, match="requested input 10 times"):
             await one.call_tool("ask_for_ever", {})
-    assert len(asked) == HASTY.max_input_rounds
+    assert len(asked) == MAX_INPUT_ROUNDS
 
 
 async def test_an_unknown_task_and_a_client_without_tasks_are_told_so() -> None:
@@ -359,7 +361,7 @@ async def test_a_stateless_client_is_asked_a_few_times_and_then_told_that_it_is_
     async with serve_example(HASTY) as example:
         async with at(example, "http", "2026-07-28", elicitation_callback=person) as one:
             assert text_of(await one.call_tool("decide", {})) == "pending under p-1"
-        assert len(person.asked) == HASTY.max_dialogs
+        assert len(person.asked) == MAX_DIALOGS
         assert len(example.backend.decisions) == 1
 
 
@@ -433,8 +435,11 @@ async def test_a_client_that_disconnects_withdraws_nothing() -> None:
         (None, True),
     ],
 )
-async def test_a_cancellation_withdraws_unless_it_is_a_timeout(reason: str | None, withdraws: bool) -> None:
-    async with serve_example(McpServerLimits(cancel_seconds=0)) as example:
+async def test_a_cancellation_withdraws_unless_it_is_a_timeout(
+    reason: str | None, withdraws: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.client_requests.CANCEL_SECONDS", 0)
+    async with serve_example() as example:
         running = RunningRequests(example.server.spawn, example.server.counts, max_requests=8)
         session = HandshakeSession(example.server, running, lambda *_: None)
         session.receive(RpcRequest(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))

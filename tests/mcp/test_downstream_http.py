@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
 from moot.mcp.downstream.backend import ListChanged
@@ -126,8 +125,9 @@ async def test_a_token_is_asked_for_and_compared() -> None:
         assert (await client.get(example.url.replace("/mcp", "/sse"))).status_code == 401
 
 
-async def test_a_body_has_a_limit_whether_or_not_it_says_its_length() -> None:
-    async with http(McpServerLimits(message_bytes=1000)) as (example, client):
+async def test_a_body_has_a_limit_whether_or_not_it_says_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.rpc.MESSAGE_BYTES", 1000)
+    async with http() as (example, client):
         long = b" " * 1001
 
         async def dripping() -> AsyncIterator[bytes]:
@@ -258,8 +258,12 @@ async def test_what_happens_on_the_way_makes_a_stream_and_a_stream_carries_no_id
         assert "id: " not in answer.text
 
 
-async def test_hanging_up_cancels_and_a_long_silence_becomes_a_stream_that_lives() -> None:
-    async with http(McpServerLimits(silence_seconds=0.05, keepalive_seconds=0.05)) as (example, client):
+async def test_hanging_up_cancels_and_a_long_silence_becomes_a_stream_that_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", 0.05)
+    async with http() as (example, client):
         async with client.stream(
             "POST", example.url, **stateless("tools/call", {"name": "hang"})
         ) as response:
@@ -302,9 +306,12 @@ async def test_a_handshake_that_fails_leaves_no_session() -> None:
         assert len(example.http.sessions) == 0
 
 
-async def test_sessions_have_a_limit_and_the_one_that_was_idle_longest_makes_room() -> None:
+async def test_sessions_have_a_limit_and_the_one_that_was_idle_longest_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`max_sessions`. Many clients never send a DELETE."""
-    async with http(McpServerLimits(max_sessions=2, silence_seconds=0.01)) as (example, client):
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", 0.01)
+    async with http(McpServerLimits(max_sessions=2)) as (example, client):
         first = await opened(example, client)
         second = await opened(example, client)
         ping = body("ping", id="p")
@@ -341,18 +348,20 @@ async def test_a_session_with_a_result_that_nobody_got_makes_room_last() -> None
         assert example.http.sessions.get(first["mcp-session-id"]) is session
 
 
-async def test_a_session_that_nobody_uses_ends() -> None:
-    """`session_seconds`."""
+async def test_a_session_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async with http() as (example, client):
         await opened(example, client)
         # As if it had been idle for long enough.
-        example.server.limits = msgspec.structs.replace(example.server.limits, session_seconds=1e-9)
+        monkeypatch.setattr("moot.mcp.downstream.sessions.SESSION_SECONDS", 1e-9)
         await opened(example, client)
         assert len(example.http.sessions) == 1
 
 
-async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_stream() -> None:
-    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", 0.01)
+    async with http() as (example, client):
         headers = await opened(example, client)
         hang = body("tools/call", {"name": "hang"}, id="h")
         async with client.stream("POST", example.url, json=hang, headers=headers) as response:
@@ -364,8 +373,11 @@ async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_s
         assert (await client.post(example.url, json=body("ping", id="h"), headers=headers)).status_code == 200
 
 
-async def test_an_answer_after_a_long_silence_is_sent_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+async def test_an_answer_after_a_long_silence_is_sent_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", 0.01)
+    async with http() as (example, client):
         headers = await opened(example, client)
         call = body("tools/call", {"name": "decide"}, id="d")
         # Its headers are here, so it is a stream, in which nothing has come yet.
@@ -376,9 +388,12 @@ async def test_an_answer_after_a_long_silence_is_sent_once(caplog: pytest.LogCap
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None:
+async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """MCP 2025-11-25: a first event without data gives an id to come back with."""
-    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", 0.01)
+    async with http() as (example, client):
         headers = await opened(example, client)
         call = body("tools/call", {"name": "decide"}, id="d")
         async with client.stream("POST", example.url, json=call, headers=headers) as response:
@@ -402,10 +417,13 @@ async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None
             assert "what became of the request is not known" in answered.text
 
 
-async def test_a_result_that_was_not_sent_is_kept_longer_than_those_that_were() -> None:
+async def test_a_result_that_was_not_sent_is_kept_longer_than_those_that_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`max_kept_streams`."""
-    limits = McpServerLimits(silence_seconds=0.01, max_kept_streams=3)
-    async with http(limits) as (example, client):
+    monkeypatch.setattr("moot.mcp.downstream.sessions.MAX_KEPT_STREAMS", 3)
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", 0.01)
+    async with http() as (example, client):
         headers = await opened(example, client)
         call = body("tools/call", {"name": "decide"}, id="d")
         async with client.stream("POST", example.url, json=call, headers=headers) as response:
@@ -429,8 +447,9 @@ async def test_a_result_that_was_not_sent_is_kept_longer_than_those_that_were() 
         assert (await client.get(example.url, headers=again)).status_code == 400
 
 
-async def test_true_is_no_request_id_to_cancel() -> None:
-    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+async def test_true_is_no_request_id_to_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", 0.01)
+    async with http() as (example, client):
         headers = await opened(example, client)
         hang = body("tools/call", {"name": "hang"}, id=1)
         async with client.stream("POST", example.url, json=hang, headers=headers) as response:
@@ -458,8 +477,12 @@ async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_r
         assert (await client.get(example.url, headers=headers | {"accept": "text/html"})).status_code == 406
 
 
-async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -> None:
-    async with http(McpServerLimits(max_kept_events=5, unread_bytes=2_000)) as (example, client):
+async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.rpc.UNREAD_BYTES", 2_000)
+    monkeypatch.setattr("moot.mcp.downstream.response_streams.MAX_KEPT_EVENTS", 5)
+    async with http() as (example, client):
         headers = await opened(example, client)
         for _ in range(500):
             example.backend.tell(ListChanged("tools"))

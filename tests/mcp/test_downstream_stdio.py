@@ -107,8 +107,9 @@ async def test_what_is_no_message_is_answered_and_the_next_one_served() -> None:
         assert await client.ask("ping") == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-async def test_lines_longer_than_allowed_are_refused_and_passed_over() -> None:
-    async with pipes(McpServerLimits(message_bytes=1000)) as client:
+async def test_lines_longer_than_allowed_are_refused_and_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.rpc.MESSAGE_BYTES", 1000)
+    async with pipes() as client:
         client.say(b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 40_000 + b'"}')
         assert "at most 1000 bytes" in (await client.hear())["error"]["message"]
         assert (await client.ask("ping"))["result"] == {}
@@ -205,8 +206,9 @@ async def test_a_cancelled_request_gets_no_answer(era: str) -> None:
         assert (await client.ask("ping"))["id"] == 2
 
 
-async def test_an_id_in_use_and_too_many_at_once_are_refused() -> None:
-    async with pipes(McpServerLimits(max_requests=2)) as client:
+async def test_an_id_in_use_and_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.running_requests.MAX_REQUESTS", 2)
+    async with pipes() as client:
         await client.open()
         hang = {"jsonrpc": "2.0", "id": "h", "method": "tools/call", "params": {"name": "hang"}}
         client.say(hang)
@@ -297,8 +299,9 @@ async def test_a_listen_stream_over_stdio_is_acknowledged_first_and_ends_when_ca
         await client.backend.until(lambda: not client.backend.listeners and not client.backend.subscribed)
 
 
-async def test_there_is_a_limit_to_listening() -> None:
-    async with pipes(McpServerLimits(max_listeners=1)) as client:
+async def test_there_is_a_limit_to_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.stateless.MAX_LISTENERS", 1)
+    async with pipes() as client:
         wanted = {"notifications": {}, "_meta": META}
         await client.ask("subscriptions/listen", wanted)
         assert "1 listen streams" in (await client.ask("subscriptions/listen", wanted))["error"]["message"]
@@ -308,8 +311,9 @@ async def test_there_is_a_limit_to_listening() -> None:
         assert (await client.ask("subscriptions/listen", tasks))["error"]["code"] == -32021
 
 
-async def test_a_client_that_does_not_read_does_not_fill_our_memory() -> None:
-    async with pipes(McpServerLimits(unread_bytes=100_000)) as client:
+async def test_a_client_that_does_not_read_does_not_fill_our_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.rpc.UNREAD_BYTES", 100_000)
+    async with pipes() as client:
         await client.open()
         text = "x" * 50_000
         call = {"method": "tools/call", "params": {"name": "echo", "arguments": {"text": text}}}

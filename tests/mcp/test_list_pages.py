@@ -63,7 +63,7 @@ async def test_a_first_page_that_is_refused_and_a_server_that_is_gone_are_no_lis
 
 
 async def test_a_list_without_an_end_is_read_up_to_the_limit(caplog: pytest.LogCaptureFixture) -> None:
-    """`max_pages` and `max_list_pages`."""
+    """`max_pages` and `MAX_LIST_PAGES`."""
     pages: dict[str, tuple[list[str], str | None]] = {
         str(number): ([f"t{number}"], str(number + 1)) for number in range(1, 20)
     }

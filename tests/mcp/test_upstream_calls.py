@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,8 +149,9 @@ async def test_an_answer_counts_only_from_the_one_who_was_asked_and_for_that_cal
     assert "call again" in caught.value.message
 
 
-async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
-    async with open_ready(script("odd"), limits=replace(QUICK, input_seconds=0.1)) as server:
+async def test_a_question_that_nobody_answers_is_cancelled_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.upstream.suspended_calls.INPUT_SECONDS", 0.1)
+    async with open_ready(script("odd"), limits=QUICK) as server:
         first = await call(server, "ask_name", owner="alice")
         # Timers of one loop run in their order, however late.
         await asyncio.sleep(0.2)
@@ -249,8 +249,9 @@ async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal(
         assert answer["message"] == "the caller refused it, or cannot be asked"
 
 
-async def test_questions_are_bounded_in_number() -> None:
-    async with open_ready(script("odd"), limits=replace(QUICK, max_requests_per_call=2)) as server:
+async def test_questions_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.upstream.suspended_calls.MAX_REQUESTS_PER_CALL", 2)
+    async with open_ready(script("odd"), limits=QUICK) as server:
         asked = await call(server, "ask_name", {"count": 3}, owner="alice")
         answers = {f"elicitation-{number}": {"action": "decline"} for number in (1, 2)}
         for _ in range(3):
@@ -262,8 +263,9 @@ async def test_questions_are_bounded_in_number() -> None:
         assert [each["message"] for each in refused] == ["too many requests for input wait for an answer"]
 
 
-async def test_resources_watched_are_bounded_in_number() -> None:
-    async with open_ready(script("odd"), limits=replace(QUICK, max_watched_resources=1)) as server:
+async def test_resources_watched_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.upstream.change_watch.MAX_WATCHED_RESOURCES", 1)
+    async with open_ready(script("odd"), limits=QUICK) as server:
         await server.watch("odd://a", "alice")
         await server.watch("odd://a", "bob")
         with pytest.raises(McpError, match="1 resources are watched already"):

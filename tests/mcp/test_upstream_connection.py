@@ -8,7 +8,6 @@ import pytest
 
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream.connection import RpcConnection, ServerRequest
-from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.mcp.upstream.transport import TransportName
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import parse
@@ -45,7 +44,7 @@ class RecordedMessages:
 
 def connected() -> tuple[RecordedMessages, RpcConnection]:
     recorded = RecordedMessages()
-    connection = RpcConnection(recorded, UpstreamLimits())
+    connection = RpcConnection(recorded)
     connection.bind(recorded)
     return recorded, connection
 

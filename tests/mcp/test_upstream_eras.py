@@ -20,7 +20,7 @@ from moot.mcp.eras import (
     Era,
     JsonObject,
 )
-from moot.mcp.stdio_child import ChildLimits, Command
+from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, UpstreamOptions, open_upstream
 from tests.mcp.upstreams import (
     NODE,
@@ -318,11 +318,13 @@ async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() ->
                 assert value_of(await call(server, "add", {"a": 1, "b": 2})) == 3
 
 
-async def test_an_answer_over_http_that_is_too_long_costs_only_that_call() -> None:
-    limits = replace(PATIENT, child=ChildLimits(line_bytes=100_000))
+async def test_an_answer_over_http_that_is_too_long_costs_only_that_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.stdio_child.LINE_BYTES", 100_000)
     async with (
         serve_workshop("streamable-http") as url,
-        open_ready(HttpServer(url=url), limits=limits) as server,
+        open_ready(HttpServer(url=url), limits=PATIENT) as server,
     ):
         with pytest.raises(McpError, match="more than 100000 bytes"):
             await call(server, "long", {"size": 200_000})

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from moot.errors import McpError
-from moot.mcp.stdio_child import ChildLimits
 from moot.mcp.upstream import HttpServer
 from moot.net.http_listener import bind_socket, serve_http
 from tests.mcp.test_upstream_both_eras import LIMITS
@@ -138,9 +137,9 @@ async def test_messages_line_by_line_are_read_as_they_come() -> None:
         await received.until(lambda: "tools" in received.changed)
 
 
-async def test_a_line_without_end_is_an_error_of_its_call() -> None:
-    limits = replace(LIMITS, child=ChildLimits(line_bytes=1 << 20))
-    async with served() as (_, url), open_ready(HttpServer(url=url), limits=limits) as server:
+async def test_a_line_without_end_is_an_error_of_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.stdio_child.LINE_BYTES", 1 << 20)
+    async with served() as (_, url), open_ready(HttpServer(url=url), limits=LIMITS) as server:
         with pytest.raises(McpError, match="1048576 bytes"):
             await call(server, "huge")
         assert text_of(await call(server, "many")) == "many"

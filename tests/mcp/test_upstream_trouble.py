@@ -13,7 +13,6 @@ import pytest
 
 from moot.errors import McpError
 from moot.mcp.eras import TIMED_OUT, UNREACHABLE, JsonObject
-from moot.mcp.stdio_child import ChildLimits
 from moot.mcp.upstream import (
     HttpServer,
     StartFailed,
@@ -144,9 +143,11 @@ async def test_an_answer_that_is_none_is_told_as_such(tool: str, code: int, says
         assert server.counts.starts == 1
 
 
-async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory() -> None:
-    limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000))
-    async with open_ready(script("odd"), limits=limits) as server:
+async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.stdio_child.LINE_BYTES", 100_000)
+    async with open_ready(script("odd"), limits=QUICK) as server:
         assert len(text_of(await call(server, "huge", {"size": 90_000}))) == 90_000
         for size in (100_000, 5_000_000):
             result = await call(server, "huge", {"size": size})
@@ -162,9 +163,11 @@ async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:
         assert server.counts.invalid_messages > 50
 
 
-async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time() -> None:
-    limits = replace(QUICK, unsolicited_per_second=200)
-    async with open_ready(script("odd"), limits=limits) as server:
+async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.upstream.connection.UNSOLICITED_PER_SECOND", 200)
+    async with open_ready(script("odd"), limits=QUICK) as server:
         assert text_of(await call(server, "flood", {"count": 300}, meta={"progressToken": "t"})) == "done"
         flood = asyncio.create_task(call(server, "flood", {}, timeout=HANG_SECONDS))
         await asyncio.sleep(0.3)
@@ -180,8 +183,11 @@ async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time()
 
 
 @pytest.mark.parametrize("tool", ["flood_lines", "flood_one_line"])
-async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> None:
-    limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000), health_seconds=0.3)
+async def test_endless_output_is_bounded_and_ends_with_the_server(
+    tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.mcp.stdio_child.LINE_BYTES", 100_000)
+    limits = replace(QUICK, health_seconds=0.3)
     received = RecordedEvents()
     async with open_ready(script("odd"), limits=limits, received=received) as server:
         pid = value_of(await call(server, "told"))["pid"]
@@ -193,8 +199,12 @@ async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> 
         await wait_until_gone(pid)
 
 
-async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -> None:
-    limits = replace(QUICK, child=ChildLimits(unread_bytes=1 << 20, exit_seconds=0.2), max_calls=1_000)
+async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.stdio_child.UNREAD_BYTES", 1 << 20)
+    monkeypatch.setattr("moot.mcp.stdio_child.EXIT_SECONDS", 0.2)
+    limits = replace(QUICK, max_calls=1_000)
     async with open_ready(script("odd"), limits=limits) as server:
         calls = [asyncio.create_task(call(server, "freeze", timeout=2))]
         calls += [

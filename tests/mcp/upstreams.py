@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.mcp.eras import Era, JsonObject
-from moot.mcp.stdio_child import ChildLimits, Command
+from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import (
     Server,
     ServerInfo,
@@ -33,7 +33,6 @@ SERVERS = Path(__file__).parent / "servers"
 NODE = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
 # Quick to give up and to come back, so that tests are.
 QUICK = UpstreamLimits(
-    child=ChildLimits(exit_seconds=0.5, terminate_seconds=0.5),
     probe_seconds=0.5,
     health_seconds=HANG_SECONDS,
     restart=RestartPolicy(first_seconds=0.02),

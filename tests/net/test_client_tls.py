@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.agents.model.agent_settings import AgentLimits, ModelSettings
+from moot.agents.model.agent_settings import ModelSettings
 from moot.agents.model.model import Model
 from moot.net.client_tls import verification_for
 
@@ -29,7 +29,7 @@ async def test_a_model_without_tls_reads_no_authorities(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
-    async with Model(ModelSettings(base_url="http://127.0.0.1:9/v1", model="m"), AgentLimits()):
+    async with Model(ModelSettings(base_url="http://127.0.0.1:9/v1", model="m")):
         pass
     with pytest.raises(FileNotFoundError):
-        Model(ModelSettings(base_url="https://127.0.0.1:9/v1", model="m"), AgentLimits())
+        Model(ModelSettings(base_url="https://127.0.0.1:9/v1", model="m"))

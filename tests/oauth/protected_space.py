@@ -14,7 +14,7 @@ from mcp.server.auth.provider import AccessToken
 from moot.bridges.server.call_identity import CredentialsOf
 from moot.bridges.server.server_member import ServerMember
 from moot.mcp.upstream import HttpServer, UpstreamOptions
-from moot.oauth.oauth_settings import OAuthLimits, OAuthSettings
+from moot.oauth.oauth_settings import OAuthSettings
 from moot.oauth.one_time_key import seal
 from moot.participant import JoinedSpace
 from tests.bridges.bridged_space import BridgedSpace, bridged_space
@@ -24,7 +24,6 @@ from tests.oauth.protected_server import ProtectedServer, protected_server
 from tests.waiting import HANG_SECONDS
 
 # A busy machine answers late; what these tests show does not depend on it.
-PATIENT_LIMITS = OAuthLimits(request_seconds=HANG_SECONDS)
 PATIENT_UPSTREAM = UpstreamOptions(limits=replace(QUICK, reconnect_wait_seconds=HANG_SECONDS))
 BACK = "http://127.0.0.1:7/callback"
 
@@ -39,7 +38,7 @@ class ProtectedSpace:
     folder: Path
 
     def settings(self, **more: Any) -> OAuthSettings:
-        return OAuthSettings(folder=self.folder / "sign-ins", **({"limits": PATIENT_LIMITS} | more))
+        return OAuthSettings(folder=self.folder / "sign-ins", **more)
 
     async def bridge(self, credentials: CredentialsOf = "server", **more: Any) -> ServerMember:
         return await self.space.bridge(

@@ -15,7 +15,7 @@ import pytest
 from moot.cli import main
 from moot.cli.client.browser_sign_in import sign_in_with_browser
 from moot.config.sign_in_store import StoredSignIn, open_sign_ins
-from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
+from moot.oauth.oauth_settings import SignInFailed
 from tests.gateway.running_gateway import running_gateway
 from tests.oauth.oauth_provider import OAuthProvider, oauth_provider
 from tests.waiting import HANG_SECONDS, bounded, until
@@ -145,8 +145,9 @@ async def test_a_provider_that_is_not_safe_is_not_opened(metadata: dict[str, Any
         assert not login.links
 
 
-async def test_nobody_is_waited_for_longer_than_sign_in_seconds() -> None:
+async def test_nobody_is_waited_for_longer_than_sign_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     async with oauth_provider() as provider:
-        login = Login(provider, limits=OAuthLimits(sign_in_seconds=0.01))
+        monkeypatch.setattr("moot.oauth.oauth_settings.SIGN_IN_SECONDS", 0.01)
+        login = Login(provider)
         with pytest.raises(SignInFailed, match="nobody signed in"):
             await login.result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -18,13 +18,11 @@ from moot.errors import McpError
 from moot.net.http_listener import bind_socket, serve_http
 from moot.oauth.credential_store import CredentialStore
 from moot.oauth.discovery import BearerChallenge, find_provider, find_resource, read_challenge
-from moot.oauth.oauth_settings import OAuthLimits, OAuthSettings, SignInFailed
-from moot.oauth.provider_http import ProviderHttp
+from moot.oauth.oauth_settings import OAuthSettings, SignInFailed
+from moot.oauth.provider_http import MAX_RESPONSE_BYTES, ProviderHttp
 from moot.oauth.server_credential import ServerCredential
 from tests.oauth.oauth_provider import oauth_provider
-from tests.waiting import HANG_SECONDS
 
-LIMITS = OAuthLimits(request_seconds=HANG_SECONDS)
 BACK = "http://127.0.0.1:7/callback"
 
 
@@ -49,7 +47,7 @@ class Site:
 
     @property
     def http(self) -> ProviderHttp:
-        return ProviderHttp(self.server_url, LIMITS, allow_private=False)
+        return ProviderHttp(self.server_url, allow_private=False)
 
 
 @asynccontextmanager
@@ -148,7 +146,7 @@ async def test_a_provider_with_a_path_is_looked_for_at_three_places() -> None:
 )
 async def test_a_provider_that_says_wrong_things_is_refused(changed: dict[str, Any], says: str) -> None:
     async with oauth_provider(metadata=changed) as provider:
-        http = ProviderHttp("http://127.0.0.1:1/mcp", LIMITS, allow_private=False)
+        http = ProviderHttp("http://127.0.0.1:1/mcp", allow_private=False)
         with pytest.raises(SignInFailed, match=says):
             await find_provider(http, provider.issuer)
 
@@ -165,13 +163,13 @@ async def test_a_provider_that_says_wrong_things_is_refused(changed: dict[str, A
 )
 async def test_a_public_server_sends_us_to_no_private_address(issuer: str) -> None:
     """SSRF: not even a connection is tried."""
-    http = ProviderHttp("https://mcp.example/mcp", LIMITS, allow_private=False)
+    http = ProviderHttp("https://mcp.example/mcp", allow_private=False)
     with pytest.raises(SignInFailed, match="not public"):
         await find_provider(http, issuer)
 
 
 async def test_a_server_on_this_machine_vouches_for_no_other_in_our_network() -> None:
-    http = ProviderHttp("http://127.0.0.1:1/mcp", LIMITS, allow_private=False)
+    http = ProviderHttp("http://127.0.0.1:1/mcp", allow_private=False)
     with pytest.raises(SignInFailed, match="not public"):
         await find_provider(http, "https://10.1.2.3")
 
@@ -186,7 +184,7 @@ async def test_a_provider_that_repeats_what_it_was_given_is_not_quoted() -> None
 
 
 async def test_a_public_server_has_no_provider_without_tls() -> None:
-    http = ProviderHttp("https://mcp.example/mcp", LIMITS, allow_private=True)
+    http = ProviderHttp("https://mcp.example/mcp", allow_private=True)
     with pytest.raises(SignInFailed, match="https:// address"):
         await find_provider(http, "http://127.0.0.1:1")
 
@@ -198,15 +196,13 @@ async def test_redirects_are_not_followed_and_answers_are_bounded() -> None:
         with pytest.raises(SignInFailed, match="does not say how"):
             await find_provider(server.http, server.origin)
         assert other.paths == []
-        server.documents[path] = {"issuer": server.origin, "x": "y" * LIMITS.max_response_bytes}
+        server.documents[path] = {"issuer": server.origin, "x": "y" * MAX_RESPONSE_BYTES}
         with pytest.raises(SignInFailed, match="larger than"):
             await find_provider(server.http, server.origin)
 
 
 def credential_at(url: str, **settings: Any) -> ServerCredential:
-    return ServerCredential(
-        url, OAuthSettings(**({"limits": LIMITS} | settings)), CredentialStore(None), server="test"
-    )
+    return ServerCredential(url, OAuthSettings(**settings), CredentialStore(None), server="test")
 
 
 @asynccontextmanager
@@ -288,37 +284,37 @@ async def test_a_token_is_sent_over_tls_or_on_this_machine_only() -> None:
     ],
 )
 async def test_codes_go_to_the_machine_of_whoever_signs_in(address: Any) -> None:
-    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), LIMITS, "")
+    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), "")
     with pytest.raises(McpError, match="redirect_uri has to be"):
         await requests.handle("moot/sign-in-server", {"redirect_uri": address}, "ana")
 
 
-async def test_sign_ins_that_have_begun_are_bounded() -> None:
+async def test_sign_ins_that_have_begun_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """`max_pending_sign_ins`."""
-    limits = OAuthLimits(max_pending_sign_ins=2)
-    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), limits, "")
+    monkeypatch.setattr("moot.bridges.server.sign_in_requests.MAX_PENDING_SIGN_INS", 2)
+    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), "")
     for name in ("ana", "ben", "ana"):
         await requests.handle("moot/sign-in-server", {}, name)
     with pytest.raises(McpError, match="too many sign-ins"):
         await requests.handle("moot/sign-in-server", {}, "carl")
 
 
-async def test_a_sign_in_that_takes_too_long_is_over() -> None:
+async def test_a_sign_in_that_takes_too_long_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """`sign_in_seconds`."""
-    requests = SignInRequests(
-        lambda _: credential_at("http://127.0.0.1:1/mcp"), OAuthLimits(sign_in_seconds=0), ""
-    )
+    monkeypatch.setattr("moot.oauth.oauth_settings.SIGN_IN_SECONDS", 0)
+    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), "")
     begun = await requests.handle("moot/sign-in-server", {}, "ana")
     with pytest.raises(McpError, match="took too long"):
         await requests.handle("moot/sign-in-server", {"id": begun["id"], "sealed": "x"}, "ana")
 
 
-async def test_scopes_are_bounded() -> None:
+async def test_scopes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """`max_scopes`."""
     async with site() as server, oauth_provider() as provider:
         many = [f"s{number}" for number in range(100)]
         document = {"resource": server.server_url, "authorization_servers": [provider.issuer]}
         document["scopes_supported"] = many
         server.documents["/.well-known/oauth-protected-resource/mcp"] = document
-        pending = await credential_at(server.server_url, limits=replace(LIMITS, max_scopes=5)).begin(BACK)
+        monkeypatch.setattr("moot.oauth.server_credential.MAX_SCOPES", 5)
+        pending = await credential_at(server.server_url).begin(BACK)
         assert len(pending.scopes) == 5

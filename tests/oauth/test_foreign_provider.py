@@ -22,7 +22,7 @@ from tests.bridges.bridged_space import BridgedSpace, bridged_space, call
 from tests.gateway.sign_in.foreign_provider import foreign_provider, sign_in_for_code
 from tests.oauth.oauth_provider import text_of
 from tests.oauth.protected_server import ProtectedServer, Verify, protected_server
-from tests.oauth.protected_space import PATIENT_LIMITS, PATIENT_UPSTREAM
+from tests.oauth.protected_space import PATIENT_UPSTREAM
 from tests.waiting import HANG_SECONDS, bounded, until
 
 
@@ -69,7 +69,7 @@ async def test_a_person_signs_a_bridge_in_at_a_provider_of_others(
     revoked: set[str] = set()
     async with foreign_place(tmp_path, revoked) as (space, server, issuer):
         alice = await space.join("alice")
-        oauth = OAuthSettings(folder=tmp_path / "sign-ins", limits=PATIENT_LIMITS)
+        oauth = OAuthSettings(folder=tmp_path / "sign-ins")
         member = await space.bridge(
             HttpServer(url=server.url), oauth=oauth, must_start=True, upstream=PATIENT_UPSTREAM
         )
@@ -106,7 +106,6 @@ async def test_a_person_signs_a_bridge_in_at_a_provider_of_others(
             grant="client_credentials",
             client_id="robot",
             client_secret=Secret("robot-secret"),
-            limits=PATIENT_LIMITS,
         )
         other = await space.bridge(
             HttpServer(url=server.url), "host2", oauth=robot, must_start=True, upstream=PATIENT_UPSTREAM

@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from moot.participant import JoinedSpace
 from tests.bridges.bridged_space import call
 from tests.oauth.oauth_provider import text_of
 from tests.oauth.protected_space import (
-    PATIENT_LIMITS,
     PATIENT_UPSTREAM,
     ProtectedSpace,
     finish,
@@ -159,10 +157,10 @@ async def test_an_account_that_has_ended_is_told_to_its_owner(tmp_path: Path) ->
         assert place.server.callers == []
 
 
-async def test_connections_of_people_are_bounded(tmp_path: Path) -> None:
-    """`max_person_connections`: who was idle longest comes back with the next call."""
-    limits = replace(PATIENT_LIMITS, max_person_connections=1)
-    async with personal_space(tmp_path, "requester", limits=limits) as (place, alice):
+async def test_connections_of_people_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was idle longest comes back with the next call."""
+    monkeypatch.setattr("moot.bridges.server.server_sign_in.MAX_PERSON_CONNECTIONS", 1)
+    async with personal_space(tmp_path, "requester") as (place, alice):
         bob = await place.space.join("bob")
         await sign_in(place, alice, "alice@idp", OWN)
         await sign_in(place, bob, "bob@idp", OWN)

@@ -22,10 +22,8 @@ from tests.waiting import HANG_SECONDS, bounded, until
 # Quick in what has to pass by in many tests; whatever waits for somebody else has all the time it needs.
 QUICK = ParticipantLimits(
     request_seconds=HANG_SECONDS,
-    confirm_seconds=HANG_SECONDS,
     answer_seconds=HANG_SECONDS,
     host_return_seconds=0.2,
-    backoff_first_seconds=0.02,
 )
 
 # What members of different trust hold in these tests.

@@ -94,10 +94,12 @@ async def test_handlers_by_kind_and_pattern_keep_the_order(tmp_path: Path) -> No
         assert alice.counts.failed_handlers == 10
 
 
-async def test_a_flood_costs_a_slow_reader_items_and_never_memory(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, max_feed_messages=50)
+async def test_a_flood_costs_a_slow_reader_items_and_never_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.participant.connection.message_feed.MAX_FEED_MESSAGES", 50)
     async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
-        alice, bob = await gateway.join("alice", limits=limits), await gateway.join("bob")
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         go = asyncio.Event()
         got: list[Envelope] = []
 

@@ -56,11 +56,14 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
         reading.cancel()
 
 
-async def test_while_away_sending_fails_at_once_and_nothing_hangs(tmp_path: Path) -> None:
+async def test_while_away_sending_fails_at_once_and_nothing_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Comes back after an hour: closing does not wait for that.
-    limits = msgspec.structs.replace(QUICK, backoff_first_seconds=7_200.0, backoff_max_seconds=7_200.0)
+    monkeypatch.setattr("moot.participant.connection.link.BACKOFF_FIRST_SECONDS", 7_200.0)
+    monkeypatch.setattr("moot.participant.connection.link.BACKOFF_MAX_SECONDS", 7_200.0)
     async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
-        alice = await gateway.join("alice", limits=limits)
+        alice = await gateway.join("alice")
         await gateway.join("bob")
         alice._sender.socket._drop()
         await until(lambda: alice.state == "reconnecting")
@@ -121,10 +124,13 @@ async def test_an_answer_that_is_ready_while_the_host_is_away_is_given_later(tmp
         assert bob.counts.reconnects == 1
 
 
-async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> None:
+async def test_an_answer_that_cannot_be_given_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.participant.serving.request_server.HELD_ANSWER_SECONDS", 0.05)
     async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
         alice = await gateway.join("alice")
-        bob = await gateway.join("bob", limits=msgspec.structs.replace(QUICK, held_answer_seconds=0.05))
+        bob = await gateway.join("bob")
         go = asyncio.Event()
 
         async def handler(request: IncomingRequest) -> dict[str, Json]:
@@ -254,7 +260,7 @@ async def test_what_cannot_be_looked_up_stays_uncertain_and_is_told_as_lost() ->
             await third.outcome(timeout_seconds=HANG_SECONDS)
 
 
-async def test_it_gives_up_after_its_time_and_says_so() -> None:
+async def test_it_gives_up_after_its_time_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = msgspec.structs.replace(QUICK, reconnect_seconds=0.3)
     async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=limits) as me:
         gateway.welcomes = False
@@ -264,8 +270,7 @@ async def test_it_gives_up_after_its_time_and_says_so() -> None:
         for socket in gateway.sockets:
             socket.transport.abort()
         # Nobody welcomes us any more, so it never is in again.
-        limits_of = msgspec.structs.replace(limits, welcome_seconds=0.1)
-        me._session.link._limits = limits_of
+        monkeypatch.setattr("moot.participant.connection.link.WELCOME_SECONDS", 0.1)
         ending = await me.stay()
         assert ending.code == 1006
 
@@ -298,14 +303,18 @@ async def test_reconnecting_can_be_left_to_the_caller(tmp_path: Path) -> None:
         assert (await me.stay()).code == 1001
 
 
-async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, welcome_seconds=0.1, connect_seconds=0.3)
+async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.participant.connection.link.WELCOME_SECONDS", 0.1)
+    limits = msgspec.structs.replace(QUICK, connect_seconds=0.3)
     async with rogue_gateway() as gateway:
         gateway.welcomes = False
         with pytest.raises(Unreachable, match="no welcome"):
             async with connect(gateway.url, "lab", "t", limits=limits):
                 pass
-    limits = msgspec.structs.replace(QUICK, welcome_seconds=HANG_SECONDS, connect_seconds=0.0)
+    monkeypatch.setattr("moot.participant.connection.link.WELCOME_SECONDS", HANG_SECONDS)
+    limits = msgspec.structs.replace(QUICK, connect_seconds=0.0)
     async with rogue_gateway() as gateway:
         gateway.participants = [{"no": "id"}]
         with pytest.raises(Unreachable, match="welcome cannot be read"):

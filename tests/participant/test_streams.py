@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from moot.errors import (
@@ -134,10 +133,13 @@ async def test_a_late_joiner_knows_the_open_streams_and_can_read_on(tmp_path: Pa
         assert await read_all(late, stream.id) == [Chunk(b"received", False)]
 
 
-async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, max_stream_unread_bytes=10_000, max_streams_unread_bytes=15_000)
+async def test_a_slow_reader_finds_a_gap_and_memory_stays_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.participant.conversation.stream_client.MAX_STREAM_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr("moot.participant.conversation.stream_client.MAX_STREAMS_UNREAD_BYTES", 15_000)
     async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
-        alice, bob = await gateway.join("alice"), await gateway.join("bob", limits=limits)
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         one = await alice.streams.open(content_type="text/plain")
         two = await alice.streams.open(content_type="text/plain")
         for n in range(30):

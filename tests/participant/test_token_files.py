@@ -8,13 +8,16 @@ import pytest
 
 from moot.config import hash_token
 from moot.config.connect_settings import CliOverrides, TokenFile, connect_settings
-from moot.participant import ParticipantLimits, connect
+from moot.participant import connect
 from moot.resilience.atomic_file import write_atomically
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.gateway.sign_in.test_service_identities import svid, trust_domain
 from tests.waiting import bounded, until
 
-LIMITS = ParticipantLimits(token_reload_seconds=0.02)
+
+@pytest.fixture(autouse=True)
+def reload_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.participant.connection.link.TOKEN_RELOAD_SECONDS", 0.02)
 
 
 def source(file: Path, token: str) -> TokenFile:
@@ -31,7 +34,7 @@ async def test_a_workload_goes_on_with_the_next_token_on_the_same_connection(tmp
     file = tmp_path / "svid"
     async with trust_domain(tmp_path) as (gateway, provider):
         first, second = svid(provider, seconds=3_500), svid(provider, seconds=3_600)
-        async with connect(gateway.url, "lab", source(file, first), limits=LIMITS) as space:
+        async with connect(gateway.url, "lab", source(file, first)) as space:
             lost: list[object] = []
             space.on("system/welcome", own=True)(lost.append)
             write_atomically(file, second.encode())
@@ -44,7 +47,7 @@ async def test_a_lasting_token_that_is_replaced_is_used_when_the_old_one_is_void
     file = tmp_path / "root.token"
     async with (
         running_gateway(tmp_path, participants(root=["*"], ana=["chat"])) as gateway,
-        connect(gateway.url, "lab", source(file, "t-ana"), limits=LIMITS) as space,
+        connect(gateway.url, "lab", source(file, "t-ana")) as space,
     ):
         made = await gateway.admin("POST", "participants/ana/token", {"keep": True}, space="lab")
         fresh = made.json()["token"]
@@ -60,7 +63,7 @@ async def test_a_lasting_token_that_is_replaced_is_used_when_the_old_one_is_void
 async def test_who_is_removed_with_the_newest_token_stays_away(tmp_path: Path) -> None:
     async with (
         running_gateway(tmp_path, participants(root=["*"], ana=["chat"])) as gateway,
-        connect(gateway.url, "lab", source(tmp_path / "t", "t-ana"), limits=LIMITS) as space,
+        connect(gateway.url, "lab", source(tmp_path / "t", "t-ana")) as space,
     ):
         await gateway.admin("POST", "participants/ana/token", {}, space="lab")
         assert (await space.stay()).code == 4003
@@ -105,10 +108,10 @@ async def test_a_function_for_tokens_that_fails_is_told_to_whoever_waits(tmp_pat
         return tokens[0]
 
     async with bounded(), running_gateway(tmp_path, participants(ana=["chat"])) as gateway:
-        async with connect(gateway.url, "lab", current, limits=LIMITS) as space:
+        async with connect(gateway.url, "lab", current) as space:
             tokens.clear()
             ended = await space.stay()
             assert (ended.code, ended.reason) == (1006, "it failed here: IndexError")
         with pytest.raises(IndexError):
-            async with connect(gateway.url, "lab", current, limits=LIMITS):
+            async with connect(gateway.url, "lab", current):
                 pass

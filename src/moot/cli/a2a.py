@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,6 +33,25 @@ if TYPE_CHECKING:
     from moot.config.connect_settings import ConnectSettings
 
 _Limits = TypeVar("_Limits", "JoinLimits", "ServeLimits")
+
+# Limits of 0.2 that nobody tuned: name → the module of `moot.agents.a2a` whose constant it is now.
+_FORMER_OF_JOIN: Final = (
+    dict.fromkeys(("card_seconds", "max_card_bytes"), "agent_card")
+    | dict.fromkeys(("connect_seconds", "stream_idle_seconds", "cancel_seconds"), "agent_client")
+    | dict.fromkeys(("poll_first_seconds", "poll_max_seconds"), "agent_client")
+    | dict.fromkeys(("max_queued_chats", "max_questions"), "a2a_member")
+    | dict.fromkeys(("max_status_updates", "max_artifacts", "max_text_chars", "max_data_chars"), "task_turn")
+)
+_FORMER_OF_SERVE: Final = (
+    {"body_seconds": "a2a_server", "idle_seconds": "callers", "settle_seconds": "task_tracker"}
+    | dict.fromkeys(("max_message_chars", "max_message_bytes", "max_id_chars"), "message_content")
+    | dict.fromkeys(("call_seconds", "max_task_messages", "max_push_targets"), "request_handler")
+    | dict.fromkeys(("max_history_messages", "max_history_bytes", "max_waiting_events"), "task_book")
+    | dict.fromkeys(("max_artifacts", "max_artifact_bytes"), "task_book")
+    | dict.fromkeys(("max_skills", "max_schemas_bytes", "skills_seconds"), "published_card")
+    | dict.fromkeys(("push_seconds", "max_push_tries"), "push_sender")
+    | dict.fromkeys(("push_retry_seconds", "max_waiting_pushes"), "push_sender")
+)
 
 _GROUP_EXAMPLES: Final = """\
   moot a2a join https://agent.example.com --as weather
@@ -147,11 +169,15 @@ def _add_limit_option(parser: argparse.ArgumentParser, example: str) -> None:
     parser.add_argument("--limit", action="append", default=[], metavar="NAME=NUMBER", help=help)
 
 
-def _limits(given: list[str], limits: _Limits) -> _Limits:
+def _limits(given: list[str], limits: _Limits, former: Mapping[str, str]) -> _Limits:
     """The limits with those that were given; raises UsageError."""
     known = {each.name: getattr(limits, each.name) for each in dataclasses.fields(limits)}
     for each in given:
         name, _, text = each.partition("=")
+        if (module := former.get(name)) is not None:
+            constant = getattr(import_module(f"moot.agents.a2a.{module}"), name.upper())
+            print(f"--limit {name} is not a setting any more: it is {constant:g}", file=sys.stderr)
+            continue
         if name not in known:
             raise UsageError(f"--limit {each}: no such limit. There are: {', '.join(known)}")
         kind = type(known[name])
@@ -202,7 +228,7 @@ async def _join(options: argparse.Namespace) -> int:
         allow_plain_http=options.allow_plain_http,
         answers=options.answers,
         style=options.style,
-        limits=_limits(options.limit, JoinLimits()),
+        limits=_limits(options.limit, JoinLimits(), _FORMER_OF_JOIN),
     )
     ending = await run_member(lambda: A2aMember(settings), settings, on_joined=_print_joined)
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
@@ -232,7 +258,7 @@ async def _serve(options: argparse.Namespace) -> int:
     for member in options.publish:
         if not member or not all(each.isalnum() or each in "-_." for each in member) or member in (".", ".."):
             raise UsageError(f"--publish {member!r}: only letters, digits and - _ . can be in a path")
-    limits = _limits(options.limit, ServeLimits())
+    limits = _limits(options.limit, ServeLimits(), _FORMER_OF_SERVE)
     public_url = options.public_url and read_public_url(options.public_url, "--public-url")
     if not public_url and options.host in ("0.0.0.0", "::", ""):  # noqa: S104  # an address that is refused
         raise UsageError(

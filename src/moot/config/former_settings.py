@@ -95,7 +95,22 @@ SPACE: Final[Former] = {
     for place in ("", "space.")
 }
 # Of the configuration file of the adapter.
-ADAPTER: Final[Former] = {}
+ADAPTER: Final[Former] = {
+    "limits.max_senders": 50_000,
+    "limits.max_subscriptions_per_sender": 64,
+    "limits.announce_debounce_seconds": 1.0,
+    "limits.announce_interval_seconds": 1_800.0,
+    "limits.min_refresh_interval_seconds": 5.0,
+    "limits.answer_seconds": 300.0,
+    "limits.max_seen_events": 1_000_000,
+    "limits.max_describe_results": 100,
+    "limits.discovery_seconds": 15.0,
+    "limits.max_discovery_bytes": 8 << 20,
+    "limits.max_listed": 2_000,
+    "limits.max_tools_per_endpoint": 1_000,
+    "limits.max_outbound_calls": 256,
+    "limits.stop_seconds": 5.0,
+}
 
 
 def without_former(document: Json, former: Former) -> tuple[Json, list[str]]:

@@ -3,9 +3,9 @@
 The child gets the variables that were listed for it and a few harmless ones, never our whole environment.
 Whatever it does, it is reported and memory stays bounded:
 
-- stdout is cut into lines. A line longer than `line_bytes` is dropped while it arrives; its first and
+- stdout is cut into lines. A line longer than `LINE_BYTES` is dropped while it arrives; its first and
   last bytes are reported, since the id of the response is there.
-- stdin is written without waiting; once `unread_bytes` wait for a child that does not read, `send` raises.
+- stdin is written without waiting; once `UNREAD_BYTES` wait for a child that does not read, `send` raises.
 - stderr goes to a `StderrTail`.
 
 The SDK's own stdio transport is not used: it reads lines of any length, hands stderr to a file of ours
@@ -19,25 +19,21 @@ import asyncio
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from moot.errors import UsageError
 from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.stdio_lines import LineSplitter
 from moot.resilience.child_process import ChildExit, ChildProcess, child_environment, start_child
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildLimits:
-    """Every bound on a child process."""
-
-    # 48 MiB: values of 32 MiB, which is what a gateway keeps, and what JSON and base64 add to them.
-    line_bytes: int = 48 << 20
-    # 64 MiB that the child has not read: more than the largest request.
-    unread_bytes: int = 64 << 20
-    # MCP's own order of ending: close stdin, wait, SIGTERM, wait, SIGKILL. The SDKs wait two seconds each
-    # time; this stays below the two that a person waits who has pressed Ctrl-C.
-    exit_seconds: float = 0.5
-    terminate_seconds: float = 1.0
+# 48 MiB: values of 32 MiB, which is what a gateway keeps, and what JSON and base64 add to them.
+LINE_BYTES: Final = 48 << 20
+# 64 MiB that the child has not read: more than the largest request.
+UNREAD_BYTES: Final = 64 << 20
+# MCP's own order of ending: close stdin, wait, SIGTERM, wait, SIGKILL. The SDKs wait two seconds each
+# time; this stays below the two that a person waits who has pressed Ctrl-C.
+EXIT_SECONDS: Final = 0.5
+TERMINATE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +56,10 @@ class ChildGone(Exception):
 class StdioChild:
     """A running child that reads and writes lines."""
 
-    def __init__(
-        self, process: ChildProcess, lines: LineSplitter, stderr: StderrTail, limits: ChildLimits
-    ) -> None:
+    def __init__(self, process: ChildProcess, lines: LineSplitter, stderr: StderrTail) -> None:
         self._process = process
         self._lines = lines
         self._stderr = stderr
-        self._limits = limits
         self.ended: asyncio.Future[ChildExit] = process.ended
 
     @property
@@ -80,8 +73,8 @@ class StdioChild:
         pipe = self._process.stdin
         if pipe is None or self.is_closed:
             raise ChildGone("it has ended")
-        if pipe.get_write_buffer_size() + len(line) > self._limits.unread_bytes:
-            raise ChildGone(f"it does not read: {self._limits.unread_bytes} bytes wait for it")
+        if pipe.get_write_buffer_size() + len(line) > UNREAD_BYTES:
+            raise ChildGone(f"it does not read: {UNREAD_BYTES} bytes wait for it")
         pipe.write(line + b"\n")
 
     def pause_reading(self, seconds: float) -> None:
@@ -92,11 +85,8 @@ class StdioChild:
         """End the child and its whole group, gently first; cancelling this ends them at once."""
         # What it still writes is read, so that it can end, and dropped.
         self._lines.close()
-        limits = self._limits
         try:
-            await self._process.stop(
-                exit_seconds=limits.exit_seconds, terminate_seconds=limits.terminate_seconds
-            )
+            await self._process.stop(exit_seconds=EXIT_SECONDS, terminate_seconds=TERMINATE_SECONDS)
         finally:
             self._stderr.close()
 
@@ -108,7 +98,6 @@ async def start(
     on_oversize: Callable[[bytes, bytes, int], None],
     stderr: StderrTail,
     inherited: Mapping[str, str],
-    limits: ChildLimits,
 ) -> StdioChild:
     """Start a child; raises UsageError when there is no such program or it cannot be run."""
     environment = child_environment(command.env, inherited)
@@ -119,7 +108,7 @@ async def start(
         raise UsageError(
             f"no such program: {command.argv[0]!r}; give its full path, or make sure that it is in PATH"
         )
-    lines = LineSplitter(on_line, on_oversize, max_line_bytes=limits.line_bytes)
+    lines = LineSplitter(on_line, on_oversize, max_line_bytes=LINE_BYTES)
     process = await start_child(
         [program, *command.argv[1:]],
         environment=environment,
@@ -129,4 +118,4 @@ async def start(
         has_stdin=True,
         ends_with_stdout=True,
     )
-    return StdioChild(process, lines, stderr, limits)
+    return StdioChild(process, lines, stderr)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from moot.oauth.credential_store import StoredCredential
 from moot.oauth.discovery import BearerChallenge, read_challenge
-from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
+from moot.oauth.oauth_settings import SignInFailed
 from moot.oauth.server_credential import ServerCredential
 from moot.oauth.token_endpoint import TokenRefused
 
@@ -26,14 +26,12 @@ class ExchangedCredential:
     def __init__(
         self,
         subject: ServerCredential,
-        limits: OAuthLimits,
         challenge: BearerChallenge,
         *,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.problem: str | None = None
         self._subject = subject
-        self._limits = limits
         self._challenge = challenge
         self._wall_clock = wall_clock
         self._token: StoredCredential | None = None

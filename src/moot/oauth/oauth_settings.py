@@ -1,8 +1,8 @@
-"""How to sign in at what protects an MCP server, and every bound on it."""
+"""How to sign in at what protects an MCP server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,32 +13,12 @@ from moot.errors import MootError
 GrantName = Literal["authorization_code", "client_credentials", "token_exchange"]
 # The path that codes come back to: part of what is registered at a provider.
 REDIRECT_PATH: Final = "/callback"
+# From the link to the code: a person types a password, and looks for a phone.
+SIGN_IN_SECONDS: Final = 600.0
 
 
 class SignInFailed(MootError):
     """Nobody could be signed in; the text says why, and holds no token."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthLimits:
-    """Every bound on signing in and renewing."""
-
-    # One request to a provider.
-    request_seconds: float = 10.0
-    # A document or an answer of a provider: they are a few KiB.
-    max_response_bytes: int = 256 << 10
-    # From the link to the code: a person types a password, and looks for a phone.
-    sign_in_seconds: float = 600.0
-    # Sign-ins that have begun and not ended.
-    max_pending_sign_ins: int = 64
-    # A token with less than this left is renewed before it is used.
-    renew_before_seconds: float = 30.0
-    # Between two attempts to renew or to find the provider after one has failed.
-    retry_seconds: float = 5.0
-    # Connections to one server that are open for people, each with an account of their own.
-    max_person_connections: int = 64
-    # Scopes that are asked for, whatever a server demands.
-    max_scopes: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,4 +43,3 @@ class OAuthSettings:
     folder: Path | None = None
     # With what they are encrypted there; None: not at all.
     key: SignInKey | None = None
-    limits: OAuthLimits = field(default_factory=OAuthLimits)

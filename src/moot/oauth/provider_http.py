@@ -6,13 +6,18 @@ import json
 import socket
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from moot.errors import Unreachable
 from moot.net.address_check import ForbiddenAddress, connect_checked, is_loopback
 from moot.net.http_client import HttpClient, HttpResponse
-from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
+from moot.oauth.oauth_settings import SignInFailed
+
+# One request to a provider.
+REQUEST_SECONDS: Final = 10.0
+# A document or an answer of a provider: they are a few KiB.
+MAX_RESPONSE_BYTES: Final = 256 << 10
 
 JsonDocument = Mapping[str, Any]
 
@@ -20,12 +25,11 @@ JsonDocument = Mapping[str, Any]
 class ProviderHttp:
     """Sends requests to whatever a server names as its provider, and to nothing else in our network."""
 
-    def __init__(self, server_url: str, limits: OAuthLimits, *, allow_private: bool) -> None:
+    def __init__(self, server_url: str, *, allow_private: bool) -> None:
         """The provider of a server on this machine may be on this machine too, and without TLS."""
-        self._limits = limits
         self._client = HttpClient(
-            timeout_seconds=limits.request_seconds,
-            max_bytes=limits.max_response_bytes,
+            timeout_seconds=REQUEST_SECONDS,
+            max_bytes=MAX_RESPONSE_BYTES,
             open_socket=self._open_socket,
         )
         self._is_local = is_local_host(urlsplit(server_url).hostname or "")
@@ -79,7 +83,7 @@ class ProviderHttp:
         return await connect_checked(
             host,
             port,
-            timeout_seconds=self._limits.request_seconds,
+            timeout_seconds=REQUEST_SECONDS,
             # A server on this machine vouches for this machine, and not for others behind our firewall.
             allow_private=self._allow_private or (self._is_local and is_local_host(host)),
         )

@@ -24,6 +24,13 @@ from moot.oauth.pending_sign_in import PendingSignIn
 from moot.oauth.provider_http import ProviderHttp, shown
 from moot.oauth.token_endpoint import OAuthClient, TokenRefused, client_for, request_token
 
+# A token with less than this left is renewed before it is used.
+RENEW_BEFORE_SECONDS: Final = 30.0
+# Between two attempts to renew or to find the provider after one has failed.
+RETRY_SECONDS: Final = 5.0
+# Scopes that are asked for, whatever a server demands.
+MAX_SCOPES: Final = 64
+
 log = logging.getLogger(__name__)
 
 _OFFLINE: Final = "offline_access"
@@ -61,10 +68,9 @@ class ServerCredential:
         self.problem: str | None = None
         self._url = server_url
         self._settings = settings
-        self._limits = settings.limits
         self._store = store
         self._server = server
-        self._http = ProviderHttp(server_url, settings.limits, allow_private=settings.allow_private_addresses)
+        self._http = ProviderHttp(server_url, allow_private=settings.allow_private_addresses)
         self._wall_clock = wall_clock
         self._clock = clock
         self._credential = store.credential(server, owner)
@@ -172,7 +178,7 @@ class ServerCredential:
         }
         wanted = challenge.scopes or found.scopes
         if wanted:
-            form["scope"] = " ".join(wanted[: self._limits.max_scopes])
+            form["scope"] = " ".join(wanted[:MAX_SCOPES])
         return await self._request(form, found, await self._client(found, wanted))
 
     # Inside
@@ -239,14 +245,14 @@ class ServerCredential:
         can_renew = kept.refresh_token is not None or self._calls_as_client
         if kept.expires_at is None or self._target is None or not can_renew or self._is_fresh():
             return False
-        return kept.expires_at - self._wall_clock() < self._limits.renew_before_seconds
+        return kept.expires_at - self._wall_clock() < RENEW_BEFORE_SECONDS
 
     def _is_fresh(self) -> bool:
         obtained_at = self._obtained_at
-        return obtained_at is not None and self._clock() - obtained_at < self._limits.retry_seconds
+        return obtained_at is not None and self._clock() - obtained_at < RETRY_SECONDS
 
     def _is_too_soon(self) -> bool:
-        return self._failed_at is not None and self._clock() - self._failed_at < self._limits.retry_seconds
+        return self._failed_at is not None and self._clock() - self._failed_at < RETRY_SECONDS
 
     async def _find_target(self) -> ProtectedResource:
         """Found anew each time: a server may have changed its provider."""
@@ -260,7 +266,7 @@ class ServerCredential:
         had = () if self._credential is None else self._credential.scopes
         offline = (_OFFLINE,) if _OFFLINE in target.provider.scopes else ()
         wanted = dict.fromkeys([*asked, *had, *self._wanted_scopes, *offline])
-        return tuple(wanted)[: self._limits.max_scopes]
+        return tuple(wanted)[:MAX_SCOPES]
 
     async def _client(self, target: ProtectedResource, scopes: tuple[str, ...]) -> OAuthClient:
         return await client_for(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from moot.errors import UsageError
+from moot.participant.connection import message_feed
 from moot.participant.connection.envelope_sender import Addressees, CloseReason, OwnPause, SentEnvelope
 from moot.participant.connection.message_feed import Reader, is_async
 from moot.participant.connection.owner_lookup import OwnerLookup
@@ -15,6 +16,7 @@ from moot.participant.conversation.reasoning import Reasoning, ReasoningParts
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
+from moot.participant.serving import request_server
 from moot.participant.serving.own_offers import ResourceOptions, prompt_of, resource_of
 from moot.participant.serving.tools import ToolOptions, tool_of
 from moot.participant.space_calls import SpaceCalls
@@ -132,7 +134,7 @@ class JoinedSpace(SpaceCalls):
     async def ready(self, timeout_seconds: float | None = None) -> None:
         """Wait until we are connected and not paused; raises TimedOut."""
         given = timeout_seconds
-        await self._sender.ready(self.limits.held_answer_seconds if given is None else given)
+        await self._sender.ready(request_server.HELD_ANSWER_SECONDS if given is None else given)
 
     def on_reconnected(self, handler: F) -> F:
         """Call this without arguments when we are back after a lost connection; works as a decorator."""
@@ -313,7 +315,7 @@ class JoinedSpace(SpaceCalls):
         `own`: ours, too.
         """
         readers = self._parts.all_readers if own else self._parts.other_readers
-        return readers.read(max_messages or self.limits.max_feed_messages)
+        return readers.read(max_messages or message_feed.MAX_FEED_MESSAGES)
 
     @property
     def owner_lookup(self) -> OwnerLookup:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from moot.participant.calls.request_client import RequestClient
+from moot.participant.connection import message_feed
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.correlation_index import CorrelationIndex
 from moot.participant.connection.envelope_sender import EnvelopeSender, SendCounts
@@ -29,6 +31,12 @@ from moot.participant.decisions.proposal_sync import ProposalSync
 from moot.participant.serving.own_offers import OwnOffers
 from moot.participant.serving.request_server import RequestServer
 from moot.protocol.envelope import Envelope
+
+# Envelopes whose sender, kind and parents are kept, to match answers to requests.
+MAX_KNOWN_ENVELOPES: Final = 4_096
+# Senders whose violations are counted, and violations that are kept.
+MAX_VIOLATING_SENDERS: Final = 1_024
+MAX_VIOLATIONS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +81,11 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
     limits = options.limits
     counts = SendCounts()
     tasks = MemberTasks()
-    runner = HandlerRunner(tasks.spawn, counts, limits.max_feed_messages)
+    runner = HandlerRunner(tasks.spawn, counts, message_feed.MAX_FEED_MESSAGES)
     roster = Roster(options.dialect, runner)
     sender = EnvelopeSender(options, counts, roster.names_of)
-    violations = ViolationLog(max_senders=limits.max_violating_senders, max_violations=limits.max_violations)
-    correlations = CorrelationIndex(limits.max_known_envelopes)
+    violations = ViolationLog(max_senders=MAX_VIOLATING_SENDERS, max_violations=MAX_VIOLATIONS)
+    correlations = CorrelationIndex(MAX_KNOWN_ENVELOPES)
     proposals = ProposalList(limits, roster, runner)
     validator = InboundValidator(correlations, violations, proposals.is_faithful)
     requests = RequestClient(sender, roster, correlations, validator, runner)
@@ -86,7 +94,7 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
     offers = OwnOffers(server, sender)
     if not options.passive:
         server.use_handler(offers.answer, can_run=offers.can_run)
-    contexts = Contexts(limits, validator)
+    contexts = Contexts(validator)
     streams = StreamClient(sender, runner)
     acks = PendingAcks()
     reporter = StatusReporter(sender, controls)
@@ -108,7 +116,7 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
         proposal_sync=ProposalSync(options, sender, proposals),
         server=server,
         offers=offers,
-        chats=Chats(sender, limits),
+        chats=Chats(sender),
         contexts=contexts,
         streams=streams,
         acks=acks,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from moot.errors import ClosedWhileWaiting, ConnectionClosed, ConnectionLost, MalformedEnvelope
 from moot.net.websocket_client import ABNORMAL_CLOSE, ClientSocket
 from moot.participant.connection.envelope_sender import CloseReason
-from moot.participant.connection.history import fetch_history
+from moot.participant.connection.history import HISTORY_MARGIN_SECONDS, fetch_history
 from moot.participant.connection.link import Link
 from moot.participant.connection.message_feed import MissedMessages, RunningHandler
 from moot.participant.control.control_handler import ControlHandler
@@ -24,6 +24,9 @@ from moot.participant.inbound_router import InboundRouter
 from moot.participant.member_parts import MemberParts
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
+
+# How long leaving may take: withdrawals, closed streams and the closing handshake.
+LEAVE_SECONDS: Final = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +95,7 @@ class MemberSession:
             self._parts.open_work.close()
             self.link.leave(CloseReason(1000, reason))
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._parts.options.limits.leave_seconds):
+                async with asyncio.timeout(LEAVE_SECONDS):
                     await self._closed.wait()
             self.handle_closed(CloseReason(1000, reason))
 
@@ -132,7 +135,7 @@ class MemberSession:
         """What became of proposals meanwhile: results from the history, the rest from the gateway."""
         parts = self._parts
         if len(parts.proposals) or self._lost_fault is not None:
-            since = self._lost_at - self._kept_seconds - parts.options.limits.history_margin_seconds
+            since = self._lost_at - self._kept_seconds - HISTORY_MARGIN_SECONDS
             history = await fetch_history(parts.options, self.link.url, parts.sender.me, since)
             self.router.replay_decisions(history or [], self._known_before_loss)
             if self._lost_fault is not None:

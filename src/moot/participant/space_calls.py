@@ -17,7 +17,7 @@ from moot.participant.calls.call_options import (
 )
 from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, SentEnvelope
-from moot.participant.connection.history import fetch_history
+from moot.participant.connection.history import HISTORY_MARGIN_SECONDS, fetch_history
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.participant.member_parts import MemberParts
@@ -25,6 +25,9 @@ from moot.participant.member_session import MemberSession
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.proposal_life import GatewayProposal
+
+# Pages of one list (`tools/list` with cursors).
+MAX_LIST_PAGES: Final = 100
 
 # The list methods of MCP, by the name of the list in their results.
 LIST_METHODS: Final[Mapping[str, str]] = {kind: method for method, kind in LISTS.items()}
@@ -112,7 +115,7 @@ class SpaceCalls:
     ) -> list[dict[str, Any]]:
         """All tools, resources, resourceTemplates or prompts of a member, each name once.
 
-        Follows its cursors, for `max_list_pages` at most; a later page that it refuses ends the list. Each
+        Follows its cursors, for `MAX_LIST_PAGES` at most; a later page that it refuses ends the list. Each
         page may take `timeout_seconds`, and `on_page` is called when one has come.
         """
         method = LIST_METHODS.get(what)
@@ -125,9 +128,7 @@ class SpaceCalls:
                 on_page()
             return page
 
-        return await list_pages(
-            request, method, max_pages=self._parts.options.limits.max_list_pages, source=member
-        )
+        return await list_pages(request, method, max_pages=MAX_LIST_PAGES, source=member)
 
     # Proposals
 
@@ -166,7 +167,7 @@ class SpaceCalls:
         for record in missing:
             proposals.add_recorded(record, me)
         if known:
-            since = min(record.proposed_at for record in known) - parts.options.limits.history_margin_seconds
+            since = min(record.proposed_at for record in known) - HISTORY_MARGIN_SECONDS
             history = await self.history(since)
             router.replay_kinds(history, ("mcp/reject", "chat"))
             if missing:

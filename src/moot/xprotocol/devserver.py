@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
@@ -35,7 +35,7 @@ from moot.xprotocol.contracts.capability_names import Scopes
 from moot.xprotocol.events.events import Signed
 from moot.xprotocol.identity import keyfile
 from moot.xprotocol.relay.relay_server import RelayServer, open_relay
-from moot.xprotocol.relay.relay_settings import RelayLimits, RelaySettings
+from moot.xprotocol.relay.relay_settings import RelaySettings
 
 log = logging.getLogger(__name__)
 
@@ -245,9 +245,6 @@ def _load(settings: DevServerSettings, document: dict[str, Json], file: Path | N
 
 
 def _relay_settings(settings: DevServerSettings) -> RelaySettings:
-    no_rate_limits = replace(
-        RelayLimits(), events_per_second=0, sender_events_per_second=0, requests_per_second=0
-    )
     return RelaySettings(
-        data=settings.data / "relay", host=settings.host, port=settings.relay_port, limits=no_rate_limits
+        data=settings.data / "relay", host=settings.host, port=settings.relay_port, has_rate_limits=False
     )

@@ -25,7 +25,7 @@ from a2a.types import (
 from google.protobuf.json_format import ParseDict
 
 from moot.agents.a2a.a2a_server import published
-from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
+from moot.agents.a2a.serve_settings import ServeSettings
 from moot.net.http_listener import bind_socket, serve_http
 from moot.participant import JoinedSpace, connect
 from moot.participant.connection.envelope_writer import new_id
@@ -92,7 +92,6 @@ async def collect(client: Client, sent: SendMessageRequest) -> list[StreamRespon
 @asynccontextmanager
 async def service(served: ServedSpace, port: int = 0, **more: Any) -> AsyncIterator[str]:
     """`moot a2a serve`, in this process."""
-    limits = more.pop("limits", ServeLimits(settle_seconds=0.02, push_retry_seconds=0.01))
     listening = bind_socket("127.0.0.1", port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     given: dict[str, Any] = {
@@ -102,7 +101,6 @@ async def service(served: ServedSpace, port: int = 0, **more: Any) -> AsyncItera
         "public_url": url,
         "state_folder": served.folder / "state",
         "console": "https://moot.example",
-        "limits": limits,
     }
     settings = ServeSettings(**(given | more))
     async with (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from a2a.types import CancelTaskRequest, ListTasksRequest, SendMessageConfiguration, StreamResponse
 
 from moot.agents.a2a.serve_settings import ServeLimits
@@ -102,9 +103,13 @@ async def test_a_body_that_comes_slowly_counts_as_a_request_of_its_caller(tmp_pa
             await until_told(is_served)
 
 
-async def test_what_a_caller_gives_to_keep_is_bounded(tmp_path: Path) -> None:
-    limits = ServeLimits(max_task_messages=3, max_history_bytes=3_000, max_message_bytes=2_000)
-    async with served_space(tmp_path, limits=limits) as served:
+async def test_what_a_caller_gives_to_keep_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.message_content.MAX_MESSAGE_BYTES", 2_000)
+    monkeypatch.setattr("moot.agents.a2a.task_book.MAX_HISTORY_BYTES", 3_000)
+    monkeypatch.setattr("moot.agents.a2a.request_handler.MAX_TASK_MESSAGES", 3)
+    async with served_space(tmp_path) as served:
         for message, limit in (
             ({"messageId": "x" * 257}, "max_id_chars"),
             ({"contextId": "x" * 257}, "max_id_chars"),

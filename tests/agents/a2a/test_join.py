@@ -28,7 +28,7 @@ from tests.participant.watched_agent import WatchedAgent, running_member
 from tests.waiting import until
 
 RIGHTS: list[Any] = ["chat", "chat/*", "reasoning/*", "participant/status"]
-QUICK = JoinLimits(poll_first_seconds=0.01, poll_max_seconds=0.05, retry_seconds=20.0, cancel_seconds=5.0)
+QUICK = JoinLimits(retry_seconds=20.0)
 
 
 class ForeignAgentSpace(WatchedAgent):
@@ -246,7 +246,7 @@ async def test_an_agent_that_says_too_much_is_stopped(tmp_path: Path) -> None:
             await exchange.updater.add_artifact([Part(text="x" * 100)], artifact_id=str(number))
         await asyncio.Event().wait()
 
-    limits = JoinLimits(max_task_chars=5_000, cancel_seconds=5.0)
+    limits = JoinLimits(max_task_chars=5_000)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(floods) as agent,
@@ -273,7 +273,7 @@ async def test_an_agent_that_fails_or_is_gone_is_told_of(tmp_path: Path) -> None
     assert len(agent.got) == 2
 
 
-async def test_a_card_may_not_lead_elsewhere(tmp_path: Path) -> None:
+async def test_a_card_may_not_lead_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither to another server, which would get our token, nor by a redirect; and it is bounded."""
     elsewhere = [
         AgentInterface(url="http://127.0.0.2:9/rpc", protocol_binding="JSONRPC", protocol_version="1.0")
@@ -290,8 +290,9 @@ async def test_a_card_may_not_lead_elsewhere(tmp_path: Path) -> None:
     async with foreign_agent(supported_interfaces=elsewhere) as agent:
         assert "--allow-origin http://127.0.0.2:9" in await refusal(settings(agent))
     async with foreign_agent() as agent:
-        limits = JoinLimits(max_card_bytes=100)
-        assert "max_card_bytes" in await refusal(settings(agent, limits=limits))
+        with monkeypatch.context() as patched:
+            patched.setattr("moot.agents.a2a.agent_card.MAX_CARD_BYTES", 100)
+            assert "max_card_bytes" in await refusal(settings(agent))
         assert "redirects" in await refusal(settings(agent, url=f"{agent.url}/elsewhere.json"))
         assert "not encrypted" in await refusal(settings(agent, url="http://weather.example"))
         assert "HTTP 404" in await refusal(settings(agent, url=f"{agent.url}/a/b/nothing.json"))

@@ -42,20 +42,25 @@ async def answering_bytes(answer: bytes) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_a_card_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_card_that_does_not_come_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for answer in (b"", b"HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\n{"):
         async with answering_bytes(answer) as url, bounded():
-            settings = JoinSettings(
-                url=url, gateway="", state_folder=tmp_path, limits=JoinLimits(card_seconds=0.05)
-            )
+            monkeypatch.setattr("moot.agents.a2a.agent_card.CARD_SECONDS", 0.05)
+            settings = JoinSettings(url=url, gateway="", state_folder=tmp_path)
             with pytest.raises(MootError):
                 await A2aMember(settings).start()
 
 
-async def test_a_connection_that_is_not_made_is_given_up(tmp_path: Path) -> None:
+async def test_a_connection_that_is_not_made_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server takes the connection, and never says its part of the TLS handshake."""
     async with answering_bytes(b"") as url, bounded():
-        limits = JoinLimits(connect_seconds=0.05, answer_seconds=1e6, stream_idle_seconds=1e6)
+        monkeypatch.setattr("moot.agents.a2a.agent_client.STREAM_IDLE_SECONDS", 1e6)
+        monkeypatch.setattr("moot.agents.a2a.agent_client.CONNECT_SECONDS", 0.05)
+        limits = JoinLimits(answer_seconds=1e6)
         settings = JoinSettings(url=url, gateway="", state_folder=tmp_path, limits=limits)
         client = AgentClient(card_of(url.replace("http:", "https:")), settings)
         message = Message(message_id="m1", role=Role.ROLE_USER, parts=[Part(text="Hello")])
@@ -82,11 +87,13 @@ async def never(exchange: Exchange) -> None:
     await asyncio.Event().wait()
 
 
-async def test_an_agent_that_is_silent_is_asked_again_or_left(tmp_path: Path) -> None:
+async def test_an_agent_that_is_silent_is_asked_again_or_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with agent_space(tmp_path) as lab:
         # A stream without a word is opened again: the message is not sent again.
-        limits = replace(QUICK, stream_idle_seconds=1)
-        async with foreign_agent(hang) as agent, joined(lab, agent, limits=limits) as member:
+        monkeypatch.setattr("moot.agents.a2a.agent_client.STREAM_IDLE_SECONDS", 1)
+        async with foreign_agent(hang) as agent, joined(lab, agent, limits=QUICK) as member:
             await lab.alice.chats.cancel(await seen(lab, agent))
             await lab.wait_for("chat", "cancelled the message; the agent has stopped it")
             await until(lambda: not member.file.record.open_chats)
@@ -106,13 +113,15 @@ async def test_an_agent_that_is_silent_is_asked_again_or_left(tmp_path: Path) ->
 
 async def test_a_task_whose_agent_is_away_is_given_up_and_so_is_a_cancel_without_an_answer(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stubborn(ForeignAgent):
         async def cancel(self, context: Any, event_queue: Any) -> None:
             self.cancelled.append(context.task_id)
             await asyncio.Event().wait()
 
-    limits = replace(QUICK, cancel_seconds=0.5, retry_seconds=0.05)
+    monkeypatch.setattr("moot.agents.a2a.agent_client.CANCEL_SECONDS", 0.5)
+    limits = replace(QUICK, retry_seconds=0.05)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(hang, hang, made=Stubborn) as agent,
@@ -131,7 +140,9 @@ async def test_a_task_whose_agent_is_away_is_given_up_and_so_is_a_cancel_without
         await lab.wait_for("chat", "no answer for 0.05 s (retry_seconds)")
 
 
-async def test_answers_artifacts_texts_and_data_are_bounded(tmp_path: Path) -> None:
+async def test_answers_artifacts_texts_and_data_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def huge(exchange: Exchange) -> None:
         await exchange.queue.enqueue_event(exchange.said("x" * 200_000))
 
@@ -151,14 +162,11 @@ async def test_answers_artifacts_texts_and_data_are_bounded(tmp_path: Path) -> N
         await exchange.updater.add_artifact([data], artifact_id="d", last_chunk=True)
         await exchange.updater.complete()
 
-    limits = replace(
-        QUICK,
-        max_response_bytes=100_000,
-        max_artifacts=3,
-        max_text_chars=100,
-        max_data_chars=50,
-        max_status_updates=2,
-    )
+    monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_STATUS_UPDATES", 2)
+    monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_DATA_CHARS", 50)
+    monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_TEXT_CHARS", 100)
+    monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_ARTIFACTS", 3)
+    limits = replace(QUICK, max_response_bytes=100_000)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(huge, many, long) as agent,
@@ -176,7 +184,9 @@ async def test_answers_artifacts_texts_and_data_are_bounded(tmp_path: Path) -> N
         assert [each for each in thoughts if each.startswith("Step")] == ["Step 0.", "Step 1."]
 
 
-async def test_chats_that_wait_run_and_come_are_counted(tmp_path: Path) -> None:
+async def test_chats_that_wait_run_and_come_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running: list[asyncio.Event] = []
 
     async def waits(exchange: Exchange) -> None:
@@ -184,7 +194,8 @@ async def test_chats_that_wait_run_and_come_are_counted(tmp_path: Path) -> None:
         await running[-1].wait()
         await exchange.answer("Done.")
 
-    limits = replace(QUICK, max_tasks=1, max_queued_chats=1, max_chats_per_minute=3)
+    monkeypatch.setattr("moot.agents.a2a.a2a_member.MAX_QUEUED_CHATS", 1)
+    limits = replace(QUICK, max_tasks=1, max_chats_per_minute=3)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(*[waits] * 4) as agent,

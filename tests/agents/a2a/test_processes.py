@@ -14,7 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from moot.cli import main
+from moot.agents.a2a.join_settings import JoinLimits
+from moot.agents.a2a.serve_settings import ServeLimits
+from moot.cli import a2a, main
 from moot.cli.exit_codes import EXIT_USAGE
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
@@ -106,7 +108,7 @@ async def test_limits_and_the_public_address_are_options(tmp_path: Path, port: i
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (("--limit", "max_cards=1"), "no such limit. There are: max_body_bytes, body_seconds"),
+        (("--limit", "max_cards=1"), "no such limit. There are: max_body_bytes, max_requests_at_once"),
         (("--limit", "max_open_tasks=many"), "a whole number above 0, as max_open_tasks=20"),
         (("--limit", "max_open_tasks=0"), "a whole number above 0"),
         (("--limit", "task_seconds=inf"), "a number above 0, as task_seconds=86400"),
@@ -119,3 +121,12 @@ def test_an_option_that_cannot_be_meant_says_what_can(
 ) -> None:
     assert main(["a2a", "serve", "--publish", "coder", "--as", "a2a", *given]) == EXIT_USAGE
     assert text in capsys.readouterr().err
+
+
+def test_a_limit_that_is_no_setting_any_more_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    join, serve = a2a._FORMER_OF_JOIN, a2a._FORMER_OF_SERVE
+    assert a2a._limits([f"{name}=1" for name in join], JoinLimits(), join) == JoinLimits()
+    assert a2a._limits([f"{name}=1" for name in serve], ServeLimits(), serve) == ServeLimits()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == [*join, *serve]
+    assert "--limit max_skills is not a setting any more: it is 100" in lines

@@ -19,7 +19,7 @@ from moot.agents.a2a.agent_card import WELL_KNOWN, find_card
 from moot.agents.a2a.card_signer import KEYS_PATH, card_signer
 from moot.agents.a2a.join_settings import JoinSettings
 from moot.agents.a2a.published_card import ARGUMENTS_URI, make_card
-from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
+from moot.agents.a2a.serve_settings import ServeSettings
 from moot.errors import UsageError
 from tests.agents.a2a.served_space import ServedSpace, served_space, service, space_with_coder
 from tests.waiting import HANG_SECONDS
@@ -123,7 +123,9 @@ def tool(name: str, schema: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": schema}
 
 
-def test_a_schema_that_a_card_cannot_hold_is_left_out_and_the_skill_is_there(tmp_path: Path) -> None:
+def test_a_schema_that_a_card_cannot_hold_is_left_out_and_the_skill_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deep: dict[str, Any] = {"type": "object"}
     for _ in range(100):
         deep = {"type": "object", "properties": {"a": deep}}
@@ -140,13 +142,8 @@ def test_a_schema_that_a_card_cannot_hold_is_left_out_and_the_skill_is_there(tmp
     assert list(schemas) == ["good"]
     assert "\u200b" not in schemas["good"]["description"]
     assert len(card.skills) == 6
-    small = ServeSettings(
-        gateway="",
-        members=("m",),
-        public_url="https://x",
-        state_folder=tmp_path,
-        limits=ServeLimits(max_schemas_bytes=10),
-    )
+    monkeypatch.setattr("moot.agents.a2a.published_card.MAX_SCHEMAS_BYTES", 10)
+    small = ServeSettings(gateway="", members=("m",), public_url="https://x", state_folder=tmp_path)
     assert not make_card("m", "lab", small, tools).capabilities.extensions
 
 

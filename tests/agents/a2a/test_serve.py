@@ -328,8 +328,9 @@ async def test_a_chat_task_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert sum(each.kind == "chat" and each.sender == "acme" for each in lab.heard) == 1
 
 
-async def test_limits_hold(tmp_path: Path) -> None:
-    limits = ServeLimits(max_open_tasks=2, max_message_chars=50, max_requests_at_once=1, settle_seconds=0.02)
+async def test_limits_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.agents.a2a.message_content.MAX_MESSAGE_CHARS", 50)
+    limits = ServeLimits(max_open_tasks=2, max_requests_at_once=1)
     async with served_space(tmp_path, limits=limits) as served:
         client = await served.client(streaming=False)
         for _ in range(2):

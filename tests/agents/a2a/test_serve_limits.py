@@ -70,9 +70,9 @@ async def test_a_caller_that_is_removed_or_idle_is_gone_from_the_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(callers, "_LOOK_SECONDS", 0.01)
-    limits = ServeLimits(idle_seconds=0.05)
+    monkeypatch.setattr("moot.agents.a2a.callers.IDLE_SECONDS", 0.05)
     async with (
-        served_space(tmp_path, limits=limits) as served,
+        served_space(tmp_path) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,
     ):
         assert (await ask(served, http)).status_code == 200
@@ -103,8 +103,11 @@ async def test_callers_and_requests_are_counted(tmp_path: Path) -> None:
         assert int(refused.headers["retry-after"]) > 1
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
-    async with served_space(tmp_path, limits=ServeLimits(body_seconds=0.05)) as served, bounded():
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.a2a_server.BODY_SECONDS", 0.05)
+    async with served_space(tmp_path) as served, bounded():
         host, port = served.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(
@@ -115,8 +118,13 @@ async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> No
         writer.close()
 
 
-async def test_waiting_calls_skills_and_push_targets_have_their_limits(tmp_path: Path) -> None:
-    limits = ServeLimits(blocking_seconds=0.05, call_seconds=0.05, max_skills=1, max_push_targets=1)
+async def test_waiting_calls_skills_and_push_targets_have_their_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.request_handler.MAX_PUSH_TARGETS", 1)
+    monkeypatch.setattr("moot.agents.a2a.published_card.MAX_SKILLS", 1)
+    monkeypatch.setattr("moot.agents.a2a.request_handler.CALL_SECONDS", 0.05)
+    limits = ServeLimits(blocking_seconds=0.05)
     async with served_space(tmp_path, limits=limits, allow_private_push=True) as served:
         stop = asyncio.Event()
 
@@ -154,7 +162,9 @@ async def test_waiting_calls_skills_and_push_targets_have_their_limits(tmp_path:
         assert [each.parts[0].text for each in kept.history] == ["Hello?"]
 
 
-async def test_the_tools_of_a_card_are_asked_for_anew_only_after_their_time(tmp_path: Path) -> None:
+async def test_the_tools_of_a_card_are_asked_for_anew_only_after_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A card costs nothing to ask for, so asking for it again and again must cost the member nothing."""
 
     async def skills(served: ServedSpace, http: httpx.AsyncClient) -> set[str]:
@@ -169,9 +179,9 @@ async def test_the_tools_of_a_card_are_asked_for_anew_only_after_their_time(tmp_
     for seconds, then in ((1e6, {"chat", "read", "write"}), (0.0, {"chat", "read", "write", "late"})):
         folder = tmp_path / str(seconds)
         folder.mkdir()
-        limits = ServeLimits(skills_seconds=seconds)
+        monkeypatch.setattr("moot.agents.a2a.published_card.SKILLS_SECONDS", seconds)
         async with (
-            served_space(folder, limits=limits) as served,
+            served_space(folder) as served,
             httpx.AsyncClient(timeout=HANG_SECONDS) as http,
         ):
             assert await skills(served, http) == {"chat", "read", "write"}

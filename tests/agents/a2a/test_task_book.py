@@ -10,6 +10,7 @@ import pytest
 from a2a.types import Message, Part, TaskPushNotificationConfig, TaskState
 from a2a.utils.errors import UnsupportedOperationError
 
+from moot.agents.a2a import push_sender, task_book
 from moot.agents.a2a.push_sender import PushSender
 from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskBook
@@ -56,8 +57,11 @@ def test_ended_tasks_are_forgotten_after_their_time(tmp_path: Path) -> None:
     assert list(book) == [open_one]
 
 
-def test_history_and_artifacts_are_bounded(tmp_path: Path) -> None:
-    book = book_in(tmp_path, max_history_messages=3, max_artifacts=2, max_artifact_bytes=100)
+def test_history_and_artifacts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_book, "MAX_HISTORY_MESSAGES", 3)
+    monkeypatch.setattr(task_book, "MAX_ARTIFACTS", 2)
+    monkeypatch.setattr(task_book, "MAX_ARTIFACT_BYTES", 100)
+    book = book_in(tmp_path)
     served = task_in(book)
     for number in range(5):
         book.set_state(served, WORKING, f"step {number}")
@@ -71,8 +75,11 @@ def test_history_and_artifacts_are_bounded(tmp_path: Path) -> None:
     assert again.task == served.task
 
 
-async def test_a_stream_that_is_behind_is_cut_and_others_go_on(tmp_path: Path) -> None:
-    book = book_in(tmp_path, max_waiting_events=3)
+async def test_a_stream_that_is_behind_is_cut_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_book, "MAX_WAITING_EVENTS", 3)
+    book = book_in(tmp_path)
     served = task_in(book)
     slow, quick = book.follow(served), book.follow(served)
     await anext(slow)
@@ -89,14 +96,10 @@ async def test_a_stream_that_is_behind_is_cut_and_others_go_on(tmp_path: Path) -
     assert not served.watchers
 
 
-def settings_in(folder: Path, **limits: Any) -> ServeSettings:
-    given: dict[str, Any] = {"gateway": "", "members": ("coder",), "public_url": "", "state_folder": folder}
-    return ServeSettings(**given, allow_private_push=True, limits=ServeLimits(**limits))
-
-
-async def push_to(folder: Path, port: int, events: int, **limits: Any) -> PushSender:
+async def push_to(folder: Path, port: int, events: int) -> PushSender:
     """Some changes of a task with one target there, and who posts them."""
-    settings = settings_in(folder, push_retry_seconds=0.001, **limits)
+    given: dict[str, Any] = {"gateway": "", "members": ("coder",), "public_url": "", "state_folder": folder}
+    settings = ServeSettings(**given, allow_private_push=True)
     book, push = TaskBook(folder, settings.limits), PushSender(settings)
     served = task_in(book)
     served.push["c"] = TaskPushNotificationConfig(
@@ -108,7 +111,10 @@ async def push_to(folder: Path, port: int, events: int, **limits: Any) -> PushSe
     return push
 
 
-async def test_pushes_that_nobody_takes_are_given_up_after_their_tries(tmp_path: Path) -> None:
+async def test_pushes_that_nobody_takes_are_given_up_after_their_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_sender, "MAX_PUSH_TRIES", 2)
     tries: list[bytes] = []
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,13 +124,18 @@ async def test_pushes_that_nobody_takes_are_given_up_after_their_tries(tmp_path:
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        push = await push_to(tmp_path, port, 1, max_push_tries=2)
+        push = await push_to(tmp_path, port, 1)
         await until(lambda: push.lost == 1)
         assert len(tries) == 2
         await push.close()
 
 
-async def test_a_target_that_says_nothing_is_left_and_no_more_than_some_wait_for_it(tmp_path: Path) -> None:
+async def test_a_target_that_says_nothing_is_left_and_no_more_than_some_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_sender, "MAX_PUSH_TRIES", 1)
+    monkeypatch.setattr(push_sender, "PUSH_SECONDS", 0.1)
+    monkeypatch.setattr(push_sender, "MAX_WAITING_PUSHES", 2)
     tries: list[bytes] = []
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,7 +145,7 @@ async def test_a_target_that_says_nothing_is_left_and_no_more_than_some_wait_for
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        push = await push_to(tmp_path, port, 5, max_push_tries=1, push_seconds=0.1, max_waiting_pushes=2)
+        push = await push_to(tmp_path, port, 5)
         # Two wait; the others are lost at once.
         assert push.lost == 3
         await until(lambda: push.lost == 5)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.agents.acp.acp_member import AcpMember
-from moot.agents.acp.acp_settings import AcpLimits, AcpSettings
+from moot.agents.acp.acp_settings import AcpSettings
 from moot.agents.acp.agent_profiles import AgentProfile
 from moot.agents.acp.turn_runner import TurnRunner
 from moot.participant import JoinedSpace, connect
@@ -134,7 +134,6 @@ def settings_for(gateway: str, folder: Path, **more: Any) -> AcpSettings:
         "state_folder": folder / "state",
         "probe": False,
         "restart": QUICK,
-        "limits": AcpLimits(explanation_seconds=0.05, cancel_seconds=2.0),
     }
     return AcpSettings(**(given | more))
 

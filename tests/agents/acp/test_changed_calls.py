@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from moot.agents.acp.acp_settings import AcpLimits
 from moot.agents.acp.shown_call import show
 from moot.agents.acp.tool_calls import AgentToolCall
 from moot.errors import MootError
@@ -101,8 +100,10 @@ async def test_facts_that_are_added_to_the_same_command_change_nothing(tmp_path:
         await space.decided("once")
 
 
-async def test_an_agent_that_changes_its_call_on_and_on_is_refused(tmp_path: Path) -> None:
-    limits = AcpLimits(max_call_changes=2, explanation_seconds=0.01)
+async def test_an_agent_that_changes_its_call_on_and_on_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.acp.permissions.MAX_CALL_CHANGES", 2)
     late = [
         step
         for number in range(3)
@@ -112,7 +113,7 @@ async def test_an_agent_that_changes_its_call_on_and_on_is_refused(tmp_path: Pat
         )
     ]
     ask = {"toolCallId": "c1", "kind": "execute", "rawInput": {"command": "ls"}}
-    async with agent_space(tmp_path, [{"ask": ask, "meanwhile": late}], settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, [{"ask": ask, "meanwhile": late}]) as space:
         await space.ask()
         for number in range(3):
             await space.proposal(number + 1)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from moot.agents.acp.acp_member import AcpMember
-from moot.agents.acp.acp_settings import AcpLimits
 from moot.agents.acp.agent_profiles import AgentProfile
 from moot.agents.acp.folder_settings import check_folder_settings
 from moot.errors import UsageError
@@ -18,7 +17,6 @@ from tests.waiting import bounded, until
 
 SCRIPTED = AgentProfile(name="Scripted", project_files=(".scripted",))
 LEAVES_OUT = dataclasses.replace(SCRIPTED, planted_file=(".scripted", "{mark}"))
-QUICK = AcpLimits(explanation_seconds=0.05, cancel_seconds=2.0, settings_check_seconds=0.05)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def test_the_home_above_the_folder_is_left_out(tmp_path: Path, program: str, fil
 async def test_settings_that_appear_while_it_runs_end_it_until_they_are_gone(tmp_path: Path) -> None:
     conf = tmp_path / "work" / ".scripted"
     turn: list[dict[str, Any]] = [{"write": [str(conf), "x"]}, {"await_cancel": True}]
-    async with agent_space(tmp_path, turn, profile=SCRIPTED, settings={"limits": QUICK}) as space:
+    async with agent_space(tmp_path, turn, profile=SCRIPTED) as space:
         await space.ask()
         said = await space.wait_for("chat", "WARNING: settings of the agent in its folder have changed")
         assert str(conf) in said.payload["text"]
@@ -127,7 +125,7 @@ async def test_settings_of_a_trusted_folder_are_named_and_so_is_each_change(tmp_
     conf.write_text("a")
     of_home = tmp_path / ".scripted"
     of_home.write_text("a")
-    given = {"limits": QUICK, "trust_folder": True, "inherited": {"HOME": str(tmp_path)}}
+    given = {"trust_folder": True, "inherited": {"HOME": str(tmp_path)}}
     async with agent_space(tmp_path, profile=SCRIPTED, settings=given) as space:
         said = await space.wait_for("chat", "Settings of the agent in my folder count")
         assert str(conf) in said.payload["text"]
@@ -143,7 +141,7 @@ async def test_settings_that_an_agent_leaves_out_are_named_as_unused(tmp_path: P
     conf = tmp_path / "work" / ".scripted"
     conf.parent.mkdir()
     conf.write_text("a")
-    given = {"limits": QUICK, "probe": True}
+    given = {"probe": True}
     async with agent_space(tmp_path, profile=LEAVES_OUT, settings=given) as space:
         said = await space.wait_for("chat", "Settings of the agent in my folder are not used")
         assert str(conf) in said.payload["text"]
@@ -181,11 +179,13 @@ async def test_an_agent_that_does_not_leave_them_out_is_seen_by_the_probe(tmp_pa
         assert not (folder / "made").exists()
 
 
-async def test_what_was_done_and_nobody_was_asked_about_is_said_loudly(tmp_path: Path) -> None:
+async def test_what_was_done_and_nobody_was_asked_about_is_said_loudly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def done(id: str, **fields: Any) -> list[dict[str, Any]]:
         return [tool_call(id, **fields), tool_update(id, status="completed")]
 
-    limits = dataclasses.replace(QUICK, max_unasked_notes=2)
+    monkeypatch.setattr("moot.agents.acp.update_relay.MAX_UNASKED_NOTES", 2)
     turn = [
         *done("r", kind="read", rawInput={"path": "a"}),
         *done("c1", kind="execute", rawInput={"command": "ls"}),
@@ -197,7 +197,7 @@ async def test_what_was_done_and_nobody_was_asked_about_is_said_loudly(tmp_path:
         tool_update("c4", status="failed"),
         {"say": "Done."},
     ]
-    async with agent_space(tmp_path, turn, settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, turn) as space:
         await space.ask()
         await space.wait_for("chat", "WARNING: done, and nobody was asked: execute: ls")
         await space.wait_for("chat", "WARNING: done, and nobody was asked: edit: a.txt")
@@ -212,7 +212,7 @@ async def test_another_thing_under_an_id_that_was_approved_is_said_loudly_too(tm
     done = tool_update("c1", status="completed")
     other = tool_update("c1", rawInput={"command": "rm -rf ~"})
     turn = {"ask": ask, "allowed": [done, done, other, {"say": "Done."}]}
-    async with agent_space(tmp_path, [turn], settings={"limits": QUICK}) as space:
+    async with agent_space(tmp_path, [turn]) as space:
         await space.ask()
         await space.alice.approve((await space.proposal()).id)
         await space.wait_for("chat", "Done.")
@@ -220,11 +220,13 @@ async def test_another_thing_under_an_id_that_was_approved_is_said_loudly_too(tm
         assert space.member.agent.unasked_acts == 1
 
 
-async def test_an_agent_that_is_stuck_is_told_of_once_and_not_while_people_decide(tmp_path: Path) -> None:
-    limits = dataclasses.replace(QUICK, quiet_seconds=0.3)
+async def test_an_agent_that_is_stuck_is_told_of_once_and_not_while_people_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.acp.turn_runner.QUIET_SECONDS", 0.3)
     ask = {"toolCallId": "c1", "kind": "execute", "rawInput": {"command": "sleep 1"}}
     turn = {"ask": ask, "allowed": [tool_update("c1", status="in_progress"), {"await_cancel": True}]}
-    async with agent_space(tmp_path, [turn], settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, [turn]) as space:
         asked = await space.ask()
         proposal = await space.proposal()
         heard = space.turns.last_heard

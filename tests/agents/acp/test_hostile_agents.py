@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
-from moot.agents.acp.acp_settings import AcpLimits
-from moot.mcp.stdio_child import ChildLimits
 from tests.agents.acp.agent_space import agent_space, diff, tool_call, tool_update
 from tests.agents.acp.test_permissions import edit
 from tests.waiting import until
-
-QUIET: dict[str, Any] = {"explanation_seconds": 0.01}
 
 
 async def test_forged_session_ids_show_and_ask_nothing(tmp_path: Path) -> None:
@@ -85,7 +81,9 @@ async def test_a_flood_of_updates_of_one_call_is_joined(tmp_path: Path) -> None:
         assert space.of("reasoning/thought")[-1].payload["tool_call"]["status"] == "completed"
 
 
-async def test_a_flood_of_calls_or_text_stops_the_turn(tmp_path: Path) -> None:
+async def test_a_flood_of_calls_or_text_stops_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x" * 1000}}
     for name, turn in {
         "max_tool_calls": [tool_call(f"c{number}", title="x") for number in range(8)],
@@ -93,27 +91,30 @@ async def test_a_flood_of_calls_or_text_stops_the_turn(tmp_path: Path) -> None:
     }.items():
         folder = tmp_path / name
         folder.mkdir()
-        limits = AcpLimits(max_tool_calls=5, max_turn_chars=10_000, **QUIET)
-        async with agent_space(folder, [*turn, {"await_cancel": True}], settings={"limits": limits}) as space:
+        monkeypatch.setattr("moot.agents.acp.acp_member.MAX_TURN_CHARS", 10_000)
+        monkeypatch.setattr("moot.agents.acp.acp_member.MAX_TOOL_CALLS", 5)
+        async with agent_space(folder, [*turn, {"await_cancel": True}]) as space:
             await space.ask()
             await space.wait_for("chat", f"({name}).")
             assert space.received("session/cancel")
 
 
-async def test_a_line_that_never_ends_ends_the_agent(tmp_path: Path) -> None:
-    limits = AcpLimits(child=ChildLimits(line_bytes=10_000), **QUIET)
+async def test_a_line_that_never_ends_ends_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.stdio_child.LINE_BYTES", 10_000)
     turn: list[dict[str, Any]] = [{"line": "x", "times": 20_000}, {"hang": True}]
-    async with agent_space(tmp_path, turn, settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, turn) as space:
         await space.ask()
         await space.wait_for("chat", "The agent wrote a line of 20000 bytes while it worked on this")
         await space.wait_for("chat", "The agent runs again.")
 
 
-async def test_an_agent_that_floods_without_being_asked_is_ended(tmp_path: Path) -> None:
+async def test_an_agent_that_floods_without_being_asked_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x" * 1000}}
-    limits = AcpLimits(max_turn_chars=10_000, **QUIET)
+    monkeypatch.setattr("moot.agents.acp.acp_member.MAX_TURN_CHARS", 10_000)
     after = [{"say": "Bye."}, {"stop": "end_turn"}]
-    async with agent_space(tmp_path, after, settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, after) as space:
         await space.ask()
         await space.wait_for("chat", "Bye.")
         await space.idle()
@@ -161,10 +162,13 @@ async def test_odd_paths_are_outside(tmp_path: Path, content: list[Any]) -> None
         assert arguments["outside_folder"] == [content[0]["path"]]
 
 
-async def test_an_agent_that_asks_in_vain_on_and_on_is_stopped(tmp_path: Path) -> None:
-    limits = AcpLimits(max_refusals=4, max_proposal_bytes=10, **QUIET)
+async def test_an_agent_that_asks_in_vain_on_and_on_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.acp.permissions.MAX_PROPOSAL_BYTES", 10)
+    monkeypatch.setattr("moot.agents.acp.turn_runner.MAX_REFUSALS", 4)
     asks = [{"ask": {"toolCallId": f"c{number}", "kind": "edit"}} for number in range(10)]
-    async with agent_space(tmp_path, [*asks, {"await_cancel": True}], settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, [*asks, {"await_cancel": True}]) as space:
         await space.ask()
         await space.wait_for("chat", "I stopped: 4 of its permissions came to nothing (max_refusals).")
         assert len(space.outcomes()) <= 10

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.agents.acp.agent_space import agent_space, diff, tool_call, tool_update
 from tests.waiting import bounded, until
 
@@ -125,12 +127,13 @@ async def test_cancelled_reasoning_cancels_the_turn(tmp_path: Path) -> None:
         assert space.received("session/cancel")
 
 
-async def test_an_agent_that_does_not_stop_is_ended_and_started_again(tmp_path: Path) -> None:
-    from moot.agents.acp.acp_settings import AcpLimits
+async def test_an_agent_that_does_not_stop_is_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     turn: list[dict[str, Any]] = [tool_call(title="x"), {"hang": True}]
-    limits = AcpLimits(cancel_seconds=0.05)
-    async with agent_space(tmp_path, turn, settings={"limits": limits}, load=True) as space:
+    monkeypatch.setattr("moot.agents.acp.turn_runner.CANCEL_SECONDS", 0.05)
+    async with agent_space(tmp_path, turn, load=True) as space:
         asked = await space.ask()
         await space.wait_for("reasoning/thought")
         await space.alice.chats.cancel(asked)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from moot.agents.acp.acp_settings import AcpLimits
 from moot.agents.acp.agent_profiles import PROFILES, UNKNOWN
 from moot.agents.acp.permission_options import choose_options
 from moot.errors import McpError, ProposalSettled
@@ -70,10 +69,12 @@ async def test_a_rejection_reaches_the_agent_and_its_reason_is_the_next_prompt(t
         assert not (tmp_path / "work" / "a.txt").exists()
 
 
-async def test_an_agent_that_takes_no_no_is_not_prompted_for_ever(tmp_path: Path) -> None:
-    limits = AcpLimits(explanation_seconds=0.01, max_rejections=2)
+async def test_an_agent_that_takes_no_no_is_not_prompted_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.acp.turn_runner.MAX_REJECTIONS", 2)
     turns = [edit(tmp_path) for _ in range(10)]
-    async with agent_space(tmp_path, *turns, settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, *turns) as space:
 
         @space.alice.on_proposal
         async def reject(proposal: SeenProposal) -> None:
@@ -184,10 +185,12 @@ async def test_a_cancelled_turn_withdraws_what_it_asked(tmp_path: Path) -> None:
         await space.decided("")
 
 
-async def test_a_change_too_large_to_be_shown_is_refused_and_the_agent_is_told(tmp_path: Path) -> None:
-    limits = AcpLimits(max_proposal_bytes=500, explanation_seconds=0.01)
+async def test_a_change_too_large_to_be_shown_is_refused_and_the_agent_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.acp.permissions.MAX_PROPOSAL_BYTES", 500)
     ask = {"toolCallId": "c1", "kind": "edit", "content": [diff("a", None, "x" * 1000)]}
-    async with agent_space(tmp_path, [{"ask": ask}], settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, [{"ask": ask}]) as space:
         await space.ask()
         await space.wait_for("chat", "max_proposal_bytes")
         await until(lambda: len(space.prompts()) == 2)
@@ -195,11 +198,11 @@ async def test_a_change_too_large_to_be_shown_is_refused_and_the_agent_is_told(t
         assert not space.of("mcp/proposal")
 
 
-async def test_requests_beyond_the_limit_are_refused(tmp_path: Path) -> None:
-    limits = AcpLimits(max_open_permissions=1, explanation_seconds=0.01)
+async def test_requests_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.agents.acp.permissions.MAX_OPEN_PERMISSIONS", 1)
     second = {"ask": {"toolCallId": "c2", "kind": "edit"}}
     first = {"ask": {"toolCallId": "c1", "kind": "edit"}, "meanwhile": [second]}
-    async with agent_space(tmp_path, [first], settings={"limits": limits}) as space:
+    async with agent_space(tmp_path, [first]) as space:
         await space.ask()
         await space.wait_for("chat", "max_open_permissions")
         assert len(space.of("mcp/proposal")) == 1

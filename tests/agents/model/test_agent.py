@@ -85,7 +85,7 @@ async def agent_scene(
         gateway_with(
             folder, alice=["*"], bob=["*"], calculator=TOOL_HOST, late=TOOL_HOST, agent=rights
         ) as gateway,
-        Model(ModelSettings(base_url=model.url, model="scripted", api=api), settings.limits) as client,
+        Model(ModelSettings(base_url=model.url, model="scripted", api=api)) as client,
     ):
         alice, calculator = await gateway.join("alice"), await gateway.join("calculator")
 
@@ -279,12 +279,14 @@ async def test_clear_and_forget_change_what_the_model_sees(tmp_path: Path) -> No
         assert "swordfish" not in str(scene.model.last)
 
 
-async def test_long_reasoning_is_streamed_while_it_grows(tmp_path: Path) -> None:
+async def test_long_reasoning_is_streamed_while_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """MEW 3.10.1: everybody can follow; the space keeps one thought of bounded length."""
-    settings = AgentSettings(limits=AgentLimits(stream_chars=200))
+    monkeypatch.setattr("moot.agents.model.model_agent.STREAM_CHARS", 200)
     thoughts = "".join(f"[{number}] first this, then that; " for number in range(100))
     line = {"thoughts": thoughts, "calls": [("add", {"a": 1, "b": 2})]}
-    async with agent_scene(tmp_path, line, "3", settings=settings) as scene:
+    async with agent_scene(tmp_path, line, "3") as scene:
         opened: list[str] = []
         scene.alice.on("stream/open")(lambda envelope: opened.append(str(envelope.payload["stream_id"])))
         assert await scene.answer("think long") == "3"
@@ -322,9 +324,11 @@ async def test_nonsense_of_the_model_comes_back_to_it_in_words(tmp_path: Path) -
         assert answer[1]
 
 
-async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(max_turns_per_minute=2))
-    async with agent_scene(tmp_path, settings=settings) as scene:
+async def test_two_agents_do_not_talk_each_other_into_the_ground(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.model.question_inbox.MAX_TURNS_PER_MINUTE", 2)
+    async with agent_scene(tmp_path) as scene:
         for _ in range(2):
             await scene.answer("hello")
         await scene.alice.chat("hello again", to="agent")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
@@ -15,7 +14,7 @@ from moot.agents.model.model import Model
 from moot.agents.model.model_reply import ModelFailed, as_arguments
 from moot.agents.model.server_sent_events import EventDecoder
 from tests.agents.model.endpoint import deltas, endpoint, events
-from tests.agents.model.test_model import LIMITS, asked, failure
+from tests.agents.model.test_model import asked, failure
 
 Piece = dict[str, Any]
 
@@ -271,7 +270,7 @@ async def test_what_an_endpoint_wants_back_goes_back() -> None:
 
 
 async def asked_with(message: dict[str, Any]) -> Any:
-    async with endpoint() as served, Model(ModelSettings(base_url=served.url, model="m"), LIMITS) as model:
+    async with endpoint() as served, Model(ModelSettings(base_url=served.url, model="m")) as model:
         return await model.complete([message], []), served
 
 
@@ -312,10 +311,10 @@ async def test_a_redirection_is_not_followed_with_the_key() -> None:
     assert "another address" in await failure(away)
 
 
-async def test_an_answer_without_end_is_ended() -> None:
+async def test_an_answer_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = events(*deltas({"content": "x" * 1_000}, {"content": "y" * 1_000}, {"content": "z" * 1_000}))
     async with endpoint(endless) as served:
-        limits = msgspec.structs.replace(LIMITS, answer_bytes=2_000)
-        async with Model(ModelSettings(base_url=served.url, model="m"), limits) as model:
+        monkeypatch.setattr("moot.agents.model.model.ANSWER_BYTES", 2_000)
+        async with Model(ModelSettings(base_url=served.url, model="m")) as model:
             with pytest.raises(ModelFailed, match="longer than answer_bytes 2000"):
                 await model.complete([{"role": "user", "content": "hi"}], [])

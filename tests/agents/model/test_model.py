@@ -6,19 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import msgspec
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from moot.agents.model.agent_settings import AgentLimits, ModelSettings
+from moot.agents.model.agent_settings import ModelSettings
 from moot.agents.model.model import Model
 from moot.agents.model.model_reply import ModelFailed, ModelReply
 from tests.agents.model.endpoint import Endpoint, Line, call, endpoint
-from tests.waiting import HANG_SECONDS
 
-LIMITS = AgentLimits(
-    max_retries=2, retry_seconds=0.01, silence_seconds=HANG_SECONDS, answer_seconds=HANG_SECONDS
-)
 KEY = "sk-very-secret"
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -28,7 +23,7 @@ async def asked(
 ) -> tuple[ModelReply, Endpoint]:
     async with endpoint(*script) as served:
         settings = ModelSettings(base_url=served.url, model="m", api_key=KEY, stream=stream, temperature=0.5)
-        async with Model(settings, LIMITS) as model:
+        async with Model(settings) as model:
             return await model.complete(HELLO, [], hear), served
 
 
@@ -103,7 +98,9 @@ async def test_an_answer_that_is_none_is_a_clear_failure(answer: Response, words
     assert words in await failure(answer)
 
 
-async def test_a_silent_endpoint_is_given_up_and_half_an_answer_is_not_asked_for_twice() -> None:
+async def test_a_silent_endpoint_is_given_up_and_half_an_answer_is_not_asked_for_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     over = asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
@@ -115,11 +112,11 @@ async def test_a_silent_endpoint_is_given_up_and_half_an_answer_is_not_asked_for
 
     async def asked_for(silence_seconds: float) -> int:
         halves = [StreamingResponse(body(), media_type="text/event-stream") for _ in range(3)]
-        limits = msgspec.structs.replace(LIMITS, silence_seconds=silence_seconds)
+        monkeypatch.setattr("moot.agents.model.model.SILENCE_SECONDS", silence_seconds)
         over.clear()
         async with (
             endpoint(*halves) as served,
-            Model(ModelSettings(base_url=served.url, model="m"), limits) as model,
+            Model(ModelSettings(base_url=served.url, model="m")) as model,
         ):
             with pytest.raises(ModelFailed, match="silence_seconds"):
                 await model.complete(HELLO, [], hear)
@@ -131,7 +128,7 @@ async def test_a_silent_endpoint_is_given_up_and_half_an_answer_is_not_asked_for
 
 
 async def test_nobody_at_the_address_is_a_clear_failure() -> None:
-    async with Model(ModelSettings(base_url="http://127.0.0.1:9/v1", model="m"), LIMITS) as model:
+    async with Model(ModelSettings(base_url="http://127.0.0.1:9/v1", model="m")) as model:
         with pytest.raises(ModelFailed, match="cannot be reached"):
             await model.complete(HELLO, [])
 

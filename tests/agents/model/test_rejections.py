@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from moot.agents.model.agent_settings import AgentLimits, AgentSettings
+import pytest
+
+from moot.agents.model import model_agent
 from moot.protocol.envelope import Envelope
 from tests.agents.model.endpoint import Line, call
 from tests.agents.model.test_agent import CAUTIOUS, Scene, agent_scene
@@ -84,24 +86,30 @@ async def test_a_late_explanation_begins_no_turn_and_is_remembered(tmp_path: Pat
         assert "because it is Sunday" in str(scene.model.last)
 
 
-async def test_calls_and_tokens_of_a_turn_are_bounded_and_it_says_so(tmp_path: Path) -> None:
-    for limits, words in (
-        (AgentLimits(max_tool_calls=3), "3 calls were made"),
-        (AgentLimits(turn_tokens=30), "36 tokens were used"),
+async def test_calls_and_tokens_of_a_turn_are_bounded_and_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit, words in (
+        (("MAX_TOOL_CALLS", 3), "3 calls were made"),
+        (("TURN_TOKENS", 30), "36 tokens were used"),
     ):
         folder = tmp_path / words.split()[0]
         folder.mkdir()
         script = [call("add", a=1, b=1)] * 20
-        async with agent_scene(folder, *script, settings=AgentSettings(limits=limits)) as scene:
-            answer = await scene.answer("go on")
-            assert answer.startswith("I stopped: ")
-            assert words in answer
-            assert len(scene.model.asked) <= 5
+        with monkeypatch.context() as patched:
+            patched.setattr(model_agent, *limit)
+            async with agent_scene(folder, *script) as scene:
+                answer = await scene.answer("go on")
+                assert answer.startswith("I stopped: ")
+                assert words in answer
+                assert len(scene.model.asked) <= 5
 
 
-async def test_a_turn_ends_when_its_asker_has_left_and_what_it_proposed_is_withdrawn(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(asker_away_seconds=0.05))
-    async with agent_scene(tmp_path, call("add", a=1, b=2), rights=CAUTIOUS, settings=settings) as scene:
+async def test_a_turn_ends_when_its_asker_has_left_and_what_it_proposed_is_withdrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.model.model_agent.ASKER_AWAY_SECONDS", 0.05)
+    async with agent_scene(tmp_path, call("add", a=1, b=2), rights=CAUTIOUS) as scene:
         bob = await scene.gateway.join("bob")
         asked = await bob.chat("add 1 and 2", to="agent")
         proposal = await scene.received.wait("mcp/proposal")
@@ -116,9 +124,11 @@ async def test_a_turn_ends_when_its_asker_has_left_and_what_it_proposed_is_withd
         assert scene.agent.status.turns == 2
 
 
-async def test_an_asker_that_comes_back_gets_its_answer(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(asker_away_seconds=HANG_SECONDS))
-    async with agent_scene(tmp_path, call("add", a=1, b=2), "3", rights=CAUTIOUS, settings=settings) as scene:
+async def test_an_asker_that_comes_back_gets_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.model.model_agent.ASKER_AWAY_SECONDS", HANG_SECONDS)
+    async with agent_scene(tmp_path, call("add", a=1, b=2), "3", rights=CAUTIOUS) as scene:
         bob = await scene.gateway.join("bob")
         await bob.chat("add 1 and 2", to="agent")
         proposal = await scene.received.wait("mcp/proposal")
@@ -147,9 +157,9 @@ async def test_an_empty_answer_is_told_of(tmp_path: Path) -> None:
         )
 
 
-async def test_who_asks_too_often_is_told_once(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(max_turns_per_minute=1))
-    async with agent_scene(tmp_path, settings=settings) as scene:
+async def test_who_asks_too_often_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.agents.model.question_inbox.MAX_TURNS_PER_MINUTE", 1)
+    async with agent_scene(tmp_path) as scene:
         assert await scene.answer("hello") == "Fine."
         assert "1 questions a minute" in await scene.answer("hello again")
         await scene.alice.chat("and again", to="agent")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moot.agents.model.agent_settings import AgentLimits, AgentSettings, ModelSettings
+from moot.agents.model.agent_settings import AgentSettings, ModelSettings
 from moot.agents.model.model import Model
 from moot.participant.programs import offer_discovery
 from tests.agents.model.endpoint import call, endpoint
@@ -17,7 +17,6 @@ from tests.gateway.running_gateway import Client
 from tests.participant.gateway_with_members import ReceivedEnvelopes, away, gateway_with
 from tests.waiting import HANG_SECONDS, until
 
-ALL_THE_TIME = AgentSettings(limits=AgentLimits(list_seconds=HANG_SECONDS))
 WRITE: dict[str, Any] = {"name": "write_file", "description": "Write.", "inputSchema": {"type": "object"}}
 
 
@@ -25,6 +24,7 @@ WRITE: dict[str, Any] = {"name": "write_file", "description": "Write.", "inputSc
 def patient_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is asked for its tools here answers when the test says so, however long that takes."""
     monkeypatch.setattr(offer_discovery, "_LIST_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr("moot.agents.model.toolbox.LIST_SECONDS", HANG_SECONDS)
 
 
 async def tools_request(server: Client, count: int = 1) -> dict[str, Any]:
@@ -48,9 +48,7 @@ def names_of_tools(asked: dict[str, Any]) -> set[str]:
 
 async def test_a_question_waits_for_the_tools_of_a_server_that_has_just_joined(tmp_path: Path) -> None:
     """`moot up` on a busy machine: the agent is there first, and somebody asks before the server answers."""
-    async with agent_scene(
-        tmp_path, call("write_file", path="a"), rights=CAUTIOUS, settings=ALL_THE_TIME
-    ) as scene:
+    async with agent_scene(tmp_path, call("write_file", path="a"), rights=CAUTIOUS) as scene:
         server = await scene.gateway.raw("late")
         request = await tools_request(server)
         asking = asyncio.create_task(scene.answer("write a plan"))
@@ -66,9 +64,7 @@ async def test_a_question_waits_for_the_tools_of_a_server_that_has_just_joined(t
 
 async def test_a_name_that_the_model_knows_is_looked_for_again(tmp_path: Path) -> None:
     """Its instructions name it; the server joins while the model thinks."""
-    async with agent_scene(
-        tmp_path, call("write_file", path="a"), rights=CAUTIOUS, settings=ALL_THE_TIME
-    ) as scene:
+    async with agent_scene(tmp_path, call("write_file", path="a"), rights=CAUTIOUS) as scene:
         scene.model.hold = asyncio.Event()
         asking = asyncio.create_task(scene.answer("write a plan"))
         await until(lambda: len(scene.model.asked) == 1)
@@ -82,9 +78,11 @@ async def test_a_name_that_the_model_knows_is_looked_for_again(tmp_path: Path) -
         await asking
 
 
-async def test_whose_tools_are_not_known_is_said_to_the_model(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(list_seconds=0.05))
-    async with agent_scene(tmp_path, settings=settings) as scene:
+async def test_whose_tools_are_not_known_is_said_to_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.model.toolbox.LIST_SECONDS", 0.05)
+    async with agent_scene(tmp_path) as scene:
         await tools_request(await scene.gateway.raw("late"))
         await scene.answer("write a plan")
         assert "which tools these offer: late." in scene.model.last[0]["content"]
@@ -95,8 +93,8 @@ async def test_nothing_is_waited_for_from_whoever_asks(
 ) -> None:
     """The console lists no tools and does not answer."""
     monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 10 * HANG_SECONDS)
-    settings = AgentSettings(limits=AgentLimits(list_seconds=10 * HANG_SECONDS))
-    async with agent_scene(tmp_path, settings=settings) as scene:
+    monkeypatch.setattr("moot.agents.model.toolbox.LIST_SECONDS", 10 * HANG_SECONDS)
+    async with agent_scene(tmp_path) as scene:
         # Those who were here before are learned together, for which nobody must be silent.
         await until(lambda: scene.agent._offers.offers_of("calculator", "tools"))
         bob = await scene.gateway.raw("bob")
@@ -124,7 +122,7 @@ async def test_what_was_asked_while_it_was_away_is_answered_when_it_comes(tmp_pa
     async with (
         endpoint("Here I am.", "Back.") as model,
         gateway_with(tmp_path, alice=["*"], bob=["*"], agent=TRUSTED) as gateway,
-        Model(ModelSettings(base_url=model.url, model="m"), AgentLimits()) as client,
+        Model(ModelSettings(base_url=model.url, model="m")) as client,
     ):
         alice, bob = await gateway.join("alice"), await gateway.join("bob")
         received = ReceivedEnvelopes(alice)
@@ -159,7 +157,7 @@ async def test_a_question_that_a_run_began_with_is_not_begun_again_and_its_asker
     async with (
         endpoint() as model,
         gateway_with(tmp_path, alice=["*"], agent=TRUSTED) as gateway,
-        Model(ModelSettings(base_url=model.url, model="m"), AgentLimits()) as client,
+        Model(ModelSettings(base_url=model.url, model="m")) as client,
     ):
         alice = await gateway.join("alice")
         received = ReceivedEnvelopes(alice)
@@ -219,7 +217,9 @@ async def test_whoever_asked_is_told_when_the_agent_is_restarted_or_cleared(tmp_
             scene.model.hold = None
 
 
-async def test_an_answer_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(chat_chars=10))
-    async with agent_scene(tmp_path, "0123456789abc", settings=settings) as scene:
+async def test_an_answer_that_is_too_long_is_cut_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.model.question_inbox.CHAT_CHARS", 10)
+    async with agent_scene(tmp_path, "0123456789abc") as scene:
         assert await scene.answer("count") == "0123456789\n[… 3 more characters are not shown (chat_chars)]"

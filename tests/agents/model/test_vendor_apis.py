@@ -15,7 +15,7 @@ from moot.agents.model.model import Model
 from moot.agents.model.model_reply import ModelFailed, ModelReply
 from tests.agents.model.endpoint import Endpoint, Line, call, endpoint, events
 from tests.agents.model.test_agent import CAUTIOUS, agent_scene
-from tests.agents.model.test_model import KEY, LIMITS
+from tests.agents.model.test_model import KEY
 
 SAID: dict[str, Any] = {
     "thoughts": "Hm, let me think. " * 3,
@@ -47,7 +47,7 @@ async def asked(
 
     async with endpoint(*script) as served:
         settings = ModelSettings(base_url=served.url, model="m", api_key=KEY, stream=stream, api=api)
-        async with Model(settings, LIMITS) as model:
+        async with Model(settings) as model:
             reply = await model.complete(messages or [{"role": "user", "content": "hi"}], TOOLS, hear)
             return reply, served, "".join(received)
 

@@ -131,7 +131,7 @@ async def people_space(
         service = running.gateway.sign_in
         assert service is not None
         await until(lambda: service.keys[0]._fetched_at is not None)
-        exchange = GatewayExchange(running.url, "lab", "t-mcp", settings)
+        exchange = GatewayExchange(running.url, "lab", "t-mcp")
         own = await stack.enter_async_context(connect(running.url, "lab", "t-mcp"))
         search = SearchSettings(word_vectors=False)
         shared = await stack.enter_async_context(SharedOffers(own, search=search))

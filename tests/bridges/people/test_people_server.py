@@ -277,8 +277,11 @@ async def test_who_may_not_enter_is_told_so_and_asked_for_no_scope(tmp_path: Pat
         assert "no rule" in refused.text
 
 
-async def test_too_many_wrong_tokens_are_told_no_reason_and_a_good_one_still_works(tmp_path: Path) -> None:
-    async with people_space(tmp_path, settings=PeopleSettings(wrong_tokens_per_minute=2)) as people:
+async def test_too_many_wrong_tokens_are_told_no_reason_and_a_good_one_still_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.bridges.people.people_server.WRONG_TOKENS_PER_MINUTE", 2)
+    async with people_space(tmp_path) as people:
         wrong = [await people.ask(f"a.b.{n}", "tools/list") for n in range(4)]
         assert [answer.status_code for answer in wrong] == [401, 401, 429, 429]
         assert int(wrong[-1].headers["retry-after"]) > 0
@@ -320,10 +323,13 @@ async def test_a_token_that_the_provider_takes_back_ends_here_too(tmp_path: Path
 
 
 @pytest.mark.parametrize("ends", ["revoked", "logout"])
-async def test_a_token_beside_a_newer_one_of_the_same_client_ends_alone(tmp_path: Path, ends: str) -> None:
+async def test_a_token_beside_a_newer_one_of_the_same_client_ends_alone(
+    tmp_path: Path, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection has gone on under the newer one, so it does not tell when the older one is void."""
     asked: Any = {"client_id": "gateway", "client_secret_env": "SECRET", "interval_seconds": 0.05}
-    settings = PeopleSettings(recheck_seconds=0.05)
+    monkeypatch.setattr("moot.bridges.people.people_server.RECHECK_SECONDS", 0.05)
+    settings = PeopleSettings()
     async with people_space(tmp_path, oidc={"introspection": asked}, settings=settings) as people:
         older, newer = people.token("ana", jti="1", sid="s-1"), people.token("ana", sid="s-2", seconds=3_700)
         session = (await people.initialize(older)).headers["mcp-session-id"]

@@ -203,13 +203,14 @@ async def test_the_limit_of_a_space_reaches_its_members(tmp_path: Path) -> None:
         assert (await bob.call("alice", "count", {"text": "x" * 200_000})).text == "200000"
 
 
-async def test_a_bridged_process_and_an_mcp_client(tmp_path: Path) -> None:
+async def test_a_bridged_process_and_an_mcp_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """32 MB through the whole chain, in both directions."""
     size = 32_000_000
     async with bridged_space(tmp_path) as space:
         await space.bridge(large_server(tmp_path))
         # However slow the machine is, an answer is a plain one: the SDK's client takes no event of that size.
-        limits = McpServerLimits(silence_seconds=HANG_SECONDS)
+        monkeypatch.setattr("moot.mcp.downstream.response_streams.SILENCE_SECONDS", HANG_SECONDS)
+        limits = McpServerLimits()
         shown = await serve_member(await space.join("bob"), space.stack, limits)
         async with shown.client() as client:
             given = await client.call_tool("give", {"size": size})

@@ -21,11 +21,8 @@ from tests.bridges.space.test_space_server_decisions import CALL, GUEST, first_p
 from tests.waiting import HANG_SECONDS, bounded, until
 
 KEY = "moot/idempotency_key"
-# Cancelling outright withdraws at once, so that a test need not wait for it.
-# Nothing depends on how fast the machine is.
-PATIENT = McpServerLimits(silent_seconds=math.inf)
 # The call is still being answered when it is cancelled, however late that is.
-NO_GRACE = McpServerLimits(decision_seconds=HANG_SECONDS, answer_seconds=HANG_SECONDS, cancel_seconds=0)
+NO_GRACE = McpServerLimits(decision_seconds=HANG_SECONDS, answer_seconds=HANG_SECONDS)
 
 
 class SilentClient:
@@ -101,9 +98,13 @@ async def test_calls_at_once_are_one_proposal_and_their_answers_say_so(tmp_path:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_call_that_is_cancelled_and_repeated_is_the_same_proposal(tmp_path: Path, mode: Any) -> None:
+async def test_a_call_that_is_cancelled_and_repeated_is_the_same_proposal(
+    tmp_path: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing depends on how fast the machine is.
+    monkeypatch.setattr("moot.mcp.downstream.client_requests.SILENT_SECONDS", math.inf)
     async with served_space(tmp_path, GUEST) as served:
-        _, alice, shown = await set_up(served, limits=PATIENT)
+        _, alice, shown = await set_up(served, limits=McpServerLimits())
         async with shown.client(mode) as client:
 
             def waiting() -> list[int]:
@@ -126,7 +127,11 @@ async def test_a_call_that_is_cancelled_and_repeated_is_the_same_proposal(tmp_pa
             assert len(list(alice.proposals)) == 2
 
 
-async def test_a_call_that_is_cancelled_and_not_repeated_is_withdrawn(tmp_path: Path) -> None:
+async def test_a_call_that_is_cancelled_and_not_repeated_is_withdrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # At once, so that a test need not wait for it.
+    monkeypatch.setattr("moot.mcp.downstream.client_requests.CANCEL_SECONDS", 0)
     async with served_space(tmp_path, GUEST) as served:
         _, alice, shown = await set_up(served, limits=NO_GRACE)
         async with shown.client("legacy") as client:
@@ -201,11 +206,13 @@ async def test_the_outcome_goes_to_who_calls_again_if_the_client_gave_up_without
         assert (list(alice.proposals), kept["b"]) == ([seen], "changed since")
 
 
-async def test_what_pythons_sdk_is_told_late_it_is_told_once_more(tmp_path: Path) -> None:
+async def test_what_pythons_sdk_is_told_late_it_is_told_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its version 1 does not say when its time is up; version 2 has the same name, and may have read it."""
-    limits = McpServerLimits(silent_seconds=0)
+    monkeypatch.setattr("moot.mcp.downstream.client_requests.SILENT_SECONDS", 0)
     async with served_space(tmp_path, GUEST) as served:
-        kept, alice, shown = await set_up(served, limits=limits)
+        kept, alice, shown = await set_up(served, limits=McpServerLimits())
         async with shown.client("legacy") as client:
 
             async def call_approved() -> str:

@@ -97,7 +97,8 @@ async def test_a_call_waits_for_a_server_that_has_not_told_its_tools(
     hasten_lists(monkeypatch)
     async with served_space(tmp_path) as served:
         files = await served.gateway.join("files")
-        shown = await served.serve("bob", settings=BackendSettings(list_seconds=HANG_SECONDS))
+        monkeypatch.setattr("moot.bridges.space.space_backend.LIST_SECONDS", HANG_SECONDS)
+        shown = await served.serve("bob")
         async with shown.client() as client:
             calling = asyncio.create_task(client.call_tool("write", {}))
             asked = await tools_request(files)
@@ -117,7 +118,8 @@ async def test_whose_tools_are_not_known_is_said_with_an_unknown_tool(
     hasten_lists(monkeypatch)
     async with served_space(tmp_path) as served:
         await served.gateway.join("files")
-        shown = await served.serve("bob", settings=BackendSettings(list_seconds=0.02))
+        monkeypatch.setattr("moot.bridges.space.space_backend.LIST_SECONDS", 0.02)
+        shown = await served.serve("bob")
         async with shown.client() as client:
             with pytest.raises(Exception, match="not answered yet which tools they offer: files"):
                 await client.call_tool("write", {})
@@ -134,8 +136,10 @@ async def test_a_list_waits_for_all_pages_of_a_server(
     people = {} if rights is None else {"files": rights}
     async with served_space(tmp_path, people) as served:
         files = await served.gateway.join("files")
-        limits = McpServerLimits(progress_seconds=0.01)
-        shown = await served.serve("bob", limits, BackendSettings(list_seconds=HANG_SECONDS))
+        monkeypatch.setattr("moot.mcp.downstream.client_requests.PROGRESS_SECONDS", 0.01)
+        limits = McpServerLimits()
+        monkeypatch.setattr("moot.bridges.space.space_backend.LIST_SECONDS", HANG_SECONDS)
+        shown = await served.serve("bob", limits)
         told: list[str | None] = []
         async with shown.client("legacy") as client:
 
@@ -170,7 +174,8 @@ async def test_a_list_says_whose_tools_are_missing(tmp_path: Path, monkeypatch: 
     async with served_space(tmp_path) as served:
         await served.gateway.join("files")
         await served.gateway.join("alice")
-        shown = await served.serve("bob", settings=BackendSettings(list_seconds=0.02))
+        monkeypatch.setattr("moot.bridges.space.space_backend.LIST_SECONDS", 0.02)
+        shown = await served.serve("bob")
         async with shown.client() as client:
             (find,) = (each for each in (await client.list_tools()).tools if each.name == "moot_find_tools")
         assert (find.description or "").endswith("have not answered: the tools of files.")

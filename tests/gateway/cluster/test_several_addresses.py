@@ -16,8 +16,13 @@ from moot.net.websocket_client import DialLimits
 from moot.participant import connect
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import CloseReason
-from moot.participant.connection.link import Link
-from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
+from moot.participant.connection.link import (
+    BACKOFF_FIRST_SECONDS,
+    NEXT_GATEWAY_SECONDS,
+    SILENT_GATEWAY_SECONDS,
+    Link,
+)
+from moot.participant.limits import ParticipantLimits
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from tests.gateway.cluster.conftest import StartGateway
@@ -75,14 +80,15 @@ async def test_nobody_waits_before_the_next_gateway_is_tried(
         await first.aclose()
 
 
-async def test_a_gateway_that_hangs_is_left_for_the_next_one(start: StartGateway) -> None:
+async def test_a_gateway_that_hangs_is_left_for_the_next_one(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes connections and says nothing, as one that is paused: its own limits are minutes here."""
+    monkeypatch.setattr("moot.participant.connection.link.BACKOFF_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr("moot.participant.connection.link.NEXT_GATEWAY_SECONDS", 0.05)
+    monkeypatch.setattr("moot.participant.connection.link.WELCOME_SECONDS", 2 * HANG_SECONDS)
     limits = ParticipantLimits(
-        connect_seconds=HANG_SECONDS,
-        welcome_seconds=2 * HANG_SECONDS,
-        next_gateway_seconds=0.05,
-        backoff_first_seconds=0.01,
-        dial=DialLimits(connect_seconds=2 * HANG_SECONDS),
+        connect_seconds=HANG_SECONDS, dial=DialLimits(connect_seconds=2 * HANG_SECONDS)
     )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         nobody = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -94,10 +100,13 @@ async def test_a_gateway_that_hangs_is_left_for_the_next_one(start: StartGateway
             assert bob.me == "bob"
 
 
-async def test_a_machine_that_falls_silent_is_left_for_the_next_gateway(start: StartGateway) -> None:
+async def test_a_machine_that_falls_silent_is_left_for_the_next_gateway(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its connections are not closed: nothing comes any more, as when its cable is pulled."""
-    assert 2 * DEFAULT_LIMITS.silent_gateway_seconds + DEFAULT_LIMITS.next_gateway_seconds <= 7
-    limits = ParticipantLimits(connect_seconds=HANG_SECONDS, silent_gateway_seconds=1.0)
+    assert 2 * SILENT_GATEWAY_SECONDS + NEXT_GATEWAY_SECONDS <= 7
+    monkeypatch.setattr("moot.participant.connection.link.SILENT_GATEWAY_SECONDS", 1.0)
+    limits = ParticipantLimits(connect_seconds=HANG_SECONDS)
     is_silent, tasks, own_port = asyncio.Event(), TaskSet("machine"), 0
     writers: list[asyncio.StreamWriter] = []
 
@@ -158,11 +167,10 @@ async def test_all_gateways_are_tried_between_two_waits_and_are_given_longer_eac
     """A member of a killed gateway of three is back within 3 seconds, whichever of the others hangs."""
     steps.clear()
     options = ConnectOptions("http://a,http://b,http://c")
-    limits = options.limits
-    assert (len(options.urls) - 1) * limits.next_gateway_seconds <= 3
+    assert (len(options.urls) - 1) * NEXT_GATEWAY_SECONDS <= 3
     link = DeadLink(options, cast("Any", SimpleNamespace(handle_closed=lambda _reason: None)))
     await link.run()
-    first, longer = limits.next_gateway_seconds, 2 * limits.next_gateway_seconds
+    first, longer = NEXT_GATEWAY_SECONDS, 2 * NEXT_GATEWAY_SECONDS
     tried = [(where.removeprefix("http://"), seconds) for where, seconds in steps if where != "wait"]
     assert tried[:6] == [
         ("a", first),
@@ -174,7 +182,7 @@ async def test_all_gateways_are_tried_between_two_waits_and_are_given_longer_eac
     ]
     waits = [place for place, (where, _) in enumerate(steps) if where == "wait"]
     assert waits == [3, 7, 11]
-    assert next(seconds for where, seconds in steps if where == "wait") <= limits.backoff_first_seconds
+    assert next(seconds for where, seconds in steps if where == "wait") <= BACKOFF_FIRST_SECONDS
 
 
 async def test_an_address_where_nobody_is_does_not_matter(start: StartGateway) -> None:

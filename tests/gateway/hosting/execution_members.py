@@ -13,7 +13,7 @@ from typing import Any
 from moot.errors import MootError
 from moot.participant import JoinedSpace, ParticipantLimits, SeenProposal, connect
 
-LIMITS = ParticipantLimits(backoff_first_seconds=0.02, backoff_max_seconds=0.1, request_seconds=5.0)
+LIMITS = ParticipantLimits(request_seconds=5.0)
 
 
 async def host(url: str, file: Path) -> None:

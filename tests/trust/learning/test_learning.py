@@ -208,9 +208,10 @@ def test_an_expired_rule_is_suggested_anew() -> None:
     assert [again.id for again in suggest(_reports(10), rules, now=NOW + 91 * 86_400)] == [first.id]
 
 
-def test_a_rejection_that_is_long_ago_still_counts() -> None:
+def test_a_rejection_that_is_long_ago_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     old = [decided(call({"path": "/srv/reports/r-15.txt"}), approved=False)]
-    few = LearningSettings(max_decisions=10)
+    monkeypatch.setattr("moot.trust.learning.learner.MAX_DECISIONS", 10)
+    few = LearningSettings()
     assert len(suggest(_reports(10), now=NOW, settings=few)) == 1
     assert suggest(old + _reports(10), now=NOW, settings=few) == []
 

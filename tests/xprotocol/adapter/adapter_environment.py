@@ -47,7 +47,7 @@ from tests.xprotocol.relay.raw_client import relay_in
 SERVER = Path(__file__).parent / "servers" / "notes_server.py"
 NAMESPACE = "com.acme.desk"
 READ, WRITE, EXECUTE = (f"{NAMESPACE}.{word}" for word in ("read", "write", "execute"))
-QUICK_RELAYS = RelayClientSettings(reconnect_interval_seconds=0.05, publish_retry_seconds=0.1)
+QUICK_RELAYS = RelayClientSettings(reconnect_interval_seconds=0.05)
 
 OBJECT: dict[str, Json] = {"type": "object"}
 
@@ -331,7 +331,6 @@ async def environment_on_relay(
         "mcp_sources": [each.source for each in desks],
         "access": {alice.key.text: [f"{each.namespace}.*" for each in desks]},
         "discovery": {"well_known_port": 0},
-        "limits": {"announce_debounce_seconds": 0.05, "min_refresh_interval_seconds": 0.05},
     }
     environment = AdapterEnvironment(tmp_path, relay, whole)
     environment.url = url

@@ -9,6 +9,13 @@ import pytest
 from tests.xprotocol.adapter.command_runner import Shell
 
 
+@pytest.fixture(autouse=True)
+def quick_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an adapter does at most so often, it does soon again."""
+    monkeypatch.setattr("moot.xprotocol.adapter.discovery.announcer.ANNOUNCE_DEBOUNCE_SECONDS", 0.05)
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.contract_refresh.MIN_REFRESH_INTERVAL_SECONDS", 0.05)
+
+
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shell:
     """Commands in this process; whatever key or configuration there is on this machine is not looked at."""

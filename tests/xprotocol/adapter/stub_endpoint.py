@@ -35,9 +35,7 @@ from moot.xprotocol.identity.keys import Identity
 from moot.xprotocol.translation.announcement import schemas_digest
 from moot.xprotocol.translation.call_translation import terms_of
 
-QUICK = RelayClientSettings(
-    reconnect_interval_seconds=0.1, publish_retry_seconds=0.1, dial=DialLimits(message_bytes=2 << 20)
-)
+QUICK = RelayClientSettings(reconnect_interval_seconds=0.1, dial=DialLimits(message_bytes=2 << 20))
 NAMESPACE = "weather"
 READ = "weather.read"
 

@@ -17,7 +17,6 @@ import yaml
 from moot.errors import McpError
 from moot.protocol.operation import Json
 from moot.xprotocol.adapter.adapter import Adapter
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.adapter.config.config_loader import read_settings
 from moot.xprotocol.events.event_composer import compose, reply
 from moot.xprotocol.events.events import DirectedEvent
@@ -85,7 +84,6 @@ def written(folder: Path, relay: str, sources: list[dict[str, Json]]) -> Path:
         "discovery": {"well_known_port": 0},
         "mcp_server": {"transport": "none"},
         "xprotocol_sources": sources,
-        "limits": {"discovery_seconds": 3},
     }
     file.write_text(yaml.safe_dump(document, allow_unicode=True))
     return file
@@ -175,13 +173,15 @@ async def test_answers_of_others_and_to_others_are_none(
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-async def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path: Path) -> None:
+async def test_following_all_that_can_be_followed_leaves_room_for_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A template stands for any number of resources; a client that follows them must not stop the others."""
-    limits = AdapterLimits(max_outbound_calls=8)
+    monkeypatch.setattr("moot.xprotocol.adapter.outbound.outbound.MAX_OUTBOUND_CALLS", 8)
     async with (
         relay_in(tmp_path / "relay") as relay,
         stub_endpoint(relay.url, BOB, *ALL, caller=ALICE) as far,
-        open_outbound(relay.url, source(relay.url), limits=limits) as outward,
+        open_outbound(relay.url, source(relay.url)) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
         environment = OutboundEnvironment(relay, far, outward, [])

@@ -94,10 +94,13 @@ async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Pa
     assert sum(spent[1:]) < 10 * spent[0]
 
 
-async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_path: Path) -> None:
+async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every event by another key: rates, refusals and tasks stay within their bounds, and Alice is served."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, limits={"max_senders": 50}) as adapter:
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.request_handler.MAX_SENDERS", 50)
+    async with running_adapter(tmp_path, notes) as adapter:
         key, enc_key = adapter.adapter.key, adapter.adapter.identity.enc_key.text
         inbound = adapter.adapter.requests
         for n in range(600):
@@ -115,10 +118,13 @@ async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_p
         assert len(notes.requests()) == 1
 
 
-async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_others(tmp_path: Path) -> None:
+async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """xp1, Replay: never forget a live id. So those without rights get half, and callers the rest."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, limits={"max_seen_events": 40}) as adapter:
+    monkeypatch.setattr("moot.xprotocol.event_store.event_store.MAX_SEEN_IDS", 40)
+    async with running_adapter(tmp_path, notes) as adapter:
         eve, carol = await adapter.somebody("eve"), await adapter.somebody("carol")
         given = grant(
             adapter.adapter.identity, carol.key, [READ], ends=int(time.time() + 60), now=time.time()

@@ -92,17 +92,17 @@ async def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_
         assert len(adapter.adapter.subscriptions) == 0
 
 
-async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(tmp_path: Path) -> None:
+async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Thirty requests at once for one place, then for many: the bounds hold while they race."""
     notes = notes_server(tmp_path)
     for n in range(12):
         notes.note(f"n{n}", "x")
-    limits = {
-        "max_subscriptions": 8,
-        "max_subscriptions_per_sender": 5,
-        "max_calls_per_sender": 200,
-        "max_calls": 300,
-    }
+    monkeypatch.setattr(
+        "moot.xprotocol.adapter.inbound.resource_subscriptions.MAX_SUBSCRIPTIONS_PER_SENDER", 5
+    )
+    limits = {"max_subscriptions": 8, "max_calls_per_sender": 200, "max_calls": 300}
     async with running_adapter(tmp_path, notes, limits=limits) as adapter:
         bob = await a_reader(adapter)
         same = await asyncio.gather(*(adapter.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))

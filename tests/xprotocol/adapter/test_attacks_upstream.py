@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
+from moot.xprotocol.adapter.inbound.mcp_source import MAX_LISTED
 from tests.waiting import HANG_SECONDS, until, until_told
 from tests.xprotocol.adapter.adapter_environment import NAMESPACE, named, notes_server, running_adapter, tool
 from tests.xprotocol.adapter.servers.misbehaving_server import MARK, SHAPES
@@ -213,10 +214,10 @@ async def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> No
         assert (await adapter.alice.ask(KIND, ONE)).code is None
         assert (await refreshing).code is None
         assert (await adapter.alice.ask(KIND, ONE)).code is None
-        most = adapter.adapter.settings.limits.max_listed
+        most = MAX_LISTED
         assert len(adapter.adapter.registry.contracts()) <= honest + most
         # And it is said, with the setting that decides it.
-        words = f"liar: {30_000 - most} entries of tools/list are left out (limits.max_listed)"
+        words = f"liar: {30_000 - most} entries of tools/list are left out (max_listed)"
         assert words in adapter.adapter.health()["problems"]
         (source,) = [each for each in adapter.adapter.status()["sources"] if each["name"] == "liar"]
         assert source["left_out"] == {"tools/list": 30_000 - most}

@@ -21,7 +21,6 @@ from moot.errors import (
 )
 from moot.mcp.downstream.backend import BackendCall, ListChanged, ResourceUpdated
 from moot.protocol.operation import Json
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.adapter.outbound.outbound import read_call_proofs
 from moot.xprotocol.adapter.telemetry.audit_log import AuditedCall
 from moot.xprotocol.endpoint.endpoint_caller import CallProofs
@@ -415,11 +414,14 @@ async def test_a_uri_that_two_sources_have_leads_to_each_by_a_name_of_its_own(tm
                 assert [(each["uri"], each["text"]) for each in read["contents"]] == [(uri, text)]
 
 
-async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> None:
+async def test_too_many_calls_at_once_are_told_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.adapter.outbound.outbound.MAX_OUTBOUND_CALLS", 2)
     async with (
         relay_in(tmp_path) as relay,
         stub_endpoint(relay.url, BOB, caller=ALICE) as far,
-        open_outbound(relay.url, source(relay.url), limits=AdapterLimits(max_outbound_calls=2)) as outward,
+        open_outbound(relay.url, source(relay.url)) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
 
@@ -432,7 +434,7 @@ async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> N
         await until(lambda: outward.caller.pending_count == 2)
         with pytest.raises(McpError, match="Rate limit exceeded") as caught:
             await outward.backend.perform(call)
-        assert "limits.max_outbound_calls" in caught.value.data["detail"]
+        assert "max_outbound_calls" in caught.value.data["detail"]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -15,7 +15,6 @@ from moot.errors import McpError, Unreachable, UsageError
 from moot.mcp.downstream.backend import BackendCall, ListChanged
 from moot.net.address_check import ForbiddenAddress
 from moot.protocol.operation import Json
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.adapter.config.source_settings import XProtocolSource
 from moot.xprotocol.adapter.outbound.outbound_source import FETCH_BURST, FETCH_SECONDS, escaped
 from moot.xprotocol.contracts.contracts import Contract, ContractAuth, ContractSubscription, contract_json
@@ -347,14 +346,15 @@ async def test_a_catalogue_without_end_in_circles_or_of_nonsense_is_left(tmp_pat
                 assert await out.names() == ["weather_current_get"]
 
 
-async def test_more_contracts_than_a_page_or_the_limit_come_in_order_and_are_counted(tmp_path: Path) -> None:
+async def test_more_contracts_than_a_page_or_the_limit_come_in_order_and_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many = [hostile(f"weather.tool{n:03}.get", description="d" * 8_000) for n in range(100)]
+    monkeypatch.setattr("moot.xprotocol.adapter.outbound.outbound.MAX_TOOLS_PER_ENDPOINT", 90)
     async with (
         relay_in(tmp_path) as relay,
         stub_endpoint(relay.url, BOB, *many, caller=ALICE) as far,
-        open_outbound(
-            relay.url, source(relay.url), limits=AdapterLimits(max_tools_per_endpoint=90)
-        ) as outward,
+        open_outbound(relay.url, source(relay.url)) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
         names = [tool["name"] for tool in await outward.backend.offers("tools")]

@@ -88,11 +88,14 @@ async def test_an_event_has_the_lists_fetched_at_once_and_says_what_changed(tmp_
         assert len(notes.requests("tools/list")) - lists <= 3
 
 
-async def test_those_who_wait_for_a_refresh_do_not_take_the_places_of_calls(tmp_path: Path) -> None:
+async def test_those_who_wait_for_a_refresh_do_not_take_the_places_of_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Anybody may ask for one, so only a few may wait."""
     notes = notes_server(tmp_path, flags=["--quiet"])
-    limits: dict[str, Json] = {"min_refresh_interval_seconds": 3_600, "stop_seconds": 0.2}
-    async with running_adapter(tmp_path, notes, limits=limits) as adapter:
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.contract_refresh.MIN_REFRESH_INTERVAL_SECONDS", 3_600)
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.request_handler.STOP_SECONDS", 0.2)
+    async with running_adapter(tmp_path, notes) as adapter:
         await adapter.alice.ask("xp.schema.refresh", {})
         asking = [asyncio.create_task(adapter.alice.ask("xp.schema.refresh", {})) for _ in range(24)]
         await until(lambda: sum(each.done() for each in asking) == 8)
@@ -152,9 +155,12 @@ async def test_versions_outlive_the_adapter(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_list_that_changes_all_the_time_is_not_fetched_all_the_time(tmp_path: Path) -> None:
+async def test_a_list_that_changes_all_the_time_is_not_fetched_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.adapter.discovery.announcer.ANNOUNCE_DEBOUNCE_SECONDS", 0.5)
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, limits={"announce_debounce_seconds": 0.5}) as adapter:
+    async with running_adapter(tmp_path, notes) as adapter:
         before, begun = len(notes.requests("tools/list")), time.monotonic()
         for number in range(20):
             notes.list_tools([*TOOLS, tool(f"find_{number}")])

@@ -161,9 +161,10 @@ async def test_an_answer_too_large_for_an_event_is_a_fault_that_says_so(tmp_path
 
 
 async def test_a_server_that_hangs_is_unavailable_after_the_named_time_and_others_do_not_wait(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_adapter(tmp_path, notes_server(tmp_path), limits={"stop_seconds": 0.2}) as adapter:
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.request_handler.STOP_SECONDS", 0.2)
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter:
         await adapter.alice.send(adapter.alice.event(f"{NAMESPACE}.run_hang", {}))
         await until(lambda: adapter.adapter.requests.in_progress == 1)
         quick = await adapter.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
@@ -189,8 +190,11 @@ async def test_a_server_that_dies_is_started_again_and_its_contracts_stay(tmp_pa
         assert adapter.adapter.sources["desk"].starts == 2
 
 
-async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Path) -> None:
-    limits = {"max_calls": 3, "max_calls_per_sender": 2, "stop_seconds": 0.2}
+async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.request_handler.STOP_SECONDS", 0.2)
+    limits = {"max_calls": 3, "max_calls_per_sender": 2}
     async with running_adapter(tmp_path, notes_server(tmp_path), limits=limits) as adapter:
         carol, bob = await adapter.somebody("carol"), await adapter.somebody("bob")
         adapter.document["access"] |= {each.key: [f"{NAMESPACE}.*"] for each in (carol, bob)}
@@ -210,9 +214,12 @@ async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Pa
         assert fourth.payload["retry_after"] == 1.0
 
 
-async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path: Path) -> None:
+async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.request_handler.STOP_SECONDS", HANG_SECONDS)
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, limits={"stop_seconds": HANG_SECONDS}) as adapter:
+    async with running_adapter(tmp_path, notes) as adapter:
         finished = adapter.alice.event(f"{NAMESPACE}.run_slow", {"until": "the end"})
         await adapter.alice.send(finished)
         await until(lambda: adapter.adapter.requests.in_progress == 1)
@@ -220,9 +227,8 @@ async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path
         notes.let_go("the end")
         await closing
         assert (await adapter.alice.answer(finished)).payload["content"] == "done"
-    async with running_adapter(
-        tmp_path / "other", notes_server(tmp_path / "other"), limits={"stop_seconds": 0.2}
-    ) as adapter:
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.request_handler.STOP_SECONDS", 0.2)
+    async with running_adapter(tmp_path / "other", notes_server(tmp_path / "other")) as adapter:
         cut_off = adapter.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
         await adapter.alice.send(cut_off)
         await until(lambda: adapter.adapter.requests.in_progress == 1)

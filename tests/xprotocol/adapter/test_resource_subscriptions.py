@@ -110,12 +110,14 @@ async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_rig
         assert len(count) == 0
 
 
-async def test_subscriptions_are_bounded_for_each_sender_and_in_all(tmp_path: Path) -> None:
+async def test_subscriptions_are_bounded_for_each_sender_and_in_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes = notes_server(tmp_path)
     for number in range(4):
         notes.note(f"n{number}", "x")
-    limits = {"max_subscriptions": 3, "max_subscriptions_per_sender": 2}
-    async with running_adapter(tmp_path, notes, limits=limits) as adapter:
+    monkeypatch.setattr(resource_subscriptions, "MAX_SUBSCRIPTIONS_PER_SENDER", 2)
+    async with running_adapter(tmp_path, notes, limits={"max_subscriptions": 3}) as adapter:
         bob = await adapter.somebody("bob")
         adapter.document["access"][bob.key] = [READ]
         await adapter.adapter.reload(adapter.settings())

@@ -22,7 +22,6 @@ from moot.xprotocol.endpoint.relay_messages import (
     RelayNotice,
     SubscriptionClosed,
 )
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
 from moot.xprotocol.endpoint.relay_subscriptions import RelaySubscription, SubscriptionMemory
 from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.event_receiver import Accepted, Dropped, Outcome
@@ -51,14 +50,16 @@ def test_whatever_a_relay_sends_is_a_message_or_none(data: bytes) -> None:
         assert relay_messages.parse_message(data)
 
 
-async def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_where_it_was() -> None:
-    settings = RelayClientSettings(overlap_seconds=1_000)
+async def test_after_a_break_a_subscription_asks_from_the_overlap_on_and_only_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.endpoint.relay_subscriptions.OVERLAP_SECONDS", 1_000)
     wishes: list[dict[str, Any]] = [
         {"recipients": ["k"], "limit": 5},
         {"kinds": ["xp.key.revoke"]},
         {"recipients": ["k"], "since": 9_500},
     ]
-    subscription = RelaySubscription("s1", wishes, settings, lambda: None, lambda _: None)
+    subscription = RelaySubscription("s1", wishes, lambda: None, lambda _: None)
     assert subscription.filters_for("ws://a") == wishes
     subscription.set_complete_until("ws://a", 10_000.7)
     assert subscription.filters_for("ws://a") == [

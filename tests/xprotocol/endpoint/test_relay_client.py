@@ -17,7 +17,6 @@ from moot.net.websocket_client import DialLimits
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
-from moot.xprotocol.relay.relay_settings import RelayLimits
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.endpoint.relay_proxy import proxied_relay
 from tests.xprotocol.people import ALICE, BOB
@@ -26,7 +25,6 @@ from tests.xprotocol.relay.raw_client import announce, event, relay_in
 BOBS = [{"recipients": [BOB.key.text]}]
 QUICK = RelayClientSettings(
     reconnect_interval_seconds=0.05,
-    publish_retry_seconds=0.1,
     dial=DialLimits(message_bytes=2 << 20),
 )
 
@@ -69,15 +67,15 @@ async def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Pa
 
 
 async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_when_it_is_back(
-    tmp_path: Path, port: int
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """XP 3.1: the first address is preferred, the rest is fall-back."""
     first = f"ws://127.0.0.1:{port}"
     changes: list[str | None] = []
-    settings = replace(QUICK, preferred_retry_seconds=0.3)
+    monkeypatch.setattr("moot.xprotocol.endpoint.relay_client.PREFERRED_RETRY_SECONDS", 0.3)
     async with relay_in(tmp_path / "b") as second:
         urls = [first, second.url]
-        async with RelayClient(urls, ALICE, settings, on_change=changes.append) as alice:
+        async with RelayClient(urls, ALICE, QUICK, on_change=changes.append) as alice:
             sent = event()
             assert await alice.publish(sent) == second.url
             assert await second.store.get(sent.event.id) == sent.raw
@@ -144,6 +142,7 @@ async def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(
 
 async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_doubles_nothing(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What it drops is asked for again after a break; so the proxy also breaks connections."""
     draw = Random(7)
@@ -169,10 +168,10 @@ async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_
 
     async with proxied_relay(tmp_path) as (relay, proxy):
         proxy.mangle = mangle
-        settings = replace(QUICK, ok_timeout_seconds=0.3)
+        monkeypatch.setattr("moot.xprotocol.endpoint.relay_session.OK_TIMEOUT_SECONDS", 0.3)
         async with (
-            RelayClient([proxy.url], ALICE, settings) as alice,
-            RelayClient([proxy.url], BOB, settings) as bob,
+            RelayClient([proxy.url], ALICE, QUICK) as alice,
+            RelayClient([proxy.url], BOB, QUICK) as bob,
         ):
             subscription = bob.subscribe(BOBS)
             sent = [event() for _ in range(40)]
@@ -191,13 +190,16 @@ async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_
             await nothing_more(subscription, alice)
 
 
-async def test_a_relay_that_withholds_its_ok_is_left_for_the_next(tmp_path: Path) -> None:
+async def test_a_relay_that_withholds_its_ok_is_left_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with proxied_relay(tmp_path / "a") as (_, proxy), relay_in(tmp_path / "b") as other:
         proxy.mangle = lambda from_relay, message: (
             [] if from_relay and message.startswith(b'["OK"') and b"auth" not in message else [message]
         )
-        settings = replace(QUICK, ok_timeout_seconds=0.2, preferred_retry_seconds=60)
-        async with RelayClient([proxy.url, other.url], ALICE, settings) as alice:
+        monkeypatch.setattr("moot.xprotocol.endpoint.relay_client.PREFERRED_RETRY_SECONDS", 60)
+        monkeypatch.setattr("moot.xprotocol.endpoint.relay_session.OK_TIMEOUT_SECONDS", 0.2)
+        async with RelayClient([proxy.url, other.url], ALICE, QUICK) as alice:
             sent = event()
             assert await alice.publish(sent) == other.url
             assert await other.store.get(sent.event.id) == sent.raw
@@ -224,12 +226,14 @@ async def test_a_forgery_under_the_id_of_an_event_does_not_hide_it(tmp_path: Pat
             assert sent.raw in found
 
 
-async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all(tmp_path: Path) -> None:
-    settings = replace(QUICK, max_queued_events=8)
+async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.endpoint.relay_subscriptions.MAX_QUEUED_EVENTS", 8)
     async with (
         relay_in(tmp_path) as relay,
         RelayClient([relay.url], ALICE, QUICK) as alice,
-        RelayClient([relay.url], BOB, settings) as bob,
+        RelayClient([relay.url], BOB, QUICK) as bob,
     ):
         subscription = bob.subscribe(BOBS)
         await subscription.wait_stored()
@@ -246,9 +250,11 @@ async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all
 
 async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_later_is_sent_again(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limits = RelayLimits(sender_events_per_second=5, max_sender_burst_events=2)
-    async with relay_in(tmp_path, limits=limits) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
+    monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_SENDER_BURST_EVENTS", 2)
+    monkeypatch.setattr("moot.xprotocol.relay.relay.SENDER_EVENTS_PER_SECOND", 5)
+    async with relay_in(tmp_path) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
         old = event(now=time.time() - 9_000, ttl=60)
         with pytest.raises(RelayRefused, match="expired"):
             await alice.publish(old)
@@ -324,19 +330,22 @@ async def test_an_event_that_finds_no_room_while_others_are_sent_again_is_sent_t
         [],
     ],
 )
-async def test_what_is_no_relay_is_left_and_the_next_is_used(tmp_path: Path, says: list[str]) -> None:
+async def test_what_is_no_relay_is_left_and_the_next_is_used(
+    tmp_path: Path, says: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def talk_nonsense(client: ServerConnection) -> None:
         for one in says:
             await client.send(one)
         await client.wait_closed()
 
-    settings = replace(QUICK, auth_timeout_seconds=0.3, preferred_retry_seconds=60)
+    monkeypatch.setattr("moot.xprotocol.endpoint.relay_client.PREFERRED_RETRY_SECONDS", 60)
+    monkeypatch.setattr("moot.xprotocol.endpoint.relay_session.AUTH_TIMEOUT_SECONDS", 0.3)
     async with (
         serve(talk_nonsense, "127.0.0.1", 0, close_timeout=1) as server,
         relay_in(tmp_path) as relay,
     ):
         url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
-        async with RelayClient([url, relay.url], ALICE, settings) as alice:
+        async with RelayClient([url, relay.url], ALICE, QUICK) as alice:
             assert await alice.wait_connected(HANG_SECONDS) == relay.url
 
 

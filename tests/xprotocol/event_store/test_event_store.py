@@ -255,10 +255,11 @@ async def test_seen_ids_outlive_a_restart_until_they_expire(tmp_path: Path) -> N
 
 
 async def test_when_the_memory_of_ids_is_full_new_ones_are_refused_and_none_is_forgotten(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """xp1, Replay: when the table is full, refuse; never forget a live id."""
-    async with store_in(tmp_path, StoreLimits(max_seen_ids=3)) as store:
+    monkeypatch.setattr("moot.xprotocol.event_store.event_store.MAX_SEEN_IDS", 3)
+    async with store_in(tmp_path) as store:
         for number in range(3):
             store.seen_ids.remember(f"{number:064x}", NOW + 100, NOW)
         with pytest.raises(EndpointUnavailable) as refusal:

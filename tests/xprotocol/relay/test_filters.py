@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed
-from moot.xprotocol.relay.relay_settings import RelayLimits
 from moot.xprotocol.relay.subscription_filters import EventFilter, FilterIndex
 from moot.xprotocol.relay.wire_messages import (
+    MAX_FILTER_VALUES,
     AuthMessage,
     InvalidClientMessage,
     PublishMessage,
@@ -25,8 +25,6 @@ from moot.xprotocol.relay.wire_messages import (
     read_message,
 )
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call
-
-LIMITS = RelayLimits()
 
 
 def population(draw: Random) -> list[Signed]:
@@ -64,7 +62,7 @@ def some_filter(draw: Random, events: list[Signed]) -> EventFilter:
     if draw.random() < 0.3:
         request["until"] = NOW + draw.randrange(20)
     found = msgspec.convert(request, EventFilter)
-    assert found.find_problem(LIMITS.max_filter_values) is None
+    assert found.find_problem(MAX_FILTER_VALUES) is None
     return found
 
 
@@ -103,12 +101,12 @@ def test_a_filter_without_recipients_matches_no_event_that_has_one() -> None:
 def test_messages_are_read_as_they_are_written() -> None:
     raw = call().raw
     for text in (b'["EVENT",%b]', b' [ "EVENT" , %b ] ', b'["EV\\u0045NT",%b]'):
-        message = read_message(text % raw, LIMITS)
+        message = read_message(text % raw)
         assert isinstance(message, PublishMessage)
         assert message.raw.strip() == raw
-    assert read_message(b'["AUTH",{"a": 1}]', LIMITS) == AuthMessage(b'{"a": 1}')
-    assert read_message(b'["CLOSE","x"]', LIMITS) == UnsubscribeMessage("x")
-    assert read_message(b'["REQ","x",{"limit":3},{}]', LIMITS) == SubscribeMessage(
+    assert read_message(b'["AUTH",{"a": 1}]') == AuthMessage(b'{"a": 1}')
+    assert read_message(b'["CLOSE","x"]') == UnsubscribeMessage("x")
+    assert read_message(b'["REQ","x",{"limit":3},{}]') == SubscribeMessage(
         "x", (EventFilter(limit=3), EventFilter())
     )
 
@@ -116,4 +114,4 @@ def test_messages_are_read_as_they_are_written() -> None:
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: f'["REQ",{text}]'.encode()))
 def test_whatever_comes_is_a_message_or_none(data: bytes) -> None:
     with suppress(InvalidClientMessage):
-        assert read_message(data, LIMITS)
+        assert read_message(data)

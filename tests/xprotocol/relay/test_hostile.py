@@ -20,7 +20,7 @@ from moot.xprotocol.events.events import DELEGATE, MAX_EVENT_BYTES
 from moot.xprotocol.events.relay_auth import prove
 from moot.xprotocol.relay import relay_settings
 from moot.xprotocol.relay.relay_server import RelaySocket
-from moot.xprotocol.relay.relay_settings import RelayLimits, RelaySettings
+from moot.xprotocol.relay.relay_settings import RelaySettings
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
 from tests.xprotocol.relay.raw_client import RawRelayClient, announce, event, raw_client, relay_in
@@ -198,28 +198,34 @@ async def test_a_filter_that_cannot_be_read_closes_its_subscription(tmp_path: Pa
 
 async def test_too_many_subscriptions_filters_and_keys_are_refused_by_the_name_of_the_limit(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limits = RelayLimits(max_subscriptions=2, max_filters=2, max_keys=1)
-    async with relay_in(tmp_path, limits=limits) as relay, raw_client(relay.url) as eve:
+    monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_KEYS", 1)
+    monkeypatch.setattr("moot.xprotocol.relay.wire_messages.MAX_FILTERS", 2)
+    monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_SUBSCRIPTIONS", 2)
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve:
         await eve.stored("a", {})
         await eve.stored("b", {})
         await eve.say("REQ", "c", {})
-        assert "limits.max_subscriptions is 2" in (await eve.hear())[2]
+        assert "max_subscriptions is 2" in (await eve.hear())[2]
         assert await eve.stored("b", {}, {}) == []
         await eve.say("REQ", "b", {}, {}, {})
-        assert "limits.max_filters is 2" in (await eve.hear())[2]
+        assert "max_filters is 2" in (await eve.hear())[2]
         assert (await eve.prove(EVE))[2] is True
-        assert "limits.max_keys is 1" in (await eve.prove(BOB))[3]
+        assert "max_keys is 1" in (await eve.prove(BOB))[3]
 
 
-async def test_whoever_only_makes_faults_is_sent_away(tmp_path: Path) -> None:
-    limits = RelayLimits(faults_per_second=SLOW, max_burst_faults=10)
+async def test_whoever_only_makes_faults_is_sent_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_BURST_FAULTS", 10)
+    monkeypatch.setattr("moot.xprotocol.relay.relay.FAULTS_PER_SECOND", SLOW)
     forged = changed(event().raw, correlation_id="c-9")
-    async with relay_in(tmp_path, limits=limits) as relay, raw_client(relay.url) as eve:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve:
         for _ in range(12):
             await eve.say_raw(f'["EVENT",{forged.decode()}]')
         code, reason = await drained(eve)
-        assert (code, reason) == (1008, f"too many faults: limits.faults_per_second is {SLOW:g}")
+        assert (code, reason) == (1008, f"too many faults: faults_per_second is {SLOW:g}")
 
 
 async def drained(client: RawRelayClient) -> tuple[int, str]:
@@ -231,18 +237,24 @@ async def drained(client: RawRelayClient) -> tuple[int, str]:
         return await client.closed()
 
 
-async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> None:
-    slow = RelayLimits(events_per_second=SLOW, max_burst_events=3)
-    async with relay_in(tmp_path / "a", limits=slow) as relay, raw_client(relay.url) as eve:
+async def test_floods_are_slowed_by_connection_and_by_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_BURST_EVENTS", 3)
+    monkeypatch.setattr("moot.xprotocol.relay.relay.EVENTS_PER_SECOND", SLOW)
+    async with relay_in(tmp_path / "a") as relay, raw_client(relay.url) as eve:
         answer = [await eve.publish(event(EVE).raw) for _ in range(5)]
         assert [one[2] for one in answer] == [True, True, True, False, False]
-        assert answer[4][3].startswith(f"rate-limited: limits.events_per_second is {SLOW:g}")
-    slow = RelayLimits(sender_events_per_second=SLOW, max_sender_burst_events=3)
-    async with relay_in(tmp_path / "b", limits=slow) as relay:  # noqa: SIM117
+        assert answer[4][3].startswith(f"rate-limited: events_per_second is {SLOW:g}")
+    monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_BURST_EVENTS", 2_000)
+    monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_SENDER_BURST_EVENTS", 3)
+    monkeypatch.setattr("moot.xprotocol.relay.relay.EVENTS_PER_SECOND", 500.0)
+    monkeypatch.setattr("moot.xprotocol.relay.relay.SENDER_EVENTS_PER_SECOND", SLOW)
+    async with relay_in(tmp_path / "b") as relay:  # noqa: SIM117
         async with raw_client(relay.url) as one, raw_client(relay.url) as two:
             answer = [await talk.publish(event(EVE).raw) for talk in (one, two, one, two)]
             assert [each[2] for each in answer] == [True, True, True, False]
-            assert answer[3][3].startswith(f"rate-limited: limits.sender_events_per_second is {SLOW:g}")
+            assert answer[3][3].startswith(f"rate-limited: sender_events_per_second is {SLOW:g}")
             # A forger uses up nobody else's rate.
             for _ in range(5):
                 await one.publish(changed(event(ALICE).raw, kind="com.acme.forged"))

@@ -185,7 +185,8 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
 async def test_expired_events_are_pruned_while_the_relay_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with relay_in(tmp_path, prune_interval_seconds=0.05) as relay, raw_client(relay.url) as alice:
+    monkeypatch.setattr("moot.xprotocol.relay.relay_server.PRUNE_SECONDS", 0.05)
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice:
         dying = event(now=time.time(), ttl=60)
         assert (await alice.publish(dying.raw))[2] is True
         # Its time, and the skew that clocks are allowed.

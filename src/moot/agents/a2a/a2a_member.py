@@ -19,6 +19,7 @@ from typing import Final
 
 from a2a.types import Message, Part, Role
 
+from moot.agents.a2a import agent_client
 from moot.agents.a2a.agent_card import FoundCard, find_card
 from moot.agents.a2a.agent_client import AgentClient, AgentFault, AgentTooMuch, Events
 from moot.agents.a2a.foreign_parts import shorten
@@ -36,6 +37,11 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
 from moot.resilience.task_set import end_tasks, wait_for_any
+
+# Chats that wait for their turn.
+MAX_QUEUED_CHATS: Final = 32
+# Tasks in which the agent has asked something; of more, the oldest question is forgotten.
+MAX_QUESTIONS: Final = 100
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +80,11 @@ class A2aMember:
         limits = settings.limits
         self._queue: TurnQueue[_Work] = TurnQueue(
             self._refuse_chat,
-            max_queued=limits.max_queued_chats,
+            max_queued=MAX_QUEUED_CHATS,
             max_per_minute=limits.max_chats_per_minute,
             too_many=f"I pass on {limits.max_chats_per_minute} messages a minute of one member "
             "(max_chats_per_minute): write later.",
-            full=f"{limits.max_queued_chats} messages wait already (max_queued_chats): write again later.",
+            full=f"{MAX_QUEUED_CHATS} messages wait already (max_queued_chats): write again later.",
         )
         self._running: dict[str, _Work] = {}
 
@@ -229,7 +235,7 @@ class A2aMember:
         self.refused += turn.refused
         if turn.question_id:
             asked = Question(turn.task_id, turn.context_id, chat.sender, turn.question_id)
-            self.file.ask(asked, self.settings.limits.max_questions)
+            self.file.ask(asked, MAX_QUESTIONS)
         if ending:
             await turn.chat(self._secrets.clean(ending))
         elif not turn.chats:
@@ -325,7 +331,7 @@ class A2aMember:
         self._end_all(f"shut down by {by}")
         ending = [asyncio.ensure_future(work.over.wait()) for work in self._running.values()]
         if ending:
-            await asyncio.wait(ending, timeout=self.settings.limits.cancel_seconds)
+            await asyncio.wait(ending, timeout=agent_client.CANCEL_SECONDS)
 
     def _end_all(self, why: str) -> None:
         for work in self._queue.remove(lambda _: True):

@@ -44,6 +44,9 @@ from moot.private_files import use_folder
 from moot.resilience.rate_limits import sliding_windows
 from moot.resilience.task_set import end_tasks, wait_for_any
 
+# How long the body of one request may take.
+BODY_SECONDS: Final = 30.0
+
 log = logging.getLogger(__name__)
 
 _CALLER: Final = "moot.caller"
@@ -176,15 +179,13 @@ class CallerGate:
     async def _read(self, request: Request) -> bytes:
         limits, body = self._limits, bytearray()
         try:
-            async with asyncio.timeout(limits.body_seconds):
+            async with asyncio.timeout(BODY_SECONDS):
                 async for piece in request.stream():
                     body += piece
                     if len(body) > limits.max_body_bytes:
                         raise CallerDenied(413, f"at most {limits.max_body_bytes} bytes (max_body_bytes)")
         except TimeoutError:
-            raise CallerDenied(
-                408, f"no whole request within {limits.body_seconds:g} s (body_seconds)"
-            ) from None
+            raise CallerDenied(408, f"no whole request within {BODY_SECONDS:g} s (body_seconds)") from None
         return bytes(body)
 
 

@@ -29,6 +29,10 @@ from moot.net.address_check import is_loopback
 from moot.net.http_client import HttpClient, ResponseTooLarge
 from moot.protocol import strict_json
 
+# The agent card: fetched in this time, and no larger than this.
+CARD_SECONDS: Final = 15.0
+MAX_CARD_BYTES: Final = 256 << 10
+
 WELL_KNOWN: Final = "/.well-known/agent-card.json"
 # Where it was before 0.3.
 _OLD_WELL_KNOWN: Final = "/.well-known/agent.json"
@@ -102,13 +106,12 @@ def _places(url: str) -> list[str]:
 async def _fetch_json(
     url: str, settings: JoinSettings, faults: list[Unreachable | UsageError]
 ) -> dict[str, Any] | None:
-    limits = settings.limits
     headers = {"Authorization": f"Bearer {settings.agent_token}"} if settings.agent_token else {}
-    client = HttpClient(timeout_seconds=limits.card_seconds, max_bytes=limits.max_card_bytes, headers=headers)
+    client = HttpClient(timeout_seconds=CARD_SECONDS, max_bytes=MAX_CARD_BYTES, headers=headers)
     try:
         response = await client.get(url)
     except ResponseTooLarge:
-        raise UsageError(f"{url} is larger than {limits.max_card_bytes} bytes (max_card_bytes)") from None
+        raise UsageError(f"{url} is larger than {MAX_CARD_BYTES} bytes (max_card_bytes)") from None
     except Unreachable as fault:
         raise Unreachable(f"{fault}. Check the URL, and that the agent runs there") from fault
     if 300 <= response.status < 400:
@@ -173,7 +176,7 @@ async def check_signature(card: AgentCard, card_url: str, settings: JoinSettings
         raise UsageError("--require-signature needs the keys that sign the card: --card-keys FILE")
     if not card.signatures:
         return "not signed"
-    keys = await _fetch_keys(card, card_url, settings)
+    keys = await _fetch_keys(card, card_url)
     if not keys:
         return "signed, but not checked: no key was given (--card-keys)"
     _verify(card, keys, "not by the key that it names")
@@ -215,7 +218,7 @@ def _keys_of(fields: Any) -> Keys:
     return {each.key_id or "": each for each in given if each.key_type != "oct"}
 
 
-async def _fetch_keys(card: AgentCard, card_url: str, settings: JoinSettings) -> Keys:
+async def _fetch_keys(card: AgentCard, card_url: str) -> Keys:
     """The keys that the card names, if they are on the card's own server; nothing otherwise."""
     for each in card.signatures:
         with suppress(binascii.Error, ValueError, MootError, jwt.PyJWTError, AttributeError):
@@ -223,7 +226,7 @@ async def _fetch_keys(card: AgentCard, card_url: str, settings: JoinSettings) ->
             jku = json.loads(base64.urlsafe_b64decode(padded)).get("jku")
             if not isinstance(jku, str) or _authority(jku) != _authority(card_url):
                 continue
-            client = HttpClient(timeout_seconds=settings.limits.card_seconds, max_bytes=_MAX_KEYS_BYTES)
+            client = HttpClient(timeout_seconds=CARD_SECONDS, max_bytes=_MAX_KEYS_BYTES)
             response = await client.get(jku)
             if response.status == 200:
                 return _keys_of(json.loads(response.body))

@@ -37,6 +37,15 @@ from moot.errors import MootError
 from moot.protocol.hidden_text import show_hidden
 from moot.resilience.backoff import Backoff
 
+# A connection to the agent; silence within a stream, after which it is opened again.
+CONNECT_SECONDS: Final = 15.0
+STREAM_IDLE_SECONDS: Final = 300.0
+# Between two looks at a task of an agent that does not stream, or of one that is away.
+POLL_FIRST_SECONDS: Final = 1.0
+POLL_MAX_SECONDS: Final = 30.0
+# How long a cancelled task may take to end.
+CANCEL_SECONDS: Final = 10.0
+
 ENDED: Final = frozenset(
     {
         TaskState.TASK_STATE_COMPLETED,
@@ -87,7 +96,7 @@ class AgentClient:
         self._http = httpx.AsyncClient(
             transport=BoundedTransport(origins, limits.max_response_bytes),
             headers=headers,
-            timeout=httpx.Timeout(limits.answer_seconds, connect=limits.connect_seconds),
+            timeout=httpx.Timeout(limits.answer_seconds, connect=CONNECT_SECONDS),
             follow_redirects=False,
             trust_env=False,
         )
@@ -130,7 +139,7 @@ class AgentClient:
     async def follow(self, task_id: str) -> Events:
         """The state of a task and what comes of it, until it is settled. Raises AgentFault."""
         limits = self._limits
-        backoff = Backoff(limits.poll_first_seconds, limits.poll_max_seconds)
+        backoff = Backoff(POLL_FIRST_SECONDS, POLL_MAX_SECONDS)
         last_answer = time.monotonic()
         while True:
             try:
@@ -164,10 +173,10 @@ class AgentClient:
     async def cancel(self, task_id: str) -> str:
         """Ask the agent to stop; what it answered, in words."""
         try:
-            async with asyncio.timeout(self._limits.cancel_seconds):
+            async with asyncio.timeout(CANCEL_SECONDS):
                 task = await self._client.cancel_task(CancelTaskRequest(id=task_id))
         except TimeoutError:
-            return f"the agent did not answer within {self._limits.cancel_seconds:g} s: it may go on"
+            return f"the agent did not answer within {CANCEL_SECONDS:g} s: it may go on"
         except _FAULTS as fault:
             return f"the agent did not stop it: {_text_of(fault)}"
         if task.status.state == TaskState.TASK_STATE_CANCELED:
@@ -176,7 +185,7 @@ class AgentClient:
 
     async def _idle_bounded(self, events: AsyncIterator[StreamResponse]) -> Events:
         """The same events; raises TimeoutError when none comes for too long."""
-        seconds = self._limits.stream_idle_seconds if self.streams else self._limits.answer_seconds
+        seconds = STREAM_IDLE_SECONDS if self.streams else self._limits.answer_seconds
         try:
             while True:
                 async with asyncio.timeout(seconds):

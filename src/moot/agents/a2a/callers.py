@@ -22,10 +22,13 @@ from typing import Final
 from moot.agents.a2a.serve_settings import ServeSettings
 from moot.errors import MootError, NotAdmitted, Unreachable
 from moot.net.counted_address import network_of
-from moot.participant import JoinedSpace, connect
+from moot.participant import JoinedSpace, connect, member_session
 from moot.protocol.close_codes import POLICY, REMOVED
 from moot.resilience.rate_limits import sliding_windows
 from moot.resilience.task_set import TaskSet
+
+# How long a caller without open tasks stays connected.
+IDLE_SECONDS: Final = 600.0
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +89,7 @@ class Callers:
     async def close(self) -> None:
         for each in self._connections.values():
             each.leave.set()
-        await self._tasks.wait(self._settings.member.leave_seconds + 1.0)
+        await self._tasks.wait(member_session.LEAVE_SECONDS + 1.0)
         await self._tasks.close()
 
     async def admit(self, token: str, address: str) -> Caller:
@@ -169,11 +172,7 @@ class Callers:
                     self.on_removed(caller.name)
                 if ended.done() or leave.done():
                     return
-                if (
-                    idle > self._settings.limits.idle_seconds
-                    and not caller.at_once
-                    and not self.has_open_tasks(caller.name)
-                ):
+                if idle > IDLE_SECONDS and not caller.at_once and not self.has_open_tasks(caller.name):
                     return
         finally:
             ended.cancel()

@@ -19,37 +19,19 @@ MessageStyle = Literal["quoted", "bare"]
 class JoinLimits:
     """Limits that keep an agent of others from running away, and from hanging."""
 
-    # The agent card: fetched in this time, and no larger than this.
-    card_seconds: float = 15.0
-    max_card_bytes: int = 256 << 10
-    # A connection to the agent; an answer of it; silence within a stream, after which it is opened again.
-    connect_seconds: float = 15.0
+    # An answer of the agent.
     answer_seconds: float = 600.0
-    stream_idle_seconds: float = 300.0
     # How long a task is followed in all, waiting for people of the other side included.
     task_seconds: float = 86_400.0
     # How long a lost connection to a running task is tried again.
     retry_seconds: float = 600.0
-    # Between two looks at a task of an agent that does not stream, or of one that is away.
-    poll_first_seconds: float = 1.0
-    poll_max_seconds: float = 30.0
-    # How long a cancelled task may take to end.
-    cancel_seconds: float = 10.0
     # One answer or stream of the agent.
     max_response_bytes: int = 16 << 20
-    # Chats that wait for their turn, tasks at once, and turns that one member may cause within a minute.
-    max_queued_chats: int = 32
+    # Tasks at once, and turns that one member may cause within a minute.
     max_tasks: int = 4
     max_chats_per_minute: int = 20
-    # Tasks in which the agent has asked something; of more, the oldest question is forgotten.
-    max_questions: int = 100
-    # What the agent may say in one task; beyond that it is cancelled. And how often it may tell its status.
+    # What the agent may say in one task; beyond that it is cancelled.
     max_task_chars: int = 500_000
-    max_status_updates: int = 1_000
-    max_artifacts: int = 100
-    # One chat or thought; longer ones are sent in parts. What is shown of data that is no text.
-    max_text_chars: int = 16_000
-    max_data_chars: int = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from a2a.types import Message
 from a2a.utils.errors import ContentTypeNotSupportedError, InvalidParamsError
 from google.protobuf.json_format import MessageToDict
 
-from moot.agents.a2a.serve_settings import ServeLimits
+# One message of a caller: its text, all of it, and each id that it gives.
+MAX_MESSAGE_CHARS: Final = 100_000
+MAX_MESSAGE_BYTES: Final = 512 << 10
+MAX_ID_CHARS: Final = 256
 
 
-def read_content(message: Message, limits: ServeLimits) -> tuple[str, dict[str, Any] | None]:
+def read_content(message: Message) -> tuple[str, dict[str, Any] | None]:
     """The text of a message, or the call that it is; raises an error of A2A that says what is wrong."""
-    if message.ByteSize() > limits.max_message_bytes:
-        raise InvalidParamsError(
-            f"a message has at most {limits.max_message_bytes} bytes (max_message_bytes)"
-        )
-    if max(len(message.message_id), len(message.context_id)) > limits.max_id_chars:
-        raise InvalidParamsError(f"an id has at most {limits.max_id_chars} characters (max_id_chars)")
+    if message.ByteSize() > MAX_MESSAGE_BYTES:
+        raise InvalidParamsError(f"a message has at most {MAX_MESSAGE_BYTES} bytes (max_message_bytes)")
+    if max(len(message.message_id), len(message.context_id)) > MAX_ID_CHARS:
+        raise InvalidParamsError(f"an id has at most {MAX_ID_CHARS} characters (max_id_chars)")
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
     for part in message.parts:
@@ -30,7 +31,7 @@ def read_content(message: Message, limits: ServeLimits) -> tuple[str, dict[str, 
             case _:
                 raise ContentTypeNotSupportedError("text, or one data part with a tool; no files")
     text = "\n".join(texts)
-    if len(text) > (most := limits.max_message_chars):
+    if len(text) > (most := MAX_MESSAGE_CHARS):
         raise InvalidParamsError(f"a message has at most {most} characters (max_message_chars)")
     if not message.message_id:
         raise InvalidParamsError("a message needs an id")

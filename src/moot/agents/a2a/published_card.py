@@ -34,11 +34,17 @@ from starlette.responses import Response
 
 from moot import __version__
 from moot.agents.a2a.card_signer import CardSigner
-from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
+from moot.agents.a2a.serve_settings import ServeSettings
 from moot.errors import MootError
 from moot.participant import JoinedSpace
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.strict_json import nests_deeper
+
+# The tools of a member on its card, the schemas of their arguments, and how long they are taken as they
+# were.
+MAX_SKILLS: Final = 100
+MAX_SCHEMAS_BYTES: Final = 64 << 10
+SKILLS_SECONDS: Final = 30.0
 
 _LIST_SECONDS: Final = 3.0
 _MAX_TEXT_CHARS: Final = 1_000
@@ -70,8 +76,8 @@ class PublishedCard:
     async def _refresh(self) -> None:
         now = time.monotonic()
         if now >= self._known_until:
-            self._known_until = now + self._settings.limits.skills_seconds
-            tools = await tools_of(self._space, self._member, self._settings.limits.max_skills)
+            self._known_until = now + SKILLS_SECONDS
+            tools = await tools_of(self._space, self._member, MAX_SKILLS)
             card = make_card(self._member, self._space.space, self._settings, tools)
             if card != self._unsigned:
                 self._keep(card)
@@ -84,7 +90,7 @@ class PublishedCard:
             body = self._new if version.startswith("1.") else self._old
             headers = {
                 "ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
-                "Cache-Control": f"public, max-age={int(self._settings.limits.skills_seconds)}",
+                "Cache-Control": f"public, max-age={int(SKILLS_SECONDS)}",
                 "Last-Modified": formatdate(self._changed_at, usegmt=True),
                 "Vary": _VERSION,
             }
@@ -135,7 +141,7 @@ def make_card(member: str, space: str, settings: ServeSettings, tools: list[dict
             streaming=True,
             push_notifications=True,
             extended_agent_card=True,
-            extensions=_extensions(tools, settings.limits),
+            extensions=_extensions(tools),
         ),
         security_schemes={
             "bearer": SecurityScheme(
@@ -165,9 +171,9 @@ def _skill_of(tool: dict[str, Any]) -> AgentSkill:
     )
 
 
-def _extensions(tools: list[dict[str, Any]], limits: ServeLimits) -> list[AgentExtension]:
+def _extensions(tools: list[dict[str, Any]]) -> list[AgentExtension]:
     """The schemas of arguments, of the first tools as far as there is room (max_schemas_bytes)."""
-    room, schemas = limits.max_schemas_bytes, {}
+    room, schemas = MAX_SCHEMAS_BYTES, {}
     for tool in tools:
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict) or not schema or nests_deeper(schema, _MAX_SCHEMA_DEPTH):

@@ -27,6 +27,12 @@ from moot.net.address_check import ForbiddenAddress, allowed_addresses, connect_
 from moot.net.http_client import HttpClient
 from moot.resilience.task_set import TaskSet
 
+# Push notifications: the time of one, tries, the wait before the second, and those that wait.
+PUSH_SECONDS: Final = 15.0
+MAX_PUSH_TRIES: Final = 3
+PUSH_RETRY_SECONDS: Final = 2.0
+MAX_WAITING_PUSHES: Final = 1_000
+
 log = logging.getLogger(__name__)
 
 _MAX_URL_CHARS: Final = 2_048
@@ -48,10 +54,10 @@ class PushSender:
         self._settings = settings
         open_socket = partial(
             connect_checked,
-            timeout_seconds=settings.limits.push_seconds,
+            timeout_seconds=PUSH_SECONDS,
             allow_private=settings.allow_private_push,
         )
-        self._client = HttpClient(timeout_seconds=settings.limits.push_seconds, open_socket=open_socket)
+        self._client = HttpClient(timeout_seconds=PUSH_SECONDS, open_socket=open_socket)
         self._waiting: dict[tuple[str, str], asyncio.Queue[_Push]] = {}
         self._tasks = TaskSet("push")
         # Posts that were given up or dropped.
@@ -93,7 +99,7 @@ class PushSender:
             key = (served.task.id, id)
             queue = self._waiting.get(key)
             if queue is None:
-                queue = self._waiting[key] = asyncio.Queue(self._settings.limits.max_waiting_pushes)
+                queue = self._waiting[key] = asyncio.Queue(MAX_WAITING_PUSHES)
                 self._tasks.start(self._send_all(key, queue))
             if queue.full():
                 self.lost += 1
@@ -113,15 +119,15 @@ class PushSender:
             del self._waiting[key]
 
     async def _send(self, push: _Push) -> None:
-        limits, config = self._settings.limits, push.config
+        config = push.config
         headers = {"Content-Type": "application/a2a+json"}
         if config.token:
             headers["X-A2A-Notification-Token"] = config.token
         if config.authentication.scheme and config.authentication.credentials:
             headers["Authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
-        for attempt in range(limits.max_push_tries):
+        for attempt in range(MAX_PUSH_TRIES):
             if attempt:
-                await asyncio.sleep(limits.push_retry_seconds * 2 ** (attempt - 1))
+                await asyncio.sleep(PUSH_RETRY_SECONDS * 2 ** (attempt - 1))
             try:
                 response = await self._client.post_unread(config.url, push.body, headers)
             except ForbiddenAddress:

@@ -50,6 +50,7 @@ from a2a.utils.task import (
     validate_page_size,
 )
 
+from moot.agents.a2a import published_card
 from moot.agents.a2a.agent_client import SETTLED
 from moot.agents.a2a.callers import Caller
 from moot.agents.a2a.card_signer import CardSigner
@@ -69,6 +70,13 @@ from moot.errors import (
 )
 from moot.participant.connection.envelope_writer import new_id
 from moot.resilience.task_set import TaskSet, end_tasks
+
+# A call of a tool that needs no approval.
+CALL_SECONDS: Final = 300.0
+# Messages of a caller to one task.
+MAX_TASK_MESSAGES: Final = 1_000
+# Targets of push notifications of one task.
+MAX_PUSH_TARGETS: Final = 5
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +148,7 @@ class MemberRequestHandler(RequestHandler):
         Everything that refuses a message comes before.
         """
         caller, message = _caller(context), params.message
-        text, call = read_content(message, self._settings.limits)
+        text, call = read_content(message)
         known = self._book.of_message(caller.name, self._member, message.message_id)
         if known is not None and message.task_id in ("", known.task.id):
             # Sent again, since the answer got lost perhaps.
@@ -157,7 +165,7 @@ class MemberRequestHandler(RequestHandler):
                 raise UnsupportedOperationError("the task has ended: send a message without a task")
             if call is not None:
                 raise UnsupportedOperationError("a call of a tool is a task of its own")
-            most = self._settings.limits.max_task_messages
+            most = MAX_TASK_MESSAGES
             if len(served.message_ids) >= most:
                 raise UnsupportedOperationError(
                     f"the task has {most} messages (max_task_messages): send one without a task"
@@ -268,7 +276,7 @@ class MemberRequestHandler(RequestHandler):
                 "tools/call",
                 params,
                 propose="never",
-                timeout_seconds=self._settings.limits.call_seconds,
+                timeout_seconds=CALL_SECONDS,
             )
         except ApprovalRequired:
             # A right does not lift a quorum (D-103).
@@ -379,7 +387,7 @@ class MemberRequestHandler(RequestHandler):
         self, served: ServedTask, config: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
         kept = normalize_push_notification_config(served.task.id, config)
-        most = self._settings.limits.max_push_targets
+        most = MAX_PUSH_TARGETS
         if kept.id not in served.push and len(served.push) >= most:
             raise UnsupportedOperationError(f"a task has at most {most} push targets (max_push_targets)")
         served.push[kept.id] = kept
@@ -431,7 +439,7 @@ class MemberRequestHandler(RequestHandler):
     ) -> AgentCard:
         """The card with the tools that this caller sees."""
         space = _caller(context).space
-        tools = await tools_of(space, self._member, self._settings.limits.max_skills)
+        tools = await tools_of(space, self._member, published_card.MAX_SKILLS)
         return self._signer.sign(make_card(self._member, space.space, self._settings, tools))
 
 

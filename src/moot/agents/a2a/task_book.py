@@ -38,6 +38,14 @@ from moot.participant.connection.envelope_writer import new_id
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.steady_clock import SteadyClock
 
+# Messages and artifacts that a task keeps, the latest; one artifact.
+MAX_HISTORY_MESSAGES: Final = 100
+MAX_HISTORY_BYTES: Final = 1 << 20
+MAX_ARTIFACTS: Final = 100
+MAX_ARTIFACT_BYTES: Final = 256 << 10
+# Events that a stream may be behind before it is cut.
+MAX_WAITING_EVENTS: Final = 1_000
+
 log = logging.getLogger(__name__)
 
 _MAX_FILE_BYTES: Final = 64 << 20
@@ -244,12 +252,11 @@ class TaskBook:
         """A result; what is too large is left out, and says so."""
         if served.is_over or any(each.artifact_id == id for each in served.task.artifacts):
             return
-        limits = self._limits
         artifact = Artifact(artifact_id=id, name=name, parts=parts)
-        if artifact.ByteSize() > limits.max_artifact_bytes:
-            text = f"[left out: larger than {limits.max_artifact_bytes} bytes (max_artifact_bytes)]"
+        if artifact.ByteSize() > MAX_ARTIFACT_BYTES:
+            text = f"[left out: larger than {MAX_ARTIFACT_BYTES} bytes (max_artifact_bytes)]"
             artifact = Artifact(artifact_id=id, name=name, parts=[Part(text=text)])
-        if len(served.task.artifacts) >= limits.max_artifacts:
+        if len(served.task.artifacts) >= MAX_ARTIFACTS:
             return
         served.task.artifacts.append(artifact)
         event = TaskArtifactUpdateEvent(
@@ -294,10 +301,8 @@ class TaskBook:
     def _add_history(self, served: ServedTask, message: Message) -> None:
         history = served.task.history
         history.append(message)
-        limits, size = self._limits, sum(each.ByteSize() for each in history)
-        while len(history) > 1 and (
-            len(history) > limits.max_history_messages or size > limits.max_history_bytes
-        ):
+        size = sum(each.ByteSize() for each in history)
+        while len(history) > 1 and (len(history) > MAX_HISTORY_MESSAGES or size > MAX_HISTORY_BYTES):
             size -= history[0].ByteSize()
             del history[0]
 
@@ -305,7 +310,7 @@ class TaskBook:
 
     async def follow(self, served: ServedTask) -> AsyncGenerator[Task | TaskEvent, None]:
         """The task as it is, then every change, until its end."""
-        queue: asyncio.Queue[TaskEvent | None] = asyncio.Queue(self._limits.max_waiting_events)
+        queue: asyncio.Queue[TaskEvent | None] = asyncio.Queue(MAX_WAITING_EVENTS)
         served.watchers.add(queue)
         try:
             is_over = served.is_over

@@ -30,7 +30,11 @@ from moot.errors import MootError
 from moot.operations.call_text import proposal_link
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.calls.outcome import Rejection
+from moot.participant.connection.history import HISTORY_MARGIN_SECONDS
 from moot.protocol.envelope import Envelope
+
+# An agent may end its reasoning a moment before or after its answer.
+SETTLE_SECONDS: Final = 0.3
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +95,7 @@ class TaskTracker:
     async def _catch_up(self) -> None:
         space = self._space
         with suppress(MootError):
-            for envelope in await space.recall(self._last - space.limits.history_margin_seconds):
+            for envelope in await space.recall(self._last - HISTORY_MARGIN_SECONDS):
                 self._handle(envelope)
             for seen in space.proposals:
                 self._handle_proposal(seen)
@@ -191,9 +195,7 @@ class TaskTracker:
     def _settle(self, served: ServedTask) -> None:
         """Complete it in a moment, if nothing happens until then."""
         served.version += 1
-        asyncio.get_running_loop().call_later(
-            self._settings.limits.settle_seconds, self._complete, served, served.version
-        )
+        asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._complete, served, served.version)
 
     def _complete(self, served: ServedTask, version: int) -> None:
         is_answered = set(served.answered) >= set(served.chat_ids)

@@ -24,6 +24,13 @@ from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.programs.repeated_send import deliver
 
+# How often the agent may tell its status in one task, and how many artifacts it may make.
+MAX_STATUS_UPDATES: Final = 1_000
+MAX_ARTIFACTS: Final = 100
+# One chat or thought; longer ones are sent in parts. What is shown of data that is no text.
+MAX_TEXT_CHARS: Final = 16_000
+MAX_DATA_CHARS: Final = 4_000
+
 _NEEDS: Final = {
     TaskState.TASK_STATE_INPUT_REQUIRED: "The agent needs an answer to go on: reply to this message.",
     TaskState.TASK_STATE_AUTH_REQUIRED: (
@@ -116,10 +123,10 @@ class TaskTurn:
                     await self._say_message(message)
 
     def _take_artifact(self, artifact: Artifact, *, append: bool) -> None:
-        limits, known = self._limits, self._artifacts.get(artifact.artifact_id)
+        known = self._artifacts.get(artifact.artifact_id)
         if known is None or not append:
-            if known is None and len(self._artifacts) >= limits.max_artifacts:
-                raise AgentTooMuch(f"it made more than {limits.max_artifacts} artifacts (max_artifacts)")
+            if known is None and len(self._artifacts) >= MAX_ARTIFACTS:
+                raise AgentTooMuch(f"it made more than {MAX_ARTIFACTS} artifacts (max_artifacts)")
             known = self._artifacts[artifact.artifact_id] = Artifact()
             known.CopyFrom(artifact)
         else:
@@ -138,12 +145,12 @@ class TaskTurn:
         self.state = int(status.state)
         if status.state not in SETTLED:
             if status.HasField("message"):
-                await self._think(parts_text(status.message.parts, self._limits.max_data_chars))
+                await self._think(parts_text(status.message.parts, MAX_DATA_CHARS))
             return
         for id in list(self._artifacts):
             await self._say_artifact(id)
         if need := _NEEDS.get(status.state):
-            text = parts_text(status.message.parts, self._limits.max_data_chars)
+            text = parts_text(status.message.parts, MAX_DATA_CHARS)
             key = f"question/{self._about}/{status.message.message_id}/{_digest(text)}"
             await self._say(key, f"{text}\n\n({need})" if text else need)
             self.question_id = self._id_of(f"{key}/0")
@@ -160,7 +167,7 @@ class TaskTurn:
 
     async def _think(self, text: str) -> None:
         self._status_updates += 1
-        if not text or self._status_updates > self._limits.max_status_updates:
+        if not text or self._status_updates > MAX_STATUS_UPDATES:
             return
         reasoning = self.reasoning
         if reasoning is None or reasoning.cancelled.is_set() or f"thought/{text}" in self._said:
@@ -168,15 +175,15 @@ class TaskTurn:
         self._said.add(f"thought/{text}")
         self._chars += len(text)
         self._check_chars(0)
-        for part in cut(self._secrets.clean(text), self._limits.max_text_chars):
+        for part in cut(self._secrets.clean(text), MAX_TEXT_CHARS):
             await deliver(self._space, "reasoning/thought", {"message": part}, context=reasoning.context)
 
     async def _say_message(self, message: Message) -> None:
-        text = parts_text(message.parts, self._limits.max_data_chars)
+        text = parts_text(message.parts, MAX_DATA_CHARS)
         await self._say(f"message/{self._about}/{message.message_id}/{_digest(text)}", text)
 
     async def _say_artifact(self, id: str) -> None:
-        text = artifact_text(self._artifacts[id], self._limits.max_data_chars)
+        text = artifact_text(self._artifacts[id], MAX_DATA_CHARS)
         await self._say(f"artifact/{self._about}/{id}/{_digest(text)}", text)
 
     async def _say(self, key: str, text: str) -> None:
@@ -186,7 +193,7 @@ class TaskTurn:
         self._chars += 0 if key.startswith("artifact/") else len(text)
         self._check_chars(0)
         self.chats += 1
-        for number, part in enumerate(cut(self._secrets.clean(text), self._limits.max_text_chars)):
+        for number, part in enumerate(cut(self._secrets.clean(text), MAX_TEXT_CHARS)):
             await self.chat(part, key=f"{key}/{number}")
 
     async def chat(self, text: str, *, key: str = "") -> None:

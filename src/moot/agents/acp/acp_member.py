@@ -35,6 +35,14 @@ from moot.participant.serving.tools import RawResult
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
+# How often it is looked whether settings of the agent in its folder have changed; also after each call.
+SETTINGS_CHECK_SECONDS: Final = 2.0
+# Tool calls, and characters of messages and thoughts, of one turn; beyond that it is cancelled.
+MAX_TOOL_CALLS: Final = 1_000
+MAX_TURN_CHARS: Final = 2_000_000
+# Updates of the agent that wait to be sent; then it is not read until there is room.
+MAX_WAITING_UPDATES: Final = 1_000
+
 log = logging.getLogger(__name__)
 
 # How long an agent is not read when too much of it waits to be sent.
@@ -79,7 +87,7 @@ class AcpMember:
 
     async def run(self, space: JoinedSpace) -> CloseReason:
         """Take part until the connection ends for good. Call this first, so that no chat is missed."""
-        agent, relay = self.agent, UpdateRelay(space, self.settings.limits)
+        agent, relay = self.agent, UpdateRelay(space)
         relay.secrets = SecretFilter(agent.process.secrets())
         turns = self.turns = TurnRunner(space, relay, agent, self.settings, self.file)
 
@@ -236,7 +244,7 @@ class AcpMember:
         """The tool call of this id with the update in it; it is shown if that is news."""
         call = self._calls.get(id)
         if call is None:
-            while len(self._calls) > self.settings.limits.max_tool_calls:
+            while len(self._calls) > MAX_TOOL_CALLS:
                 del self._calls[next(iter(self._calls))]
             call = self._calls[id] = AgentToolCall(id)
             turns.relay.turn.calls += 1
@@ -262,7 +270,7 @@ class AcpMember:
         folder = self.agent.folder
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.limits.settings_check_seconds):
+                async with asyncio.timeout(SETTINGS_CHECK_SECONDS):
                     await self._call_over.wait()
             self._call_over.clear()
             if not self.agent.ready.is_set():
@@ -283,15 +291,15 @@ class AcpMember:
             self.agent.process.abandon(f"the agent was ended: {what}")
 
     def _hold_limits(self, turns: TurnRunner) -> None:
-        limits, relay, agent = self.settings.limits, turns.relay, self.agent.process
+        relay, agent = turns.relay, self.agent.process
         turn = relay.turn
-        if relay.waiting > limits.max_waiting_updates and agent.child is not None:
+        if relay.waiting > MAX_WAITING_UPDATES and agent.child is not None:
             agent.child.pause_reading(_PAUSE_SECONDS)
         why = ""
-        if turn.chars > limits.max_turn_chars:
-            why = f"more than {limits.max_turn_chars} characters in one turn (max_turn_chars)"
-        elif turn.calls > limits.max_tool_calls:
-            why = f"more than {limits.max_tool_calls} tool calls in one turn (max_tool_calls)"
+        if turn.chars > MAX_TURN_CHARS:
+            why = f"more than {MAX_TURN_CHARS} characters in one turn (max_turn_chars)"
+        elif turn.calls > MAX_TOOL_CALLS:
+            why = f"more than {MAX_TOOL_CALLS} tool calls in one turn (max_tool_calls)"
         if turn.chat_id:
             if why:
                 turns.stop(why)

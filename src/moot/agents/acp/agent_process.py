@@ -27,6 +27,11 @@ from moot.mcp.stderr_tail import StderrTail
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
 
+# The first answer of an agent; one that npx fetches first takes longer than one that is installed.
+START_SECONDS: Final = 120.0
+# Answers to everything but prompts.
+ANSWER_SECONDS: Final = 60.0
+
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION: Final = 1
@@ -119,7 +124,6 @@ class AgentProcess:
             on_oversize=self._on_oversize,
             stderr=self.stderr,
             inherited=settings.inherited,
-            limits=settings.limits.child,
         )
         self.child.ended.add_done_callback(lambda ended: self.abandon(f"the agent {ended.result()}"))
 
@@ -136,7 +140,6 @@ class AgentProcess:
 
     async def initialize(self) -> None:
         """Shake hands and sign in; raises AgentUnusable, PeerGone."""
-        limits = self.settings.limits
         try:
             answer = await self.peer.request(
                 "initialize",
@@ -148,7 +151,7 @@ class AgentProcess:
                     },
                     "clientInfo": {"name": "moot", "title": "Moot", "version": __version__},
                 },
-                limits.start_seconds,
+                START_SECONDS,
             )
         except PeerError as fault:
             raise AgentUnusable(
@@ -173,7 +176,7 @@ class AgentProcess:
 
     async def _sign_in(self, method: str) -> None:
         try:
-            await self.peer.request("authenticate", {"methodId": method}, self.settings.limits.answer_seconds)
+            await self.peer.request("authenticate", {"methodId": method}, ANSWER_SECONDS)
         except PeerError as fault:
             raise AgentUnusable(f"the agent did not sign in ({method}): {fault.message}") from None
 
@@ -218,7 +221,7 @@ class AgentProcess:
 
     async def _open(self, method: str, params: Mapping[str, Json]) -> dict[str, Any]:
         try:
-            return await self.peer.request(method, params, self.settings.limits.start_seconds)
+            return await self.peer.request(method, params, START_SECONDS)
         except PeerError as fault:
             self.check_signed_in(fault)
             raise AgentUnusable(f"the agent refused {method}: {fault.message}") from None
@@ -251,7 +254,7 @@ class AgentProcess:
         await self.peer.request(
             "session/set_mode",
             {"sessionId": session, "modeId": self.profile.mode},
-            self.settings.limits.answer_seconds,
+            ANSWER_SECONDS,
         )
 
     def secrets(self) -> list[str]:

@@ -24,7 +24,6 @@ from typing import Final
 
 import orjson
 
-from moot.agents.acp.acp_settings import AcpLimits
 from moot.agents.acp.agent_profiles import AgentProfile
 from moot.agents.acp.json_rpc import IncomingCall, PeerGone
 from moot.agents.acp.open_permission import (
@@ -57,6 +56,17 @@ from moot.participant.programs.repeated_send import wait_able
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
+# How long one turn may take in all, waiting for people included: a day, as a proposal.
+TURN_SECONDS: Final = 86_400.0
+# How long an explanation of a rejection is waited for, before the agent is told.
+EXPLANATION_SECONDS: Final = 2.0
+# Permission requests that are open at once; more are refused.
+MAX_OPEN_PERMISSIONS: Final = 16
+# How often the agent may change a call while people decide about it; then it is refused.
+MAX_CALL_CHANGES: Final = 5
+# A proposal, below what one envelope holds. A change that cannot be shown cannot be decided.
+MAX_PROPOSAL_BYTES: Final = 512 << 10
+
 log = logging.getLogger(__name__)
 
 _DONE_ANYWAY: Final = "WARNING: the agent reports this as done"
@@ -79,14 +89,12 @@ class Permissions:
         relay: UpdateRelay,
         profile: AgentProfile,
         folder: Path,
-        limits: AcpLimits,
         on_rejected: Callable[[PermissionRejection], None],
     ) -> None:
         self._space = space
         self._relay = relay
         self._profile = profile
         self._folder = folder
-        self._limits = limits
         self._on_rejected = on_rejected
         self._open: list[OpenPermission] = []
         # Released, and the tool call is not over.
@@ -140,13 +148,13 @@ class Permissions:
         """Why nobody can be asked; empty if somebody can."""
         if permission.options.allow is None:
             return "the agent offers no way to allow it only once"
-        if len([each for each in self._open if each is not permission]) >= self._limits.max_open_permissions:
-            return f"{self._limits.max_open_permissions} requests wait already (max_open_permissions)"
+        if len([each for each in self._open if each is not permission]) >= MAX_OPEN_PERMISSIONS:
+            return f"{MAX_OPEN_PERMISSIONS} requests wait already (max_open_permissions)"
         size = len(orjson.dumps(permission.params, default=str))
-        if size > self._limits.max_proposal_bytes:
+        if size > MAX_PROPOSAL_BYTES:
             return (
                 f"it has {size} bytes, more than can be shown to those who decide "
-                f"({self._limits.max_proposal_bytes}, max_proposal_bytes); do it in smaller parts"
+                f"({MAX_PROPOSAL_BYTES}, max_proposal_bytes); do it in smaller parts"
             )
         return ""
 
@@ -171,7 +179,7 @@ class Permissions:
                 # A right does not lift a quorum (D-103).
                 await self._propose(permission, shown)
         except Rejected as rejected:
-            text = await rejected.explanation(self._limits.explanation_seconds)
+            text = await rejected.explanation(EXPLANATION_SECONDS)
             if not is_stale():
                 self._reject(permission, rejected.by, rejected.reason, text or "")
         except (Expired, TimedOut) as fault:
@@ -205,7 +213,7 @@ class Permissions:
                 self._space.me,
                 "tools/call",
                 permission.params,
-                timeout_seconds=self._limits.turn_seconds,
+                timeout_seconds=TURN_SECONDS,
                 context=self._context(),
             )
         finally:
@@ -225,7 +233,7 @@ class Permissions:
                     id=id,
                     about=(turn.chat_id,) if turn.chat_id else (),
                     context=self._context(),
-                    timeout_seconds=self._limits.turn_seconds,
+                    timeout_seconds=TURN_SECONDS,
                 )
             except (ConnectionLost, Paused, ParticipantPaused, TimedOut):
                 # It may have been made all the same: an approval of it releases the same permission, once.
@@ -331,7 +339,7 @@ class Permissions:
     def _start_over(self, permission: OpenPermission, now: ShownCall) -> None:
         """What people see is not what the agent wants any more: that is withdrawn, and this is proposed."""
         permission.changes += 1
-        if permission.changes > self._limits.max_call_changes:
+        if permission.changes > MAX_CALL_CHANGES:
             self._take_back(permission)
             return
         self._relay.note(
@@ -380,7 +388,7 @@ class Permissions:
         if not permission.is_as_shown:
             approved = orjson.dumps(permission.params).decode()[:1000]
             self._relay.note(f"{OTHER_CALL} Approved: {approved}")
-        return permission.result(self._relay.clean, self._limits.max_proposal_bytes // 4)
+        return permission.result(self._relay.clean, MAX_PROPOSAL_BYTES // 4)
 
     def _finish(self, permission: OpenPermission, result: dict[str, Json] | None) -> None:
         if permission in self._running:

@@ -27,6 +27,9 @@ from moot.agents.acp.session_file import SessionFile
 from moot.errors import UsageError
 from moot.resilience.restart_loop import keep_running
 
+# One step of the probe at the start: the model is asked twice for something small.
+PROBE_SECONDS: Final = 120.0
+
 log = logging.getLogger(__name__)
 Finding = Literal["asked", "acted", "not tried"]
 
@@ -293,7 +296,7 @@ class AskingProbe:
             file.write_text(planted[1].replace("{mark}", str(mark)))
 
     async def _try(self, folder: Path, text: str) -> Finding:
-        agent, limits = self._agent, self._agent.settings.limits
+        agent = self._agent
         # A session of its own for each: some agents end a turn for good when something is refused.
         self._session = await agent.new_session(folder)
         self._asked = False
@@ -303,7 +306,7 @@ class AskingProbe:
             "prompt": blocks(text.format(file=folder / name)),
         }
         try:
-            async with asyncio.timeout(limits.probe_seconds):
+            async with asyncio.timeout(PROBE_SECONDS):
                 await agent.peer.request("session/prompt", params)
         except TimeoutError:
             agent.peer.notify("session/cancel", {"sessionId": self._session})

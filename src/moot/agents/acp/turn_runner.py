@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moot.agents.acp.acp_settings import AcpSettings
-from moot.agents.acp.agent_process import AgentProcess
+from moot.agents.acp.agent_process import START_SECONDS, AgentProcess
 from moot.agents.acp.json_rpc import PeerError, PeerGone
 from moot.agents.acp.open_permission import PermissionRejection
-from moot.agents.acp.permissions import Permissions
+from moot.agents.acp.permissions import TURN_SECONDS, Permissions
 from moot.agents.acp.prompt_text import blocks, introduction, message_text, rejection_text, resume_text
 from moot.agents.acp.session_file import OpenChat, SessionFile
 from moot.agents.acp.supervised_agent import SupervisedAgent
@@ -24,6 +24,18 @@ from moot.errors import MootError
 from moot.participant import JoinedSpace
 from moot.participant.programs.chat_intake import ChatIntake, DecisionRemarks, TurnQueue
 from moot.protocol.envelope import Envelope
+
+# Chats that wait for their turn, and turns that one member may cause within a minute.
+MAX_QUEUED_TURNS: Final = 32
+MAX_TURNS_PER_MINUTE: Final = 20
+# How long a cancelled turn may go on before the agent is ended.
+CANCEL_SECONDS: Final = 10.0
+# How long an agent may say nothing in a turn, with nothing to decide, before people are told.
+QUIET_SECONDS: Final = 120.0
+# Rejections after which the agent is not prompted again by itself: then somebody has to talk to it.
+MAX_REJECTIONS: Final = 3
+# Permissions of one turn that come to nothing; then it is cancelled.
+MAX_REFUSALS: Final = 30
 
 # Names under which agents have the command that compacts their context.
 _COMPACT_COMMANDS: Final = ("compact", "compress")
@@ -61,17 +73,15 @@ class TurnRunner:
         self.intake = ChatIntake(space, self._take_chat, answers=settings.answers)
         # Chats about decisions: the agent is told with the decision, or with the next prompt.
         self.remarks = DecisionRemarks()
-        most = settings.limits.max_turns_per_minute
+        most = MAX_TURNS_PER_MINUTE
         self.queue: TurnQueue[Envelope] = TurnQueue(
             self._refuse_chat,
-            max_queued=settings.limits.max_queued_turns,
+            max_queued=MAX_QUEUED_TURNS,
             max_per_minute=most,
             too_many=f"I answer {most} messages a minute of one member: write later.",
             full="I have too much to do already: write again later.",
         )
-        self.permissions = Permissions(
-            space, relay, agent.profile, settings.folder, settings.limits, self._add_rejection
-        )
+        self.permissions = Permissions(space, relay, agent.profile, settings.folder, self._add_rejection)
         self.turns = 0
         # The chat of the turn that runs.
         self.current: Envelope | None = None
@@ -123,7 +133,7 @@ class TurnRunner:
                 await self._agent.process.peer.request(
                     "session/prompt",
                     {"sessionId": self._agent.session, "prompt": blocks(f"/{name}")},
-                    self._settings.limits.start_seconds,
+                    START_SECONDS,
                 )
             except (PeerError, PeerGone) as fault:
                 raise MootError(f"the agent did not compact: {fault}") from None
@@ -173,11 +183,10 @@ class TurnRunner:
 
     def _add_rejection(self, rejection: PermissionRejection) -> None:
         """Keep it for the next prompt. An agent that asks on and on is stopped."""
-        limits = self._settings.limits
         self._refusals += 1
-        if len(self._rejections) < limits.max_refusals:
+        if len(self._rejections) < MAX_REFUSALS:
             self._rejections.append(rejection)
-        if self._refusals >= limits.max_refusals:
+        if self._refusals >= MAX_REFUSALS:
             self.stop(f"{self._refusals} of its permissions came to nothing (max_refusals)")
 
     async def _wait_until_able(self) -> None:
@@ -214,7 +223,6 @@ class TurnRunner:
         await self._tell_ending(turn, ending)
 
     async def _prompt_to_the_end(self, turn: Turn, chat: Envelope) -> Ending:
-        limits = self._settings.limits
         texts = [*self._opening(), message_text(chat.sender, str(chat.payload["text"]))]
         told = 0
         while True:
@@ -226,7 +234,7 @@ class TurnRunner:
                 texts = [resume_text(self._paused_by)]
                 continue
             # A turn that we stopped needs no prompt; its reasons come with the next one.
-            if ending.stopped or ending.gone or not self._rejections or told >= limits.max_rejections:
+            if ending.stopped or ending.gone or not self._rejections or told >= MAX_REJECTIONS:
                 return ending
             told += len(self._rejections)
             texts = self._take_rejections()
@@ -252,7 +260,7 @@ class TurnRunner:
 
     async def _prompt(self, turn: Turn, texts: list[str]) -> Ending:
         """One prompt, until the agent has ended it, was stopped, or has ended itself."""
-        agent, permissions, limits = self._agent.process, self.permissions, self._settings.limits
+        agent, permissions = self._agent.process, self.permissions
         request = asyncio.ensure_future(
             agent.peer.request("session/prompt", {"sessionId": self._agent.session, "prompt": blocks(*texts)})
         )
@@ -266,7 +274,7 @@ class TurnRunner:
                 stopped = self._stop_why or (
                     "its reasoning was cancelled"
                     if turn.reasoning is not None and turn.reasoning.cancelled.is_set()
-                    else f"it took longer than {limits.turn_seconds:g} s (turn_seconds)"
+                    else f"it took longer than {TURN_SECONDS:g} s (turn_seconds)"
                 )
                 permissions.close_all(stopped)
                 await self._cancel_prompt(agent, request)
@@ -287,12 +295,12 @@ class TurnRunner:
 
     async def _wait_for_end(self, turn: Turn, waits: list[asyncio.Future[Any]]) -> None:
         """Until one of these is done, or the turn has taken too long; an agent that is stuck is told of."""
-        limits, loop = self._settings.limits, asyncio.get_running_loop()
-        end = loop.time() + limits.turn_seconds
+        loop = asyncio.get_running_loop()
+        end = loop.time() + TURN_SECONDS
         self.last_heard = loop.time()
         told = 0.0
         while (now := loop.time()) < end:
-            quiet_at = (self.last_heard if self.last_heard > told else now) + limits.quiet_seconds
+            quiet_at = (self.last_heard if self.last_heard > told else now) + QUIET_SECONDS
             done, _ = await asyncio.wait(
                 waits, timeout=min(end, quiet_at) - now, return_when=asyncio.FIRST_COMPLETED
             )
@@ -301,12 +309,12 @@ class TurnRunner:
             if self.permissions.open:
                 # It waits for people, who may take their time.
                 self.last_heard = loop.time()
-            elif self.last_heard > told and loop.time() - self.last_heard >= limits.quiet_seconds:
+            elif self.last_heard > told and loop.time() - self.last_heard >= QUIET_SECONDS:
                 told = self.last_heard
                 self._tell_quiet(turn)
 
     def _tell_quiet(self, turn: Turn) -> None:
-        seconds = self._settings.limits.quiet_seconds
+        seconds = QUIET_SECONDS
         under_way = "; ".join(call.describe()[:200] for call in list(turn.open_calls.values())[:5])
         self.relay.note(
             f"The agent has said nothing for {seconds:g} s, and nothing of it waits for a decision. "
@@ -317,7 +325,7 @@ class TurnRunner:
     async def _cancel_prompt(self, agent: AgentProcess, request: asyncio.Future[Any]) -> None:
         with suppress(PeerGone):
             agent.peer.notify("session/cancel", {"sessionId": self._agent.session})
-        seconds = self._settings.limits.cancel_seconds
+        seconds = CANCEL_SECONDS
         await asyncio.wait([request], timeout=seconds)
         if not request.done():
             # It may go on acting: then it must end.

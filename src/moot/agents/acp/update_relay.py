@@ -22,13 +22,21 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from moot.agents.acp.acp_settings import AcpLimits
 from moot.agents.acp.tool_calls import AgentToolCall
 from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.programs.repeated_send import deliver
 from moot.protocol.operation import Json
 from moot.resilience.token_bucket import TokenBucket
+
+# Edits and commands that nobody was asked about, told one by one in a turn; then their number.
+MAX_UNASKED_NOTES: Final = 5
+# One chat or thought; longer ones are sent in parts.
+MAX_TEXT_CHARS: Final = 16_000
+# What one act shows of a diff, an input or an output. A proposal has all of it, or is not made.
+MAX_SHOWN_CHARS: Final = 4_000
+# Acts and thoughts that are sent within a second; updates of one tool call are joined meanwhile.
+MAX_ACTS_PER_SECOND: Final = 20.0
 
 log = logging.getLogger(__name__)
 
@@ -72,16 +80,15 @@ class _Item:
 class UpdateRelay:
     """Sends what an agent tells. `run` is its worker; `add` never waits."""
 
-    def __init__(self, space: JoinedSpace, limits: AcpLimits) -> None:
+    def __init__(self, space: JoinedSpace) -> None:
         self.turn = Turn()
         self.secrets = SecretFilter(())
         self._space = space
-        self._limits = limits
         self._items: deque[_Item] = deque()
         self._waiting_acts: set[str] = set()
         self._changed = asyncio.Event()
         self._sent = asyncio.Event()
-        self._bucket = TokenBucket(limits.max_acts_per_second, limits.max_acts_per_second, time.monotonic())
+        self._bucket = TokenBucket(MAX_ACTS_PER_SECOND, MAX_ACTS_PER_SECOND, time.monotonic())
         self._unknown_kinds: set[str] = set()
 
     @property
@@ -119,12 +126,12 @@ class UpdateRelay:
     def note_unasked(self, call: AgentToolCall) -> None:
         """Say loudly that the agent did something that nobody was asked about."""
         self.turn.unasked += 1
-        if self.turn.unasked <= self._limits.max_unasked_notes:
+        if self.turn.unasked <= MAX_UNASKED_NOTES:
             self.note(f"WARNING: done, and nobody was asked: {call.describe()[:500]}")
 
     def note_unasked_rest(self) -> None:
         """At the end of a turn, those that were not told one by one."""
-        if (rest := self.turn.unasked - self._limits.max_unasked_notes) > 0:
+        if (rest := self.turn.unasked - MAX_UNASKED_NOTES) > 0:
             self.note(f"WARNING: {rest} more edits or commands were done that nobody was asked about.")
 
     def note(self, text: str) -> None:
@@ -141,7 +148,7 @@ class UpdateRelay:
             or last.kind != kind
             or last.sealed
             or last.turn is not self.turn
-            or last.chars + len(text) > self._limits.max_text_chars
+            or last.chars + len(text) > MAX_TEXT_CHARS
         ):
             last = _Item(kind, self.turn)
             self._put(last)
@@ -192,17 +199,17 @@ class UpdateRelay:
         more = self.clean_json(item.more)
         match item.kind:
             case "message":
-                for part in _parts(text.strip(), self._limits.max_text_chars):
+                for part in _parts(text.strip(), MAX_TEXT_CHARS):
                     turn.messages += 1
                     await self.chat(part, turn)
             case "note":
                 await self.chat(text, turn)
             case "thought":
-                for part in _parts(text, self._limits.max_text_chars):
+                for part in _parts(text, MAX_TEXT_CHARS):
                     await self._think(turn, part, more)
             case "act":
                 assert item.call is not None  # noqa: S101  # acts have one
-                message, details = describe_act(item.call, self._limits.max_shown_chars)
+                message, details = describe_act(item.call, MAX_SHOWN_CHARS)
                 await self._think(turn, self.clean(message), self.clean_json({"tool_call": details}))
 
     async def _think(self, turn: Turn, text: str, more: Mapping[str, Json]) -> None:
@@ -235,12 +242,12 @@ class UpdateRelay:
         return _map_texts(value, self.secrets.clean)
 
     def _short(self, value: Any) -> str:
-        return _shorten(orjson.dumps(value, default=str).decode(), self._limits.max_shown_chars)
+        return _shorten(orjson.dumps(value, default=str).decode(), MAX_SHOWN_CHARS)
 
     def _cut(self, value: Any) -> Json:
         """A value as it is, or what fits of it as text."""
         text = orjson.dumps(value, default=str).decode()
-        most = self._limits.max_shown_chars
+        most = MAX_SHOWN_CHARS
         return value if len(text) <= most else _shorten(text, most)
 
 

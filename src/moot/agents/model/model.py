@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import httpx2
 import orjson
 
-from moot.agents.model.agent_settings import AgentLimits, Api, ModelSettings
+from moot.agents.model.agent_settings import Api, ModelSettings
 from moot.agents.model.anthropic_messages import AnthropicMessages
 from moot.agents.model.chat_completions import ChatCompletions
 from moot.agents.model.model_reply import (
@@ -35,6 +35,15 @@ from moot.agents.model.server_sent_events import decode_events
 from moot.agents.secret_filter import FilteredStream, SecretFilter
 from moot.net.client_tls import verification_for
 from moot.resilience.backoff import Backoff
+
+# How long a model may send nothing, and how long the whole answer may take.
+SILENCE_SECONDS: Final = 120.0
+ANSWER_SECONDS: Final = 600.0
+# Bytes of one answer as it is sent, with all its events.
+ANSWER_BYTES: Final = 16 << 20
+# How often a busy or failing endpoint is tried again, and the longest wait before that.
+MAX_RETRIES: Final = 4
+RETRY_SECONDS: Final = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +122,10 @@ class _Retryable(Exception):
 
 
 class Model:
-    """Use as a block: `async with Model(settings, limits) as model`."""
+    """Use as a block: `async with Model(settings) as model`."""
 
-    def __init__(self, settings: ModelSettings, limits: AgentLimits) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         self.settings = settings
-        self._limits = limits
         self._api = _APIS[settings.api]()
         self._secrets = SecretFilter([settings.api_key or "", *settings.secret_headers.values()])
         # Optional fields that this endpoint refused once.
@@ -126,7 +134,7 @@ class Model:
         self._client = httpx2.AsyncClient(
             base_url=settings.base_url.rstrip("/") + "/",
             headers={**headers, **settings.headers, **settings.secret_headers},
-            timeout=httpx2.Timeout(limits.silence_seconds, connect=10.0),
+            timeout=httpx2.Timeout(SILENCE_SECONDS, connect=10.0),
             # A key is for the endpoint that was configured, not for where that one points to.
             follow_redirects=False,
             verify=verification_for(settings.base_url),
@@ -149,10 +157,10 @@ class Model:
         if self.settings.temperature is not None:
             body["temperature"] = self.settings.temperature
         try:
-            async with asyncio.timeout(self._limits.answer_seconds):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 return self._filter(await self._post_with_retries(body, on_text))
         except TimeoutError:
-            limit = self._limits.answer_seconds
+            limit = ANSWER_SECONDS
             raise ModelFailed(f"the model did not finish within answer_seconds {limit:g}") from None
         except ModelFailed as fault:
             raise ModelFailed(self._secrets.clean(str(fault))) from None
@@ -164,13 +172,13 @@ class Model:
         return reply
 
     async def _post_with_retries(self, body: dict[str, Any], on_text: TextHandler | None) -> ModelReply:
-        backoff = Backoff(_FIRST_RETRY_SECONDS, self._limits.retry_seconds)
+        backoff = Backoff(_FIRST_RETRY_SECONDS, RETRY_SECONDS)
         attempt = 0
         while True:
             try:
                 return await self._post(self._without_refused(body), on_text)
             except _Retryable as retryable:
-                if attempt >= self._limits.max_retries or retryable.has_begun:
+                if attempt >= MAX_RETRIES or retryable.has_begun:
                     raise retryable.fault from None
                 await asyncio.sleep(self._retry_delay(backoff, retryable))
                 attempt += 1
@@ -204,7 +212,7 @@ class Model:
             async with post as response:
                 if response.status_code != 200:
                     raise await self._refusal_of(response, body)
-                reply = await _read_answer(self._api, response, self._limits.answer_bytes, handle_text)
+                reply = await _read_answer(self._api, response, ANSWER_BYTES, handle_text)
                 if on_text is not None and (rest := passed_on.end()):
                     await on_text(rest)
                 _estimate_tokens(reply, content)
@@ -218,7 +226,7 @@ class Model:
             nonsense = _NONSENSE.format(_API_NAMES[self.settings.api])
             raise ModelFailed(f"the endpoint's answer {nonsense}") from None
         except httpx2.TimeoutException:
-            silence = f"the model sent nothing for silence_seconds {self._limits.silence_seconds:g}"
+            silence = f"the model sent nothing for silence_seconds {SILENCE_SECONDS:g}"
             raise _Retryable(ModelFailed(silence), has_begun) from None
         except httpx2.HTTPError as error:
             unreachable = f"the endpoint cannot be reached ({type(error).__name__}): check --base-url"
@@ -226,7 +234,7 @@ class Model:
 
     async def _refusal_of(self, response: httpx2.Response, body: dict[str, Any]) -> Exception:
         """What an answer with another status than 200 means."""
-        detail = _detail_of(await _read_bounded(response, self._limits.answer_bytes))
+        detail = _detail_of(await _read_bounded(response, ANSWER_BYTES))
         if response.status_code in (400, 422):
             for name in self._api.replaceable:
                 if name in body and name in detail:
@@ -240,7 +248,7 @@ class Model:
         if response.status_code not in _RETRIED or any(word in detail for word in _USED_UP):
             return failed
         wait = _retry_after(response.headers)
-        if wait is not None and wait > self._limits.retry_seconds:
+        if wait is not None and wait > RETRY_SECONDS:
             # A quota that is used up for an hour: people are told, nobody waits.
             return ModelFailed(f"{failed}; the endpoint asks to wait {wait:.0f} seconds")
         return _Retryable(failed, False, wait)

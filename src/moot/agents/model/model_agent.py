@@ -15,9 +15,10 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from typing import Final
 
 from moot.agents.model.agent_controls import AgentControls, AgentStatus
-from moot.agents.model.agent_settings import AgentLimits, AgentSettings, ModelSettings
+from moot.agents.model.agent_settings import AgentSettings, ModelSettings
 from moot.agents.model.conversation import prompt_of, summary_prompt
 from moot.agents.model.model import Model
 from moot.agents.model.model_reply import Message, ModelFailed, ModelReply, TextHandler, ToolCall
@@ -46,6 +47,20 @@ from moot.participant.programs.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
+# Calls of tools within one turn, and how many proposals may be rejected or left undecided in it: after a
+# second no, the people who decide have been asked enough.
+MAX_TOOL_CALLS: Final = 64
+MAX_REJECTIONS: Final = 2
+# Tokens of all requests of one turn; each step sends the whole context again.
+TURN_TOKENS: Final = 600_000
+# The context of the model; it is compacted at this share of it, and its size told at the other (MEW 3.9.5).
+COMPACT_AT_SHARE: Final = 0.9
+REPORT_AT_SHARE: Final = 0.8
+# How long a turn goes on after the member that asked has left, if it does not come back.
+ASKER_AWAY_SECONDS: Final = 60.0
+# Reasoning longer than this is also sent as a stream (MEW 3.10.1).
+STREAM_CHARS: Final = 2_000
+
 log = logging.getLogger(__name__)
 
 
@@ -62,8 +77,8 @@ class Agent:
         self.spending = Spending(model.settings, limits, file=spending_file)
         self.transcript = Transcript(
             max_tokens=limits.context_tokens,
-            compact_at_share=limits.compact_at_share,
-            report_at_share=limits.report_at_share,
+            compact_at_share=COMPACT_AT_SHARE,
+            report_at_share=REPORT_AT_SHARE,
             summarise=self._summarise,
         )
         self.controls = AgentControls(self.transcript, self._metrics, self.drop_turns)
@@ -104,9 +119,7 @@ class Agent:
 
         async with OfferDiscovery(space, self._offers, changed) as discovery, asyncio.TaskGroup() as group:
             space.on("system/welcome")(lambda _: discovery.refresh_missing())
-            toolbox = self._toolbox = Toolbox(
-                space, self._offers, discovery, self.settings.limits, self.settings.search
-            )
+            toolbox = self._toolbox = Toolbox(space, self._offers, discovery, self.settings.search)
             # If one of these fails, so does the agent, and is started again: better than one that is deaf.
             tasks = (
                 group.create_task(inbox.catch_up()),
@@ -135,7 +148,7 @@ class Agent:
     # Chats
 
     def _handle_presence(self, event: PresenceEvent) -> None:
-        grace = self.settings.limits.asker_away_seconds
+        grace = ASKER_AWAY_SECONDS
         if event.event == "leave" and event.member is not None and grace > 0:
             asyncio.get_running_loop().call_later(grace, self._drop_turns_of, event.member.id)
 
@@ -218,7 +231,7 @@ class Agent:
         chat: Envelope,
     ) -> str:
         limits = self.settings.limits
-        budget = TurnBudget(limits)
+        budget = TurnBudget()
         # A server often joins just before somebody asks: without its tools the model would say it has none.
         late = await toolbox.wait_for_lists(chat.sender)
         messages: list[Message] = prompt_of(
@@ -275,7 +288,7 @@ class Agent:
         self, space: JoinedSpace, toolbox: Toolbox, messages: list[Message], reasoning: Reasoning | None
     ) -> ModelReply:
         start = time.monotonic()
-        stream = ReasoningStream(space, reasoning, self.settings.limits.stream_chars)
+        stream = ReasoningStream(space, reasoning, STREAM_CHARS)
         try:
             reply = await self._ask_model(messages, toolbox.definitions(), stream.write)
         except BaseException as fault:
@@ -299,7 +312,7 @@ class Agent:
 
     async def _send_thought(self, space: JoinedSpace, reasoning: Reasoning, text: str) -> None:
         await self._wait_while_paused(space)
-        most = self.settings.limits.stream_chars
+        most = STREAM_CHARS
         with suppress(ConnectionLost, NotAllowed, OutboxFull, Paused):
             await reasoning.thought(text if len(text) <= most else f"{text[:most]} …")
 
@@ -350,7 +363,7 @@ async def serve_agent(
     spending_file: SpendingFile | None = None,
 ) -> CloseReason:
     """Join a space as an agent and stay until it ends. What it spends in a day is kept in `spending_file`."""
-    async with Model(model, settings.limits) as endpoint:
+    async with Model(model) as endpoint:
         agent = Agent(endpoint, settings, spending_file=spending_file)
         joining = connect(url, space, token, name=name, controls=agent.controls)
         async with joining as joined:
@@ -367,8 +380,7 @@ async def serve_agent(
 class TurnBudget:
     """Counts within one turn."""
 
-    def __init__(self, limits: AgentLimits) -> None:
-        self._limits = limits
+    def __init__(self) -> None:
         self._tool_calls = 0
         self._tokens = 0
         # Why each proposal came to nothing, in order.
@@ -393,11 +405,10 @@ class TurnBudget:
 
     def ended(self) -> str | None:
         """Why nothing more is called in this turn; None while something may be."""
-        limits = self._limits
-        if len(self._rejections) >= limits.max_rejections:
+        if len(self._rejections) >= MAX_REJECTIONS:
             return f"{len(self._rejections)} proposals came to nothing ({'; '.join(self._rejections)[:300]})"
-        if self._tool_calls >= limits.max_tool_calls:
+        if self._tool_calls >= MAX_TOOL_CALLS:
             return f"{self._tool_calls} calls were made, the limit of one turn (tool_calls)"
-        if limits.turn_tokens and self._tokens >= limits.turn_tokens:
-            return f"{self._tokens} tokens were used, the limit of one turn is {limits.turn_tokens}"
+        if self._tokens >= TURN_TOKENS:
+            return f"{self._tokens} tokens were used, the limit of one turn is {TURN_TOKENS}"
         return None

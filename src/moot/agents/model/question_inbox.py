@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from moot.agents.model.agent_settings import AgentSettings
 from moot.errors import MootError
@@ -21,19 +22,27 @@ from moot.participant.programs.chat_intake import ChatIntake, DecisionRemarks, T
 from moot.participant.programs.repeated_send import deliver
 from moot.protocol.envelope import Envelope
 
+# Chats that wait for their turn; more are asked to come later.
+MAX_QUEUED_TURNS: Final = 32
+# Turns that one member may cause within a minute: two agents must not keep each other busy for ever.
+MAX_TURNS_PER_MINUTE: Final = 20
+# Characters of one answer in the chat; the rest is cut off, and the chat says so.
+CHAT_CHARS: Final = 60_000
+# How far back the agent looks for unanswered questions when it joins or was away.
+MISSED_SECONDS: Final = 300.0
+
 
 class QuestionInbox:
     """Which questions get a turn. `in_turn` says whether the agent works on one."""
 
     def __init__(self, space: JoinedSpace, settings: AgentSettings, in_turn: Callable[[], bool]) -> None:
-        limits = settings.limits
         self._space = space
         self._settings = settings
         self._in_turn = in_turn
-        most = limits.max_turns_per_minute
+        most = MAX_TURNS_PER_MINUTE
         self.queue: TurnQueue[Envelope] = TurnQueue(
             self.answer,
-            max_queued=limits.max_queued_turns,
+            max_queued=MAX_QUEUED_TURNS,
             max_per_minute=most,
             too_many=f"I answer {most} questions a minute of one member: ask again later.",
             full="I have too much to do already: ask again later.",
@@ -69,14 +78,14 @@ class QuestionInbox:
 
     async def answer(self, chat: Envelope, text: str) -> None:
         """Say it to whoever asked; waits for the end of a pause, of a rate limit and of a lost connection."""
-        limit = self._settings.limits.chat_chars
+        limit = CHAT_CHARS
         if len(text) > limit:
             text = f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown (chat_chars)]"
         await deliver(self._space, "chat", {"text": text}, to=(chat.sender,), about=(chat.id,))
 
     async def catch_up(self) -> None:
         """Take the questions that came while we were away, as far as the gateway still has them."""
-        seconds = self._settings.limits.missed_seconds
+        seconds = MISSED_SECONDS
         if seconds <= 0:
             return
         now, last = time.time(), self._intake.missed_since()

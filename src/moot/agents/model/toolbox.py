@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import orjson
 
-from moot.agents.model.agent_settings import AgentLimits
 from moot.agents.model.model_reply import Message, ToolCall
 from moot.config.search_settings import SearchSettings
 from moot.errors import (
@@ -36,6 +35,15 @@ from moot.participant import JoinedSpace, Outcome, Reasoning
 from moot.participant.programs.offer_access import OfferAccess
 from moot.participant.programs.offer_discovery import OfferDiscovery
 from moot.protocol.operation import Json
+
+# How long a turn waits for the tools of a server that has just joined and not told them yet.
+LIST_SECONDS: Final = 10.0
+# Characters of one tool's answer that the model is shown; the space has all of it.
+RESULT_CHARS: Final = 20_000
+# Tools that the model is shown at once: most endpoints stop at 128.
+MAX_TOOLS: Final = 100
+# How long the agent waits for a decision on a proposal.
+PROPOSAL_SECONDS: Final = 3_600.0
 
 FIND: Final = "find_tools"
 _FIND_TOOL: Final[Message] = {
@@ -72,13 +80,11 @@ class Toolbox:
         space: JoinedSpace,
         offers: OfferTable,
         discovery: OfferDiscovery,
-        limits: AgentLimits,
         search: SearchSettings | None = None,
     ) -> None:
         self._space = space
         self._offers = offers
         self._discovery = discovery
-        self._limits = limits
         self._finder = OfferSearch(offers, search)
         self._access = OfferAccess(space)
         # What a model calls them, where that differs from the name in the space.
@@ -91,13 +97,13 @@ class Toolbox:
 
         Nothing is waited for from the `asker`: a person has no tools, and perhaps does not answer.
         """
-        return await self._discovery.wait_settled(self._limits.list_seconds, kinds=_TOOLS, apart_from=asker)
+        return await self._discovery.wait_settled(LIST_SECONDS, kinds=_TOOLS, apart_from=asker)
 
     def definitions(self) -> list[Message]:
         """The tools for the model, as an OpenAI-compatible endpoint wants them."""
         usable = [offer for offer in self._offers.all("tools") if self._is_usable(offer)]
         self._renamed = {name: offer.shown for offer in usable if (name := _model_name(offer)) != offer.shown}
-        limit = self._limits.max_tools
+        limit = MAX_TOOLS
         if len(usable) <= limit:
             return [_definition(offer) for offer in usable]
         first = [offer for offer in usable if offer.shown in self._found][-(limit - 1) :]
@@ -115,7 +121,7 @@ class Toolbox:
     async def use(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
         """Call or propose what the model wants; always returns text, cut to `result_chars`."""
         result = await self._answer(call, reasoning)
-        limit, text = self._limits.result_chars, result.text
+        limit, text = RESULT_CHARS, result.text
         if len(text) <= limit:
             return result
         cut = f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown]"
@@ -149,7 +155,7 @@ class Toolbox:
         params: dict[str, Json] = {"name": offer.key, "arguments": arguments}
         context = reasoning.context if reasoning is not None else None
         may = space.may_request(host, "tools/call", params)
-        timeout_seconds = None if may else self._limits.proposal_seconds
+        timeout_seconds = None if may else PROPOSAL_SECONDS
         try:
             outcome = await space.perform(
                 host, "tools/call", params, timeout_seconds=timeout_seconds, context=context

@@ -53,6 +53,20 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import overlaps, read_capability
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
+# How long an approved call may take.
+CALL_SECONDS: Final = 3_600.0
+# How long the answer to a dialog counts, and how many dialogs may be open.
+CONFIRMATION_SECONDS: Final = 900.0
+MAX_CONFIRMATIONS: Final = 100
+# A call that is longer than this cannot be read in a dialog: it is decided in the console.
+MAX_DIALOG_CHARS: Final = 4_000
+# Of how many proposals a list shows something.
+MAX_LISTED: Final = 50
+# One part of the arguments, a definition or a result.
+MAX_PART_CHARS: Final = 30_000
+# How long the host is waited for, when its description of a tool is asked for.
+DESCRIBE_SECONDS: Final = 5.0
+
 # What a member needs at least one of to decide anything.
 _DECIDING: Final = (
     {"kind": "mcp/request", "payload": {"method": "tools/call"}},
@@ -88,8 +102,7 @@ class OperatorBackend(ToolsOnlyBackend):
         self._space = space
         self._settings = settings or OperatorSettings()
         self._space_name = space_name
-        used = self._settings
-        self._confirmations = Confirmations(used.max_confirmations, used.confirmation_seconds)
+        self._confirmations = Confirmations(MAX_CONFIRMATIONS, CONFIRMATION_SECONDS)
         # Approved here, and not answered yet.
         self._running: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[str, str] = {}
@@ -138,7 +151,7 @@ class OperatorBackend(ToolsOnlyBackend):
         await self._refresh()
         all_open = self._space.proposals.open()
         mine = [seen for seen in all_open if not self._is_excluded(seen)]
-        shown = [describe(seen, self._settings) for seen in mine[: self._settings.max_listed]]
+        shown = [describe(seen) for seen in mine[:MAX_LISTED]]
         lines = [f"{len(mine)} proposals wait for a decision.", *([WARNING] if shown else [])]
         lines += map(data_line, shown)
         if len(mine) > len(shown):
@@ -161,10 +174,10 @@ class OperatorBackend(ToolsOnlyBackend):
         offset = arguments.get("offset", 0)
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
             raise _Unusable("`offset` is a number from 0")
-        size = self._settings.max_part_chars
+        size = MAX_PART_CHARS
         text = json_line(seen.params)
         part = text[offset : offset + size]
-        facts = describe(seen, self._settings)
+        facts = describe(seen)
         facts.pop("params_cut", None)
         facts |= {"params": part, "params_characters": len(text), "outcome": seen.outcome}
         if seen.fulfilled_by is not None:
@@ -193,7 +206,7 @@ class OperatorBackend(ToolsOnlyBackend):
         if seen.method != "tools/call" or len(seen.to) != 1 or seen.to[0] not in self._space.roster:
             return None
         with suppress(MootError, TimeoutError):
-            async with asyncio.timeout(self._settings.describe_seconds):
+            async with asyncio.timeout(DESCRIBE_SECONDS):
                 tools = await self._space.list_all(seen.to[0], "tools")
             name = seen.params.get("name")
             return next((tool for tool in tools if tool.get("name") == name), None)
@@ -232,7 +245,7 @@ class OperatorBackend(ToolsOnlyBackend):
         capabilities: JsonObject = declared if isinstance(declared, dict) else {}
         elicitation: Json = capabilities.get("elicitation")
         text = question_text(seen, self._space.me)
-        is_form = supports_forms(capabilities) and len(text) <= self._settings.max_dialog_chars
+        is_form = supports_forms(capabilities) and len(text) <= MAX_DIALOG_CHARS
         if is_form:
             params: JsonObject = {"message": text, "requestedSchema": _form()}
         elif isinstance(elicitation, dict) and "url" in elicitation and (link := self._link(seen)):
@@ -283,7 +296,7 @@ class OperatorBackend(ToolsOnlyBackend):
     async def _fulfil(self, seen: SeenProposal, how: str) -> None:
         what = call_text(seen)
         try:
-            outcome = await self._space.approve(seen, timeout_seconds=self._settings.call_seconds)
+            outcome = await self._space.approve(seen, timeout_seconds=CALL_SECONDS)
         except VoteCounted as voted:
             text = f"VOTED ({how}), not carried out yet: {what}: {one_line(str(voted))}."
         except McpError as fault:
@@ -294,9 +307,9 @@ class OperatorBackend(ToolsOnlyBackend):
             text = f"{done}: {what}: {one_line(str(fault))}"
         else:
             ended = "reported a failure" if outcome.is_error else "was done"
-            shown = result_text(outcome.result, self._settings.max_part_chars)
+            shown = result_text(outcome.result, MAX_PART_CHARS)
             text = f"APPROVED ({how}): {what} {ended}. {one_line(outcome.host)} answered:\n{shown}"
-        while len(self._answers) >= self._settings.max_confirmations:
+        while len(self._answers) >= MAX_CONFIRMATIONS:
             del self._answers[next(iter(self._answers))]
         self._answers[seen.id] = text
 

@@ -41,20 +41,6 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed: tuple[UnconfirmedCall, ...] = ()
     # An approval answers at the latest after this, also while the approved tool still runs.
     answer_seconds: float = 20.0
-    # How long an approved call may take.
-    call_seconds: float = 3_600.0
-    # How long the answer to a dialog counts, and how many dialogs may be open.
-    confirmation_seconds: float = 900.0
-    max_confirmations: int = 100
-    # A call that is longer than this cannot be read in a dialog: it is decided in the console.
-    max_dialog_chars: int = 4_000
-    # How much a list shows of each proposal's arguments, and of how many proposals.
-    max_argument_chars: int = 4_000
-    max_listed: int = 50
-    # One part of the arguments, a definition or a result.
-    max_part_chars: int = 30_000
-    # How long the host is waited for, when its description of a tool is asked for.
-    describe_seconds: float = 5.0
 
 
 def parse_unconfirmed(texts: list[str]) -> tuple[UnconfirmedCall, ...]:

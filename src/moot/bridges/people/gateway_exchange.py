@@ -7,6 +7,7 @@ the token of a person goes nowhere else.
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,7 +15,6 @@ import msgspec
 from moot.bridges.people.people_settings import (
     MAX_TOKEN_CHARS,
     GrantRefused,
-    PeopleSettings,
     PersonGrant,
     ResourceDescription,
 )
@@ -22,6 +22,10 @@ from moot.errors import NotAdmitted, Unreachable
 from moot.net.http_client import HttpClient
 from moot.net.websocket_client import UpgradeRefused
 from moot.participant.connection.connect_errors import explain_not_admitted
+
+# Tokens that are at the gateway at the same time, and how long one may take there.
+MAX_EXCHANGES: Final = 32
+EXCHANGE_SECONDS: Final = 10.0
 
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TOKEN_TYPE = "urn:ietf:params:oauth:token-type:access_token"
@@ -43,7 +47,7 @@ _fault_decoder = msgspec.json.Decoder(_Fault)
 class GatewayExchange:
     """Asks one gateway about the people of one space."""
 
-    def __init__(self, url: str, space: str, token: str, settings: PeopleSettings) -> None:
+    def __init__(self, url: str, space: str, token: str) -> None:
         """`token` is that of the server's own participant."""
         for named, plain in (("ws://", "http://"), ("wss://", "https://")):
             url = plain + url.removeprefix(named) if url.startswith(named) else url
@@ -51,12 +55,11 @@ class GatewayExchange:
         self._query = f"?{urlencode({'space': space})}" if space else ""
         self._token = token
         self._client = HttpClient(
-            timeout_seconds=settings.exchange_seconds,
+            timeout_seconds=EXCHANGE_SECONDS,
             max_bytes=_MAX_BYTES,
             headers={"Authorization": f"Bearer {token}"},
         )
-        self._settings = settings
-        self._free = asyncio.Semaphore(settings.max_exchanges)
+        self._free = asyncio.Semaphore(MAX_EXCHANGES)
 
     async def describe(self) -> ResourceDescription:
         """What this server is; raises NotAdmitted if it is none for many people, and Unreachable."""
@@ -78,7 +81,7 @@ class GatewayExchange:
             return GrantRefused(401, "the token is no JWT of a provider")
         form = {"grant_type": _GRANT, "subject_token": token, "subject_token_type": _TOKEN_TYPE}
         try:
-            async with asyncio.timeout(self._settings.exchange_seconds), self._free:
+            async with asyncio.timeout(EXCHANGE_SECONDS), self._free:
                 status, body = await self._client.post_form(f"{self._url}/oidc/token{self._query}", form)
             if status == 200:
                 return _grant_decoder.decode(body)

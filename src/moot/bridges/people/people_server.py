@@ -44,6 +44,13 @@ from moot.protocol import strict_json
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.task_set import TaskSet, end_tasks
 
+# Wrong tokens of one address that are told why; further ones get 429.
+WRONG_TOKENS_PER_MINUTE: Final = 60.0
+# A wrong token that comes again within this is not brought to the gateway again.
+REFUSAL_SECONDS: Final = 5.0
+# A token that the connection to the gateway is not under is brought there again after this.
+RECHECK_SECONDS: Final = 15.0
+
 log = logging.getLogger(__name__)
 
 _MAX_REFUSED: Final = 10_000
@@ -76,8 +83,8 @@ class PeopleServer:
         self._by_token: dict[str, PersonServer] = {}
         self._refused: dict[str, tuple[float, GrantRefused]] = {}
         self._asked: dict[str, asyncio.Task[PersonGrant | GrantRefused]] = {}
-        per_second = settings.wrong_tokens_per_minute / _SECONDS_PER_MINUTE
-        burst = settings.wrong_tokens_per_minute
+        per_second = WRONG_TOKENS_PER_MINUTE / _SECONDS_PER_MINUTE
+        burst = WRONG_TOKENS_PER_MINUTE
         self._wrong_tokens = token_buckets(per_second, burst, max_keys=_MAX_ADDRESSES)
         self._tasks = TaskSet("people")
 
@@ -154,7 +161,7 @@ class PeopleServer:
         if person is not None and not person.is_ended:
             known = person.tokens[hashed]
             # The connection ends with the token that it is under; nobody tells when another one is void.
-            is_fresh = person.is_under(token) or now < known.checked_at + self._settings.recheck_seconds
+            is_fresh = person.is_under(token) or now < known.checked_at + RECHECK_SECONDS
             if is_fresh and now < known.expires_at:
                 return person, known.scopes
         found = await self._exchange_once(hashed, token)
@@ -181,7 +188,7 @@ class PeopleServer:
         if isinstance(found, GrantRefused) and found.status < 500:
             while len(self._refused) >= _MAX_REFUSED:
                 del self._refused[next(iter(self._refused))]
-            self._refused[hashed] = (now + self._settings.refusal_seconds, found)
+            self._refused[hashed] = (now + REFUSAL_SECONDS, found)
         return found
 
     def _denied(self, refused: GrantRefused, needed: list[str], address: str) -> HttpAccessDenied:

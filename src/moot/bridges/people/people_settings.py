@@ -22,15 +22,6 @@ class PeopleSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_people: int = 1_000
     # Whoever has sent nothing for so long leaves the space; their next request joins again.
     idle_seconds: float = 600.0
-    # Wrong tokens of one address that are told why; further ones get 429.
-    wrong_tokens_per_minute: float = 60.0
-    # A wrong token that comes again within this is not brought to the gateway again.
-    refusal_seconds: float = 5.0
-    # A token that the connection to the gateway is not under is brought there again after this.
-    recheck_seconds: float = 15.0
-    # Tokens that are at the gateway at the same time, and how long one may take there.
-    max_exchanges: int = 32
-    exchange_seconds: float = 10.0
 
 
 class ResourceDescription(msgspec.Struct, frozen=True, kw_only=True):

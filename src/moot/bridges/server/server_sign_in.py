@@ -23,6 +23,9 @@ from moot.oauth.server_credential import ServerCredential
 from moot.participant import IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.rpc_codes import INVALID_REQUEST
 
+# Connections to one server that are open for people, each with an account of their own.
+MAX_PERSON_CONNECTIONS: Final = 64
+
 _START: Final = "/sign-in/"
 
 
@@ -145,7 +148,7 @@ class ServerSignIn:
         self._key = f"{space} {server.url}"
         self.credential = ServerCredential(server.url, settings, self._store, server=self._key)
         self.notice = SignInNotice(self.credential, server.label, port=settings.redirect_port)
-        self._requests = SignInRequests(self._credential_of, settings.limits, self._store.place)
+        self._requests = SignInRequests(self._credential_of, self._store.place)
         # Calls with people's own accounts; None: the bridge calls with its own.
         self.personal: PersonalCalls | None = None
         if credentials != "server":
@@ -154,7 +157,7 @@ class ServerSignIn:
                 options,
                 self._call_credential,
                 whose=credentials,
-                max_connections=settings.limits.max_person_connections,
+                max_connections=MAX_PERSON_CONNECTIONS,
             )
         # Called when somebody has signed in for the server.
         self.on_signed_in: Callable[[], None] = lambda: None
@@ -195,7 +198,7 @@ class ServerSignIn:
         kept = self._person_credential(person)
         if self._settings.grant != "token_exchange":
             return kept
-        return ExchangedCredential(kept, self._settings.limits, self.credential.challenge)
+        return ExchangedCredential(kept, self.credential.challenge)
 
     def _person_credential(self, person: str) -> ServerCredential:
         """What a member has signed in with."""

@@ -20,12 +20,16 @@ from urllib.parse import urlsplit
 
 from moot.errors import McpError, UsageError
 from moot.mcp.eras import JsonObject
-from moot.oauth.oauth_settings import REDIRECT_PATH, OAuthLimits, SignInFailed
+from moot.oauth import oauth_settings
+from moot.oauth.oauth_settings import REDIRECT_PATH, SignInFailed
 from moot.oauth.one_time_key import OneTimeKey, seal_subject
 from moot.oauth.pending_sign_in import PendingSignIn
 from moot.oauth.provider_http import parts_of
 from moot.oauth.server_credential import ServerCredential
 from moot.protocol.rpc_codes import INVALID_PARAMS, INVALID_REQUEST
+
+# Sign-ins that have begun and not ended.
+MAX_PENDING_SIGN_INS: Final = 64
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +59,10 @@ class _Begun:
 class SignInRequests:
     """The sign-ins that members have begun, one for each member and method."""
 
-    def __init__(self, credential_of: CredentialOf, limits: OAuthLimits, place: str) -> None:
+    def __init__(self, credential_of: CredentialOf, place: str) -> None:
         """`place` tells people how credentials are kept."""
         self._place = place
         self._credential_of = credential_of
-        self._limits = limits
         self._begun: dict[tuple[str, str], _Begun] = {}
 
     async def handle(self, method: str, params: Mapping[str, Any], person: str) -> JsonObject:
@@ -81,13 +84,13 @@ class SignInRequests:
         now = _now()
         self._begun = {key: each for key, each in self._begun.items() if each.expires_at > now}
         is_new = (person, method) not in self._begun
-        if is_new and len(self._begun) >= self._limits.max_pending_sign_ins:
+        if is_new and len(self._begun) >= MAX_PENDING_SIGN_INS:
             raise McpError(INVALID_REQUEST, "too many sign-ins have begun; try again in some minutes")
         redirect = params.get("redirect_uri")
         pending = None
         if redirect is not None:
             pending = await credential.begin(_checked_redirect(redirect))
-        begun = _Begun(method, credential, pending, now + self._limits.sign_in_seconds)
+        begun = _Begun(method, credential, pending, now + oauth_settings.SIGN_IN_SECONDS)
         self._begun[person, method] = begun
         result: JsonObject = {"id": begun.id, "key": begun.key.public}
         if pending is not None:

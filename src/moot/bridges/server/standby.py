@@ -74,7 +74,7 @@ async def _is_connected(options: ConnectOptions, url: str) -> bool | None:
     """None when this gateway does not say."""
     try:
         client = options.http_client(
-            timeout_seconds=options.limits.confirm_seconds, max_bytes=_MAX_ANSWER_BYTES
+            timeout_seconds=options.limits.answer_seconds, max_bytes=_MAX_ANSWER_BYTES
         )
         status, body = await client.get(options.http_url(url, "/spaces"))
         if status in (401, 403):

@@ -50,6 +50,17 @@ from moot.protocol.rpc_codes import INVALID_PARAMS
 if TYPE_CHECKING:
     from moot.offers.offer_search import OfferSearch, SearchMode
 
+# A call that is allowed: tools may take long, and the client can cancel.
+CALL_SECONDS: Final = 3_600.0
+# How long a client may count on a pending call: a day, after which gateways let proposals expire (D-28).
+# Nothing is withdrawn then.
+PROPOSAL_SECONDS: Final = 86_400.0
+# How long a call waits for a gateway or a host that is away.
+RECONNECT_SECONDS: Final = 5.0
+# How long a list, and a call of a tool that is not known, wait for members that are here for what they
+# offer and have not told it yet: a server may be starting. Clients give up after 30 s and more.
+LIST_SECONDS: Final = 15.0
+
 log = logging.getLogger(__name__)
 
 _LIST_OF: Final[Mapping[OfferKind, Literal["tools", "resources", "prompts"]]] = {
@@ -66,20 +77,10 @@ _PROPOSAL_NOTE: Final = "\n\n(You may only propose this: each call waits for som
 class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an MCP server behaves towards its space."""
 
-    # A call that is allowed: tools may take long, and the client can cancel.
-    call_seconds: float = 3_600.0
-    # How long a client may count on a pending call: a day, after which gateways let proposals expire (D-28).
-    # Nothing is withdrawn then.
-    proposal_seconds: float = 86_400.0
     # The address of the gateway's web console; empty: not known.
     console: str = ""
     # D-28: after a rejection, fail at once or wait for others to approve.
     wait_for_others: bool = False
-    # How long a call waits for a gateway or a host that is away.
-    reconnect_seconds: float = 5.0
-    # How long a list, and a call of a tool that is not known, wait for members that are here for what they
-    # offer and have not told it yet: a server may be starting. Clients give up after 30 s and more.
-    list_seconds: float = 15.0
     # Tools whose definitions have more bytes than this together are not listed, but found and called with
     # moot_find_tools and moot_call_tool. 128 KiB of them are some 30,000 tokens in every conversation.
     max_listed_bytes: int = 128 << 10
@@ -126,7 +127,7 @@ class SpaceBackend:
         self.pending_calls = PendingCalls(
             space,
             wait_for_others=self._settings.wait_for_others,
-            proposal_seconds=self._settings.proposal_seconds,
+            proposal_seconds=PROPOSAL_SECONDS,
             file=calls,
             console=self._settings.console,
             space_name=space_name,
@@ -162,7 +163,7 @@ class SpaceBackend:
     # Lists
 
     async def offers(self, what: OfferKind) -> list[JsonObject]:
-        silent = await self.discovery.wait_settled(self._settings.list_seconds, kinds=[what])
+        silent = await self.discovery.wait_settled(LIST_SECONDS, kinds=[what])
         shown = [self._to_listed(offer) for offer in self.offer_table.all(what) if self._is_visible(offer)]
         if what != "tools":
             return shown
@@ -303,7 +304,7 @@ class SpaceBackend:
         offer = self.offer_table.find(what, name)
         silent: list[str] = []
         if offer is None and call.method == "tools/call":
-            silent = await self.discovery.wait_settled(self._settings.list_seconds, kinds=["tools"])
+            silent = await self.discovery.wait_settled(LIST_SECONDS, kinds=["tools"])
             offer = self.offer_table.find(what, name)
         if offer is None or not self._is_visible(offer):
             names = self.offer_table.tool_names if what == "tools" else self.offer_table.prompt_names
@@ -386,7 +387,7 @@ class SpaceBackend:
                     owner,
                     method,
                     params,
-                    timeout_seconds=self._settings.call_seconds,
+                    timeout_seconds=CALL_SECONDS,
                     progress=None if progress is None else lambda update: progress(dict(update.params)),
                     log=None if send_log is None else lambda message: send_log(dict(message)),
                 )
@@ -409,7 +410,7 @@ class SpaceBackend:
     async def _wait_for_gateway(self) -> None:
         """Wait a moment for the connection to come back; raises Unreachable."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._settings.reconnect_seconds
+        end = loop.time() + RECONNECT_SECONDS
         while self._space.state == "reconnecting" and loop.time() < end:
             await asyncio.sleep(0.05)
         if self._space.state == "reconnecting":
@@ -418,7 +419,7 @@ class SpaceBackend:
     async def _wait_for_member(self, owner: str) -> None:
         """Wait a moment for a member that is away; raises MemberLeft."""
         try:
-            await self._space.roster.wait_for(owner, timeout_seconds=self._settings.reconnect_seconds)
+            await self._space.roster.wait_for(owner, timeout_seconds=RECONNECT_SECONDS)
         except TimedOut:
             raise MemberLeft(owner) from None
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from moot.config.sign_in_store import StoredSignIn
+from moot.oauth import oauth_settings
 from moot.oauth.discovery import ProtectedResource, find_provider, scopes_of
 from moot.oauth.loopback_receiver import LoopbackReceiver, open_receiver
-from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
+from moot.oauth.oauth_settings import SignInFailed
 from moot.oauth.pending_sign_in import PendingSignIn
 from moot.oauth.provider_http import ProviderHttp
 from moot.oauth.token_endpoint import OAuthClient, request_token
@@ -25,13 +26,11 @@ async def sign_in_with_browser(
     show: Callable[[str], None],
     *,
     port: int = 0,
-    limits: OAuthLimits | None = None,
 ) -> StoredSignIn:
     """Sign in; `show` is told the address to open. Raises SignInFailed and UsageError."""
-    limits = limits or OAuthLimits()
     issuer, resource = provider["issuer"], provider.get("resource")
     # Whoever runs the gateway chose the provider, which may be in one's own network.
-    http = ProviderHttp(issuer, limits, allow_private=True)
+    http = ProviderHttp(issuer, allow_private=True)
     found = await find_provider(http, issuer)
     if found.issuer != issuer:
         raise SignInFailed(f"{issuer} calls itself otherwise, so it is not the provider that is meant")
@@ -77,8 +76,8 @@ async def sign_in_with_browser(
         )
         show(pending.link)
         try:
-            async with asyncio.timeout(limits.sign_in_seconds):
+            async with asyncio.timeout(oauth_settings.SIGN_IN_SECONDS):
                 return await answered
         except TimeoutError:
-            minutes = f"{limits.sign_in_seconds / 60:g}"
+            minutes = f"{oauth_settings.SIGN_IN_SECONDS / 60:g}"
             raise SignInFailed(f"nobody signed in within {minutes} minutes: try again") from None

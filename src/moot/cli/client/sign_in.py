@@ -83,7 +83,7 @@ async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method:
     from moot.cli.browser import has_display, open_browser
     from moot.errors import MootError
     from moot.oauth.loopback_receiver import LoopbackReceiver, open_receiver
-    from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
+    from moot.oauth.oauth_settings import SIGN_IN_SECONDS, SignInFailed
     from moot.oauth.provider_http import parts_of
     from moot.operations.terminal_escape import printable
 
@@ -113,7 +113,7 @@ async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method:
         if has_display():
             await asyncio.to_thread(open_browser, link)
         try:
-            async with asyncio.timeout(OAuthLimits().sign_in_seconds):
+            async with asyncio.timeout(SIGN_IN_SECONDS):
                 return await done
         except TimeoutError:
             raise SignInFailed("nobody signed in within ten minutes: try again") from None

@@ -74,7 +74,7 @@ async def serve_people(
     if tls is None and not is_loopback(host):
         warn_without_tls(f"--http {options.http}")
     settings = PeopleSettings(max_people=options.max_people, idle_seconds=options.idle_seconds)
-    exchange = GatewayExchange(where.url, where.space, where.token.reveal(), settings)
+    exchange = GatewayExchange(where.url, where.space, where.token.reveal())
     with bind_socket(host, port) as listening:
         description = await _describe_when_reachable(exchange)
         port = listening.getsockname()[1]

@@ -100,7 +100,7 @@ def _settings(options: argparse.Namespace) -> Any:
 
     from moot.errors import UsageError
     from moot.xprotocol.event_store.event_store import StoreLimits
-    from moot.xprotocol.relay.relay_settings import RelayLimits, RelaySettings
+    from moot.xprotocol.relay.relay_settings import RelaySettings
 
     if not 0 <= options.port <= 65_535:
         raise UsageError(f"--port {options.port}: a port is a number from 0 to 65535")
@@ -114,15 +114,12 @@ def _settings(options: argparse.Namespace) -> Any:
         if value < 1:
             raise UsageError(f"--{name.replace('_', '-')} {value}: at least 1")
         store = replace(store, **{name: value})
-    limits = RelayLimits()
-    if options.no_rate_limits:
-        limits = replace(limits, events_per_second=0, sender_events_per_second=0, requests_per_second=0)
     return RelaySettings(
         data=options.data,
         host=options.host,
         port=options.port,
         urls=tuple(options.url),
-        limits=limits,
+        has_rate_limits=not options.no_rate_limits,
         store=store,
         tls=tls_files_of(options),
     )

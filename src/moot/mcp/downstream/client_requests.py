@@ -42,6 +42,23 @@ from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
+# Where the person at the client may decide, they are asked after this; rules decide faster.
+PERSON_SECONDS: Final = 1.0
+# How often a client that asked for progress is told what is waited for: a decision, a member's list.
+PROGRESS_SECONDS: Final = 5.0
+# A call that its client cancels outright is withdrawn after this, unless it is made again: clients that
+# give up and repeat cancel, too, and a person must not be asked twice.
+CANCEL_SECONDS: Final = 10.0
+# Some clients give up without a word (Python's SDK 1.x; the shortest time limit that it is used with is
+# 4 s). What such a client is told after this it may not have read, so for DOUBT_SECONDS the same call
+# gets the same outcome once more.
+SILENT_SECONDS: Final = 4.0
+DOUBT_SECONDS: Final = 60.0
+# How often one call asks "wait or withdraw?". The SDKs' clients stop after 10 rounds with an error.
+MAX_DIALOGS: Final = 5
+# How often a tool may request input in one call before a handshake client gets an error instead.
+MAX_INPUT_ROUNDS: Final = 10
+
 _KEY: Final = "moot_decision"
 # Below whatever a tool reports later: progress may only grow, and tools begin at 0 or 1.
 _TICK: Final = 1e-6
@@ -126,7 +143,7 @@ class ClientRequests:
     async def _withdraw_unless_repeated(self, pending: PendingCall) -> None:
         requests = pending.requests
         try:
-            await asyncio.sleep(self._limits.cancel_seconds)
+            await asyncio.sleep(CANCEL_SECONDS)
         finally:
             # Also when the server ends before.
             if pending.requests == requests:
@@ -141,7 +158,7 @@ class ClientRequests:
         forms = supports_forms(client.capabilities)
         # Whoever can decide at the client is asked soon, and once in any case.
         is_person_next = forms and round == 0 and pending.decide is not None
-        seconds = min(limits.person_seconds if is_person_next else math.inf, limits.decision_seconds, timeout)
+        seconds = min(PERSON_SECONDS if is_person_next else math.inf, limits.decision_seconds, timeout)
         await self._wait(pending.decided, seconds, pending, client)
         if pending.decided.is_set():
             await self._wait_until(pending.finished, end, pending, client)
@@ -153,7 +170,7 @@ class ClientRequests:
             if has_tasks and not (asks and is_person_next):
                 self._counts.count_channel("tasks")
                 return self._tasks.create(pending)
-            if asks and round < limits.max_dialogs:
+            if asks and round < MAX_DIALOGS:
                 self._counts.count_channel("mrtr")
                 question = {"method": "elicitation/create", "params": _dialog(pending)}
                 return input_required({_KEY: question}, f"{self._prefix}{pending.handle}.{round + 1}")
@@ -166,10 +183,10 @@ class ClientRequests:
 
     async def _finish(self, pending: PendingCall, client: ClientChannel, started: float) -> JsonObject:
         waited = asyncio.get_running_loop().time() - started
-        doubtful = client.may_give_up_silently and waited >= self._limits.silent_seconds
+        doubtful = client.may_give_up_silently and waited >= SILENT_SECONDS
         result = pending.result(
             told=client.is_read and not self._client_timeout.is_over(waited),
-            doubt_seconds=self._limits.doubt_seconds if doubtful else 0.0,
+            doubt_seconds=DOUBT_SECONDS if doubtful else 0.0,
         )
         return await self.collect_input(pending.call, result, client) if is_input_required(result) else result
 
@@ -212,7 +229,7 @@ class ClientRequests:
         ticks = 0
         while not event.is_set() and (left := end - loop.time()) > 0:
             try:
-                async with asyncio.timeout(min(left, self._limits.progress_seconds)):
+                async with asyncio.timeout(min(left, PROGRESS_SECONDS)):
                     await event.wait()
             except TimeoutError:
                 # Once it is decided, progress is the tool's own.
@@ -228,7 +245,7 @@ class ClientRequests:
         if client.era == "stateless":
             self._check_capabilities(result, client)
             return result
-        for _ in range(self._limits.max_input_rounds):
+        for _ in range(MAX_INPUT_ROUNDS):
             requests: Json = result.get("inputRequests")
             responses: JsonObject = {}
             refusals: dict[str, McpError] = {}
@@ -259,7 +276,7 @@ class ClientRequests:
             if refusals.keys() & (result.get("inputRequests") or {}).keys():
                 # It takes the refusal for no answer and requests the same again.
                 return _input_refused(call, refusals)
-        raise McpError(NOT_DONE, f"gave up: the tool requested input {self._limits.max_input_rounds} times")
+        raise McpError(NOT_DONE, f"gave up: the tool requested input {MAX_INPUT_ROUNDS} times")
 
     async def _ask_client(self, request: Json, client: ClientChannel) -> JsonObject:
         method = request.get("method") if isinstance(request, dict) else None

@@ -32,9 +32,13 @@ from moot.mcp.downstream.rpc import (
     result_of,
 )
 from moot.mcp.downstream.running_requests import CALL_UNWANTED, TIME_IS_UP, RunningRequests
+from moot.mcp.downstream.stateless import MAX_SUBSCRIPTIONS
 from moot.mcp.eras import BATCH_VERSION, HANDSHAKE_VERSION, HANDSHAKE_VERSIONS, LOG_LEVELS, JsonObject
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
+
+# A request to a handshake client (elicitation, sampling, roots): people think.
+ASK_SECONDS: Final = 600.0
 
 Send = Callable[[JsonObject, RequestId | None], None]
 
@@ -168,7 +172,7 @@ class HandshakeSession:
         if request.method == "resources/subscribe":
             if uri in self._subscribed:
                 return
-            most = self._server.limits.max_subscriptions
+            most = MAX_SUBSCRIPTIONS
             if len(self._subscribed) >= most:
                 raise McpError(NOT_DONE, f"{most} resources at once; unsubscribe from some of them")
             await self._server.backend.subscribe(uri)
@@ -217,12 +221,12 @@ class HandshakeSession:
         self._pending[id] = future
         try:
             self._send(request_of(id, method, params), about)
-            async with asyncio.timeout(self._server.limits.ask_seconds):
+            async with asyncio.timeout(ASK_SECONDS):
                 answer: JsonObject = await future
                 return answer
         except TimeoutError:
             self._send(_cancelled(id, "no answer in time"), about)
-            raise McpError(NOT_DONE, f"no answer in {self._server.limits.ask_seconds:g} s") from None
+            raise McpError(NOT_DONE, f"no answer in {ASK_SECONDS:g} s") from None
         except asyncio.CancelledError:
             if id in self._pending:
                 self._send(_cancelled(id, "not needed any more"), about)

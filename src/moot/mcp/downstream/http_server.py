@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from moot.errors import McpError
-from moot.mcp.downstream import response_streams, stateless
+from moot.mcp.downstream import response_streams, rpc, stateless
 from moot.mcp.downstream.header_check import VERSION_HEADER, HeaderCheck
 from moot.mcp.downstream.http_access import (
     HttpAccessDenied,
@@ -159,7 +159,7 @@ class McpHttpServer:
         headers = exchange.headers
         check_json(headers)
         check_accept(headers, "application/json", "text/event-stream")
-        value = parse_value(await read_body(exchange.receive, headers, self._server.limits.message_bytes))
+        value = parse_value(await read_body(exchange.receive, headers, rpc.MESSAGE_BYTES))
         version = headers.get(VERSION_HEADER)
         newer = version is not None and version not in HANDSHAKE_VERSIONS
         if value.__class__ is list and not newer:
@@ -191,7 +191,7 @@ class McpHttpServer:
         if not isinstance(message, RpcRequest):
             raise HttpAccessDenied(400, "a client sends requests and notifications, no responses")
         request = message
-        stream = EventStream("", self._server.limits)
+        stream = EventStream("")
         try:
             # First check the request itself, then whether its headers say the same.
             stateless.client_of(request, _ignore, any_version=True)
@@ -219,7 +219,6 @@ class McpHttpServer:
                 stream,
                 exchange.receive,
                 exchange.send,
-                limits=self._server.limits,
                 on_disconnect=lambda: running.cancel(request.id),
                 statuses=STATUSES,
             )
@@ -264,7 +263,7 @@ class McpHttpServer:
     def _messages_of(self, value: Json, session: HttpSession) -> list[Message]:
         """One message, or those of a batch where the session's version has batches."""
         if value.__class__ is list and session.session.takes_batches:
-            return batch_of(value, max_messages=self._server.limits.max_batch_messages)
+            return batch_of(value)
         return [message_of(value)]
 
     async def _respond(self, session: HttpSession, stream: EventStream, exchange: _Exchange) -> None:
@@ -276,7 +275,6 @@ class McpHttpServer:
                     stream,
                     exchange.receive,
                     exchange.send,
-                    limits=self._server.limits,
                     headers=((_SESSION.encode(), session.id.encode()),),
                     with_ids=True,
                 )
@@ -361,7 +359,7 @@ class McpHttpServer:
         session = self.sessions.get(ids[0])
         if session is None:
             raise HttpAccessDenied(404, "no such session: open /sse first")
-        body = await read_body(exchange.receive, exchange.headers, self._server.limits.message_bytes)
+        body = await read_body(exchange.receive, exchange.headers, rpc.MESSAGE_BYTES)
         value = parse_value(body)
         for message in self._messages_of(value, session):
             session.receive(message)

@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Self
 
 from moot.errors import McpError
+from moot.mcp.downstream import client_requests
 from moot.mcp.downstream.backend import Backend, BackendCall, McpServerCounts, PendingCall
 from moot.mcp.downstream.client_channel import TASKS, ClientChannel
 from moot.mcp.downstream.client_requests import ClientRequests
@@ -58,7 +59,7 @@ class McpServer:
         self.backend = backend
         self.limits = limits
         self.counts = McpServerCounts()
-        self.tasks = McpTasks(backend, limits, self.spawn)
+        self.tasks = McpTasks(backend, self.spawn)
         # Not to be guessed, so that the request states of a tool server never look like ours.
         prefix = f"moot-{state_key or secrets.token_hex(8)}:"
         self.client_requests = ClientRequests(
@@ -153,7 +154,7 @@ class McpServer:
 
         async def report() -> None:
             for count in itertools.count(1):
-                await asyncio.sleep(self.limits.progress_seconds)
+                await asyncio.sleep(client_requests.PROGRESS_SECONDS)
                 message = "Some members have not told yet what they offer"
                 client.notify(
                     "notifications/progress", {"progressToken": token, "progress": count, "message": message}

@@ -13,11 +13,18 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from contextlib import contextmanager
 from typing import Any, Final
 
-from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream import rpc
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY
 from moot.mcp.eras import HEADER_MISMATCH, UNSUPPORTED_VERSION, JsonObject
 from moot.protocol import strict_json
 from moot.protocol.rpc_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
+
+# Events of one stream that are kept for a client that lost it.
+MAX_KEPT_EVENTS: Final = 256
+# A response that takes longer becomes an event stream, so that proxies and clients see that it is alive.
+# Not sooner: the client of the Python SDK takes 1 MiB in an event, and any size in a plain answer.
+SILENCE_SECONDS: Final = 15.0
+KEEPALIVE_SECONDS: Final = 15.0
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -48,9 +55,8 @@ _RETRY_MS: Final = 1000
 class EventStream:
     """Messages for one client in order, of one request or of none."""
 
-    def __init__(self, name: str, limits: McpServerLimits) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._limits = limits
         self._events: deque[tuple[int, bytes]] = deque()
         self._last = 0
         self.last_read = 0
@@ -76,13 +82,13 @@ class EventStream:
         self._last += 1
         self._events.append((self._last, data))
         self._unread += len(data)
-        if len(self._events) > self._limits.max_kept_events:
+        if len(self._events) > MAX_KEPT_EVENTS:
             if not self._reading:
                 # Nobody reads: old events are dropped, and a client that comes back lists anew.
                 self._unread -= len(self._events.popleft()[1])
             elif self._events[0][0] <= self.last_read:
                 self._events.popleft()
-        self.ended = last or self._unread > self._limits.unread_bytes
+        self.ended = last or self._unread > rpc.UNREAD_BYTES
         self._wakeup.set()
 
     def close(self) -> None:
@@ -144,7 +150,7 @@ class EventStream:
         unread = self._after(after)
         if not unread and not self.ended:
             self._wakeup.clear()
-            await self.wait_for_event(self._limits.keepalive_seconds)
+            await self.wait_for_event(KEEPALIVE_SECONDS)
             unread = self._after(after)
         if reader != self._reader:
             return None
@@ -186,7 +192,6 @@ async def send_response(
     receive: Receive,
     send: Send,
     *,
-    limits: McpServerLimits,
     on_disconnect: Callable[[], None] | None = None,
     headers: tuple[tuple[bytes, bytes], ...] = (),
     statuses: Mapping[int, int] = {},
@@ -196,7 +201,7 @@ async def send_response(
     await stream.wait_for_event(_IMMEDIATE_SECONDS)
     if stream.sole_message is None:
         async with DisconnectWatch(receive) as disconnect:
-            await _wait_for_first(disconnect, stream, limits.silence_seconds)
+            await _wait_for_first(disconnect, stream, SILENCE_SECONDS)
             # After the silence, what comes as the only message is an event too.
             as_events = not disconnect.happened.is_set() and stream.sole_message is None
             if as_events:

@@ -16,6 +16,13 @@ from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_REQUEST, PARSE_ERROR
 
+# Messages of one batch (2025-03-26).
+MAX_BATCH_MESSAGES: Final = 64
+# One message from a client: values of 32 MiB, and what JSON and base64 add to them.
+MESSAGE_BYTES: Final = 48 << 20
+# Bytes that a client has not read, before its stream is given up: some results of that size.
+UNREAD_BYTES: Final = 128 << 20
+
 RequestId = str | int
 
 # Outside the range that JSON-RPC and MCP reserve, as MCP requires of custom codes.
@@ -77,13 +84,15 @@ def parse_value(raw: bytes) -> Json:
         raise InvalidRpcMessage(PARSE_ERROR, f"Parse error: {fault.message}") from None
 
 
-def batch_of(values: list[Json], *, max_messages: int) -> list[Message]:
+def batch_of(values: list[Json]) -> list[Message]:
     """The messages of a batch, all or none; raises InvalidRpcMessage.
 
     Only 2025-03-26 has batches. An id may come once, and `initialize` stands alone there.
     """
-    if not 0 < len(values) <= max_messages:
-        raise InvalidRpcMessage(INVALID_REQUEST, f"Invalid request: a batch has 1 to {max_messages} messages")
+    if not 0 < len(values) <= MAX_BATCH_MESSAGES:
+        raise InvalidRpcMessage(
+            INVALID_REQUEST, f"Invalid request: a batch has 1 to {MAX_BATCH_MESSAGES} messages"
+        )
     messages = [message_of(value) for value in values]
     requests = [message for message in messages if isinstance(message, RpcRequest)]
     if any(request.method == "initialize" for request in requests):

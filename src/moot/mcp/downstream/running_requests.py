@@ -13,6 +13,9 @@ from moot.mcp.downstream.rpc import NOT_DONE, RequestId, RpcRequest, error_of, r
 from moot.mcp.eras import JsonObject
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST
 
+# Requests of one connection that are being answered at the same time.
+MAX_REQUESTS: Final = 256
+
 log = logging.getLogger(__name__)
 
 # Messages of a cancellation: the client gives up the call, or its time for an answer is over.
@@ -27,10 +30,10 @@ Reply = Callable[[JsonObject | None], None]
 class RunningRequests:
     """The requests of one connection. `spawn` makes their tasks, which end at the latest with the server."""
 
-    def __init__(self, spawn: Spawn, counts: McpServerCounts, *, max_requests: int) -> None:
+    def __init__(self, spawn: Spawn, counts: McpServerCounts, *, max_requests: int | None = None) -> None:
         self._spawn = spawn
         self._counts = counts
-        self._max_requests = max_requests
+        self._max_requests = MAX_REQUESTS if max_requests is None else max_requests
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:

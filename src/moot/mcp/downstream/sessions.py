@@ -19,6 +19,11 @@ from moot.mcp.downstream.rpc import Message, RequestId
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.eras import JsonObject
 
+# How long a handshake session over HTTP is kept without a request.
+SESSION_SECONDS: Final = 1800.0
+# Streams that ended, which a session keeps for a client that lost one.
+MAX_KEPT_STREAMS: Final = 16
+
 # Of the number in an event id; Python reads no number of thousands of digits.
 _MAX_DIGITS: Final = 15
 
@@ -28,16 +33,15 @@ class HttpSession:
 
     def __init__(self, server: McpServer, *, one_stream: bool = False) -> None:
         self.id = secrets.token_hex(16)
-        self.server_stream = EventStream("0", server.limits)
+        self.server_stream = EventStream("0")
         self.open_responses = 0
         self.used_at = asyncio.get_running_loop().time()
-        self._limits = server.limits
         self._one_stream = one_stream
         self._numbers = 0
         # By request while it is being answered; by name also afterwards, for a client that reconnects.
         self._by_request: dict[RequestId, EventStream] = {}
         self._by_name: OrderedDict[str, EventStream] = OrderedDict()
-        running = RunningRequests(server.spawn, server.counts, max_requests=server.limits.max_requests)
+        running = RunningRequests(server.spawn, server.counts)
         self.running = running
         self.session = HandshakeSession(
             server, running, self._send, always_answers=not one_stream, is_read=self._is_read
@@ -46,10 +50,10 @@ class HttpSession:
     def open(self, *ids: RequestId) -> EventStream:
         """A stream for the answers to these requests; several came in a batch."""
         self._numbers += 1
-        stream = EventStream(str(self._numbers), self._limits)
+        stream = EventStream(str(self._numbers))
         self._by_name[stream.name] = stream
         self._by_request |= dict.fromkeys(ids, stream)
-        while len(self._by_name) > self._limits.max_kept_streams and self._drop_oldest_ended():
+        while len(self._by_name) > MAX_KEPT_STREAMS and self._drop_oldest_ended():
             pass
         return stream
 
@@ -156,7 +160,7 @@ class HttpSessions:
 
     def end_idle(self) -> None:
         """End sessions without a request for `session_seconds`."""
-        oldest = asyncio.get_running_loop().time() - self._server.limits.session_seconds
+        oldest = asyncio.get_running_loop().time() - SESSION_SECONDS
         for session in tuple(self._sessions.values()):
             if session.is_idle and session.used_at < oldest:
                 self.end(session)

@@ -26,6 +26,10 @@ from moot.mcp.eras import (
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
+# Open `subscriptions/listen` streams, and subscribed resources of one client.
+MAX_LISTENERS: Final = 64
+MAX_SUBSCRIPTIONS: Final = 256
+
 Notify = Callable[[str, JsonObject], None]
 
 _LIST_FIELDS: Final = {
@@ -123,8 +127,8 @@ async def _listen(server: McpServer, request: RpcRequest, client: ClientChannel)
         raise McpError(INVALID_PARAMS, '"notifications" must say what to listen for')
     if wanted.get("taskIds") and not supports_tasks(client.capabilities):
         raise missing_tasks()
-    if server.open_subscriptions >= server.limits.max_listeners:
-        raise McpError(NOT_DONE, f"{server.limits.max_listeners} listen streams are open already; close one")
+    if server.open_subscriptions >= MAX_LISTENERS:
+        raise McpError(NOT_DONE, f"{MAX_LISTENERS} listen streams are open already; close one")
     subscription = StatelessSubscription(server, request, client)
     server.open_subscriptions += 1
     try:
@@ -161,7 +165,7 @@ class StatelessSubscription:
         uris: Json = wanted.get("resourceSubscriptions")
         if isinstance(uris, list):
             for uri in dict.fromkeys(each for each in uris if isinstance(each, str)):
-                if len(self._uris) < self._server.limits.max_subscriptions and await self._subscribe(uri):
+                if len(self._uris) < MAX_SUBSCRIPTIONS and await self._subscribe(uri):
                     self._uris.add(uri)
             if self._uris:
                 accepted["resourceSubscriptions"] = sorted(self._uris)

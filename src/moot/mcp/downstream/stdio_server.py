@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from moot.mcp.downstream import stateless
+from moot.mcp.downstream import rpc, stateless
 from moot.mcp.downstream.handshake import HandshakeSession
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.rpc import (
@@ -43,7 +43,7 @@ class StdioConnection:
     def __init__(self, server: McpServer, lines: StdioLines) -> None:
         self._server = server
         self._lines = lines
-        self._running = RunningRequests(server.spawn, server.counts, max_requests=server.limits.max_requests)
+        self._running = RunningRequests(server.spawn, server.counts)
         self._session = HandshakeSession(server, self._running, self._send)
 
     def receive(self, line: bytes) -> None:
@@ -53,7 +53,7 @@ class StdioConnection:
         try:
             value = parse_value(line)
             if value.__class__ is list and self._session.takes_batches:
-                messages = batch_of(value, max_messages=self._server.limits.max_batch_messages)
+                messages = batch_of(value)
             else:
                 messages = [message_of(value)]
         except InvalidRpcMessage as fault:
@@ -95,22 +95,20 @@ class StdioConnection:
 
 async def serve(server: McpServer, *, stop: asyncio.Event, stdin: int = 0, stdout: int = 1) -> None:
     """Serve until the client closes its end, or `stop` is set."""
-    refusal = InvalidRpcMessage(INVALID_REQUEST, f"a message has at most {server.limits.message_bytes} bytes")
+    refusal = InvalidRpcMessage(INVALID_REQUEST, f"a message has at most {rpc.MESSAGE_BYTES} bytes")
     async with _take_over_streams(stdin, stdout) as (source, sink):
         lines = StdioLines(
             lambda line: connection.receive(line),
             lambda: lines.write(strict_json.encode(error_of(None, refusal))),
-            line_bytes=server.limits.message_bytes,
-            unread_bytes=server.limits.unread_bytes,
+            line_bytes=rpc.MESSAGE_BYTES,
+            unread_bytes=rpc.UNREAD_BYTES,
         )
         connection = StdioConnection(server, lines)
         try:
             await lines.open(source, sink)
             await wait_for_any(lines.ended.wait(), stop.wait())
             if not lines.is_read:
-                log.error(
-                    "the client does not read; giving up", extra={"unread_bytes": server.limits.unread_bytes}
-                )
+                log.error("the client does not read; giving up", extra={"unread_bytes": rpc.UNREAD_BYTES})
             elif not stop.is_set():
                 # After a stop, unlike a closed pipe, nobody waits for answers.
                 await _finish_requests(connection, server)

@@ -18,16 +18,18 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from moot.errors import McpError
 from moot.mcp.downstream.backend import Backend, BackendCall, PendingCall
 from moot.mcp.downstream.client_channel import TASKS
-from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY
 from moot.mcp.eras import JsonObject, is_input_required
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS
+
+# How often a client should ask for the state of a task.
+TASK_POLL_SECONDS: Final = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +96,8 @@ class McpTask:
 class McpTasks:
     """All tasks of a server."""
 
-    def __init__(self, backend: Backend, limits: McpServerLimits, spawn: Spawn) -> None:
+    def __init__(self, backend: Backend, spawn: Spawn) -> None:
         self._backend = backend
-        self._limits = limits
         self._spawn = spawn
         self._tasks: dict[str, McpTask] = {}
 
@@ -176,7 +177,7 @@ class McpTasks:
             "createdAt": _timestamp(task.created),
             "lastUpdatedAt": _timestamp(task.pending.updated),
             "ttlMs": int(task.kept_seconds * 1000),
-            "pollIntervalMs": int(self._limits.task_poll_seconds * 1000),
+            "pollIntervalMs": int(TASK_POLL_SECONDS * 1000),
         }
 
     def _input_requests(self, task: McpTask, result: JsonObject) -> JsonObject:

@@ -18,12 +18,14 @@ from typing import Any, Final, Protocol
 from moot.errors import McpError
 from moot.mcp.eras import SUBSCRIPTION_ID_KEY, UNREACHABLE, JsonObject, progress_token, with_progress_token
 from moot.mcp.upstream.lost_answers import lost_answer
-from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.mcp.upstream.transport import Transport, TransportClosed
 from moot.protocol.large_content import too_large_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
 from moot.resilience.token_bucket import TokenBucket
+
+# Messages that nobody asked for, in a second, before reading from the server pauses.
+UNSOLICITED_PER_SECOND: Final = 500.0
 
 # Called with notifications during one call: a method and its params. Never waits, never raises.
 Listener = Callable[[str, JsonObject], None]
@@ -132,7 +134,7 @@ class MessageHandler(Protocol):
 class RpcConnection:
     """Requests, responses and notifications over one transport."""
 
-    def __init__(self, handler: MessageHandler, limits: UpstreamLimits) -> None:
+    def __init__(self, handler: MessageHandler) -> None:
         self._handler = handler
         self._loop = asyncio.get_running_loop()
         self._transport: Transport | None = None
@@ -141,7 +143,7 @@ class RpcConnection:
         # By the id that progress of a task names: the exchange that waits for it now.
         self._task_progress: dict[int, PendingExchange] = {}
         # One second's worth is always allowed.
-        rate = limits.unsolicited_per_second
+        rate = UNSOLICITED_PER_SECOND
         self._unsolicited = TokenBucket(rate, rate, self._loop.time())
         # Headers of HTTP requests, by method and params.
         self.headers_of: Callable[[str, JsonObject], Mapping[str, str]] | None = None

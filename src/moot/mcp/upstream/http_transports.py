@@ -32,13 +32,19 @@ from mcp_types import (
 )
 
 from moot.errors import InvalidJson
+from moot.mcp import stdio_child
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream.lost_answers import TOO_LONG, explain_sdk_error, lost_answer
-from moot.mcp.upstream.server_settings import HttpServer, RequestAuth, UpstreamLimits
+from moot.mcp.upstream.server_settings import HttpServer, RequestAuth
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_REQUEST, PARSE_ERROR
 from moot.protocol.strict_json import encode, nests_deeper, parse_any_depth
+
+# Nested arrays and objects in one message: a space takes 64 levels, its own two included.
+MAX_DEPTH: Final = 60
+# Messages waiting to be posted over HTTP.
+MAX_QUEUED_MESSAGES: Final = 1_024
 
 log = logging.getLogger(__name__)
 # They log every request with its whole URL and every fault with a traceback; we log what matters.
@@ -129,11 +135,11 @@ class _SignedRequests(httpx2.Auth):
 class HttpTransport:
     """Sends messages through the SDK's transport, by way of a queue."""
 
-    def __init__(self, name: TransportName, sink: MessageSink, limits: UpstreamLimits) -> None:
+    def __init__(self, name: TransportName, sink: MessageSink) -> None:
         self.name: TransportName = name
         self._sink = sink
-        self._max_depth = limits.max_depth
-        self._queue: asyncio.Queue[SessionMessage] = asyncio.Queue(limits.max_queued_messages)
+
+        self._queue: asyncio.Queue[SessionMessage] = asyncio.Queue(MAX_QUEUED_MESSAGES)
         self._closed = False
         # The last HTTP error status: the SDK's transport does not pass it on.
         self.refusal: str | None = None
@@ -185,9 +191,9 @@ class HttpTransport:
 
     def _deliver(self, message: Any) -> None:
         if isinstance(message, JSONRPCResponse):
-            if nests_deeper(message.result, self._max_depth - 1):
+            if nests_deeper(message.result, MAX_DEPTH - 1):
                 answer_to = message.id if isinstance(message.id, int) else None
-                self._sink.on_unreadable(f"nested deeper than {self._max_depth} levels", answer_to=answer_to)
+                self._sink.on_unreadable(f"nested deeper than {MAX_DEPTH} levels", answer_to=answer_to)
                 return
             self._sink.on_message({"id": message.id, "result": message.result})
         elif isinstance(message, JSONRPCError):
@@ -212,12 +218,10 @@ class HttpTransport:
 
 
 @asynccontextmanager
-async def open_http(
-    server: HttpServer, sink: MessageSink, limits: UpstreamLimits
-) -> AsyncIterator[Transport]:
+async def open_http(server: HttpServer, sink: MessageSink) -> AsyncIterator[Transport]:
     """Streamable HTTP; nothing is sent before the first message."""
-    transport = HttpTransport("http", sink, limits)
-    event_bytes = limits.child.line_bytes
+    transport = HttpTransport("http", sink)
+    event_bytes = stdio_child.LINE_BYTES
     async with _client(server, transport, event_bytes) as client:
         opened = streamable_http_client(server.url, http_client=client, max_sse_event_size=event_bytes)
         async with _close_on_fault(transport), opened as streams, _pumps(transport, streams):
@@ -225,9 +229,9 @@ async def open_http(
 
 
 @asynccontextmanager
-async def open_sse(server: HttpServer, sink: MessageSink, limits: UpstreamLimits) -> AsyncIterator[Transport]:
+async def open_sse(server: HttpServer, sink: MessageSink) -> AsyncIterator[Transport]:
     """HTTP with SSE, as before 2025-03-26; raises TransportClosed when there is no such stream."""
-    transport = HttpTransport("sse", sink, limits)
+    transport = HttpTransport("sse", sink)
 
     def client(
         headers: dict[str, Any] | None = None,
@@ -235,7 +239,7 @@ async def open_sse(server: HttpServer, sink: MessageSink, limits: UpstreamLimits
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         del headers, timeout, auth
-        return _client(server, transport, limits.child.line_bytes)
+        return _client(server, transport, stdio_child.LINE_BYTES)
 
     opened = sse_client(server.url, httpx_client_factory=client)
     async with _close_on_fault(transport), opened as streams, _pumps(transport, streams):

@@ -22,7 +22,7 @@ from moot.mcp.upstream.call_runner import CallCounts, OutgoingCall
 from moot.mcp.upstream.change_watch import ChangeWatch
 from moot.mcp.upstream.connection import Listener
 from moot.mcp.upstream.era_routes import CallKey, EraRoutes, call_key
-from moot.mcp.upstream.server_channel import ServerChannel
+from moot.mcp.upstream.server_channel import MAX_PAGES, ServerChannel
 from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import DEFAULT_OPTIONS, HttpServer, Server, UpstreamOptions
@@ -167,7 +167,7 @@ class Upstream:
         return await list_pages(
             lambda params: self.request(method, params),
             method,
-            max_pages=self.limits.max_pages,
+            max_pages=MAX_PAGES,
             source=self.server.label,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moot.errors import McpError
 from moot.mcp.eras import HEADER_MISMATCH, TIMED_OUT, Era, JsonObject
@@ -26,6 +26,9 @@ from moot.protocol.rpc_codes import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
     from moot.mcp.upstream.server_session import ServerSession
+
+# Pages of one list: a server that always has another page ends here.
+MAX_PAGES: Final = 100
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +109,7 @@ class ServerChannel:
         async def request(params: JsonObject) -> JsonObject:
             return await self.run_call(session, OutgoingCall("tools/list", params))
 
-        return await list_pages(request, "tools/list", max_pages=self._limits.max_pages, source=self._label)
+        return await list_pages(request, "tools/list", max_pages=MAX_PAGES, source=self._label)
 
     async def request_about(self, session: ServerSession, method: str, uri: str) -> JsonObject:
         """A request of our own about a resource."""

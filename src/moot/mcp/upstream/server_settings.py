@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from moot import __version__
 from moot.errors import UsageError
 from moot.mcp.eras import Era, JsonObject
-from moot.mcp.stdio_child import ChildLimits, Command
+from moot.mcp.stdio_child import Command
 from moot.protocol.strict_json import encode
 from moot.resilience.restart_loop import RestartPolicy
 
@@ -30,7 +30,6 @@ ALL_CAPABILITIES: Final[JsonObject] = {
 class UpstreamLimits:
     """Every bound on one connection to an MCP server."""
 
-    child: ChildLimits = field(default_factory=ChildLimits)
     # `npx` may have to fetch the server first.
     start_seconds: float = 60.0
     # A server that has not answered `server/discover` by then is asked to `initialize` as well.
@@ -45,21 +44,6 @@ class UpstreamLimits:
     health_seconds: float = 5.0
     # Calls in progress at once: more than that is a loop.
     max_calls: int = 256
-    # Calls suspended until their caller gives input, and for how long: a person reads and types.
-    max_suspended_calls: int = 64
-    input_seconds: float = 300.0
-    # Requests for input during one call; the SDKs give up after ten rounds.
-    max_requests_per_call: int = 32
-    # Messages that nobody asked for, in a second, before reading from the server pauses.
-    unsolicited_per_second: float = 500.0
-    # Nested arrays and objects in one message: a space takes 64 levels, its own two included.
-    max_depth: int = 60
-    # Watched resources in all.
-    max_watched_resources: int = 1_024
-    # Pages of one list: a server that always has another page ends here.
-    max_pages: int = 100
-    # Messages waiting to be posted over HTTP.
-    max_queued_messages: int = 1_024
     # Between two attempts to start.
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 

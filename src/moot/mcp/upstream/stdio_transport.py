@@ -13,7 +13,8 @@ from moot.mcp import stdio_child
 from moot.mcp.eras import JsonObject
 from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.stdio_child import ChildGone, StdioChild
-from moot.mcp.upstream.server_settings import StdioServer, UpstreamLimits
+from moot.mcp.upstream.http_transports import MAX_DEPTH
+from moot.mcp.upstream.server_settings import StdioServer
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
 from moot.protocol.strict_json import encode, nests_deeper, parse_any_depth
 from moot.resilience.child_process import ChildExit
@@ -24,18 +25,15 @@ _ID_LAST: Final = re.compile(rb'[,{]\s*"id"\s*:\s*(\d{1,15})\s*\}\s*\Z')
 
 
 @asynccontextmanager
-async def open_stdio(
-    server: StdioServer, sink: MessageSink, stderr: StderrTail, limits: UpstreamLimits
-) -> AsyncIterator[Transport]:
+async def open_stdio(server: StdioServer, sink: MessageSink, stderr: StderrTail) -> AsyncIterator[Transport]:
     """Start the server and end it on leaving; raises UsageError when it cannot be started."""
-    transport = StdioTransport(sink, limits)
+    transport = StdioTransport(sink)
     child = await stdio_child.start(
         server.command,
         on_line=transport.process_line,
         on_oversize=transport.process_oversize,
         stderr=stderr,
         inherited=server.inherited,
-        limits=limits.child,
     )
     transport.child = child
     try:
@@ -52,10 +50,9 @@ class StdioTransport:
     name: TransportName = "stdio"
     refusal: str | None = None
 
-    def __init__(self, sink: MessageSink, limits: UpstreamLimits) -> None:
+    def __init__(self, sink: MessageSink) -> None:
         self._sink = sink
-        self._max_depth = limits.max_depth
-        self._max_line_bytes = limits.child.line_bytes
+
         self.child: StdioChild | None = None
 
     def send(self, message: JsonObject, headers: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
@@ -80,8 +77,8 @@ class StdioTransport:
         except InvalidJson as fault:
             self._sink.on_unreadable(str(fault), answer_to=_answered_id(line[:256], line[-256:]))
             return
-        if line.count(b"{") + line.count(b"[") > self._max_depth and nests_deeper(value, self._max_depth):
-            fault_text = f"nested deeper than {self._max_depth} levels"
+        if line.count(b"{") + line.count(b"[") > MAX_DEPTH and nests_deeper(value, MAX_DEPTH):
+            fault_text = f"nested deeper than {MAX_DEPTH} levels"
             self._sink.on_unreadable(fault_text, answer_to=_answered_id(line[:256], line[-256:]))
             return
         # JSON-RPC batches were part of 2025-03-26.
@@ -95,7 +92,7 @@ class StdioTransport:
         self._sink.on_unreadable(
             f"a message of {size} bytes",
             answer_to=_answered_id(head, tail),
-            too_large=(size, self._max_line_bytes),
+            too_large=(size, stdio_child.LINE_BYTES),
         )
 
     def report_end(self, ended: asyncio.Future[ChildExit]) -> None:

@@ -193,7 +193,7 @@ class Supervisor:
         return reason
 
     async def _run_transport(self, *, sse: bool) -> str:
-        connection = RpcConnection(self._listener, self._limits)
+        connection = RpcConnection(self._listener)
         reason = "was stopped"
         try:
             async with self._open_transport(connection, sse=sse) as transport:
@@ -215,13 +215,13 @@ class Supervisor:
     async def _open_transport(self, connection: RpcConnection, *, sse: bool) -> AsyncIterator[Transport]:
         """Raises UsageError or TransportClosed when the server cannot be reached."""
         if isinstance(self._server, StdioServer):
-            async with open_stdio(self._server, connection, self.stderr, self._limits) as transport:
+            async with open_stdio(self._server, connection, self.stderr) as transport:
                 yield transport
             return
         # Imported only where HTTP is used: half a second, and thirty packages.
         from moot.mcp.upstream.http_transports import open_http, open_sse
 
-        async with (open_sse if sse else open_http)(self._server, connection, self._limits) as transport:
+        async with (open_sse if sse else open_http)(self._server, connection) as transport:
             yield transport
 
     async def _negotiate(self, connection: RpcConnection, *, sse: bool) -> str:

@@ -28,6 +28,12 @@ from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from moot.protocol.strict_json import encode
 
+# Calls suspended until their caller gives input, and for how long: a person reads and types.
+MAX_SUSPENDED_CALLS: Final = 64
+INPUT_SECONDS: Final = 300.0
+# Requests for input during one call; the SDKs give up after ten rounds.
+MAX_REQUESTS_PER_CALL: Final = 32
+
 # Server request → the client capability that it needs.
 _CAPABILITY: Final = {
     "elicitation/create": "elicitation",
@@ -54,7 +60,6 @@ class SuspendedCalls:
     """The calls of one server that wait for input."""
 
     def __init__(self, options: UpstreamOptions) -> None:
-        self._limits = options.limits
         self._roots = list(options.roots)
         self._suspended: dict[str, SuspendedCall] = {}
         # Marks our request states: a server may have two connections, and states of its own.
@@ -104,7 +109,7 @@ class SuspendedCalls:
         state = self._prefix + secrets.token_urlsafe(24)
         exchange.suspended = True
         exchange.reopen()
-        expiry = asyncio.get_running_loop().call_later(self._limits.input_seconds, self._expire, state)
+        expiry = asyncio.get_running_loop().call_later(INPUT_SECONDS, self._expire, state)
         fingerprint = _fingerprint(exchange.owner, exchange.method, params)
         self._suspended[state] = SuspendedCall(connection, exchange, fingerprint, expiry)
         requests = {key: request.input_request for key, request in exchange.server_requests.items()}
@@ -178,10 +183,7 @@ class SuspendedCalls:
             connection.refuse(
                 request, INVALID_REQUEST, f"the caller of {exchange.method} does not support {capability}"
             )
-        elif (
-            exchange.request_count >= self._limits.max_requests_per_call
-            or len(self._suspended) >= self._limits.max_suspended_calls
-        ):
+        elif exchange.request_count >= MAX_REQUESTS_PER_CALL or len(self._suspended) >= MAX_SUSPENDED_CALLS:
             connection.refuse(request, INVALID_REQUEST, "too many requests for input wait for an answer")
         else:
             exchange.request_count += 1
@@ -192,7 +194,7 @@ class SuspendedCalls:
     def _expire(self, state: str) -> None:
         call = self._suspended.pop(state, None)
         if call is not None:
-            self._decline(call, f"no answer within {self._limits.input_seconds:.0f} s")
+            self._decline(call, f"no answer within {INPUT_SECONDS:.0f} s")
 
     def _decline(self, call: SuspendedCall, why: str) -> None:
         for request in call.exchange.server_requests.values():

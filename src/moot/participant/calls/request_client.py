@@ -39,6 +39,9 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json, operation_of
 
+# Requests of our own that wait for an answer; the gateway's default is the same.
+MAX_OPEN_REQUESTS: Final = 1_024
+
 log = logging.getLogger(__name__)
 
 
@@ -166,9 +169,8 @@ class RequestClient:
         *,
         check_rights: bool = True,
     ) -> _Pending:
-        limit = self._sender.limits.max_open_requests
-        if len(self._pending) >= limit:
-            raise OutboxFull(f"{limit} requests of ours wait for an answer already (max_open_requests)")
+        if len(self._pending) >= MAX_OPEN_REQUESTS:
+            raise OutboxFull(f"{MAX_OPEN_REQUESTS} requests of ours wait for an answer already")
         encoded = None if encode is None else encode(payload)
         sent = self._sender.send(
             "mcp/request",

@@ -17,6 +17,9 @@ from moot.participant.connection.whole_proposal import find_space
 from moot.protocol.large_content import parts_of, put_back, take_out
 from moot.protocol.operation import Json
 
+# The values of one call that are kept by the gateway, because no envelope could hold them.
+MAX_CONTENT_BYTES: Final = 32 << 20
+
 log = logging.getLogger(__name__)
 
 _MAX_ANSWER_BYTES: Final = 64 << 10
@@ -54,7 +57,7 @@ class ContentClient:
         parts = parts_of(body)
         if not parts:
             return body
-        most = self._options.limits.max_content_bytes
+        most = MAX_CONTENT_BYTES
         sizes = {part.sha256: part.size for part in parts}
         if sum(sizes.values()) > most:
             raise InvalidRequest(f"the message has {sum(sizes.values())} bytes: max_content_bytes is {most}")
@@ -63,7 +66,7 @@ class ContentClient:
 
     async def fetch(self, digest: str) -> bytes:
         """A value by its hash; raises InvalidRequest or Unreachable when it cannot be had."""
-        return await self._fetch(digest, self._options.limits.max_content_bytes)
+        return await self._fetch(digest, MAX_CONTENT_BYTES)
 
     async def whole_result(self, result: dict[str, Json]) -> dict[str, Json]:
         """The whole result of a call; where a value cannot be had, the beginning stays and says so."""
@@ -74,8 +77,8 @@ class ContentClient:
             return result
 
     async def _send(self, data: bytes) -> None:
-        if len(data) > self._options.limits.max_content_bytes:
-            raise EnvelopeTooLarge(len(data), self._options.limits.max_content_bytes)
+        if len(data) > MAX_CONTENT_BYTES:
+            raise EnvelopeTooLarge(len(data), MAX_CONTENT_BYTES)
         for attempt in range(_ATTEMPTS):
             try:
                 address, headers = await self._address(), {"Content-Type": "application/octet-stream"}

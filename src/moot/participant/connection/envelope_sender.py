@@ -292,7 +292,7 @@ class EnvelopeSender:
         """Our own envelope as everybody got it; raises the Refused that came instead."""
         self._check_echo(sent.kind)
         what = f"the gateway's answer to {sent.kind}"
-        return await self._echoes.wait(sent.id, self.limits.confirm_seconds, what)
+        return await self._echoes.wait(sent.id, self.limits.answer_seconds, what)
 
     def _check_echo(self, kind: str) -> None:
         if not self.is_echoed(kind):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,11 @@ from moot.errors import MalformedEnvelope, MootError
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
+
+# The history that is fetched after a reconnect: from how long before the loss, as clocks differ, and how
+# much.
+HISTORY_MARGIN_SECONDS: Final = 60.0
+MAX_HISTORY_BYTES: Final = 16 << 20
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +33,7 @@ async def fetch_history(options: ConnectOptions, url: str, me: str, since: float
         return None
     try:
         client = options.http_client(
-            timeout_seconds=options.limits.confirm_seconds, max_bytes=options.limits.max_history_bytes
+            timeout_seconds=options.limits.answer_seconds, max_bytes=MAX_HISTORY_BYTES
         )
         status, body = await client.get(options.history_url(url, me, since))
         if status != 200:

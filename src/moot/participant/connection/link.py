@@ -35,6 +35,21 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame, is_frame, read_frame
 from moot.resilience.backoff import Backoff
 
+# How long a welcome may take.
+WELCOME_SECONDS: Final = 10.0
+# How long one gateway of several may take to connect and welcome us before the next is tried. With three,
+# of which one was killed and one hangs, a member is back well within 3 seconds. Doubles after each pass.
+NEXT_GATEWAY_SECONDS: Final = 1.5
+# With several gateways, one that is silent for so long is asked, and given as long to answer: a member of
+# a machine that is gone without a word is at the next one within 7 seconds. For one alone, see `dial`.
+SILENT_GATEWAY_SECONDS: Final = 2.5
+# The wait before a lost connection is tried again, and what it grows to.
+BACKOFF_FIRST_SECONDS: Final = 0.25
+# A restarted gateway is found within seconds; a thousand members make some 250 tries a second.
+BACKOFF_MAX_SECONDS: Final = 5.0
+# How often a token that may be replaced is looked at; whoever replaces one does it well before its end.
+TOKEN_RELOAD_SECONDS: Final = 5.0
+
 log = logging.getLogger(__name__)
 
 _JWT_DOTS: Final = 2
@@ -81,7 +96,7 @@ class Link:
 
     async def run(self) -> None:
         """Run until it ends for good; raises NotAdmitted or Unreachable only if it never joined."""
-        backoff = Backoff(self._limits.backoff_first_seconds, self._limits.backoff_max_seconds)
+        backoff = Backoff(BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.connect_seconds
         has_joined = False
@@ -124,7 +139,7 @@ class Link:
         """
         if len(self._options.urls) == 1:
             return math.inf
-        return self._limits.next_gateway_seconds * 2.0 ** min(passes, _MAX_DOUBLINGS)
+        return NEXT_GATEWAY_SECONDS * 2.0 ** min(passes, _MAX_DOUBLINGS)
 
     def _choose_next(self) -> None:
         """Go to the next gateway of the cluster, if there is another."""
@@ -170,8 +185,8 @@ class Link:
         dial_limits = self._limits.dial
         if dial_limits.connect_seconds > try_seconds:
             dial_limits = msgspec.structs.replace(dial_limits, connect_seconds=try_seconds)
-        if len(self._options.urls) > 1 and dial_limits.ping_seconds > self._limits.silent_gateway_seconds:
-            ping_seconds = self._limits.silent_gateway_seconds
+        if len(self._options.urls) > 1 and dial_limits.ping_seconds > SILENT_GATEWAY_SECONDS:
+            ping_seconds = SILENT_GATEWAY_SECONDS
             dial_limits = msgspec.structs.replace(dial_limits, ping_seconds=ping_seconds)
         self._closed, self._problem = None, ""
         self._token = self._options.token
@@ -192,7 +207,7 @@ class Link:
         except Unreachable as fault:
             return explain_unreachable(self.url, fault)
         left_seconds = try_seconds - (asyncio.get_running_loop().time() - began)
-        welcome_seconds = min(self._limits.welcome_seconds, left_seconds)
+        welcome_seconds = min(WELCOME_SECONDS, left_seconds)
         await self._wait_while_phase("joining", welcome_seconds)
         if self.phase == "joining":
             socket.abort()
@@ -203,7 +218,7 @@ class Link:
                 return NotAdmitted(self._problem or reason or "the gateway did not let us in", code=code)
             return Unreachable(self._problem or reason or f"closed {code} before the welcome")
         may_be_replaced = callable(self._options.token_source)
-        reload_seconds = self._limits.token_reload_seconds if may_be_replaced else None
+        reload_seconds = TOKEN_RELOAD_SECONDS if may_be_replaced else None
         while self.phase == "joined":
             await self._wait_while_phase("joined", reload_seconds)
             self._renew_if_replaced()

@@ -13,12 +13,15 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from moot.participant.connection.envelope_sender import SendCounts
-from moot.participant.limits import DEFAULT_LIMITS
 from moot.protocol.envelope import Envelope
 from moot.protocol.patterns.globs import glob
+
+# What the queue of one reader or handler holds before the oldest is dropped.
+MAX_FEED_MESSAGES: Final = 1_000
+MAX_FEED_BYTES: Final = 16 << 20
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +41,7 @@ class MissedMessages:
 class Feed(Generic[T]):
     """A bounded queue for one reader; it ends with the connection."""
 
-    def __init__(
-        self, max_messages: int, counts: SendCounts, max_bytes: int = DEFAULT_LIMITS.max_feed_bytes
-    ) -> None:
+    def __init__(self, max_messages: int, counts: SendCounts, max_bytes: int = MAX_FEED_BYTES) -> None:
         self._items: deque[T | MissedMessages] = deque()
         self._max_messages = max_messages
         self._max_bytes = max_bytes

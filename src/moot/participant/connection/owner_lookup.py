@@ -51,7 +51,7 @@ class OwnerLookup:
     async def _ask(self, participants: Sequence[str]) -> Mapping[str, Json]:
         sent = self._sender.send(KIND, {"participants": list(participants)}, check_rights=False)
         what = "the gateway's answer whose these names are"
-        return await self._replies.wait(sent.id, self._sender.limits.confirm_seconds, what)
+        return await self._replies.wait(sent.id, self._sender.limits.answer_seconds, what)
 
     def handle_page(self, envelope: Envelope) -> None:
         for id in envelope.correlation_id:

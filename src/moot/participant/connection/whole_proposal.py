@@ -12,6 +12,7 @@ import msgspec
 
 from moot.errors import MootError, Refused
 from moot.participant.connection.connect_options import ConnectOptions
+from moot.participant.connection.history import MAX_HISTORY_BYTES
 from moot.protocol.proposal_life import GatewayProposal
 
 # A gateway that says to come again is asked again, but not for ever.
@@ -68,10 +69,10 @@ async def find_space(options: ConnectOptions, url: str) -> str:
 async def _get(options: ConnectOptions, address: str) -> tuple[int, bytes]:
     for _ in range(_MAX_TRIES):
         client = options.http_client(
-            timeout_seconds=options.limits.confirm_seconds, max_bytes=options.limits.max_history_bytes
+            timeout_seconds=options.limits.answer_seconds, max_bytes=MAX_HISTORY_BYTES
         )
         status, body = await client.get(address)
         if status != 429:
             return status, body
-        await asyncio.sleep(min(_later_decoder.decode(body).retry_after, options.limits.confirm_seconds))
+        await asyncio.sleep(min(_later_decoder.decode(body).retry_after, options.limits.answer_seconds))
     raise MootError("the gateway says again and again to come later")

@@ -6,11 +6,14 @@ Reasoning is not chat (MEW 3.5).
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
 from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
-from moot.participant.limits import ParticipantLimits
 from moot.protocol.envelope import Envelope
+
+# Chats of others that are kept.
+MAX_CHATS: Final = 512
+MAX_CHAT_BYTES: Final = 8 << 20
 
 ChatFormat = Literal["plain", "markdown"]
 
@@ -28,16 +31,14 @@ def mentions(text: str, name: str) -> bool:
 class Chats:
     """Chats of others that we have not acknowledged yet, and who has acknowledged which."""
 
-    def __init__(self, sender: EnvelopeSender, limits: ParticipantLimits) -> None:
+    def __init__(self, sender: EnvelopeSender) -> None:
         self._sender = sender
         self._pending: dict[str, Envelope] = {}
         self._seen_by: dict[str, dict[str, str]] = {}
-        self._max_chats = limits.max_chats
-        self._max_bytes = limits.max_chat_bytes
         self._bytes = 0
 
     def pending(self) -> list[Envelope]:
-        """Chats that we have not acknowledged, oldest first; at most `max_chats`."""
+        """Chats that we have not acknowledged, oldest first; at most `MAX_CHATS`."""
         return list(self._pending.values())
 
     def acknowledgements(self, chat_id: str) -> dict[str, str]:
@@ -77,9 +78,7 @@ class Chats:
             return
         self._pending[envelope.id] = envelope
         self._bytes += len(envelope.raw)
-        while len(self._pending) > self._max_chats or (
-            self._bytes > self._max_bytes and len(self._pending) > 1
-        ):
+        while len(self._pending) > MAX_CHATS or (self._bytes > MAX_CHAT_BYTES and len(self._pending) > 1):
             self._remove(next(iter(self._pending)))
 
     def _remove(self, id: str) -> None:
@@ -92,8 +91,8 @@ class Chats:
         for id in envelope.correlation_id:
             if envelope.sender == self._sender.me:
                 self._remove(id)
-            if id not in self._seen_by and len(self._seen_by) >= self._max_chats:
+            if id not in self._seen_by and len(self._seen_by) >= MAX_CHATS:
                 del self._seen_by[next(iter(self._seen_by))]
             by_member = self._seen_by.setdefault(id, {})
-            if len(by_member) < self._max_chats:
+            if len(by_member) < MAX_CHATS:
                 by_member[envelope.sender] = status if isinstance(status, str) else "received"

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from moot.participant.connection.inbound_check import InboundValidator
-from moot.participant.limits import ParticipantLimits
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Payload
+
+# Reasoning sequences of others that are kept.
+MAX_CONTEXTS: Final = 256
+MAX_MESSAGES_PER_CONTEXT: Final = 256
+MAX_BYTES_PER_CONTEXT: Final = 256 << 10
 
 
 def levels(context: str) -> tuple[str, ...]:
@@ -78,9 +82,8 @@ class ReasoningSequence:
 class Contexts:
     """The sequences that were started since we joined; those that are over are forgotten first."""
 
-    def __init__(self, limits: ParticipantLimits, validator: InboundValidator) -> None:
+    def __init__(self, validator: InboundValidator) -> None:
         self._sequences: dict[str, ReasoningSequence] = {}
-        self._limits = limits
         self._validator = validator
         # Called at every cancellation: our own sequences stop.
         self.on_cancel: list[Callable[[ReasoningSequence], None]] = []
@@ -127,13 +130,13 @@ class Contexts:
                 return
             if sequence.state != "active":
                 return  # MEW 3.5.5: nothing is added after its end
-        sequence._add(envelope, self._limits.max_bytes_per_context)
+        sequence._add(envelope, MAX_BYTES_PER_CONTEXT)
         if kind == "reasoning/conclusion":
             sequence.state = "concluded"
             sequence.conclusion = reasoning_text(envelope.payload)
 
     def _start(self, envelope: Envelope) -> None:
-        if len(self._sequences) >= self._limits.max_contexts:
+        if len(self._sequences) >= MAX_CONTEXTS:
             over = (id for id, each in self._sequences.items() if each.state != "active")
             del self._sequences[next(over, None) or next(iter(self._sequences))]
         path = f"{envelope.context}/{envelope.id}" if envelope.context else envelope.id
@@ -143,7 +146,7 @@ class Contexts:
             path,
             reasoning_text(envelope.payload),
             tuple(envelope.correlation_id),
-            items=deque(maxlen=self._limits.max_messages_per_context),
+            items=deque(maxlen=MAX_MESSAGES_PER_CONTEXT),
         )
 
     def _cancel(self, sequence: ReasoningSequence, envelope: Envelope) -> None:

@@ -1,7 +1,7 @@
 """Streams (MEW 3.10): opening, reading, and who owns which.
 
 The gateway opens them and tells everybody who owns and may write; frames travel beside the envelopes. Frames
-that nobody has read yet are kept up to `max_stream_unread_bytes`, so a reader that learns of a stream and
+that nobody has read yet are kept up to `MAX_STREAM_UNREAD_BYTES`, so a reader that learns of a stream and
 then reads it misses nothing. Beyond that the oldest are dropped, and the reader finds `MissedMessages`.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from moot.errors import ParticipantPaused, RateLimited, Refused, StreamNotFound, TimedOut
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, addressees
 from moot.participant.connection.message_feed import HandlerRunner, MissedMessages, RunningHandler
 from moot.participant.connection.pending_replies import PendingReplies
+from moot.participant.conversation import contexts
 from moot.participant.conversation.stream import Chunk, StreamInfo, UnreadChunks, stream_info
 from moot.participant.conversation.stream_handle import (
     StreamHandle,
@@ -27,6 +28,10 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Json, Payload
 from moot.protocol.payloads import GATEWAY, STREAM_GATEWAY
+
+# Frames of one stream that nobody has read yet, and of all streams together.
+MAX_STREAM_UNREAD_BYTES: Final = 1 << 20
+MAX_STREAMS_UNREAD_BYTES: Final = 8 << 20
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +114,7 @@ class StreamClient:
         sent = self._sender.send("stream/request", payload, to=STREAM_GATEWAY, about=about)
         what = "the gateway's stream/open"
         try:
-            info = await self._opening.wait(sent.id, self._sender.limits.confirm_seconds, what)
+            info = await self._opening.wait(sent.id, self._sender.limits.answer_seconds, what)
         except (asyncio.CancelledError, TimedOut):
             # If it opens after all, it is closed at once.
             self._unwanted.add(sent.id)
@@ -156,7 +161,7 @@ class StreamClient:
                 self._forget(stream_id)
 
     def _add_reader(self, stream_id: str) -> UnreadChunks:
-        reader = self._readers[stream_id] = UnreadChunks(self._sender.limits.max_stream_unread_bytes)
+        reader = self._readers[stream_id] = UnreadChunks(MAX_STREAM_UNREAD_BYTES)
         return reader
 
     def _forget(self, stream_id: str) -> None:
@@ -171,10 +176,10 @@ class StreamClient:
             return
         reader = self._readers.get(frame.stream_id) or self._add_reader(frame.stream_id)
         self._unread += reader.put(Chunk(frame.data, frame.binary))
-        if self._unread > self._sender.limits.max_streams_unread_bytes:
+        if self._unread > MAX_STREAMS_UNREAD_BYTES:
             # All streams together hold too much: drop chunks of the largest.
             largest = max(self._readers.values(), key=lambda each: each.size)
-            while self._unread > self._sender.limits.max_streams_unread_bytes and largest.chunks:
+            while self._unread > MAX_STREAMS_UNREAD_BYTES and largest.chunks:
                 before = largest.size
                 largest.drop()
                 self._unread -= before - largest.size
@@ -208,7 +213,7 @@ class StreamClient:
 
     def handle_request(self, envelope: Envelope) -> None:
         """Somebody's `stream/request`: its fields are not repeated when the stream opens."""
-        if len(self._requested) >= self._sender.limits.max_contexts:
+        if len(self._requested) >= contexts.MAX_CONTEXTS:
             del self._requested[next(iter(self._requested))]
         self._requested[envelope.id] = envelope.payload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from moot.errors import MootError, OutboxFull, Refused, StreamNotFound, UsageError
 from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
@@ -14,6 +14,9 @@ from moot.participant.conversation.stream import StreamInfo
 from moot.protocol.frames import write_frame
 from moot.protocol.operation import Json
 from moot.protocol.payloads import STREAM_GATEWAY
+
+# How long a writer waits for a gateway that accepts nothing.
+WRITE_SECONDS: Final = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +55,12 @@ class StreamHandle:
         frame = write_frame(info.id, data.encode() if isinstance(data, str) else data, binary=binary)
         socket = sender.socket
         if socket.is_full:
-            await socket.wait_drained(sender.limits.write_seconds)
+            await socket.wait_drained(WRITE_SECONDS)
             socket = sender.socket
         try:
             socket.send(frame.raw, binary=binary)
         except OutboxFull:
-            await socket.wait_drained(sender.limits.write_seconds)
+            await socket.wait_drained(WRITE_SECONDS)
             sender.socket.send(frame.raw, binary=binary)
 
     async def grant_write(self, member: str, *, reason: str | None = None) -> tuple[str, ...]:
@@ -80,7 +83,7 @@ class StreamHandle:
             payload["reason"] = reason
         sent = self._sender.send(kind, payload, to=STREAM_GATEWAY)
         what = f"the gateway's answer to {kind}"
-        return await self._writer_changes.wait(sent.id, self._sender.limits.confirm_seconds, what)
+        return await self._writer_changes.wait(sent.id, self._sender.limits.answer_seconds, what)
 
     async def close(self, reason: str = "complete") -> None:
         """Close the stream (MEW 3.10.4); closing it twice does nothing."""

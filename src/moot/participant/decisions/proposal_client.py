@@ -253,7 +253,7 @@ class ProposalClient:
         try:
             await self._sender.wait_for_echo(self._sender.send("moot/approve", {}, about=seen.id, id=vote_id))
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._sender.limits.confirm_seconds):
+                async with asyncio.timeout(self._sender.limits.answer_seconds):
                     await counted.wait()
         finally:
             seen.watchers.remove(watch)

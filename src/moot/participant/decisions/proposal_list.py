@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from moot.errors import BadAnswer, CallOutcomeUnknown
 from moot.participant.calls.outcome import Rejection, error_of, result_of
+from moot.participant.connection import message_feed
 from moot.participant.connection.message_feed import (
     Feeds,
     HandlerRunner,
@@ -34,6 +35,10 @@ from moot.protocol.operation import Payload
 from moot.protocol.proposal_life import GatewayProposal
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.resilience.steady_clock import SteadyClock
+
+# Proposals of others that are kept.
+MAX_PROPOSALS: Final = 1_024
+MAX_PROPOSAL_BYTES: Final = 32 << 20
 
 # Whether the list has all that is open: the gateway said so, is being asked, or has not told.
 # `not_told`: this gateway does not know the question.
@@ -82,7 +87,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def incoming(self, *, max_messages: int | None = None) -> Reader[SeenProposal]:
         """Every proposal of others from now on; `MissedMessages` in place of those that were missed."""
-        return self._incoming.read(max_messages or self._limits.max_feed_messages)
+        return self._incoming.read(max_messages or message_feed.MAX_FEED_MESSAGES)
 
     def on_proposal(self, handler: Callable[[SeenProposal], Any]) -> Callable[[SeenProposal], Any]:
         """Call this function or coroutine function for each proposal of others; works as a decorator."""
@@ -266,13 +271,10 @@ class ProposalList(ProposalTracker[SeenProposal]):
         _notify(self.expire(self._gateway_now()))
 
     def _make_room(self) -> None:
-        limits = self._limits
-        if len(self._known) < limits.max_proposals and self._bytes <= limits.max_proposal_bytes:
+        if len(self._known) < MAX_PROPOSALS and self._bytes <= MAX_PROPOSAL_BYTES:
             return
         self._expire()
-        while self._known and (
-            len(self._known) >= limits.max_proposals or self._bytes > limits.max_proposal_bytes
-        ):
+        while self._known and (len(self._known) >= MAX_PROPOSALS or self._bytes > MAX_PROPOSAL_BYTES):
             # Whoever is waiting for one keeps it: those are our own, and the gateway bounds them.
             over = (id for id, seen in self._known.items() if seen.is_over and not seen.watchers)
             oldest = (id for id, seen in self._known.items() if not seen.watchers)

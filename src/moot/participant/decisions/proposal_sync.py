@@ -122,7 +122,7 @@ class ProposalSync:
     async def _ask(self, question: dict[str, Json]) -> _Page:
         sent = self._sender.send(_KIND, question, check_rights=False)
         what = "the gateway's list of open proposals"
-        return await self._replies.wait(sent.id, self._sender.limits.confirm_seconds, what)
+        return await self._replies.wait(sent.id, self._sender.limits.answer_seconds, what)
 
     # What arrives
 

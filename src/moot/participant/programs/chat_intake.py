@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Final, Generic, Literal, TypeVar
 
 from moot.errors import MootError, UsageError
+from moot.participant.connection.history import HISTORY_MARGIN_SECONDS
 from moot.participant.conversation.chat import mentions
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
@@ -82,7 +83,7 @@ class ChatIntake:
             return None
         with suppress(ValueError):
             last = datetime.fromisoformat(self._last_ts).timestamp()
-            return last - self._space.limits.history_margin_seconds
+            return last - HISTORY_MARGIN_SECONDS
         return None
 
     def note_cancelled(self, cancel: Envelope) -> None:

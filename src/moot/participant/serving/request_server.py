@@ -30,6 +30,9 @@ from moot.protocol.not_offered import NOT_OFFERED, mark_error
 from moot.protocol.operation import Json, operation_of
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 
+# How long a finished answer waits for a pause to end or for a reconnect.
+HELD_ANSWER_SECONDS: Final = 300.0
+
 log = logging.getLogger(__name__)
 
 # JSON-RPC's range for servers; MCP gives it no meaning of its own.
@@ -328,7 +331,7 @@ class RequestServer:
         sender = self._sender
         try:
             if not sender.is_joined or sender.pause is not None:
-                await sender.ready(sender.limits.held_answer_seconds)
+                await sender.ready(HELD_ANSWER_SECONDS)
             self._respond(request, body)
         except EnvelopeTooLarge as fault:
             await self._answer_in_parts(request, body, fault)

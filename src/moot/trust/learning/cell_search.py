@@ -21,6 +21,13 @@ from moot.trust.learning.generalisation import CaseKind, Example, Generalisation
 from moot.trust.learning.learning_settings import LearningSettings
 from moot.trust.learning.value_products import ranges_are_independent, split_touched, split_uneven
 
+# How likely chance may be where decisions are mixed; small, since it is tried again with every decision.
+MAX_CHANCE: Final = 1e-4
+# From this many mixed decisions on, with so many of each, people are assumed to decide by something that
+# proposals do not show.
+MIN_MIXED: Final = 5
+MIN_CONTRADICTIONS: Final = 3
+
 # By host and tool.
 ToolSchemas = Mapping[tuple[str, str], Json]
 NO_SCHEMAS: Final[ToolSchemas] = {}
@@ -137,12 +144,10 @@ def search_cells(kinds: dict[CaseKind, Lessons], settings: LearningSettings) -> 
 def min_decisions(search: CellSearch, kind: CaseKind, lesson: Lesson, settings: LearningSettings) -> int:
     """How many decisions a cell needs: more, the more of the same calls are mixed for no visible reason."""
     approved, rejected = search.approved[scope_of(kind)], search.rejected[scope_of(kind)]
-    if approved + rejected < settings.min_mixed or min(approved, rejected) < settings.min_contradictions:
+    if approved + rejected < MIN_MIXED or min(approved, rejected) < MIN_CONTRADICTIONS:
         return settings.min_approvals
     share = ((approved if lesson == "approve" else rejected) + 0.5) / (approved + rejected + 1)
-    return max(
-        settings.min_approvals, decisions_needed(share, settings.max_chance / max(1, len(search.cells)))
-    )
+    return max(settings.min_approvals, decisions_needed(share, MAX_CHANCE / max(1, len(search.cells))))
 
 
 @dataclass(frozen=True, slots=True)

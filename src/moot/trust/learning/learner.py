@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
+from typing import Final
 
 from moot.trust.history.proposal_history import HistoryProposal, Lesson
 from moot.trust.learning.cell_search import (
@@ -30,6 +31,14 @@ from moot.trust.learning.generalisation import Example
 from moot.trust.learning.learning_settings import DEFAULTS, LearningSettings
 from moot.trust.learning.suggestion import Suggestion, build_suggestion
 from moot.trust.rules.rule import Rule
+
+# Decisions that a suggestion must cover beyond the existing rules.
+MIN_NEW_DECISIONS: Final = 3
+# And this share of all that it covers: people should not read the same rule again for little.
+MIN_NEW_SHARE: Final = 0.05
+# Rules are learned from this many of the latest decisions by people (some seconds of work); older
+# rejections still prevent suggestions.
+MAX_DECISIONS: Final = 5_000
 
 
 def suggest(
@@ -50,7 +59,7 @@ def suggest(
     """
     history = list(decisions)
     lessons = [decision for decision in history if _counts(decision, settings)]
-    kinds = group_by_kind(lessons[-settings.max_decisions :], schemas)
+    kinds = group_by_kind(lessons[-MAX_DECISIONS:], schemas)
     search = search_cells(kinds, settings)
     alive = tuple(rule for rule in rules if rule.limits.expires_at is None or now < rule.limits.expires_at)
     broken = tuple(rule for rule in alive if rule.name in suspended and _is_contradicted(rule, history))
@@ -69,7 +78,7 @@ def suggest(
         if len(covered) < min_decisions(search, kind, lesson, settings):
             continue
         fresh = sum(1 for example in covered if not _decided_by(known, example, lesson))
-        needed = max(settings.min_new_decisions, settings.min_new_share * len(covered))
+        needed = max(MIN_NEW_DECISIONS, MIN_NEW_SHARE * len(covered))
         if fresh < min(needed, len(covered)):
             if _is_wide(rule) and known != alive:
                 # Somebody dismissed so wide a rule: the very same calls may still be welcome.

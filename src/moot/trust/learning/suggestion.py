@@ -27,6 +27,13 @@ from moot.trust.rules.rule_yaml import rule_as_json
 from moot.values.examples import edge_texts, outside_texts
 from moot.values.quoting import anchored
 
+# The hourly limit of a rule: this factor times the most that people approved in one hour, at least
+# MIN_HOURLY.
+BURST_FACTOR: Final = 2.0
+MIN_HOURLY: Final = 10
+# A rule that nobody renews expires.
+EXPIRES_DAYS: Final = 90.0
+
 # As many as people read.
 MAX_EXAMPLES: Final = 5
 Step = Literal["arguments", "tool"]
@@ -167,9 +174,9 @@ def build_suggestion(
     digest = hashlib.sha256(canonical(bare)).hexdigest()[:8]
     id = f"s-{digest}"
     limits = RuleLimits(
-        max_decisions=_hourly_limit(covered, settings),
+        max_decisions=_hourly_limit(covered),
         per_seconds=3600.0,
-        expires_at=float(round(now + settings.expires_days * 86_400)),
+        expires_at=float(round(now + EXPIRES_DAYS * 86_400)),
         check_share=settings.check_share,
         review_share=settings.review_share if cell.rule.decision == "approve" else 0.0,
     )
@@ -225,7 +232,7 @@ def _evidence_text(
     return text
 
 
-def _hourly_limit(covered: Sequence[Example], settings: LearningSettings) -> int:
+def _hourly_limit(covered: Sequence[Example]) -> int:
     """The hourly limit: a multiple of the most decisions within one hour."""
     window: deque[float] = deque()
     most = 0
@@ -234,7 +241,7 @@ def _hourly_limit(covered: Sequence[Example], settings: LearningSettings) -> int
         while window[0] <= moment - 3600.0:
             window.popleft()
         most = max(most, len(window))
-    return max(settings.min_hourly, round(settings.burst_factor * most))
+    return max(MIN_HOURLY, round(BURST_FACTOR * most))
 
 
 def _replaced_rules(

@@ -9,6 +9,7 @@ from typing import Final
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.learning import learner
 from moot.trust.learning.cell_search import Lessons, ToolSchemas, group_by_kind, min_decisions, search_cells
 from moot.trust.learning.generalisation import CaseKind, Example, generalise
 from moot.trust.learning.learning_settings import LearningSettings
@@ -44,7 +45,7 @@ def suggestion_progress(
     history = list(decisions)
     people = settings.people
     counted = [each for each in history if each.lesson == "reject" or people is None or each.by in people]
-    kinds = group_by_kind(counted[-settings.max_decisions :], schemas)
+    kinds = group_by_kind(counted[-learner.MAX_DECISIONS :], schemas)
     search = search_cells(kinds, settings)
     found: dict[str, SuggestionProgress] = {}
     for kind, lessons in kinds.items():

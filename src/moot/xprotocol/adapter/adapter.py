@@ -52,12 +52,15 @@ from moot.xprotocol.adapter.trust_chain.own_chain import (
 from moot.xprotocol.adapter.trust_chain.revoked_keys import RevokedKeys
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
-from moot.xprotocol.event_store.event_store import EventStore, StoreLimits
+from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.access_rights import Access
 from moot.xprotocol.events.events import REVOKE, SignedPublic
 from moot.xprotocol.events.key_statements import expand_for
 from moot.xprotocol.identity import keyfile
 from moot.xprotocol.identity.keys import Identity
+
+# How long an answer waits for a relay's OK; then it is dropped and logged.
+ANSWER_SECONDS: Final = 300.0
 
 log = logging.getLogger(__name__)
 
@@ -155,9 +158,7 @@ class Adapter:
         # Before any file is touched: it tells whether another adapter uses this data.
         await stack.enter_async_context(control_socket(settings.control, handlers))
         use_folder(settings.store, option="store:")
-        self.store = EventStore.open(
-            settings.store, StoreLimits(max_seen_ids=settings.limits.max_seen_events)
-        )
+        self.store = EventStore.open(settings.store)
         stack.push_async_callback(self.store.close)
         self.registry = ContractRegistry.open(settings.store)
         self.registry.vectors.settings = settings.search
@@ -202,9 +203,7 @@ class Adapter:
         """Make all parts; none of them is opened here."""
         settings, limits = self.settings, self.settings.limits
         ttl = settings.relay.event_ttl_seconds
-        replies = ReplyPublisher(
-            self.identity, self.relays, ttl_seconds=ttl, publish_seconds=limits.answer_seconds
-        )
+        replies = ReplyPublisher(self.identity, self.relays, ttl_seconds=ttl, publish_seconds=ANSWER_SECONDS)
         self.subscriptions = ResourceSubscriptions(
             limits, access=lambda: self.access, replies=replies, audit=self.audit
         )
@@ -221,7 +220,6 @@ class Adapter:
         self._operations = OperationRunner(
             self.registry,
             self.source_set.sources,
-            limits,
             access=lambda: self.access,
             refresh=self.source_set.refresher.refresh_on_request,
             subscribe=self.subscriptions.subscribe,
@@ -231,7 +229,6 @@ class Adapter:
             settings.xprotocol_sources,
             self.identity,
             self.relays,
-            limits=limits,
             ttl_seconds=ttl,
             store=settings.store,
             listens_for_answers=False,
@@ -257,7 +254,6 @@ class Adapter:
         self.announcer = Announcer(
             self.identity,
             self.relays,
-            limits,
             payload=lambda: self._status.announce_payload(),
             ttl_seconds=ttl,
             delegations=self._config.delegations,
@@ -359,9 +355,7 @@ class Adapter:
             self.announcer.delegations = loaded.delegations
             self._revoked_keys.configure(settings, loaded.chain)
             self.access = self.requests.access = self._access_of(self._config)
-            limited = (self.source_set, self.source_set.refresher, self._operations)
-            for part in (*limited, self.subscriptions, self.announcer):
-                part.limits = applied.limits
+            self.source_set.limits = self.subscriptions.limits = applied.limits
             self.registry.vectors.settings = applied.search
             for name in (*changes.removed, *changes.restarted):
                 await self.source_set.close(name)

@@ -275,8 +275,8 @@ class EndpointCaller:
         calls = len(self._pending) - len(self._subscriptions)
         if calls >= self._max_calls:
             raise OutboxFull(
-                f"{calls} calls are pending and limits.max_outbound_calls is {self._max_calls}: "
-                "wait for some of them, or raise the limit"
+                f"{calls} calls are pending and max_outbound_calls is {self._max_calls}: "
+                "wait for some of them"
             )
         now = self._clock()
         if self._is_revoked(peer.key, now):

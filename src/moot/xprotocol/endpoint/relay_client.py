@@ -23,6 +23,7 @@ from moot.errors import ConnectionLost, MootError, OutboxFull, TimedOut, Unreach
 from moot.net.address_check import ForbiddenAddress
 from moot.net.websocket_client import UpgradeRefused
 from moot.protocol.operation import Json
+from moot.xprotocol.endpoint import relay_session
 from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.relay_messages import PublishResult
 from moot.xprotocol.endpoint.relay_session import RelaySession
@@ -31,6 +32,11 @@ from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused, RelaySubsc
 from moot.xprotocol.events.events import Signed
 from moot.xprotocol.events.relay_auth import relay_address
 from moot.xprotocol.identity.keys import Identity
+
+# On a fallback: how often the preferred relay is tried.
+PREFERRED_RETRY_SECONDS: Final = 60.0
+# Between two tries of an event that the relay refused for the moment.
+PUBLISH_RETRY_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -208,9 +214,7 @@ class RelayClient:
         """
         self._subscription_count += 1
         name = f"s{self._subscription_count}"
-        subscription = RelaySubscription(
-            name, filters, self._settings, self._resume_reading, self._unsubscribe
-        )
+        subscription = RelaySubscription(name, filters, self._resume_reading, self._unsubscribe)
         self._subscriptions[name] = subscription
         if self._session is not None:
             self._session.subscribe(name, subscription.filters_for(self._session.url))
@@ -273,9 +277,7 @@ class RelayClient:
             pending.done.set_result(session.url)
         elif ok.is_retryable:
             pending.sent_at = None
-            asyncio.get_running_loop().call_later(
-                self._settings.publish_retry_seconds, self._retry_publish, ok.id, pending
-            )
+            asyncio.get_running_loop().call_later(PUBLISH_RETRY_SECONDS, self._retry_publish, ok.id, pending)
         else:
             pending.done.set_exception(RelayRefused(session.url, ok.reason))
 
@@ -338,8 +340,7 @@ class RelayClient:
     async def _watch_session(self, session: RelaySession, index: int) -> RelaySession | None:
         """Wait until this relay has to be dropped; returns the preferred one when it is back."""
         loop = asyncio.get_running_loop()
-        settings = self._settings
-        next_try = loop.time() + settings.preferred_retry_seconds
+        next_try = loop.time() + PREFERRED_RETRY_SECONDS
         while not session.ended.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WATCH_SECONDS):
@@ -348,14 +349,14 @@ class RelayClient:
             oldest = min(
                 (each.sent_at for each in self._pending.values() if each.sent_at is not None), default=now
             )
-            if now - oldest > settings.ok_timeout_seconds:
-                session.end(f"no OK within {settings.ok_timeout_seconds:g} s")
+            if now - oldest > relay_session.OK_TIMEOUT_SECONDS:
+                session.end(f"no OK within {relay_session.OK_TIMEOUT_SECONDS:g} s")
             elif index > 0 and now >= next_try:
                 preferred = await self._open_session(self.urls[0])
                 if preferred is not None:
                     session.end("the preferred relay is back")
                     return preferred
-                next_try = loop.time() + settings.preferred_retry_seconds
+                next_try = loop.time() + PREFERRED_RETRY_SECONDS
         self.last_fault = ConnectionLost(f"{session.url}: {session.reason}")
         log.info("a relay was dropped", extra={"relay": session.url, "reason": session.reason})
         return None

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from moot.errors import ConnectionLost, OutboxFull, TimedOut
 from moot.net.websocket_client import ClientSocket, dial
@@ -29,6 +29,13 @@ from moot.xprotocol.endpoint.relay_messages import (
 from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
 from moot.xprotocol.events.relay_auth import prove
 from moot.xprotocol.identity.keys import Identity
+
+# A relay that has not confirmed an event by then is dropped for the next one, and the event goes there.
+OK_TIMEOUT_SECONDS: Final = 10.0
+# Challenge and proof together.
+AUTH_TIMEOUT_SECONDS: Final = 10.0
+# Invalid messages on one connection; then it is closed.
+MAX_FAULTS: Final = 20
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +112,7 @@ class RelaySession:
 
     async def _authenticate(self, identity: Identity) -> None:
         try:
-            async with asyncio.timeout(self._settings.auth_timeout_seconds):
+            async with asyncio.timeout(AUTH_TIMEOUT_SECONDS):
                 challenge = await self._challenge
                 proof = prove(identity, self.url, challenge, now=time.time())
                 self._send(relay_messages.encode_auth(proof))
@@ -131,7 +138,7 @@ class RelaySession:
     async def writable(self) -> None:
         """Wait until the relay accepts more; raises TimedOut."""
         if self._publishing is not None and self._publishing.is_full:
-            await self._publishing.wait_drained(self._settings.ok_timeout_seconds)
+            await self._publishing.wait_drained(OK_TIMEOUT_SECONDS)
 
     def pause(self) -> None:
         """Stop reading events for now."""
@@ -190,7 +197,7 @@ class RelaySession:
             message = relay_messages.parse_message(data)
         except InvalidRelayMessage:
             self._faults += 1
-            if self._faults > self._settings.max_faults:
+            if self._faults > MAX_FAULTS:
                 self.end("too many invalid messages")
             return
         listener = self._listener

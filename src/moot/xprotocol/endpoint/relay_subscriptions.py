@@ -19,7 +19,16 @@ from typing import Final, Self
 
 from moot.errors import MootError, UsageError
 from moot.protocol.operation import Json
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, SKEW_SECONDS
+
+# Queue of one subscription; when it is full, the socket is not read.
+MAX_QUEUED_EVENTS: Final = 1_024
+MAX_QUEUED_BYTES: Final = 16 << 20
+# An event can reach a relay until it expires. After a break since `t`, nothing is missed if the client
+# reads everything created since `t` minus the longest lifetime that its peers use, and the clock skew.
+OVERLAP_SECONDS: Final = DEFAULT_TTL_SECONDS + SKEW_SECONDS
+# Hashes of some 100 bytes; must cover the overlap, or an event may be delivered twice.
+MAX_SEEN_EVENTS: Final = 200_000
 
 _DIGEST_BYTES: Final = 16
 
@@ -58,7 +67,6 @@ class RelaySubscription:
         self,
         name: str,
         filters: Sequence[Mapping[str, Json]],
-        settings: RelayClientSettings,
         on_room: Callable[[], None],
         on_close: Callable[[RelaySubscription], None],
     ) -> None:
@@ -66,10 +74,9 @@ class RelaySubscription:
             raise UsageError("a subscription needs a filter; {} matches all public events")
         self.name = name
         self._filters = [dict(one) for one in filters]
-        self._settings = settings
         self._on_room = on_room
         self._on_close = on_close
-        self._memory = SubscriptionMemory(settings.max_seen_events)
+        self._memory = SubscriptionMemory(MAX_SEEN_EVENTS)
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._changed = asyncio.Event()
@@ -127,19 +134,12 @@ class RelaySubscription:
 
     @property
     def is_full(self) -> bool:
-        settings = self._settings
-        return (
-            len(self._queue) >= settings.max_queued_events or self._queued_bytes >= settings.max_queued_bytes
-        )
+        return len(self._queue) >= MAX_QUEUED_EVENTS or self._queued_bytes >= MAX_QUEUED_BYTES
 
     @property
     def has_room(self) -> bool:
         """Whether the queue is at most half full, so that reading may resume."""
-        settings = self._settings
-        return (
-            len(self._queue) <= settings.max_queued_events // 2
-            and self._queued_bytes <= settings.max_queued_bytes // 2
-        )
+        return len(self._queue) <= MAX_QUEUED_EVENTS // 2 and self._queued_bytes <= MAX_QUEUED_BYTES // 2
 
     def add_event(self, raw: bytes) -> None:
         if self._is_over or not self._memory.is_new(raw):
@@ -167,7 +167,7 @@ class RelaySubscription:
         moment = self._complete_until.get(url)
         if moment is None:
             return self._filters
-        since = int(moment) - self._settings.overlap_seconds
+        since = int(moment) - OVERLAP_SECONDS
         return [_narrow(one, since) for one in self._filters]
 
     def _end(self, fault: MootError | None) -> None:

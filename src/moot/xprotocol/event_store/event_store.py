@@ -43,17 +43,20 @@ _MAX_NAME_CHARS: Final = 64
 _MAX_NOTE_BYTES: Final = 64 << 10
 
 
+# The file without its free pages.
+MAX_BYTES: Final = 4 << 30
+# Event ids kept until the events expire; when full, events are refused (xp1, Replay).
+MAX_SEEN_IDS: Final = MAX_LIVE_IDS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLimits:
     """How much is kept before new events are refused."""
 
     # About 2 GB at 2 KB each; a million open ids is also what a receiver remembers.
     max_events: int = 1_000_000
-    # The file without its free pages.
-    max_bytes: int = 4 << 30
     # A tenth of all: no single key can fill the store.
     max_events_per_sender: int = 100_000
-    max_seen_ids: int = MAX_LIVE_IDS
 
 
 class StoreStats(NamedTuple):
@@ -84,7 +87,7 @@ class EventStore:
         self._writer = EventWriter(writing, asyncio.get_running_loop())
         self._reading = connect_reading(self.path)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="events-read")
-        self.seen_ids: Final = StoredSeenIds(self._writer, limit=limits.max_seen_ids)
+        self.seen_ids: Final = StoredSeenIds(self._writer, limit=MAX_SEEN_IDS)
         self.seen_ids.restore(self._reading, now)
         self._next_seq = last_seq(self._reading) + 1
         self._by_sender: Counter[str] = Counter(
@@ -216,7 +219,7 @@ class EventStore:
         limits = self.limits
         return (
             self._events < limits.max_events
-            and self._bytes < limits.max_bytes
+            and self._bytes < MAX_BYTES
             and self._by_sender[sender] < limits.max_events_per_sender
         )
 

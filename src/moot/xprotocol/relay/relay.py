@@ -31,7 +31,6 @@ from moot.xprotocol.event_store.event_writer import Added
 from moot.xprotocol.events.events import SKEW_SECONDS, Event, Signed, check_times, decode, verify_event
 from moot.xprotocol.events.relay_auth import CHALLENGE_BYTES, proven_key
 from moot.xprotocol.relay import wire_messages
-from moot.xprotocol.relay.relay_settings import RelayLimits
 from moot.xprotocol.relay.subscription_filters import EventFilter, FilterIndex
 from moot.xprotocol.relay.wire_messages import (
     AuthMessage,
@@ -40,6 +39,27 @@ from moot.xprotocol.relay.wire_messages import (
     SubscribeMessage,
     UnsubscribeMessage,
 )
+
+# Verifying takes some 100 µs: a connection at this rate uses a twentieth of a core.
+EVENTS_PER_SECOND: Final = 500.0
+# Of one key, over all its connections.
+SENDER_EVENTS_PER_SECOND: Final = 500.0
+# REQ, CLOSE and AUTH.
+REQUESTS_PER_SECOND: Final = 20.0
+# What may come at once of each.
+MAX_BURST_EVENTS: Final = 2_000
+MAX_SENDER_BURST_EVENTS: Final = 2_000
+MAX_BURST_REQUESTS: Final = 100
+# Keys whose rate is tracked; the one that was idle longest is dropped first.
+MAX_SENDERS: Final = 50_000
+# Events of one connection that are not committed yet.
+MAX_UNCONFIRMED_EVENTS: Final = 4_096
+# Invalid messages, events and proofs; beyond it the connection is closed with 1008.
+FAULTS_PER_SECOND: Final = 5.0
+MAX_BURST_FAULTS: Final = 50
+MAX_SUBSCRIPTIONS: Final = 32
+# Keys that one connection may authenticate.
+MAX_KEYS: Final = 8
 
 log = logging.getLogger(__name__)
 
@@ -76,16 +96,16 @@ class RelayClientState:
         "unconfirmed",
     )
 
-    def __init__(self, connection: ClientConnection, limits: RelayLimits, now: float) -> None:
+    def __init__(self, connection: ClientConnection, now: float, *, has_rates: bool = True) -> None:
         self.connection = connection
         self.challenge = base64url.encode(secrets.token_bytes(CHALLENGE_BYTES))
         self.keys: set[str] = set()
         self.subscriptions: dict[str, ClientSubscription] = {}
         self.unconfirmed = 0
         self.is_gone = False
-        self.events = TokenBucket(limits.events_per_second, limits.max_burst_events, now)
-        self.requests = TokenBucket(limits.requests_per_second, limits.max_burst_requests, now)
-        self.faults = TokenBucket(limits.faults_per_second, limits.max_burst_faults, now)
+        self.events = TokenBucket(EVENTS_PER_SECOND if has_rates else 0, MAX_BURST_EVENTS, now)
+        self.requests = TokenBucket(REQUESTS_PER_SECOND if has_rates else 0, MAX_BURST_REQUESTS, now)
+        self.faults = TokenBucket(FAULTS_PER_SECOND, MAX_BURST_FAULTS, now)
 
 
 class ClientSubscription:
@@ -116,10 +136,10 @@ class Relay:
     """Handles the messages of all clients; belongs to one loop."""
 
     def __init__(
-        self, store: EventStore, limits: RelayLimits, addresses: Sequence[str], start: Start
+        self, store: EventStore, addresses: Sequence[str], start: Start, *, has_rates: bool = True
     ) -> None:
         self.store = store
-        self.limits = limits
+        self.has_rates = has_rates
         self.addresses = tuple(addresses)
         self.delivered = 0
         self.outcomes: Counter[str] = Counter()
@@ -128,7 +148,7 @@ class Relay:
         self._start = start
         self._index: FilterIndex[ClientSubscription] = FilterIndex()
         self._senders = token_buckets(
-            limits.sender_events_per_second, limits.max_sender_burst_events, max_keys=limits.max_senders
+            SENDER_EVENTS_PER_SECOND if has_rates else 0, MAX_SENDER_BURST_EVENTS, max_keys=MAX_SENDERS
         )
 
     def add_client(self, client: RelayClientState) -> None:
@@ -143,7 +163,7 @@ class Relay:
     def receive(self, client: RelayClientState, data: bytes, now: float) -> None:
         """Handle one message of a client; raises nothing, whatever it holds."""
         try:
-            message = wire_messages.read_message(data, self.limits)
+            message = wire_messages.read_message(data)
         except InvalidClientMessage as fault:
             self.outcomes["invalid"] += 1
             self._reject_message(client, f"invalid: {fault.message}", fault.subscription, now)
@@ -152,7 +172,7 @@ class Relay:
             self._publish(client, message.raw, now)
             return
         if (wait := client.requests.take(now)) and not isinstance(message, UnsubscribeMessage):
-            reason = _rate_limited("requests_per_second", self.limits.requests_per_second, wait)
+            reason = _rate_limited("requests_per_second", REQUESTS_PER_SECOND, wait)
             name = message.subscription if isinstance(message, SubscribeMessage) else None
             self._reject_message(client, reason, name, now)
         elif isinstance(message, SubscribeMessage):
@@ -172,15 +192,13 @@ class Relay:
             self._refuse(client, found[1].decode() if found else _UNKNOWN_ID, f"invalid: {fault.message}")
             self._fault(client, now)
             return
-        event, limits = signed.event, self.limits
+        event = signed.event
         if wait := client.events.take(now):
-            reason = _rate_limited("events_per_second", limits.events_per_second, wait)
+            reason = _rate_limited("events_per_second", EVENTS_PER_SECOND, wait)
             self._refuse(client, event.id, reason)
             return
-        if client.unconfirmed >= limits.max_unconfirmed_events:
-            reason = (
-                f"rate-limited: limits.max_unconfirmed_events is {limits.max_unconfirmed_events}; wait for OK"
-            )
+        if client.unconfirmed >= MAX_UNCONFIRMED_EVENTS:
+            reason = f"rate-limited: max_unconfirmed_events is {MAX_UNCONFIRMED_EVENTS}; wait for OK"
             self._refuse(client, event.id, reason)
             return
         try:
@@ -198,7 +216,7 @@ class Relay:
             return
         # After the signature check: else anybody could use up somebody else's rate.
         if wait := self._senders.take(event.sender, now):
-            reason = _rate_limited("sender_events_per_second", limits.sender_events_per_second, wait)
+            reason = _rate_limited("sender_events_per_second", SENDER_EVENTS_PER_SECOND, wait)
             self._refuse(client, event.id, reason)
             return
         client.unconfirmed += 1
@@ -231,12 +249,12 @@ class Relay:
     # Subscribing
 
     def _subscribe(self, client: RelayClientState, request: SubscribeMessage, now: float) -> None:
-        name, limits = request.subscription, self.limits
+        name = request.subscription
         self._end_subscription(client, name)
         wanted = {key for one in request.filters for key in one.recipients or ()}
         reason = None
-        if len(client.subscriptions) >= limits.max_subscriptions:
-            reason = f"rate-limited: limits.max_subscriptions is {limits.max_subscriptions}; close one first"
+        if len(client.subscriptions) >= MAX_SUBSCRIPTIONS:
+            reason = f"rate-limited: max_subscriptions is {MAX_SUBSCRIPTIONS}; close one first"
         elif wanted and not client.keys:
             reason = "auth-required: authenticate with this key to receive its events"
         elif not wanted <= client.keys:
@@ -304,8 +322,8 @@ class Relay:
 
     def _authenticate(self, client: RelayClientState, raw: bytes, now: float) -> None:
         found = _AUTH_ID
-        if len(client.keys) >= self.limits.max_keys:
-            reason = f"restricted: limits.max_keys is {self.limits.max_keys}; open another connection"
+        if len(client.keys) >= MAX_KEYS:
+            reason = f"restricted: max_keys is {MAX_KEYS}; open another connection"
             client.connection.send(wire_messages.ok_message(found, False, reason))
             return
         try:
@@ -333,8 +351,7 @@ class Relay:
 
     def _fault(self, client: RelayClientState, now: float) -> None:
         if client.faults.take(now):
-            limits = self.limits
-            reason = f"too many faults: limits.faults_per_second is {limits.faults_per_second:g}"
+            reason = f"too many faults: faults_per_second is {FAULTS_PER_SECOND:g}"
             client.connection.end(_POLICY, reason)
 
 
@@ -350,7 +367,7 @@ _OK_RESULTS: Final[dict[Added, tuple[bool, str]]] = {
 
 
 def _rate_limited(name: str, limit: float, wait: float) -> str:
-    return f"rate-limited: limits.{name} is {limit:g}; wait {wait:.1f} s"
+    return f"rate-limited: {name} is {limit:g}; wait {wait:.1f} s"
 
 
 def _without_limit(one: EventFilter) -> EventFilter:

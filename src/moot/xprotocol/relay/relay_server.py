@@ -34,6 +34,9 @@ from moot.xprotocol.relay.relay import Relay, RelayClientState
 from moot.xprotocol.relay.relay_settings import LOOPBACK, RelaySettings
 from moot.xprotocol.relay.wire_messages import notice_message
 
+# Between two looks for events that have expired.
+PRUNE_SECONDS: Final = 60.0
+
 log = logging.getLogger(__name__)
 
 _GOING_AWAY: Final = 1001
@@ -58,7 +61,7 @@ class RelaySocket:
             max_bytes=relay_settings.OUTBOX_BYTES,
             max_messages=relay_settings.OUTBOX_MESSAGES,
         )
-        self._client = RelayClientState(self, server.settings.limits, time.time())
+        self._client = RelayClientState(self, time.time(), has_rates=server.settings.has_rate_limits)
         self._writable = asyncio.Event()
         self._writable.set()
         self._full_timer: asyncio.TimerHandle | None = None
@@ -142,7 +145,7 @@ class RelayServer:
         self.addresses = settings.addresses(self.port)
         self.outgoing = Outgoing(asyncio.get_running_loop())
         self._tasks = TaskSet("relay")
-        self.relay = Relay(store, settings.limits, self.addresses, self._tasks.start)
+        self.relay = Relay(store, self.addresses, self._tasks.start, has_rates=settings.has_rate_limits)
         self.sockets: set[RelaySocket] = set()
         self.connection_limiter = ConnectionLimiter(
             max_per_address=relay_settings.CONNECTIONS_PER_ADDRESS,
@@ -192,7 +195,7 @@ class RelayServer:
 
     async def _prune_periodically(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.prune_interval_seconds)
+            await asyncio.sleep(PRUNE_SECONDS)
             await self._prune()
 
     async def _prune(self) -> None:

@@ -19,8 +19,13 @@ import orjson
 
 from moot.errors import MootError
 from moot.net.websocket_frame import encode_frame
-from moot.xprotocol.relay.relay_settings import RelayLimits
 from moot.xprotocol.relay.subscription_filters import EventFilter
+
+# Of one REQ.
+MAX_SUBSCRIPTION_ID_CHARS: Final = 64
+MAX_FILTERS: Final = 8
+# In one list of a filter.
+MAX_FILTER_VALUES: Final = 256
 
 _EVENT_HEAD: Final = b'["EVENT",'
 _PARTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -69,7 +74,7 @@ class AuthMessage:
 Message = PublishMessage | SubscribeMessage | UnsubscribeMessage | AuthMessage
 
 
-def read_message(data: bytes, limits: RelayLimits) -> Message:
+def read_message(data: bytes) -> Message:
     """Parse a client's message; raises InvalidClientMessage and nothing else."""
     if data.startswith(_EVENT_HEAD) and data.endswith(b"]"):
         # The usual case: the event itself is parsed later.
@@ -86,38 +91,36 @@ def read_message(data: bytes, limits: RelayLimits) -> Message:
     if verb == "AUTH" and len(parts) == 2:
         return AuthMessage(bytes(parts[1]))
     if verb == "CLOSE" and len(parts) == 2:
-        return UnsubscribeMessage(_parse_subscription_id(parts[1], limits))
+        return UnsubscribeMessage(_parse_subscription_id(parts[1]))
     if verb == "REQ" and len(parts) > 2:
-        return _parse_subscribe(parts, limits)
+        return _parse_subscribe(parts)
     raise InvalidClientMessage(
         'send ["EVENT",event], ["REQ",subscription,filter,…], ["CLOSE",subscription] or ["AUTH",proof]'
     )
 
 
-def _parse_subscribe(parts: list[msgspec.Raw], limits: RelayLimits) -> SubscribeMessage:
-    name = _parse_subscription_id(parts[1], limits)
-    if len(parts) - 2 > limits.max_filters:
-        raise InvalidClientMessage(
-            f"{len(parts) - 2} filters; limits.max_filters is {limits.max_filters}", name
-        )
+def _parse_subscribe(parts: list[msgspec.Raw]) -> SubscribeMessage:
+    name = _parse_subscription_id(parts[1])
+    if len(parts) - 2 > MAX_FILTERS:
+        raise InvalidClientMessage(f"{len(parts) - 2} filters; max_filters is {MAX_FILTERS}", name)
     try:
         filters = tuple(_FILTER.decode(part) for part in parts[2:])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as fault:
         raise InvalidClientMessage(f"an invalid filter: {str(fault)[:200]}", name) from None
     for one in filters:
-        if (reason := one.find_problem(limits.max_filter_values)) is not None:
+        if (reason := one.find_problem(MAX_FILTER_VALUES)) is not None:
             raise InvalidClientMessage(reason, name)
     return SubscribeMessage(name, filters)
 
 
-def _parse_subscription_id(part: msgspec.Raw, limits: RelayLimits) -> str:
+def _parse_subscription_id(part: msgspec.Raw) -> str:
     try:
         name = _TEXT.decode(part)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise InvalidClientMessage("a subscription id must be text") from None
-    if not 0 < len(name) <= limits.max_subscription_id_chars or not name.isprintable():
+    if not 0 < len(name) <= MAX_SUBSCRIPTION_ID_CHARS or not name.isprintable():
         raise InvalidClientMessage(
-            f"a subscription id has 1 to {limits.max_subscription_id_chars} printable characters"
+            f"a subscription id has 1 to {MAX_SUBSCRIPTION_ID_CHARS} printable characters"
         )
     return name
 

@@ -138,8 +138,6 @@ class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Requests of one key over all sources, describe and refresh included: 10 a second; 0: no limit (XP 8.4).
     requests_per_minute: Count = 600
-    # Keys whose rate is tracked; the one that was idle longest is dropped first.
-    max_senders: Positive = 50_000
     # Concurrent calls of all senders, and of one sender.
     max_calls: Positive = 256
     max_calls_per_sender: Positive = 32
@@ -147,35 +145,10 @@ class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
     upstream_call_seconds: Seconds = 60.0
     # Timeout of an MCP server's start: `npx` may have to download it first.
     upstream_start_seconds: Seconds = 60.0
-    # Resource subscriptions of all senders, and of one sender (XP 4.5).
+    # Resource subscriptions of all senders (XP 4.5).
     max_subscriptions: Positive = 1_024
-    max_subscriptions_per_sender: Positive = 64
-    # D-71: schema changes within it make one announce.
-    announce_debounce_seconds: Seconds = 1.0
-    # How often the announce is repeated, since events expire.
-    announce_interval_seconds: Seconds = 1_800.0
-    # Between two refreshes by `xp.schema.refresh`: each fetches all lists of a server.
-    min_refresh_interval_seconds: Seconds = 5.0
-    # How long an answer waits for a relay's OK; then it is dropped and logged.
-    answer_seconds: Seconds = 300.0
     # How often a resource is read whose server sends no notifications (XP 4.5).
     resource_poll_seconds: Seconds = 30.0
-    # Event ids kept until the events expire; when full, events are refused (xp1, Replay).
-    max_seen_events: Positive = 1_000_000
-    # Matches in an answer to `xp.schema.describe`.
-    max_describe_results: Positive = 100
-    # Discovery of one endpoint: DNS, well-known document, catalog.
-    discovery_seconds: Seconds = 15.0
-    max_discovery_bytes: Positive = 8 << 20
-    # Entries of each list of one MCP server: tools, prompts, resources. Each tool takes milliseconds to
-    # translate, and everybody fetches all of them. `status` says how many are left out.
-    max_listed: Positive = 2_000
-    # Tools of one XProtocol endpoint; MCP clients show them all to their model.
-    max_tools_per_endpoint: Positive = 1_000
-    # Concurrent calls to XProtocol endpoints.
-    max_outbound_calls: Positive = 256
-    # How long calls in progress may take to end when the adapter stops.
-    stop_seconds: Seconds = 5.0
 
 
 class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,8 +21,7 @@ WATCH_SECONDS: Final = 0.5
 _RESTART_SECTIONS: Final = ("relay", "mcp_server", "discovery", "logging", "audit", "store", "control")
 # Limits of parts that are open already.
 _RESTART_LIMITS: Final = (
-    "upstream_call_seconds", "upstream_start_seconds", "max_seen_events", "answer_seconds",
-    "max_outbound_calls", "max_listed",
+    "upstream_call_seconds", "upstream_start_seconds",
 )  # fmt: skip
 # Fields of a source whose change needs a new process or connection.
 _CONNECTION_FIELDS: Final = ("transport", "argv", "env", "cwd", "url", "auth", "ca_file", "pin")

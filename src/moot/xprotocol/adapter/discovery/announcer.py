@@ -15,11 +15,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from moot.errors import ConnectionLost, OutboxFull, TimedOut, UsageError
 from moot.protocol.operation import Json
 from moot.resilience.backoff import Backoff
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused
 from moot.xprotocol.event_store.event_query import EventQuery
@@ -27,6 +27,11 @@ from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import ANNOUNCE, SKEW_SECONDS, SignedPublic
 from moot.xprotocol.identity.keys import Identity
+
+# D-71: schema changes within it make one announce.
+ANNOUNCE_DEBOUNCE_SECONDS: Final = 1.0
+# How often the announce is repeated, since events expire.
+ANNOUNCE_INTERVAL_SECONDS: Final = 1_800.0
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +45,6 @@ class Announcer:
         self,
         identity: Identity,
         relays: RelayClient,
-        limits: AdapterLimits,
         *,
         payload: Callable[[], dict[str, Json]],
         ttl_seconds: int,
@@ -54,7 +58,6 @@ class Announcer:
         While `is_allowed` says no, nothing is announced: the key has been revoked.
         """
         self._is_allowed = is_allowed
-        self.limits = limits
         self.ttl_seconds = ttl_seconds
         self._identity = identity
         self._relays = relays
@@ -86,7 +89,7 @@ class Announcer:
         backoff = self._new_backoff()
         while True:
             self._changed.clear()
-            delay_seconds = self.limits.announce_debounce_seconds
+            delay_seconds = ANNOUNCE_DEBOUNCE_SECONDS
             try:
                 if self._is_allowed() and (self._is_due or self._payload() != self._last_payload):
                     await self._announce()
@@ -110,13 +113,12 @@ class Announcer:
             await asyncio.sleep(delay_seconds)
 
     def _new_backoff(self) -> Backoff:
-        # Made anew after each success: the limits may have been reloaded.
-        return Backoff(2 * self.limits.announce_debounce_seconds, self.interval)
+        return Backoff(2 * ANNOUNCE_DEBOUNCE_SECONDS, self.interval)
 
     @property
     def interval(self) -> float:
         """Seconds between two announces, well within the lifetime of one."""
-        return min(self.limits.announce_interval_seconds, self.ttl_seconds / 2)
+        return min(ANNOUNCE_INTERVAL_SECONDS, self.ttl_seconds / 2)
 
     async def _announce(self) -> None:
         payload = self._payload()

@@ -18,10 +18,13 @@ from typing import Final
 from moot.errors import SenderTooFast, UsageError
 from moot.protocol.operation import Json
 from moot.resilience.task_set import end_tasks
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
+from moot.xprotocol.adapter.discovery import announcer
 from moot.xprotocol.adapter.inbound.contract_registry import ContractRegistry, RegistryUpdate
 from moot.xprotocol.adapter.inbound.mcp_source import McpServerSource, SourceFault
 from moot.xprotocol.translation.publication import ServerOffer
+
+# Between two refreshes by `xp.schema.refresh`: each fetches all lists of a server.
+MIN_REFRESH_INTERVAL_SECONDS: Final = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +39,9 @@ class Refresher:
         self,
         registry: ContractRegistry,
         sources: Mapping[str, McpServerSource],
-        limits: AdapterLimits,
         *,
         on_change: Callable[[str, RegistryUpdate], None],
     ) -> None:
-        self.limits = limits
         self._registry = registry
         self._sources = sources
         self._on_change = on_change
@@ -103,7 +104,7 @@ class Refresher:
                 # One source's task: the others go on.
                 log.exception("a refresh failed", extra={"source": source.name})
             first.set()
-            await asyncio.sleep(self.limits.announce_debounce_seconds)
+            await asyncio.sleep(announcer.ANNOUNCE_DEBOUNCE_SECONDS)
             interval = source.settings.schema_refresh_interval_seconds
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval if interval > 0 else None):
@@ -192,13 +193,13 @@ class Refresher:
     async def refresh_on_request(self, name: str | None) -> dict[str, Json]:
         """Refresh one source or all for a request by event; simultaneous requests share one refresh.
 
-        Not more often than every `limits.min_refresh_interval_seconds`: earlier requests wait. Raises
+        Not more often than every MIN_REFRESH_INTERVAL_SECONDS: earlier requests wait. Raises
         SenderTooFast when many wait already, since anybody may send one and each takes the place of a call.
         """
         if self._waiting_requests >= MAX_WAITING_REQUESTS:
-            wait = self.limits.min_refresh_interval_seconds
+            wait = MIN_REFRESH_INTERVAL_SECONDS
             raise SenderTooFast(
-                f"limits.min_refresh_interval_seconds is {wait:g}: many wait already", retry_after=wait
+                f"min_refresh_interval_seconds is {wait:g}: many wait already", retry_after=wait
             )
         task = self._requested.get(name)
         if task is None or task.done():
@@ -213,7 +214,7 @@ class Refresher:
 
     async def _run_request(self, name: str | None) -> dict[str, Json]:
         loop = asyncio.get_running_loop()
-        earliest = self._requested_at.get(name, float("-inf")) + self.limits.min_refresh_interval_seconds
+        earliest = self._requested_at.get(name, float("-inf")) + MIN_REFRESH_INTERVAL_SECONDS
         if loop.time() < earliest:
             await asyncio.sleep(earliest - loop.time())
         self._requested_at[name] = loop.time()

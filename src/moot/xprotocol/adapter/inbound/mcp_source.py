@@ -34,6 +34,10 @@ from moot.xprotocol.adapter.config.source_settings import ApiKeyAuth, BearerAuth
 from moot.xprotocol.events.faults import Fault, fault_of_mcp, scrub, unavailable
 from moot.xprotocol.translation.publication import ServerOffer
 
+# Entries of each list of one MCP server: tools, prompts, resources. Each tool takes milliseconds to
+# translate, and everybody fetches all of them. `status` says how many are left out.
+MAX_LISTED: Final = 2_000
+
 log = logging.getLogger(__name__)
 
 PINS_FILE: Final = "pins.json"
@@ -96,7 +100,7 @@ class McpServerSource:
         self._upstream: Upstream | None = None
         self._stack = AsyncExitStack()
         self._last_offer: ServerOffer | None = None
-        # Of each list, how many entries are beyond `limits.max_listed`.
+        # Of each list, how many entries are beyond MAX_LISTED.
         self.left_out: dict[str, int] = {}
         self.pins: Pins | None = None
         if settings.pin:
@@ -109,7 +113,6 @@ class McpServerSource:
             max_call_seconds=self._limits.upstream_call_seconds,
             reconnect_wait_seconds=min(10.0, self._limits.upstream_call_seconds),
             max_calls=self._limits.max_calls,
-            max_watched_resources=self._limits.max_subscriptions,
         )
         callbacks = UpstreamCallbacks(
             on_up=self._on_up,
@@ -238,12 +241,12 @@ class McpServerSource:
                 # Some declare resources and know no templates.
                 return []
             raise
-        most = self._limits.max_listed
+        most = MAX_LISTED
         self.left_out.pop(method, None)
         if len(found) > most:
             self.left_out[method] = len(found) - most
             log.warning(
-                "a list is too long: the rest of it is ignored (limits.max_listed)",
+                "a list is too long: the rest of it is ignored (max_listed)",
                 extra={"source": self.name, "list": method, "entries": len(found), "max": most},
             )
         return found[:most]

@@ -18,7 +18,6 @@ import msgspec
 
 from moot.errors import AuthorizationInsufficient, KindNotFound, SchemaViolation
 from moot.protocol.operation import Json
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.adapter.inbound.contract_registry import ContractRegistry, KindRoute
 from moot.xprotocol.adapter.inbound.mcp_source import McpServerSource, SourceFault
 from moot.xprotocol.adapter.inbound.proof_checks import CachedAccess
@@ -32,6 +31,9 @@ from moot.xprotocol.events.faults import Fault, fault
 from moot.xprotocol.translation.call_translation import result_payload
 from moot.xprotocol.translation.prompts import prompt_payload
 from moot.xprotocol.translation.resources import contents_payload
+
+# Matches in an answer to `xp.schema.describe`.
+MAX_DESCRIBE_RESULTS: Final = 100
 
 REFRESH_KIND: Final = "xp.schema.refresh"
 # XP 4.5, our addition: false reads once and ends the sender's subscription.
@@ -59,14 +61,12 @@ class OperationRunner:
         self,
         registry: ContractRegistry,
         sources: Mapping[str, McpServerSource],
-        limits: AdapterLimits,
         *,
         access: Callable[[], Access],
         refresh: Callable[[str | None], Awaitable[dict[str, Json]]],
         subscribe: Callable[[SubscribeRequest], Awaitable[dict[str, Json]]],
         unsubscribe: Callable[[str, str, str], Awaitable[None]],
     ) -> None:
-        self.limits = limits
         self._registry = registry
         self._sources = sources
         self._access = access
@@ -150,8 +150,8 @@ class OperationRunner:
         query = read_query(accepted.payload)
         if query.intent:
             await self._registry.vectors.prepare()
-        if query.limit > self.limits.max_describe_results:
-            query = msgspec.structs.replace(query, limit=self.limits.max_describe_results)
+        if query.limit > MAX_DESCRIBE_RESULTS:
+            query = msgspec.structs.replace(query, limit=MAX_DESCRIBE_RESULTS)
         event, access, now = accepted.event, CachedAccess.of(self._access()), time.time()
         known: dict[str, bool] = {}
 

@@ -42,6 +42,7 @@ from moot.xprotocol.adapter.telemetry.adapter_metrics import AdapterMetrics
 from moot.xprotocol.adapter.telemetry.audit_log import AuditLog
 from moot.xprotocol.contracts.contracts import ERROR_KIND
 from moot.xprotocol.endpoint.endpoint_caller import EndpointCaller
+from moot.xprotocol.event_store import event_store
 from moot.xprotocol.event_store.event_seen_ids import StoredSeenIds
 from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.events.event_receiver import (
@@ -57,6 +58,11 @@ from moot.xprotocol.events.events import REVOKE, DirectedEvent, SignedPublic, de
 from moot.xprotocol.events.faults import Fault, fault
 from moot.xprotocol.events.key_statements import read_revocation
 from moot.xprotocol.identity.keys import Identity
+
+# Keys whose rate is tracked; the one that was idle longest is dropped first.
+MAX_SENDERS: Final = 50_000
+# How long calls in progress may take to end when the adapter stops.
+STOP_SECONDS: Final = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +113,7 @@ class RequestHandler:
         # Proofs by event id, from the check until the request's task starts.
         self._proofs: dict[str, Sequence[Json]] = {}
         # Senders whose proofs granted something, the latest last.
-        self._proven_senders = LatestKeys(limits.max_senders)
+        self._proven_senders = LatestKeys(MAX_SENDERS)
         self._is_stopping = False
         # Requests that waited at a relay, and those of them that run; `_is_late` while one is looked at.
         self._backlog = Backlog(self._receive_late, self._has_room_for_late)
@@ -129,8 +135,8 @@ class RequestHandler:
 
     def _set_limits(self, limits: AdapterLimits) -> None:
         self._limits = limits
-        self._rates = _per_minute(limits.requests_per_minute, limits)
-        self._refusal_rates = _per_minute(limits.requests_per_minute, limits)
+        self._rates = _per_minute(limits.requests_per_minute)
+        self._refusal_rates = _per_minute(limits.requests_per_minute)
 
     def configure(self, limits: AdapterLimits, requests_per_minute: dict[str, int | None]) -> None:
         """Set new limits; counting starts again where they differ. By source, None: no rate."""
@@ -141,7 +147,7 @@ class RequestHandler:
             if rate is None:
                 self._source_rates.pop(name, None)
             elif known is None or known[0] != rate:
-                self._source_rates[name] = (rate, _per_minute(rate, limits))
+                self._source_rates[name] = (rate, _per_minute(rate))
         for name in self._source_rates.keys() - requests_per_minute.keys():
             del self._source_rates[name]
 
@@ -347,7 +353,7 @@ class RequestHandler:
 
     def _untrusted_quota_full(self, key: str) -> bool:
         """Whether senders without rights have used up their share of the seen-ids store."""
-        is_full = len(self._seen_ids) >= self._limits.max_seen_events * UNTRUSTED_SHARE
+        is_full = len(self._seen_ids) >= event_store.MAX_SEEN_IDS * UNTRUSTED_SHARE
         return is_full and key not in self.access.access and key not in self._proven_senders
 
     def _terms(self, kind: str) -> KindTerms | None:
@@ -389,7 +395,7 @@ class RequestHandler:
         # They are not looked at yet, so the next start finds them at the relay.
         self._backlog.clear()
         if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=self._limits.stop_seconds)
+            await asyncio.wait(list(self._tasks), timeout=STOP_SECONDS)
         unfinished = dict(self._tasks)
         for task in unfinished:
             task.cancel()
@@ -404,6 +410,6 @@ class RequestHandler:
             await each.close()
 
 
-def _per_minute(max_requests: int, limits: AdapterLimits) -> RateLimits:
+def _per_minute(max_requests: int) -> RateLimits:
     """XP 8.4: exactly so many in any minute, not on average; counted for each sender's key."""
-    return sliding_windows(max_requests, 60.0, max_keys=limits.max_senders)
+    return sliding_windows(max_requests, 60.0, max_keys=MAX_SENDERS)

@@ -34,6 +34,9 @@ from moot.xprotocol.events.events import DirectedEvent
 from moot.xprotocol.events.faults import fault
 from moot.xprotocol.translation.resources import contents_payload, updated_kind
 
+# Resource subscriptions of one sender (XP 4.5).
+MAX_SUBSCRIPTIONS_PER_SENDER: Final = 64
+
 log = logging.getLogger(__name__)
 
 # Updates that are signed and sealed before the loop may run other tasks: some 3 ms.
@@ -211,12 +214,11 @@ class ResourceSubscriptions:
                     f"limits.max_subscriptions is {limits.max_subscriptions}: too many subscriptions",
                 )
             )
-        if self._by_sender.get(sender, 0) >= limits.max_subscriptions_per_sender:
+        if self._by_sender.get(sender, 0) >= MAX_SUBSCRIPTIONS_PER_SENDER:
             raise SourceFault(
                 fault(
                     "RATE_LIMITED",
-                    f"limits.max_subscriptions_per_sender is {limits.max_subscriptions_per_sender}: "
-                    "end one first",
+                    f"max_subscriptions_per_sender is {MAX_SUBSCRIPTIONS_PER_SENDER}: end one first",
                 )
             )
 

@@ -35,7 +35,7 @@ class SourceSet:
     ) -> None:
         self.sources: dict[str, McpServerSource] = {}
         self.limits = limits
-        self.refresher = Refresher(registry, self.sources, limits, on_change=self._published)
+        self.refresher = Refresher(registry, self.sources, on_change=self._published)
         self._registry = registry
         self._environ = environ
         self._store = store

@@ -107,7 +107,7 @@ class AdapterStatus:
         elif self.announcer.trouble:
             problems.append(f"not announced: {self.announcer.trouble}")
         problems += [
-            f"{source.name}: {count} entries of {method} are left out (limits.max_listed)"
+            f"{source.name}: {count} entries of {method} are left out (max_listed)"
             for source in self.source_set.sources.values()
             for method, count in source.left_out.items()
         ]

@@ -19,7 +19,6 @@ from typing import Final, Self
 from moot.errors import InvalidJson, InvalidStatement, MalformedEvent, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode, parse
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.adapter.config.source_settings import XProtocolSource
 from moot.xprotocol.adapter.outbound.endpoints_backend import EndpointsBackend
 from moot.xprotocol.adapter.outbound.outbound_source import OutboundSource, SourceContext
@@ -38,6 +37,14 @@ from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, SignedPublic, read
 from moot.xprotocol.events.key_statements import read_grant
 from moot.xprotocol.identity.keys import Identity
 from moot.xprotocol.translation.announcement import MirroredSource
+
+# Discovery of one endpoint: DNS, well-known document, catalog.
+DISCOVERY_SECONDS: Final = 15.0
+MAX_DISCOVERY_BYTES: Final = 8 << 20
+# Tools of one XProtocol endpoint; MCP clients show them all to their model.
+MAX_TOOLS_PER_ENDPOINT: Final = 1_000
+# Concurrent calls to XProtocol endpoints.
+MAX_OUTBOUND_CALLS: Final = 256
 
 
 def read_call_proofs(source: XProtocolSource, key: str) -> CallProofs:
@@ -92,7 +99,6 @@ log = logging.getLogger(__name__)
 REFRESH_SECONDS: Final = 60.0
 # How long a client's first list waits for sources that are not ready; later ones are notified as a change.
 SETTLE_SECONDS: Final = 10.0
-DEFAULT_LIMITS: Final = AdapterLimits()
 
 
 class Outbound:
@@ -104,7 +110,6 @@ class Outbound:
         identity: Identity,
         relays: RelayClient,
         *,
-        limits: AdapterLimits = DEFAULT_LIMITS,
         ttl_seconds: int = DEFAULT_TTL_SECONDS,
         store: Path | None = None,
         listens_for_answers: bool = True,
@@ -128,7 +133,7 @@ class Outbound:
         self.caller = EndpointCaller(
             identity,
             ttl_seconds=ttl_seconds,
-            max_calls=limits.max_outbound_calls,
+            max_calls=MAX_OUTBOUND_CALLS,
             is_revoked=is_revoked,
             revokers=revokers,
         )
@@ -153,9 +158,9 @@ class Outbound:
             known_endpoints=KnownEndpoints(None if store is None else store / FILE_NAME),
             lookup=lookup or dns_lookup(),
             fetch_policy=fetch_policy
-            or FetchPolicy(timeout_seconds=limits.discovery_seconds, max_bytes=limits.max_discovery_bytes),
+            or FetchPolicy(timeout_seconds=DISCOVERY_SECONDS, max_bytes=MAX_DISCOVERY_BYTES),
             store=store,
-            max_tools=limits.max_tools_per_endpoint,
+            max_tools=MAX_TOOLS_PER_ENDPOINT,
             on_change=self._changed,
             on_announce=self.backend.endpoint_announced,
         )
