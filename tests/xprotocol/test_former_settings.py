@@ -11,7 +11,8 @@ from moot.xprotocol.adapter.config.config_loader import settings_from
 
 _PLACES: Final = {
     "adapter": ("answer_seconds",),
-    "discovery.announcer": ("announce_debounce_seconds", "announce_interval_seconds"),
+    "config.adapter_settings": ("announce_debounce_seconds",),
+    "discovery.announcer": ("announce_interval_seconds",),
     "inbound.contract_refresh": ("min_refresh_interval_seconds",),
     "inbound.mcp_source": ("max_listed",),
     "inbound.operation_runner": ("max_describe_results",),

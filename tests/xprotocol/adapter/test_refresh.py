@@ -158,7 +158,7 @@ async def test_versions_outlive_the_adapter(tmp_path: Path) -> None:
 async def test_a_list_that_changes_all_the_time_is_not_fetched_all_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moot.xprotocol.adapter.discovery.announcer.ANNOUNCE_DEBOUNCE_SECONDS", 0.5)
+    monkeypatch.setattr("moot.xprotocol.adapter.config.adapter_settings.ANNOUNCE_DEBOUNCE_SECONDS", 0.5)
     notes = notes_server(tmp_path)
     async with running_adapter(tmp_path, notes) as adapter:
         before, begun = len(notes.requests("tools/list")), time.monotonic()

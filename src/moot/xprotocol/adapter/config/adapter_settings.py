@@ -26,6 +26,8 @@ Lifetime = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIFETIME_SECONDS)]
 KEY_FILE: Final = Path("~/.xprotocol/adapter.key")
 # File names that commands look for when no file is given.
 CONFIG_NAMES: Final = ("xprotocol-mcp-adapter.yml", "xprotocol-mcp-adapter.yaml")
+# D-71: schema changes within it make one announce.
+ANNOUNCE_DEBOUNCE_SECONDS: Final = 1.0
 
 
 class IdentitySettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from typing import Final
 from moot.errors import ConnectionLost, OutboxFull, TimedOut, UsageError
 from moot.protocol.operation import Json
 from moot.resilience.backoff import Backoff
+from moot.xprotocol.adapter.config import adapter_settings
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused
 from moot.xprotocol.event_store.event_query import EventQuery
@@ -28,8 +29,6 @@ from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import ANNOUNCE, SKEW_SECONDS, SignedPublic
 from moot.xprotocol.identity.keys import Identity
 
-# D-71: schema changes within it make one announce.
-ANNOUNCE_DEBOUNCE_SECONDS: Final = 1.0
 # How often the announce is repeated, since events expire.
 ANNOUNCE_INTERVAL_SECONDS: Final = 1_800.0
 
@@ -89,7 +88,7 @@ class Announcer:
         backoff = self._new_backoff()
         while True:
             self._changed.clear()
-            delay_seconds = ANNOUNCE_DEBOUNCE_SECONDS
+            delay_seconds = adapter_settings.ANNOUNCE_DEBOUNCE_SECONDS
             try:
                 if self._is_allowed() and (self._is_due or self._payload() != self._last_payload):
                     await self._announce()
@@ -113,7 +112,7 @@ class Announcer:
             await asyncio.sleep(delay_seconds)
 
     def _new_backoff(self) -> Backoff:
-        return Backoff(2 * ANNOUNCE_DEBOUNCE_SECONDS, self.interval)
+        return Backoff(2 * adapter_settings.ANNOUNCE_DEBOUNCE_SECONDS, self.interval)
 
     @property
     def interval(self) -> float:

@@ -18,7 +18,7 @@ from typing import Final
 from moot.errors import SenderTooFast, UsageError
 from moot.protocol.operation import Json
 from moot.resilience.task_set import end_tasks
-from moot.xprotocol.adapter.discovery import announcer
+from moot.xprotocol.adapter.config import adapter_settings
 from moot.xprotocol.adapter.inbound.contract_registry import ContractRegistry, RegistryUpdate
 from moot.xprotocol.adapter.inbound.mcp_source import McpServerSource, SourceFault
 from moot.xprotocol.translation.publication import ServerOffer
@@ -104,7 +104,7 @@ class Refresher:
                 # One source's task: the others go on.
                 log.exception("a refresh failed", extra={"source": source.name})
             first.set()
-            await asyncio.sleep(announcer.ANNOUNCE_DEBOUNCE_SECONDS)
+            await asyncio.sleep(adapter_settings.ANNOUNCE_DEBOUNCE_SECONDS)
             interval = source.settings.schema_refresh_interval_seconds
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval if interval > 0 else None):
