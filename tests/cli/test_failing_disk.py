@@ -92,7 +92,7 @@ def test_a_sign_in_that_cannot_be_kept_leaves_the_earlier_ones(tmp_path: Path) -
         with no_room(), pytest.raises(UsageError, match="cannot be written: File too large"):
             store.save("ws://two", sign_in)
         assert (store.load("ws://one"), store.load("ws://two")) == (sign_in, None)
-    assert sorted(path.name for path in store.folder.iterdir()) == ["sign-ins.json", "sign-ins.lock"]
+    assert sorted(path.name for path in store.folder.iterdir()) == [".sign-ins.json.lock", "sign-ins.json"]
 
 
 @pytest.mark.parametrize("target", ["alice.token", "moot.sqlite", "journal"])

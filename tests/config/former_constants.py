@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -98,6 +98,9 @@ def value_of(constant: str) -> Any:
 _LIMITS: Final = "spaces.*.limits."
 # Undone after each test.
 OF_THIS_TEST: Final = pytest.MonkeyPatch()
+# What gateways in this process were started with, the newest last, and what held before any of them.
+_RUNNING: Final[list[dict[str, Json]]] = []
+_ORIGINAL: Final[dict[str, Any]] = {}
 
 
 def without_constants(settings: Mapping[str, Json]) -> dict[str, Json]:
@@ -130,10 +133,25 @@ def former_constants(file: Path) -> Iterator[None]:
 @contextmanager
 def changed_constants(values: Mapping[str, Json]) -> Iterator[None]:
     """These constants, by the paths that they had as settings."""
-    with pytest.MonkeyPatch.context() as process:
-        for path, value in values.items():
-            process.setattr(CONSTANTS[path], value)
+    """Gateways of one test may end in any order: each constant is what the newest that runs asked for."""
+    changed = {CONSTANTS[path]: value for path, value in values.items()}
+    for constant in changed:
+        _ORIGINAL.setdefault(constant, value_of(constant))
+    _RUNNING.append(changed)
+    _set(changed)
+    try:
         yield
+    finally:
+        # By identity: two may have asked for the same.
+        del _RUNNING[next(n for n, each in enumerate(_RUNNING) if each is changed)]
+        _set(changed)
+
+
+def _set(constants: Iterable[str]) -> None:
+    for constant in constants:
+        module, _, name = constant.rpartition(".")
+        asked = [each[constant] for each in _RUNNING if constant in each]
+        setattr(importlib.import_module(module), name, asked[-1] if asked else _ORIGINAL[constant])
 
 
 def _named_in(file: Path) -> dict[str, Json]:

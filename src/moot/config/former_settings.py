@@ -134,7 +134,11 @@ def _without(node: Json, steps: list[str], place: str, value: Json, notes: list[
         return {**node, **changed} if changed else node
     gone = list(_meant(node, steps[0]))
     holds = value if isinstance(value, str) else json.dumps(value)
-    notes += [f"{at(place, str(key))} is not a setting any more: it is {holds}" for key in gone]
+    for key in gone:
+        note = f"{at(place, str(key))} is not a setting any more: it is {holds}"
+        written = json.dumps(node[key], default=str)
+        # It may have been stricter: who reads this has to see what changes.
+        notes.append(note if node[key] == value else f"{note}, and not {written[:80]} as the file says")
     return {key: each for key, each in node.items() if key not in gone} if gone else node
 
 

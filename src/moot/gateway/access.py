@@ -80,7 +80,7 @@ class SignInProvider(Protocol):
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None: ...
 
-    def knows(self, token_hash: str) -> bool: ...
+    def watch(self, token: str, token_hash: str) -> None: ...
 
 
 class SpaceDirectory:
@@ -227,16 +227,15 @@ class SpaceDirectory:
             is_there = member is not None and not member.kicked
             return TokenIdentity(host, own[1]) if is_there else AccessDenied(403, f"{own[1]} was removed")
         name = host.find_token_owner(hashed)
-        if name is not None and self._is_excluded(host, name):
-            return AccessDenied(403, "this space admits only the participants that it lists")
-        if (
-            self.sign_in is not None
-            and self.is_of_provider(token)
-            and (name is None or not self.sign_in.knows(hashed))
-        ):
-            # Known by its hash, yet not here: another gateway let it in, perhaps by rules of before.
+        if name is not None:
+            if self._is_excluded(host, name):
+                return AccessDenied(403, "this space admits only the participants that it lists")
+            if self.sign_in is not None and self.is_of_provider(token):
+                self.sign_in.watch(token, hashed)
+            return TokenIdentity(host, name, token=hashed)
+        if self.sign_in is not None and self.is_of_provider(token):
             return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
-        return None if name is None else TokenIdentity(host, name, token=hashed)
+        return None
 
     def is_of_provider(self, token: str) -> bool:
         return self.sign_in is not None and self.sign_in.takes(token)

@@ -158,8 +158,9 @@ async def _live_and_end(gateway: LocalGateway, issuer: str, sdk: str, client_id:
             roster = gateway.gateway.directory.hosts["lab"].space.state.roster
             assert who not in {str(each.name) for each in roster.present()}
             if sdk in ("python legacy", "typescript 1"):
-                # Whoever signs in again begins anew.
-                with pytest.raises(Exception, match=r"(?i)session"):
+                # Whoever signs in again begins anew. A client that finds its token expired asks for another
+                # one first, which the provider refuses: on a slow machine that is what it tells.
+                with pytest.raises(Exception, match=r"(?i)session|grant"):
                     await call()
             else:
                 assert await call() == "wrote b"

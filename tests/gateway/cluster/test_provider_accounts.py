@@ -13,7 +13,7 @@ from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.cluster.nats_proxy import proxied
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway
-from tests.gateway.sign_in.oidc_provider import Provider, person, running_provider
+from tests.gateway.sign_in.oidc_provider import Provider, running_provider
 from tests.gateway.sign_in.test_introspection import ASKED, ENVIRON
 from tests.gateway.sign_in.test_sign_in import enter, has_keys, refusal, session_tokens
 from tests.waiting import until, until_told
@@ -141,20 +141,6 @@ async def test_a_token_that_another_gateway_let_in_is_asked_about_where_it_comes
             ana = await enter(b, token)
             provider.revoked.add(token)
             assert await ana.closed() == (4003, "signed out")
-
-
-async def test_rules_that_changed_with_a_rolling_restart_hold_for_tokens_that_another_gateway_let_in(
-    start: StartGateway,
-) -> None:
-    async with running_provider() as provider, start("c") as c:
-        token = provider.token(seconds=3_600)
-        async with start("a", oidc=provider.rules()) as a:
-            await until(lambda: has_keys(a))
-            await enter(a, token)
-            await until(lambda: is_known(c, token))
-        async with start("b", oidc=provider.rules(person(match={"sub": "u-eve"}))) as b:
-            await until(lambda: has_keys(b))
-            assert (await refusal(b, token))[0] == 403
 
 
 async def test_a_gateway_that_is_cut_off_lets_nobody_sign_in(nats: NatsServers, start: StartGateway) -> None:

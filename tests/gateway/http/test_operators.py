@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
+from moot.space.config import Name
 from tests.gateway.running_gateway import (
     CALL,
     LocalGateway,
@@ -298,3 +299,18 @@ async def test_a_violation_can_be_announced_to_the_space(tmp_path: Path) -> None
             "participant": "bob",
             "attempted_kind": "mcp/request",
         }
+
+
+async def test_a_right_is_given_in_the_notation_that_it_was_written_in(tmp_path: Path) -> None:
+    """`mcp/*` has other kinds in MCPx than in MEW; also after a restart, from the journal."""
+    spaces = {"lab": space_settings(participants(alice=["*"], bob=["chat"])) | {"dialects": ["mcpx"]}}
+    found: list[list[tuple[str, Json]]] = []
+    for _ in range(2):
+        async with running_gateway(tmp_path, spaces=spaces) as gateway:
+            if not found:
+                body: Json = {"add": ["mcp/*"]}
+                answer = await gateway.admin("POST", "participants/bob/capabilities", body, space="lab")
+                assert answer.status_code == 200, answer.text
+            member = gateway.gateway.directory.hosts["lab"].space.state.roster.members[Name("bob")]
+            found.append([(each.notation, each.original) for each in member.rights.capabilities])
+    assert found[0][-1] == found[1][-1] == ("mcpx", "mcp/*")

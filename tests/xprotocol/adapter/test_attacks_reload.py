@@ -54,7 +54,7 @@ async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path)
             for n in range(20):
                 reloads = n
                 adapter.document["mcp_sources"] = [notes.source, other.source] if n % 2 else [notes.source]
-                adapter.document["limits"] |= {"max_calls": 300 + n}
+                adapter.document["limits"] = adapter.document.get("limits", {}) | {"max_calls": 300 + n}
                 if n % 3:
                     adapter.document["access"] |= {bob.key: [READ]}
                 else:
@@ -81,7 +81,7 @@ async def test_reloads_at_once_end_in_the_last_one_and_a_bad_file_changes_nothin
     async with running_adapter(tmp_path, notes) as adapter:
         files = []
         for n in range(8):
-            adapter.document["limits"] |= {"max_calls": 100 + n}
+            adapter.document["limits"] = adapter.document.get("limits", {}) | {"max_calls": 100 + n}
             files.append(adapter.settings())
         await asyncio.gather(*(adapter.adapter.reload(each) for each in files))
         assert adapter.adapter.settings.limits.max_calls == 107

@@ -111,7 +111,9 @@ async def test_a_credential_never_follows_a_redirect(tmp_path: Path, status: int
                 environment.environ["WEB_TOKEN"] = TOKEN
                 environment.document["mcp_sources"].append(web(named.port, "sse", auth))
                 environment.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
-                environment.document["limits"] |= {"upstream_start_seconds": 20}
+                environment.document["limits"] = environment.document.get("limits", {}) | {
+                    "upstream_start_seconds": 20
+                }
                 async with environment.running():
                     assert (await environment.alice.ask(KIND, ONE)).code is None
                     status_of = environment.adapter.status()
@@ -128,7 +130,9 @@ async def test_a_site_that_hangs_or_never_ends_holds_up_nobody(tmp_path: Path, s
         auth: dict[str, Json] = {"type": "api_key", "header": "X-Key", "token_env": "WEB_TOKEN"}
         environment.document["mcp_sources"].append(web(named.port, "http", auth))
         environment.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
-        environment.document["limits"] |= {"upstream_start_seconds": 4}
+        environment.document["limits"] = environment.document.get("limits", {}) | {
+            "upstream_start_seconds": 4
+        }
         async with environment.running():
             # On a busy machine the good server, too, may have to be started twice.
             await until(lambda: KIND in environment.adapter.registry.catalog)

@@ -20,6 +20,7 @@ from moot.protocol.patterns import Capability
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Token
+from moot.space.members import capability_pairs
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
@@ -119,11 +120,9 @@ class RightsChanges:
     ) -> CarriedOut:
         if add:
             self._order.check_available()
-        facts: dict[str, Json] = {
-            "add": [capability.original for capability in add],
-            "remove": [capability.original for capability in remove],
-        }
-        return await self._change("capabilities", who=who, by=by, **facts)
+        # With their notations: the same text means another right in MEW than in MCPx.
+        given, taken = ([list(pair) for pair in capability_pairs(each)] for each in (add, remove))
+        return await self._change("capabilities", who=who, by=by, add=given, remove=taken)
 
     async def restore_member(self, who: str, by: str) -> CarriedOut:
         self._order.check_available()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from moot.errors import Refused, UsageError
 from moot.gateway.hosting.mint import FreshMint
-from moot.gateway.hosting.stored_input import StoredInput
+from moot.gateway.hosting.stored_input import StoredInput, stored_capabilities
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS, UNKNOWN
@@ -57,7 +57,7 @@ def _reduce(space: Space, stored: StoredInput) -> None:
     state, now, mint = space.state, stored.t, FreshMint()
     match stored.input:
         case "capabilities":
-            remove = read_capabilities(stored.remove)
+            remove = stored_capabilities(stored.remove)
             space.change_capabilities(stored.who, (), remove, stored.by, now, mint)
         case "sign_out":
             space.sign_out(

@@ -17,12 +17,17 @@ from orjson import Fragment, dumps
 from moot.errors import AlreadyAnswered, UsageError
 from moot.gateway.hosting.mint import FreshMint, ReplayMint
 from moot.gateway.hosting.rights_reduction import reduce_rights
-from moot.gateway.hosting.stored_input import ACCEPTED, LEFT_TO_OTHERS, StoredInput, read_input
+from moot.gateway.hosting.stored_input import (
+    ACCEPTED,
+    LEFT_TO_OTHERS,
+    StoredInput,
+    read_input,
+    stored_capabilities,
+)
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
-from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import load_config
 from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Token
@@ -172,7 +177,7 @@ def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list
     """What an operator or a provider of identities did, or a poll, applied; None for any other input."""
     match record.input:
         case "capabilities":
-            add, remove = read_capabilities(record.add), read_capabilities(record.remove)
+            add, remove = stored_capabilities(record.add), stored_capabilities(record.remove)
             return space.change_capabilities(record.who, add, remove, record.by, now, mint)
         case "restore":
             return space.restore_member(record.who, mint, drops_added=record.drops_added)

@@ -9,7 +9,8 @@ import msgspec
 from moot.errors import UsageError
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
-from moot.space.members import Options
+from moot.protocol.patterns import Capability, read_capability
+from moot.space.members import Options, load_capabilities
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 ACCEPTED: Final = "accepted"
@@ -71,3 +72,14 @@ def read_input(line: bytes) -> StoredInput:
         return _decoder.decode(line)
     except msgspec.MsgspecError as fault:
         raise UsageError(f"no record of a gateway: {fault}") from None
+
+
+def stored_capabilities(values: list[Json]) -> tuple[Capability, ...]:
+    """What an operator's act gives or takes, each with the notation that it was read in.
+
+    Journals of before 0.3 have no notation beside them: those were read as MEW.
+    """
+    return tuple(
+        load_capabilities([value])[0] if isinstance(value, list) else read_capability(value)
+        for value in values
+    )

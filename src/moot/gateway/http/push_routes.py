@@ -23,9 +23,9 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import sliding_windows
 
-# An endpoint, two keys and quiet hours.
 # How often one participant can turn notifications on: each time a message is sent to the device.
 SUBSCRIBES_PER_MINUTE: Final = 10
+# An endpoint, two keys and quiet hours.
 _MAX_BODY_BYTES: Final = 4_096
 _MAX_TOKENS: Final = 10_000
 

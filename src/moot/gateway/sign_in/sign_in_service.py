@@ -39,9 +39,9 @@ from moot.space.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
 
-# Tokens whose claims are kept; of more, the oldest are asked for again when the rules change.
 # How long a connection may still renew its token after that has expired; then it is closed.
 RENEW_GRACE_SECONDS: Final = 60
+# Tokens whose claims are kept; of more, the oldest are asked for again when the rules change.
 _MAX_KNOWN: Final = 50_000
 # Of what a provider says, in the log and the journal.
 _MAX_AUDITED_CHARS: Final = 255
@@ -142,9 +142,9 @@ class SignInService:
             return None
         return SignedInAccount(tuple(keys_of(verified)), verified.issued)
 
-    def knows(self, token_hash: str) -> bool:
-        """Whether this gateway itself has looked at the token, and asks about it if that is configured."""
-        return token_hash in self._known
+    def watch(self, token: str, token_hash: str) -> None:
+        """Know and ask about a token, too, that another gateway of the cluster has let in."""
+        self._verify(token, token_hash)
 
     def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
         """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
@@ -350,7 +350,7 @@ class SignInService:
         if rules == self._rules and self._is_in_effect:
             # Whom only another gateway of a cluster has seen would be signed out for nothing.
             return
-        self._rules = rules
+        self._rules, self._is_in_effect = rules, False
         # Tokens that were made with one of a provider have its keys, and its rights.
         makers = {
             (tuple(keys_of(each)), each.issued, client_of(each.claims)): each for each in self._known.values()

@@ -22,9 +22,6 @@ from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_REQUEST, METHOD_NOT_FOUND
 from moot.resilience.backoff import Backoff
 
-# Watched resources in all.
-MAX_WATCHED_RESOURCES: Final = 1_024
-
 log = logging.getLogger(__name__)
 
 # Feature → the field of `subscriptions/listen` that requests its list changes.
@@ -63,10 +60,11 @@ class ChangeWatch:
 
     def check_capacity(self, uri: str) -> None:
         """Raises McpError when no more can be watched."""
-        if uri not in self._watchers and len(self._watchers) >= MAX_WATCHED_RESOURCES:
+        most = self._limits.max_watched_resources
+        if uri not in self._watchers and len(self._watchers) >= most:
             raise McpError(
                 INVALID_REQUEST,
-                f"{MAX_WATCHED_RESOURCES} resources are watched already; unsubscribe some",
+                f"{most} resources are watched already; unsubscribe some",
             )
 
     def add(self, uri: str, owner: str) -> bool:

@@ -35,14 +35,12 @@ from moot.errors import InvalidJson
 from moot.mcp import stdio_child
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream.lost_answers import TOO_LONG, explain_sdk_error, lost_answer
-from moot.mcp.upstream.server_settings import HttpServer, RequestAuth
+from moot.mcp.upstream.server_settings import MAX_DEPTH, HttpServer, RequestAuth
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_REQUEST, PARSE_ERROR
 from moot.protocol.strict_json import encode, nests_deeper, parse_any_depth
 
-# Nested arrays and objects in one message: a space takes 64 levels, its own two included.
-MAX_DEPTH: Final = 60
 # Messages waiting to be posted over HTTP.
 MAX_QUEUED_MESSAGES: Final = 1_024
 

@@ -17,6 +17,8 @@ from moot.mcp.stdio_child import Command
 from moot.protocol.strict_json import encode
 from moot.resilience.restart_loop import RestartPolicy
 
+# Nested arrays and objects in one message: a space takes 64 levels, its own two included.
+MAX_DEPTH: Final = 60
 CLIENT_INFO: Final[JsonObject] = {"name": "moot", "version": __version__}
 # A client that takes every kind of request: what a caller cannot answer, it declines itself.
 ALL_CAPABILITIES: Final[JsonObject] = {
@@ -44,6 +46,8 @@ class UpstreamLimits:
     health_seconds: float = 5.0
     # Calls in progress at once: more than that is a loop.
     max_calls: int = 256
+    # Watched at once; a caller who watches more than this has forgotten to stop.
+    max_watched_resources: int = 1_024
     # Between two attempts to start.
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 

@@ -13,8 +13,7 @@ from moot.mcp import stdio_child
 from moot.mcp.eras import JsonObject
 from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.stdio_child import ChildGone, StdioChild
-from moot.mcp.upstream.http_transports import MAX_DEPTH
-from moot.mcp.upstream.server_settings import StdioServer
+from moot.mcp.upstream.server_settings import MAX_DEPTH, StdioServer
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
 from moot.protocol.strict_json import encode, nests_deeper, parse_any_depth
 from moot.resilience.child_process import ChildExit

@@ -391,7 +391,8 @@ export class ApproverState {
     const { envelopes } = this._state;
     for (let n = Math.max(since, envelopes.first); n < this._next; n += 1) {
       const row = envelopes.at(n);
-      if (row?.type !== "gap" && (row?.kind === "trust/suggestion" || row?.kind === "trust/dismiss"))
+      const isOurs = row?.kind === "trust/suggestion" && this._records.get(this._nameOf(row.from)) === record;
+      if (row && row.type !== "gap" && (isOurs || row.kind === "trust/dismiss"))
         this._readTrustEnvelope(row, envelopes.envelope(row));
     }
     for (const { rule } of record.rules.values()) record.suggestions.delete(rule.origin?.suggestion);
