@@ -9,4 +9,5 @@ it, a trusted look-up returned it, only others wrote it, or nobody said it.
     describe_origin(argument, now=…, agent=…)     # "you said this 2 min ago"
 
 A person confirms a value or a source by `moot/endorse` (`endorsement`). Pure: no input or output, no clock.
+Nothing decides by it yet: see "Not yet" in decisions 0179 and 0181.
 """

@@ -1,7 +1,8 @@
 """A person's word that a value, or all that one source says, is fine: bounded, visible, revocable.
 
 `moot/endorse` carries it: `{"value": …}` or `{"source": ENVELOPE}`, with `task`, `member` and `until` to
-bound it, or `{"revoke": ENVELOPE}`. It needs a right of its own; rules and agents never endorse.
+bound it, or `{"revoke": ENVELOPE}`. It is to need a right of its own, which no space knows yet; rules and
+agents never endorse.
 """
 
 from __future__ import annotations
