@@ -189,7 +189,7 @@ def test_why_something_was_refused_is_explained(page_as: PageAs, member: MemberA
     page.keyboard.press("Enter")
     expect(page.locator(".chat-message")).to_have_count(1)
     page.get_by_role("button", name="Cancel message").click()
-    expect(page.locator(".notice.bad")).to_contain_text("you hold no capability for chat/cancel")
+    expect(page.locator(".notice.bad")).to_contain_text("your capabilities do not allow this chat/cancel")
     page.evaluate("location.hash = '#/lab/timeline'")
     rows(page, "capability_violation").click()
     details = page.get_by_role("complementary", name="Details")

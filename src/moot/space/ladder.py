@@ -338,7 +338,7 @@ def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: 
     if not requests.is_obliged(state, session, envelope, now) and not _is_everyones(envelope.kind):
         kind = envelope.wire_kind or envelope.kind
         hint = ": send it as mcp/proposal and let someone decide" if envelope.kind == "mcp/request" else ""
-        raise CapabilityViolation(f"you hold no capability for {kind}{hint}")
+        raise CapabilityViolation(f"your capabilities do not allow this {kind}{hint}")
 
 
 def _is_everyones(kind: str) -> bool:
