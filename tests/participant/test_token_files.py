@@ -12,12 +12,13 @@ from moot.participant import connect
 from moot.resilience.atomic_file import write_atomically
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.gateway.sign_in.test_service_identities import svid, trust_domain
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 @pytest.fixture(autouse=True)
 def reload_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moot.participant.connection.link.TOKEN_RELOAD_SECONDS", 0.02)
+    monkeypatch.setattr("moot.participant.connection.link.TOKEN_REPLACED_SECONDS", HANG_SECONDS)
 
 
 def source(file: Path, token: str) -> TokenFile:
@@ -57,6 +58,29 @@ async def test_a_lasting_token_that_is_replaced_is_used_when_the_old_one_is_void
         last = made.json()["token"]
         write_atomically(file, last.encode())
         await until(lambda: tokens_in_use(gateway, "ana") == [hash_token(last)])
+        await until(lambda: space.me == "ana")
+
+
+async def test_a_token_that_is_written_down_after_the_one_before_was_refused_is_used(tmp_path: Path) -> None:
+    """Whoever replaces a token has it a moment before the file has it."""
+    tokens = ["t-ana"]
+    asked: list[str] = []
+
+    def current() -> str:
+        asked.append(tokens[0])
+        return tokens[0]
+
+    async with (
+        bounded(),
+        running_gateway(tmp_path, participants(root=["*"], ana=["chat"])) as gateway,
+        connect(gateway.url, "lab", current) as space,
+    ):
+        tokens[0] = "void"
+        made = await gateway.admin("POST", "participants/ana/token", {}, space="lab")
+        # It was seen, taken to the gateway, and looked at again after the refusal.
+        await until(lambda: not tokens_in_use(gateway, "ana") and asked.count("void") > 4)
+        tokens[0] = made.json()["token"]
+        await until(lambda: tokens_in_use(gateway, "ana") == [hash_token(tokens[0])])
         await until(lambda: space.me == "ana")
 
 

@@ -49,6 +49,10 @@ BACKOFF_FIRST_SECONDS: Final = 0.25
 BACKOFF_MAX_SECONDS: Final = 5.0
 # How often a token that may be replaced is looked at; whoever replaces one does it well before its end.
 TOKEN_RELOAD_SECONDS: Final = 5.0
+# How long somebody who was let in before waits for another token when theirs is void: whoever replaces a token
+# has it before they have written it down.
+TOKEN_REPLACED_SECONDS: Final = 5.0
+_TOKEN_LOOK_SECONDS: Final = 0.1
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +122,8 @@ class Link:
                 elif isinstance(fault, NotAdmitted) or loop.time() >= deadline:
                     if not has_joined:
                         raise fault
-                    return self._end(_close_reason_of(fault))
+                    if not isinstance(fault, NotAdmitted) or not await self._is_replaced_soon():
+                        return self._end(self.leaving or _close_reason_of(fault))
                 if self.leaving is not None:
                     return self._end(self.leaving)
                 self._choose_next()
@@ -145,6 +150,17 @@ class Link:
         """Go to the next gateway of the cluster, if there is another."""
         urls = self._options.urls
         self.url = urls[(urls.index(self.url) + 1) % len(urls)]
+
+    async def _is_replaced_soon(self) -> bool:
+        """Whether there is another token than the one that was refused, or will be in a moment."""
+        if not callable(self._options.token_source):
+            return False
+        end = asyncio.get_running_loop().time() + TOKEN_REPLACED_SECONDS
+        while self._options.token == self._token:
+            if self.leaving is not None or asyncio.get_running_loop().time() >= end:
+                return False
+            await self._wait_before_retry(_TOKEN_LOOK_SECONDS)
+        return True
 
     async def _wait_before_retry(self, seconds: float) -> None:
         """Leaving ends the wait."""
