@@ -49,7 +49,7 @@ BACKOFF_FIRST_SECONDS: Final = 0.25
 BACKOFF_MAX_SECONDS: Final = 5.0
 # How often a token that may be replaced is looked at; whoever replaces one does it well before its end.
 TOKEN_RELOAD_SECONDS: Final = 5.0
-# How long somebody who was let in before waits for another token when theirs is void: whoever replaces a token
+# How long somebody who was let in before waits for another token when theirs is void: whoever replaces one
 # has it before they have written it down.
 TOKEN_REPLACED_SECONDS: Final = 5.0
 _TOKEN_LOOK_SECONDS: Final = 0.1
