@@ -1,7 +1,7 @@
 """Runs again, alone, the few tests that failed: one that now passes is unsteady, and is named so.
 
-A test that fails once among thousands, on a machine that others use, shows a rare fault: in the test or in the
-product. It has to be mended, but it does not hold up a change that has nothing to do with it.
+A test that fails once among thousands, on a machine that others use, shows a rare fault: in the test or in
+the product. It has to be mended, but it does not hold up a change that has nothing to do with it.
 """
 
 from __future__ import annotations
