@@ -1,16 +1,14 @@
-"""The commands of `moot rules` that only read a rules file: test, check and export."""
+"""The commands of `moot rules` that only read a rules file: test and check."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any, Final
 
 from moot.cli import program
-from moot.cli.output_file import open_new_file
 from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
@@ -39,17 +37,6 @@ _CHECK_EXAMPLES: Final = """\
   moot rules check rules.yaml --json
 """
 
-_EXPORT_ABOUT: Final = """\
-Writes rules as policies of Cedar: it allows what the rules approve, and denies everything else. What Cedar
-cannot know by itself (limits, who is present, whether a text is plain) is asked of the context of a request.
-Rules that Cedar cannot express are left out and named, and Cedar never allows more than the rules do. Exits
-with 1 if a rule was left out.
-"""
-_EXPORT_EXAMPLES: Final = """\
-  moot rules export --cedar > rules.cedar
-  moot rules export rules.yaml --cedar -o rules.cedar
-"""
-
 
 def add_actions(group: Any) -> None:
     """Add the commands that read a file."""
@@ -74,13 +61,6 @@ def add_actions(group: Any) -> None:
         )
         parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
         parser.set_defaults(run=run)
-    parser = program.add_command(
-        group, "export", help="write rules as Cedar policies", about=_EXPORT_ABOUT, examples=_EXPORT_EXAMPLES
-    )
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=FILE_HELP)
-    parser.add_argument("--cedar", action="store_true", required=True, help="as policies of Cedar")
-    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="a new file (default: print)")
-    parser.set_defaults(run=_export)
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -142,14 +122,3 @@ def _check(options: argparse.Namespace) -> int:
             count = sum(rule.decision == "approve" for rule in rules)
             print(printable(f"no warnings about {count} approving rules in {file}"))
     return 1 if found or unchecked else 0
-
-
-def _export(options: argparse.Namespace) -> int:
-    from moot.trust.checks.cedar_export import export_rules
-
-    found = export_rules(read_rules_file(options.file).rules)
-    with open_new_file(options.output) as file:
-        file.write(found.text.encode())
-    for note in found.notes:
-        print(printable(f"note: {note}"), file=sys.stderr)
-    return 1 if found.notes else 0
