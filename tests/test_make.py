@@ -148,7 +148,7 @@ def test_make_test_looks_at_the_style_first_and_at_types_beside_all_tests() -> N
             "--jobs=2 types tests\n",
             "nowhere/bin/mypy\nnowhere/bin/lint-imports\nnowhere-else/node_modules/.bin/tsc\n",
             "nowhere/bin/pytest --collect-only",
-            "nowhere/bin/pytest -n 6\n",
+            "nowhere/bin/pytest -n 6 --cache-clear || nowhere/bin/python tools/unsteady_tests.py\n",
         )
     ]
     assert places == sorted(places)
@@ -201,3 +201,25 @@ def test_where_nothing_is_missing_nothing_is_done(tmp_path: Path, wanted: Path) 
     wanted.write_text("present-package surely-not-here present-program\n")
     done = run("/bin/sh", TOOLS / "system_packages.sh", wanted, path=tmp_path / "bin")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_test_that_passes_alone_is_named_and_one_that_fails_again_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "test_once.py").write_text(
+        "from pathlib import Path\n\n"
+        "def test_once():\n"
+        "    seen = Path('seen')\n"
+        "    was_there = seen.exists()\n"
+        "    seen.touch()\n"
+        "    assert was_there\n"
+    )
+    whole = (sys.executable, "-m", "pytest", "-q")
+    again = (sys.executable, str(TOOLS / "unsteady_tests.py"))
+    assert run(*again, cwd=tmp_path).returncode == 1, "nothing is known to have failed"
+    assert run(*whole, cwd=tmp_path).returncode == 1
+    named = run(*again, cwd=tmp_path)
+    assert named.returncode == 0
+    assert "UNSTEADY" in named.stdout
+    assert named.stdout.rstrip().endswith("test_once.py::test_once")
+    (tmp_path / "test_never.py").write_text("def test_never():\n    assert False\n")
+    assert run(*whole, cwd=tmp_path).returncode == 1
+    assert run(*again, cwd=tmp_path).returncode == 1
