@@ -77,7 +77,7 @@ def test_a_value_that_only_a_mail_has_is_untrusted_and_shows_its_place() -> None
     assert verdict.asks
     assert found.origin == "untrusted"
     assert found.place is not None
-    assert (found.place.source.envelope, found.place.path) == (answer, "[0].body")
+    assert (found.place.source.envelope, found.place.path) == (answer, "payload[0].body")
     assert "our new account is GB29" in found.place.excerpt
     assert "which nobody here has confirmed" in verdict.why
 
@@ -253,19 +253,15 @@ def test_sentences_say_where_a_value_came_from() -> None:
     space = TalkingSpace()
     space.ana_says("Write to bob@example.com")
     space.result("read_mail", MAIL)
-    space.count += 120
     verdict = space.verdict(
         "send_mail", to="bob@example.com", cc="sales@evil.example", bcc="zoe@example.com", body="Hi"
     )
-    said = [describe_origin(each, now=space.now, agent=AGENT, viewer=ANA) for each in verdict.arguments]
+    said = [describe_origin(each, agent=AGENT, viewer=ANA) for each in verdict.arguments]
     assert said == [
-        "you said this 2 min ago",
+        "you said this",
         "“sales@evil.example” is from read_mail of tools, which nobody here has confirmed",
         "nobody said “zoe@example.com”",
         "assistant wrote this",
     ]
-    assert (
-        describe_origin(verdict.arguments[0], now=space.now, agent=AGENT, viewer="bob")
-        == "ana said this 2 min ago"
-    )
+    assert describe_origin(verdict.arguments[0], agent=AGENT, viewer="bob") == "ana said this"
     assert HOST in verdict.why

@@ -236,7 +236,7 @@ class OriginMemory:
         """Take in a message but for what is known; returns whether it had words of others."""
         others = replace(source, grade="untrusted")
         written = False
-        for count, (path, member, text) in enumerate(_leaves(value, "", "", MAX_DEPTH)):
+        for count, (path, member, text) in enumerate(_leaves(value, "payload", "", MAX_DEPTH)):
             if count >= MAX_LEAVES:
                 self.index.dropped = max(self.index.dropped, source.number)
                 break
@@ -246,7 +246,9 @@ class OriginMemory:
                 self.index.add(source, path, text, member=member)
                 written = True
                 continue
-            for line in _lines(text, heading=path.count("[") == 1 and "." not in path):
+            for line in _lines(
+                text, heading=path.startswith("payload[") and path.count("[") == 1 and "." not in path
+            ):
                 if _is_written(line):
                     self.index.add(others, path, line)
                     written = True

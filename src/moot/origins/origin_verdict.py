@@ -22,6 +22,8 @@ class OriginVerdict:
     arguments: tuple[ArgumentOrigin, ...]
     private: tuple[PrivateText, ...] = ()
     task: str = ""
+    # Whether the agent also reads what the space does not see.
+    outside: bool = False
 
 
 def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerdict:
@@ -29,8 +31,9 @@ def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerd
     reader = OriginReader(memory, call, now)
     arguments = tuple(reader.arguments())
     private = tuple(each for each in reader.private.values() if each.characters >= MIN_PRIVATE_CHARS)
-    why = _why(reader, call, arguments, private, now)
-    return OriginVerdict(why is not None, why or "", arguments, private, reader.context.task)
+    why = _why(reader, call, arguments, private)
+    context = reader.context
+    return OriginVerdict(why is not None, why or "", arguments, private, context.task, context.outside)
 
 
 def _why(
@@ -38,7 +41,6 @@ def _why(
     call: OriginCall,
     arguments: tuple[ArgumentOrigin, ...],
     private: tuple[PrivateText, ...],
-    now: float,
 ) -> str | None:
     if call.traits.effect == "reads" and not call.traits.outside:
         return None
@@ -51,7 +53,7 @@ def _why(
                 and each.steers
                 and not (origin == "nobody" and _is_computed(reader, each))
             ):
-                return f"{each.path}: {describe_origin(each, now=now, agent=call.agent)}"
+                return f"{each.path}: {describe_origin(each, agent=call.agent)}"
     if private and call.traits.outside:
         return describe_private(private[0])
     if not reader.clean and not any(each.origin in ("person", "operator") for each in arguments):

@@ -5,19 +5,18 @@ from __future__ import annotations
 from moot.origins.argument_origins import ArgumentOrigin, PrivateText
 from moot.origins.source_index import SourcePlace
 
+_QUOTED_CHARS = 40
 
-def describe_origin(argument: ArgumentOrigin, *, now: float, agent: str, viewer: str = "") -> str:
-    """One sentence without a full stop. `viewer` is who reads it: what they said is said by you."""
+
+def describe_origin(argument: ArgumentOrigin, *, agent: str, viewer: str = "") -> str:
+    """One sentence without a full stop and without a time. `viewer` is who reads it: they are "you"."""
     place = argument.place
     match argument.origin:
-        case "person" if argument.endorsed_by and place is not None:
-            who = "you" if argument.endorsed_by == viewer else argument.endorsed_by
-            return f"{_from(place)}, which {who} endorsed"
         case "person" if argument.endorsed_by:
-            return f"{'you' if argument.endorsed_by == viewer else argument.endorsed_by} endorsed this"
+            who = "you" if argument.endorsed_by == viewer else argument.endorsed_by
+            return f"{who} endorsed this" if place is None else f"{_from(place)}, which {who} endorsed"
         case "person" if place is not None:
-            who = "you" if place.source.by == viewer else place.source.by
-            return f"{who} said this {_ago(now - place.source.at)}"
+            return f"{'you' if place.source.by == viewer else place.source.by} said this"
         case "operator":
             return "the operator configured this"
         case "trusted" if place is not None:
@@ -31,28 +30,27 @@ def describe_origin(argument: ArgumentOrigin, *, now: float, agent: str, viewer:
     return f"nobody said {_quoted(argument.value)}"
 
 
+def is_unconfirmed(argument: ArgumentOrigin) -> bool:
+    """Whether no person, operator or trusted look-up stands behind it."""
+    return argument.origin in ("untrusted", "nobody", "unknown")
+
+
 def describe_private(private: PrivateText) -> str:
     count = private.characters
     return f"{count} character{'s' if count != 1 else ''} {_from(private.place)} would leave the space"
 
 
+def shorten(text: str, most: int) -> str:
+    """In one line, at most so many characters, and nothing that JSON cannot say."""
+    line = " ".join(text[: 2 * most].encode("utf-8", "replace").decode().split())
+    return line if len(line) <= most and len(text) <= 2 * most else line[: most - 1] + "…"
+
+
 def _from(place: SourcePlace) -> str:
     if place.source.tool:
-        return f"from {place.source.tool} of {place.source.by}"
+        return f"from {shorten(place.source.tool, _QUOTED_CHARS)} of {place.source.by}"
     return f"from a message of {place.source.by}"
 
 
 def _quoted(value: str) -> str:
-    short = " ".join(value.split())
-    return f"“{short if len(short) <= 40 else short[:39] + '…'}”"
-
-
-def _ago(seconds: float) -> str:
-    if seconds < 60:
-        return "just now"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min ago"
-    if seconds < 86_400:
-        return f"{int(seconds // 3600)} h ago"
-    days = int(seconds // 86_400)
-    return f"{days} day{'s' if days > 1 else ''} ago"
+    return f"“{shorten(value, _QUOTED_CHARS)}”"

@@ -1,17 +1,23 @@
 """What a tool does, as far as origins need it: whose words it returns, what it reads, and whom it reaches.
 
 An operator says it in these words. MCP's annotations say some of it, and count once a person has accepted
-them. Whatever nobody said is taken at its worst: others write what it returns, it reads private things, it
-has an effect, and it reaches the outside.
+them, for this definition of the tool. Whatever nobody said is taken at its worst: others write what it
+returns, it reads private things, it has an effect, and it reaches the outside.
+
+    tools:
+      mail/read_email: {returns: others, private: true, effect: reads, outside: false}
+      crm/*: {returns: trusted, effect: reads, outside: false}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
+from moot.errors import UsageError
 from moot.protocol.operation import Json
+from moot.protocol.patterns.globs import glob
 
 # others: results contain what others write. trusted: a look-up that this organisation keeps itself.
 Returns = Literal["others", "trusted"]
@@ -30,6 +36,70 @@ class ToolTraits:
 
 
 UNKNOWN_TOOL: Final = ToolTraits()
+_OPTIONS: Final[Mapping[str, tuple[Json, ...]]] = {
+    "returns": ("others", "trusted"),
+    "private": (True, False),
+    "effect": ("reads", "writes", "destroys"),
+    "outside": (True, False),
+}
+
+
+class ToolEntry(NamedTuple):
+    """One line of `tools:`. With a `definition` it holds only while the tool is defined so."""
+
+    pattern: str
+    traits: ToolTraits
+    definition: str | None = None
+
+
+def traits_from_json(value: Json, *, where: str = "a tool") -> ToolTraits:
+    """The traits that `tools:` or `trust/accept` says; what it leaves out is taken at its worst."""
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: expected what the tool does, as in {{returns: others, effect: reads}}")
+    for name, option in value.items():
+        if name not in _OPTIONS:
+            raise UsageError(f"{where}: there is no {name!r}; use {', '.join(_OPTIONS)}")
+        # By identity of types: 1 is no true.
+        if not any(type(option) is type(each) and option == each for each in _OPTIONS[name]):
+            options = " or ".join(str(each).lower() for each in _OPTIONS[name])
+            raise UsageError(f"{where}: {name} is {options}, not {option!r}")
+    return ToolTraits(**value)
+
+
+def traits_to_json(traits: ToolTraits) -> dict[str, Json]:
+    return {name: getattr(traits, name) for name in _OPTIONS}
+
+
+def entries_from_json(tools: Json) -> list[ToolEntry]:
+    """The lines of `tools:` in their order; raises UsageError naming the line that cannot be understood."""
+    if not isinstance(tools, dict):
+        raise UsageError("tools: expected a line for each tool, as in `mail/read_email: {effect: reads}`")
+    entries = []
+    for pattern, value in tools.items():
+        where = f"tools: {pattern}"
+        host, slash, tool = pattern.partition("/") if isinstance(pattern, str) else ("", "", "")
+        if not (host and slash and tool):
+            raise UsageError(
+                f"{where}: write HOST/TOOL, as in mail/read_email; `*` stands for any of them, as in mail/*"
+            )
+        rest = dict(value) if isinstance(value, dict) else value
+        definition = rest.pop("definition", None) if isinstance(rest, dict) else None
+        if definition is not None and not (isinstance(definition, str) and definition):
+            raise UsageError(f"{where}: definition is the fingerprint of what was accepted, a text")
+        entries.append(ToolEntry(pattern, traits_from_json(rest, where=where), definition))
+    return entries
+
+
+def traits_for(entries: Sequence[ToolEntry], host: str, tool: str, definition: str | None) -> ToolTraits:
+    """What the first line that matches says. `definition` is how the tool is defined now, if that is known.
+
+    A line for another definition is void, and so is all that stands below it: the tool is unknown.
+    """
+    for entry in entries:
+        host_pattern, _, tool_pattern = entry.pattern.partition("/")
+        if glob(host_pattern).matches(host) and glob(tool_pattern).matches(tool):
+            return entry.traits if entry.definition in (None, definition) else UNKNOWN_TOOL
+    return UNKNOWN_TOOL
 
 
 def traits_of_annotations(annotations: Mapping[str, Json]) -> ToolTraits:
@@ -43,3 +113,13 @@ def traits_of_annotations(annotations: Mapping[str, Json]) -> ToolTraits:
     return ToolTraits(
         effect="destroys" if destroys else "writes", outside=annotations.get("openWorldHint") is not False
     )
+
+
+def describe_traits(tool: str, traits: ToolTraits) -> str:
+    """In one line: `results of read_email contain what others write and what is private; it only reads`."""
+    results = "can be trusted" if traits.returns == "trusted" else "contain what others write"
+    if traits.private:
+        results += " and contain what is private" if traits.returns == "trusted" else " and what is private"
+    effects = {"reads": "only reads", "writes": "changes something", "destroys": "can destroy something"}
+    reach = " and reaches the outside" if traits.outside else ""
+    return f"results of {tool} {results}; it {effects[traits.effect]}{reach}"
