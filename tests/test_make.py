@@ -204,6 +204,7 @@ def test_where_nothing_is_missing_nothing_is_done(tmp_path: Path, wanted: Path) 
 
 
 def test_a_test_that_passes_alone_is_named_and_one_that_fails_again_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_once.py").write_text(
         "from pathlib import Path\n\n"
         "def test_once():\n"
