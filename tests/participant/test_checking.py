@@ -127,6 +127,8 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
         [{"outcome": "done"}, {"outcome": "failed", "note": "looked"}],
         [{}, {"outcome": "unknown"}, {"outcome": "done", "note": 5}],
     ),
+    "moot/origins": ([{"asks": False}], [{}, {"asks": True, "arguments": {}}]),
+    "moot/endorse": ([{"value": "x"}, {"revoke": "e"}], [{}, {"value": "x", "source": "m"}]),
     "moot/votes": (
         [
             {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from tests.proposals.told_stories import STORIES, Heard, ToldStory, tell
 Found = dict[str, dict[str, Json]]
 TOLD: list[ToldStory] = [tell(story) for story in STORIES]
 # What is not told to whoever joins later.
-_UNTOLD = ("inputs",)
+_UNTOLD = ("inputs", "origins")
 
 
 def _facts(life: ProposalLife) -> dict[str, Json]:
@@ -38,6 +38,7 @@ def _facts(life: ProposalLife) -> dict[str, Json]:
         "fulfilled_by": life.fulfilled_by,
         "assessed_by": life.assessed_by,
         "inputs": len(life.inputs),
+        "origins": life.origins.why if life.origins else None,
     }
 
 
@@ -106,11 +107,11 @@ def follow_by_rules(heard: Iterable[Heard]) -> Found:
     return {made.id: _facts(made) for made in history}
 
 
-def _compare(found: Found, expected: Any, *, only_known: bool = False) -> None:
+def _compare(found: Found, expected: Any, *, only_known: bool = False, untold: Sequence[str] = ()) -> None:
     for id, facts in expected.items():
         if only_known and id not in found:
             continue
-        wanted = {key: value for key, value in facts.items() if not (only_known and key in _UNTOLD)}
+        wanted = {key: value for key, value in facts.items() if key not in untold}
         assert {key: found[id][key] for key in wanted} == wanted, id
 
 
@@ -122,7 +123,7 @@ def test_the_gateway_says_so(story: ToldStory) -> None:
         life = ProposalLife(id=id, proposer=entry["proposer"])
         entry.pop("envelope", None)
         life.restore(msgspec.convert(entry, GatewayProposal), 0.0)
-        known = {k: v for k, v in story.expected[id].items() if k not in ("inputs", "reason")}
+        known = {k: v for k, v in story.expected[id].items() if k not in ("inputs", "reason", "origins")}
         assert {key: _facts(life)[key] for key in known} == known
 
 
@@ -133,9 +134,10 @@ def test_whoever_listens_says_so_and_hearing_it_twice_changes_nothing(
 ) -> None:
     if follow is follow_by_rules and "forgotten" in str(story.expected):
         return
-    _compare(follow(story.live), story.expected)
-    _compare(follow(story.twice), story.expected)
-    _compare(follow(story.history), story.by_history)
+    untold = ("origins",) if follow is follow_by_rules else ()
+    _compare(follow(story.live), story.expected, untold=untold)
+    _compare(follow(story.twice), story.expected, untold=untold)
+    _compare(follow(story.history), story.by_history, untold=untold)
 
 
 @pytest.mark.parametrize("follow", [follow_by_life, follow_by_sdk])
@@ -144,7 +146,7 @@ def test_whoever_joins_in_the_middle_and_asks_says_so(
     story: ToldStory, follow: Callable[[Iterable[Heard]], Found]
 ) -> None:
     for number in range(len(story.pages)):
-        _compare(follow(story.late(number)), story.expected, only_known=True)
+        _compare(follow(story.late(number)), story.expected, only_known=True, untold=_UNTOLD)
 
 
 @pytest.mark.parametrize("named", [None, 1, ["p1"], {"id": "p1"}, "p2"])
@@ -178,7 +180,7 @@ def test_the_console_says_so_however_it_learned_of_it() -> None:
             votes: p.votesNeeded ? `${p.votesNeeded - p.votesMissing} of ${p.votesNeeded}` : "",
             reason: p.reason || null, fulfilled_by: p.fulfilledBy || null, assessed_by: p.assessedBy || null,
             rejected_by: Object.fromEntries(p.rejections.map((each) => [each.by, each.reason])),
-            inputs: p.inputs.length,
+            inputs: p.inputs.length, origins: p.origins?.why ?? null,
         });
         return streams.map((stream) => {
             const proposals = new Proposals();
@@ -197,7 +199,8 @@ def test_the_console_says_so_however_it_learned_of_it() -> None:
     wrong = []
     for (story, way, _, expected), answer in zip(streams, found, strict=True):
         try:
-            _compare(answer, expected, only_known=way.startswith("late"))
+            late = way.startswith("late")
+            _compare(answer, expected, only_known=late, untold=_UNTOLD if late else ())
         except AssertionError as fault:
             wrong.append(f"{story.name} ({way}): {str(fault).splitlines()[0:4]}")
     assert wrong == []

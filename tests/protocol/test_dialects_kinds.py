@@ -60,6 +60,8 @@ ROWS = [
     ("moot/approve", "moot/approve", "moot.approve"),
     ("moot/settle", "moot/settle", "moot.settle"),
     ("moot/votes", "moot/votes", "moot.votes"),
+    ("moot/origins", "moot/origins", "moot.origins"),
+    ("moot/endorse", "moot/endorse", "moot.endorse"),
     ("moot/outcome", "moot/outcome", "moot.outcome"),
     ("moot/list-proposals", "moot/list-proposals", "moot.list-proposals"),
     ("moot/proposals", "moot/proposals", "moot.proposals"),

@@ -51,6 +51,8 @@ STORIES: Final[dict[str, list[SentInput]]] = {
         sent("alice", "mcp/request", CANCELLED, to=["bob"], about=["r1"]),
         sent("alice", "moot/settle", {"outcome": "done"}, about=["p1"]),
     ],
+    "moot/origins": [PROPOSED, sent("alice", "moot/origins", {"asks": False}, about=["p1"])],
+    "moot/endorse": [sent("alice", "moot/endorse", {"value": "a"})],
     "moot/list-proposals": [sent("bob", "moot/list-proposals")],
     "chat": [CHATTED],
     "chat/acknowledge": [CHATTED, sent("alice", "chat/acknowledge", about=["c1"])],

@@ -104,6 +104,12 @@ def _text_of(envelope: Envelope) -> str | None:
         case "moot/settle":
             note = f": {_cut(payload['note'])}" if isinstance(payload.get("note"), str) else ""
             return f" settles {_about(envelope)} as {payload.get('outcome')}{note}"
+        case "moot/origins":
+            # The same sentence stands at the proposal; what asks for nothing is no news.
+            why = payload.get("why")
+            return f" on {_about(envelope)}: {_cut(why)}" if isinstance(why, str) and why else None
+        case "moot/endorse":
+            return f" {_endorsement(payload)}"
         case "reasoning/start":
             return f" starts reasoning: {reasoning_text(payload)}  [{short_id(envelope.id)}]"
         case "reasoning/thought":
@@ -227,6 +233,14 @@ def _rule(payload: Json) -> str:
     why = next((text for key in ("why", "words") if isinstance(text := payload.get(key), str)), "")
     state = str(payload.get("state"))
     return f": {what} {_cut(_RULE_STATES.get(state, state))}{f': {_cut(why)}' if why else ''}"
+
+
+def _endorsement(payload: Mapping[str, Json]) -> str:
+    if "revoke" in payload:
+        return f"revokes the endorsement {short_id(str(payload['revoke']))}"
+    if "source" in payload:
+        return f"endorses what {short_id(str(payload['source']))} says"
+    return f"endorses “{_cut(str(payload.get('value')))}”"
 
 
 def _reason(payload: Json) -> str:

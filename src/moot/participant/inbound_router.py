@@ -28,6 +28,7 @@ _DECISIONS: Final = (
     "moot/votes",
     "moot/settle",
     "moot/outcome",
+    "moot/origins",
     "space/kick",
 )
 _CONTROLS: Final = ("pause", "resume", "shutdown")

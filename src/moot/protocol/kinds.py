@@ -227,6 +227,9 @@ _ROWS: Final = (
         handler="proposals",
         audited=True,
     ),
+    # Where the values of a proposal came from, by whoever found it out; and a person's word for a value.
+    Kind("moot/origins", "0180", changes_verdict=False, answers=("mcp/proposal",)),
+    Kind("moot/endorse", "0180", changes_verdict=False),
     Kind("moot/outcome", "D-99", changes_verdict=False, sender="gateway", answers=("mcp/request",)),
     Kind(
         "moot/list-proposals",

@@ -26,6 +26,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import OriginReport
 
 Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
 # What came of a fulfilment.
@@ -159,6 +160,10 @@ class ProposalLife:
     # Who said what came of it in place of the host, and in which words.
     assessed_by: str | None = None
     note: str | None = None
+    # Where its values came from, as the last that counts says, who says it, and how long that message is.
+    origins: OriginReport | None = None
+    origins_by: str = ""
+    origins_bytes: int = 0
     # The gateway does not remember it: it is not open, and what became of it is not known.
     forgotten: bool = False
     # We may have missed something about it.
@@ -325,6 +330,14 @@ class ProposalLife:
             return False
         self.outcome, self.reason, self.assessed_by = outcome, None, by
         self.note = note if isinstance(note, str) else None
+        return True
+
+    def note_origins(self, report: OriginReport, by: str, size: int) -> bool:
+        """Take over where its values came from; that something asks is taken back by who said it alone."""
+        held = self.origins
+        if held == report or (held is not None and held.asks and not report.asks and by != self.origins_by):
+            return False
+        self.origins, self.origins_by, self.origins_bytes = report, by, size
         return True
 
     def restore(self, told: GatewayProposal, now: float, rejection: type[Any] = RejectionRecord) -> None:

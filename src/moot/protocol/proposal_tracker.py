@@ -17,6 +17,7 @@ from moot.protocol.continuation import given_input, wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import MAX_REPORT_BYTES, read_report
 from moot.protocol.proposal_life import REMOVED, GatewayProposal, ProposalLife, RejectionRecord
 from moot.protocol.unknown_outcome import says_unknown
 
@@ -28,6 +29,8 @@ class ProposalTracker(Generic[P]):
     """The proposals that somebody knows, oldest first."""
 
     rejection_type: ClassVar[type[RejectionRecord]] = RejectionRecord
+    # They are larger than all the rest: not for who keeps very many proposals.
+    keeps_origins: ClassVar[bool] = True
 
     def __init__(self, *, answer_seconds: float = _NEVER) -> None:
         """`answer_seconds`: how long a host may take, for who is not told of the end of that time."""
@@ -136,6 +139,8 @@ class ProposalTracker(Generic[P]):
                 return life.count_votes(payload["approved_by"], needed, payload["approvals_missing"], exempt)
             case "moot/settle":
                 return life.assess(payload.get("outcome"), who[0], payload.get("note"))
+            case "moot/origins":
+                return not life.is_of(who) and self._note_origins(life, envelope, who[-1])
             case "moot/outcome" if payload.get("outcome") == "unknown":
                 # What carried it out may never have been heard here.
                 life.fulfil(_text(payload.get("request_id")), "", payload.get("asked", ()), now)
@@ -184,6 +189,14 @@ class ProposalTracker(Generic[P]):
             life.answer(who, failed=failed, asks=is_one and wanted_input(result) is not None)
         self.note_answer(life, envelope)
         return True
+
+    def _note_origins(self, life: P, envelope: Envelope, by: str) -> bool:
+        """Nobody says of their own proposal where its values came from."""
+        if not self.keeps_origins or len(envelope.raw) > MAX_REPORT_BYTES:
+            return False
+        with suppress(ValueError):
+            return life.note_origins(read_report(envelope.payload), by, len(envelope.raw))
+        return False
 
     def _note_told(self, life: P, envelope: Envelope, who: Sequence[str]) -> bool:
         """The gateway's list told what came of it; what its host said comes with the history, once."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.operation import Json, Payload
+from moot.protocol.origin_report import read_report
 
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -185,6 +186,21 @@ def _check_roster(payload: Payload) -> None:
             raise PayloadShapeError("payload.active_streams must hold objects with a stream_id")
 
 
+def _check_origins(payload: Payload) -> None:
+    try:
+        read_report(payload)
+    except ValueError as fault:
+        raise PayloadShapeError(f"payload says nothing of origins: {fault}") from None
+
+
+def _check_endorse(payload: Payload) -> None:
+    if sum(name in payload for name in ("value", "source", "revoke")) != 1:
+        raise PayloadShapeError("payload must hold exactly one of value, source and revoke")
+    value = payload.get("value", "")
+    if value.__class__ not in (str, int, float):
+        raise PayloadShapeError("payload.value must be a string or a number")
+
+
 def _are_owners(entries: Json) -> bool:
     """The names of each participant that belong to others: by namespace and name, the owner."""
     return all(
@@ -228,6 +244,7 @@ CORRELATED: Final = frozenset(
         "space/invite-ack",
         "moot/approve",
         "moot/settle",
+        "moot/origins",
     }
 )
 _IN_CONTEXT: Final = frozenset({"reasoning/thought", "reasoning/conclusion", "reasoning/cancel"})
@@ -297,6 +314,14 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
             "approved_by": _required(_NAMES),
             "exempt": _required(_NAMES),
         }
+    ),
+    "moot/origins": _Shape(check=_check_origins),
+    "moot/endorse": _Shape(
+        {
+            **dict.fromkeys(("task", "member", "until"), _STRING),
+            **dict.fromkeys(("source", "revoke"), replace(_TEXT, is_required=False)),
+        },
+        _check_endorse,
     ),
     "moot/outcome": _Shape(
         {"proposal_id": _TEXT, "outcome": _TEXT, "reason": _STRING, "request_id": _STRING}

@@ -175,6 +175,12 @@ class ProposalList(ProposalTracker[SeenProposal]):
                 self._give_up(seen)
             seen.notify_watchers()
 
+    def _note_origins(self, life: SeenProposal, envelope: Envelope, by: str) -> bool:
+        before = life.origins_bytes
+        changed = super()._note_origins(life, envelope, by)
+        self._bytes += life.origins_bytes - before
+        return changed
+
     def note_answer(self, life: SeenProposal, envelope: Envelope) -> None:
         fault = error_of(envelope.payload)
         if fault is not None:
@@ -285,7 +291,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def untrack(self, id: str) -> SeenProposal:
         gone = super().untrack(id)
-        self._bytes -= len(gone.envelope.raw)
+        self._bytes -= len(gone.envelope.raw) + gone.origins_bytes
         return gone
 
 

@@ -186,6 +186,8 @@ class HistoryProposal(ProposalLife):
 class ProposalHistory(ProposalTracker[HistoryProposal]):
     """The proposals of one space in their order; the oldest are dropped first."""
 
+    keeps_origins = False
+
     def __init__(
         self,
         *,

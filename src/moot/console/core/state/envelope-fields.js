@@ -117,6 +117,13 @@ export function summary(envelope, operation, raw = "") {
   if (kind.startsWith("trust/")) return trustSummary(payload);
   if (kind === "moot/votes")
     return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
+  if (kind === "moot/origins") return text(payload.why);
+  if (kind === "moot/endorse")
+    return payload.revoke
+      ? `revokes ${text(payload.revoke).slice(0, 8)}`
+      : payload.source
+        ? `what ${text(payload.source).slice(0, 8)} says`
+        : `“${String(payload.value)}”`;
   if (kind === "moot/outcome") return unknownReason(text(payload.reason));
   if (kind === "moot/settle")
     return `${{ done: "it was done", failed: "it was not done" }[String(payload.outcome)] ?? ""}${payload.note ? `: ${text(payload.note)}` : ""}`;

@@ -114,6 +114,13 @@ export function assess(proposal, payload, by, at) {
   return true;
 }
 
+/** Where its values came from; that something asks is taken back by who said it alone. @param {Proposal} proposal @param {import("./origin-report.js").OriginReport} report @param {string} by */
+export function noteOrigins(proposal, report, by) {
+  if (proposal.origins?.asks && !report.asks && by !== proposal.originsBy) return false;
+  Object.assign(proposal, { origins: report, originsBy: by });
+  return true;
+}
+
 /**
  * Whether others, not this member, have to act: it is their own, they rejected it, or they voted and votes are missing.
  * @param {Proposal} proposal @param {string} me

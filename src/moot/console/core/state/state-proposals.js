@@ -16,11 +16,13 @@ import {
   fulfil,
   isFulfilled,
   loseTrack,
+  noteOrigins,
   reject,
   resume,
   setVotes,
   settle,
 } from "./proposal-life.js";
+import { readReport } from "./origin-report.js";
 import { parseTime } from "../page/time.js";
 import { waitsForOthers } from "./proposal-life.js";
 
@@ -60,6 +62,8 @@ import { waitsForOthers } from "./proposal-life.js";
  * @property {string} reason of a withdrawal, or why the outcome is unknown
  * @property {string} assessedBy the person who said what came of it, in place of the host
  * @property {string} note what they said about it
+ * @property {import("./origin-report.js").OriginReport | null} origins where its values came from, as the last that counts says
+ * @property {string} originsBy
  * @property {number} settledAt
  * @property {number} outcomeAt when it became unknown, or somebody said what came of it
  *
@@ -75,6 +79,7 @@ import { waitsForOthers } from "./proposal-life.js";
 const GATEWAY = "system:gateway";
 const MAX_SETTLED = 5_000;
 const MAX_REQUESTS = 20_000;
+const MAX_REPORT_CHARS = 256 * 1024;
 
 export class Proposals {
   constructor() {
@@ -130,6 +135,7 @@ export class Proposals {
     if (kind === "moot/approve")
       return this._change(about, (each) => addVote(each, { by: row.from, at: row.at, id: row.id }));
     if (kind === "moot/settle") return this._change(about, (each) => assess(each, payload, row.from, row.at));
+    if (kind === "moot/origins") return this._noteOrigins(about, payload, row, state);
     if (row.from !== GATEWAY) return null;
     const named = this._known([payload.proposal_id]);
     if (kind === "moot/votes") return this._change(named, (each) => this._setCount(each, payload, row.at));
@@ -312,6 +318,8 @@ export class Proposals {
       reason: "",
       assessedBy: "",
       note: "",
+      origins: null,
+      originsBy: "",
       settledAt: 0,
       outcomeAt: 0,
     };
@@ -335,6 +343,15 @@ export class Proposals {
     if (payload.state !== "fulfilled" || proposal.status !== "pending") return false;
     this._restoreFulfilment(proposal, { asked: proposal.to, ...payload }, true);
     return true;
+  }
+
+  /** Nobody says of their own proposal where its values came from. @param {Proposal[]} about @param {any} payload @param {import("./envelopes.js").Row} row @param {import("./state.js").State} [state] */
+  _noteOrigins(about, payload, row, state) {
+    const report = row.raw.length <= MAX_REPORT_CHARS ? readReport(payload) : null;
+    const by = state?.roster.get(row.from)?.name ?? row.from;
+    const isOf = (/** @type {Proposal} */ each) =>
+      each.from === row.from || (state?.roster.get(each.from)?.name ?? each.from) === by;
+    return report && this._change(about, (each) => !isOf(each) && noteOrigins(each, report, by));
   }
 
   /** D-99: the host went away, or never answered. What carried it out may never have been received here. @param {Proposal} proposal @param {any} payload @param {number} at */
