@@ -142,48 +142,6 @@ def test_commands_are_split_as_a_shell_does(command: str, words: list[tuple[bool
     assert split_command(command) == words
 
 
-def test_statements_widen_by_what_they_do_to_which_tables() -> None:
-    texts = ["SELECT name, total FROM orders WHERE id = " + str(n) for n in range(12)]  # noqa: S608
-    changes = ["UPDATE orders SET status = 'paid' WHERE id = " + str(n) for n in range(8)]  # noqa: S608
-    rules = learned("sql", texts + changes)
-    fine = [
-        "SELECT id FROM orders WHERE customer = 'a' AND id > 4",
-        "select name from orders where id = 999;",
-        "UPDATE orders SET status = 'open' WHERE id = 77",
-    ]
-    wrong = [
-        "DROP TABLE orders",
-        "SELECT name FROM orders",
-        "SELECT name FROM orders WHERE 1 = 1",
-        "SELECT name FROM orders WHERE id = 1 OR 1 = 1",
-        "SELECT name FROM users WHERE id = 1",
-        "SELECT name FROM orders, users WHERE orders.id = 1",
-        "SELECT password FROM orders WHERE id = 1",
-        "SELECT name FROM orders WHERE id IN (SELECT id FROM users)",
-        "SELECT name FROM orders WHERE id = 1; DROP TABLE orders",
-        "SELECT name FROM orders WHERE id = 1 -- x",
-        "SELECT /* x */ name FROM orders WHERE id = 1",
-        "SELECT pg_read_file('x') FROM orders WHERE id = 1",
-        "SELECT name INTO copy FROM orders WHERE id = 1",
-        "SELECT name FROM orders WHERE id = 1 FOR UPDATE",
-        "WITH x AS (DELETE FROM orders RETURNING *) SELECT name FROM x WHERE id = 1",
-        "UPDATE orders SET status = 'paid'",
-        "UPDATE orders SET status = 'paid' WHERE 1 = 1",
-        # To MySQL, and to SQLite where there is no such column, a text: they hold for every row.
-        "SELECT name FROM orders WHERE \"x\" = 'x'",
-        "UPDATE orders SET status = 'paid' WHERE \"id\" = 'id'",
-        'SELECT name FROM orders "o WHERE id = 1" WHERE id = 1',
-        "UPDATE orders SET status = 'paid' WHERE id > 0",
-        "UPDATE orders SET total = 0 WHERE id = 1",
-        "DELETE FROM orders WHERE id = 1",
-        "COPY orders TO '/tmp/x'",
-        "PRAGMA writable_schema = 1",
-        "TRUNCATE orders",
-    ]
-    assert approved(rules, "sql", fine) == fine
-    assert approved(rules, "sql", wrong) == []
-
-
 def test_addresses_widen_within_their_whole_domain() -> None:
     rules = learned("to", [f"{name}@corp.example" for name in NAMES])
     assert approved(rules, "to", ["zoe@corp.example", "zoe@CORP.example"]) == [
@@ -311,20 +269,18 @@ def test_unknown_text_is_approved_only_as_it_was(name: str, texts: list[str]) ->
     assert approved(rules, name, [texts[5], texts[0] + "x", texts[0].upper()]) == []
 
 
-def test_without_the_extra_commands_and_sql_are_compared_word_for_word() -> None:
+def test_without_the_extra_commands_are_compared_word_for_word() -> None:
     script = (
         "import sys, logging; logging.basicConfig()\n"
-        "sys.modules.update(dict.fromkeys(('tree_sitter', 'sqlglot')))\n"
+        "sys.modules['tree_sitter'] = None\n"
         "from tests.values.test_values import SHELL, approved, learned\n"
         "rules = learned('command', SHELL)\n"
         "print(approved(rules, 'command', ['git status', 'git log -n 7 --oneline', 'cat src/zoe.py']))\n"
-        "rules = learned('sql', [f'SELECT a FROM b WHERE c = {n}' for n in range(12)])\n"
-        "print(rules)\n"
     )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS, check=True
     )
-    assert done.stdout.splitlines() == ["['git status']", "[]"]
+    assert done.stdout.splitlines() == ["['git status']"]
     assert (
         "shell commands are only compared word for word: pip install '.[rules]' in the clone of Moot"
         in done.stderr
@@ -340,7 +296,7 @@ def test_rules_with_templates_survive_being_written() -> None:
         tool: bash
         shell: {command: [git status, "git log -n <1..50>", "echo <lt>b<gt>"], options: {before: "cd <name>"}}
         path: {cwd: /srv/<name>}
-        sql: {query: select columns from orders where}
+        sql: {query: "SELECT a FROM b WHERE c = <3 digits>"}
         seen_hours: 09:00-17:00
     """
     (rule,) = read_rules(text)

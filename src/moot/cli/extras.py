@@ -13,7 +13,7 @@ EXTRAS: Final = {
     "a2a": ("a2a", "google", "httpx"),
     "cluster": ("nats",),
     "keyring": ("keyring",),
-    "rules": ("sqlglot", "tree_sitter", "tree_sitter_bash"),
+    "rules": ("tree_sitter", "tree_sitter_bash"),
     "search": ("numpy", "safetensors", "tokenizers", "wordllama"),
     "tui": ("rich", "textual"),
     "xprotocol": ("dns", "jsonschema_rs", "nacl", "rfc8785"),

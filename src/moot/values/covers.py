@@ -59,8 +59,6 @@ def cover_values(
     whether the tool only stores texts.
     """
     rows = [row for value in values if (row := read_value(kind, value)) is not None]
-    if kind == "sql":
-        return _cover_statements([value for value in values if read_value(kind, value) is not None])
     if kind == "text":
         return _cover_texts(rows, stored=stored)
     pooled = rows if pool is None else [row for text in pool if (row := read_value(kind, text)) is not None]
@@ -248,20 +246,6 @@ def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
         TemplateCover(ValueTemplate((text,)), count, None)
         for text, count in counts.most_common(MAX_VALUES)
         if count >= MIN_REPEATS and not (found and text in prose)
-    ]
-
-
-def _cover_statements(values: Sequence[str]) -> list[TemplateCover]:
-    """Statements that do the same to the same tables."""
-    by_summary: dict[str, list[str]] = {}
-    for value in values:
-        row = read_value("sql", value)
-        if row is not None:
-            by_summary.setdefault(row[0].text, []).append(value)
-    return [
-        TemplateCover(ValueTemplate((summary,)), len(group), len(set(group)))
-        for summary, group in by_summary.items()
-        if len(group) >= MIN_REPEATS + 1
     ]
 
 

@@ -6,6 +6,7 @@ callers check each of them with the pattern itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
@@ -48,9 +49,6 @@ _TAILS: Final = {
 def edge_texts(pattern: ValuePattern) -> Iterator[str]:
     """Texts that the pattern allows, from its edges."""
     for template in pattern.templates:
-        if pattern.kind == "sql":
-            yield from _statements(str(template))
-            continue
         for which in range(5):
             yield _filled(template, which)
 
@@ -58,7 +56,7 @@ def edge_texts(pattern: ValuePattern) -> Iterator[str]:
 def outside_texts(pattern: ValuePattern) -> Iterator[str]:
     """Texts that are just outside the pattern."""
     for template in pattern.templates:
-        base = next(iter(_statements(str(template)))) if pattern.kind == "sql" else _filled(template, 0)
+        base = _filled(template, 0)
         for at, part in enumerate(template.parts):
             if isinstance(part, Slot):
                 for text in _outside_of(part):
@@ -71,7 +69,8 @@ def outside_texts(pattern: ValuePattern) -> Iterator[str]:
         if pattern.kind == "url":
             yield base.replace("://", "://x@", 1)
         if pattern.kind == "sql":
-            yield base.partition(" WHERE ")[0] if " WHERE " in base else base.replace("FROM ", "FROM x, ", 1)
+            yield re.sub(r"(?i)\bwhere .*", "", base).strip() + " "
+            yield re.sub(r"(?i)^select ", "SELECT password, ", base)
 
 
 def _filled(template: ValueTemplate, which: int) -> str:
@@ -107,36 +106,3 @@ def _outside_of(slot: Slot) -> tuple[str, ...]:
         case "choice":
             return (slot.options[0] + "x",)
     return _OUTSIDE[slot.kind]
-
-
-def _statements(summary: str) -> Iterator[str]:
-    """Statements with this summary."""
-    verb, _, rest = summary.partition(" ")
-    if verb == "select":
-        what, _, rest = rest.partition(" from ")
-        limit = rest.endswith(" limit")
-        rest = rest.removesuffix(" limit")
-        where = rest.endswith(" where")
-        tables = rest.removesuffix(" where")
-        columns = "*" if what == "*" else "anything"
-        ending = (" WHERE anything > 0" if where else "") + (" LIMIT 1000000" if limit else "")
-        yield f"SELECT {columns} FROM {tables}{ending}"  # noqa: S608
-    elif verb == "insert":
-        rows, _, rest = rest.partition(" into ")
-        table, _, columns = rest.partition(" (")
-        values = ", ".join("'anything'" for _ in columns.split(","))
-        yield f"INSERT INTO {table} ({columns} VALUES {', '.join([f'({values})'] * int(rows))}"  # noqa: S608
-    else:
-        sets, _, rest = rest.removeprefix("set ").rpartition(" of ") if verb == "update" else ("", "", rest)
-        table, _, condition = rest.removeprefix("from ").partition(" where ")
-        filled = " and ".join(map(_comparison, condition.split(" and ")))
-        changes = ", ".join(map(_comparison, sets.split(", ")))
-        change = f"UPDATE {table} SET {changes}" if verb == "update" else f"DELETE FROM {table}"  # noqa: S608
-        yield f"{change} WHERE {filled}"
-
-
-def _comparison(words: str) -> str:
-    """`id = 0` for `id = number`; a name alone is that of a text."""
-    name, _, kind = words.partition(" = ")
-    values = {"number": "0", "null": "NULL", "boolean": "TRUE"}
-    return f"{name} = {values.get(kind, repr('anything'))}"

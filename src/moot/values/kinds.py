@@ -11,7 +11,7 @@ from moot.errors import UsageError
 from moot.values.atoms import Atom, file_atoms, is_path_like
 from moot.values.scalars import amount_atoms, email_atoms, id_atoms, text_atoms, time_atoms
 from moot.values.shell import shell_atoms
-from moot.values.sql import sql_atoms
+from moot.values.sql import UNSAFE_SLOTS, sql_atoms
 from moot.values.templates import ValueTemplate, is_prose, is_shell_like, is_sql_like, read_template
 from moot.values.urls import url_atoms
 from moot.values.word_lists import (
@@ -117,6 +117,12 @@ class ValuePattern:
             raise UsageError(f"must have 1 to {MAX_TEMPLATES} templates")
         self.kind = kind
         self.templates: tuple[ValueTemplate, ...] = tuple(map(read_template, templates))
+        kinds = {slot.kind for template in self.templates for slot in template.slots}
+        if kind == "sql" and not UNSAFE_SLOTS.isdisjoint(kinds):
+            raise UsageError(
+                "has a slot that can hold quotes, and with them another condition: "
+                "values in SQL are <name>, <4 digits>, <1..50>, <date>, <uuid> or <hex>"
+            )
 
     def admits(self, value: object) -> bool:
         return isinstance(value, str) and self.index_of(value) is not None

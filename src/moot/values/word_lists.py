@@ -96,22 +96,6 @@ RUNNING_TOOLS: Final = frozenset(
     "run exec execute eval shell bash terminal command python node code sql query script spawn".split()
 )
 
-# SQL: parts of statements, by sqlglot's names.
-QUERY_PARTS: Final = frozenset(
-    """
-    Select Column Identifier Table TableAlias Alias From Join Where Group Order Ordered Limit Offset
-    Having Distinct Literal Star EQ NEQ GT GTE LT LTE And Or Not In Between Like ILike Is Null Boolean
-    Paren Count Sum Avg Min Max Coalesce Lower Upper Round Abs Add Sub Mul Div Neg Subquery Case If Tuple
-    """.split()
-)
-CHANGE_PARTS: Final = frozenset(
-    """
-    Insert Update Delete Schema Values Tuple Column Identifier Table Where EQ And Literal Null Boolean
-    Neg
-    """.split()
-)
-COMPARISONS: Final = frozenset("EQ GT GTE LT LTE In Between Like ILike Is".split())
-
 # Shell: tree-sitter's names for what is read.
 SHELL_NODES: Final = frozenset(
     """

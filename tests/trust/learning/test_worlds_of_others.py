@@ -41,7 +41,7 @@ def test_rejections_count_however_much_rules_decided_since() -> None:
     def query(columns: str) -> dict[str, Json]:
         return {"sql": f"SELECT {columns} FROM patients WHERE id = {next(numbers)}"}  # noqa: S608
 
-    rejected = history([query("diagnosis") for _ in range(12)], lambda _: False, tool="query", every=EVERY)
+    rejected = history([query("ward, bed") for _ in range(12)], lambda _: False, tool="query", every=EVERY)
     automatic = [
         decided(call({"n": 1}, tool="ping", at=START + number), approved=True, by="approver", rule="ping")
         for number in range(MAX_LATEST_DECISIONS)

@@ -117,15 +117,9 @@ def _is_plain_address(text: str) -> bool:
 
 
 def _is_plain_query(text: str) -> bool:
-    """A single SELECT of orders with a comparison of one column and a literal, joined by AND."""
-    keywords = r"\b(?:select|from|into|union|join|where|secrets)\b"
-    # One column in parentheses is no call of a function behind an operator, a comma or the SELECT itself.
-    one = r"(?:(?<=[<>=+/,-])|(?<=select))\s*[(]\w+[)]"
-    columns = rf"(?:(?!{keywords})(?:[\w\s,.'=<>+/-]|(?<=\w)[*](?=\s*\w)|{one}))*"
-    comparison = r"[a-z_][\w.\s]*(?:=|<|>|<=|>=)\s*(?:[0-9.e+*/ -]+|'[^'\\]*')"
-    condition = rf"{comparison}(?:\s+and\s+{comparison})*"
-    pattern = rf"\s*select\b{columns}from\s+orders(?:\s+\w+)?\s+where\s+{condition}\s*;?\s*"
-    return text.isascii() and re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE) is not None
+    """The very statement that was earned, with another number of one or two digits."""
+    pattern = r"\s*SELECT\s+id,\s+total\s+FROM\s+orders\s+WHERE\s+id\s+=\s+[0-9]{1,2}\s*;?\s*"
+    return text.isascii() and re.fullmatch(pattern, text, re.ASCII) is not None
 
 
 def _is_plain_amount(text: str) -> bool:

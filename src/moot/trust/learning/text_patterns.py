@@ -76,7 +76,7 @@ def cover_texts(
         return _one_of(list(counts))
     listed = _one_of([text for text, count in counts.most_common() if count >= MIN_REPEATS])
     kind = None if exact else recognise(name, values, tool=tool, schema=schema)
-    if kind is None or (kind != "sql" and values_recur(counts)):
+    if kind is None or values_recur(counts):
         return listed
     found = [
         cover
@@ -84,7 +84,7 @@ def cover_texts(
         if _can_be_written(cover)
     ]
     found = found[:MAX_TEMPLATES]
-    if not any(cover.template.slots or kind == "sql" for cover in found):
+    if not any(cover.template.slots for cover in found):
         return listed
     return _templates(kind, found)
 
