@@ -118,6 +118,11 @@ class OriginMemory:
             self._unread_bytes -= len(self._unread.popleft()[0].raw)
             self._lost_unread = True
 
+    def note_gap(self) -> None:
+        """Some messages were not seen: what came before now may have had anything in it."""
+        self._catch_up()
+        self._lost_unread = True
+
     def read_outside(self, agent: str) -> None:
         """This agent also reads what the space does not see."""
         self._context(agent).outside = True

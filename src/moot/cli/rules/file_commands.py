@@ -110,7 +110,9 @@ def _check(options: argparse.Namespace) -> int:
             {"rule": w.rule, "part": w.part, "danger": w.danger, "description": w.text, "example": w.example}
             for w in found
         ]
-        print(json.dumps({"warnings": listed, "unchecked_rules": unchecked}, ensure_ascii=False))
+        by_origin = [{"rule": name, "covers": words} for name, words in report.by_origin]
+        checked = {"warnings": listed, "unchecked_rules": unchecked, "by_origin": by_origin}
+        print(json.dumps(checked, ensure_ascii=False))
     else:
         for warning in found:
             example = json.dumps(warning.example, ensure_ascii=False)
@@ -118,6 +120,11 @@ def _check(options: argparse.Namespace) -> int:
             print(printable(f"    it would approve: {example}"))
         for name in unchecked:
             print(printable(f"not checked: no call was found that rule {name} matches; look at it yourself"))
+        for name, words in report.by_origin:
+            print(
+                printable(f"by origin: rule {name} decides by where values came from, which a file does not")
+            )
+            print(printable(f"    say: {words}"))
         if not found and not unchecked:
             count = sum(rule.decision == "approve" for rule in rules)
             print(printable(f"no warnings about {count} approving rules in {file}"))

@@ -10,11 +10,13 @@ acts within its own capabilities, never grants, and no rule becomes active befor
     trust/suggestion  approver → all    a rule that past decisions support
     trust/accept      person → all      {suggestion, rule?}: it, or a narrower one; {lift}; {resume};
                                         {reviewed: [proposals]}: these decisions of rules were right;
-                                        {suggestion, granted: true, grant?}: the agent was given it itself
+                                        {suggestion, granted: true, grant?}: the agent was given it itself;
+                                        {tools: {HOST/TOOL: …}}: what tools do
     trust/dismiss     person → all      {suggestion}; nothing like it is suggested again
     trust/rule        approver → all    {rule, why, state}: active, suspended, lifted, removed; and of all
                                         rules together stopped and resumed
     trust/stop        person → all      {} all rules; {rule}, or about something that a rule did: that rule
+    moot/origins      approver → all    about a proposed call: where its values came from (`origin_watch`)
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -37,6 +38,7 @@ from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.approver_status import ApproverStatus, is_decided
+from moot.trust.approver.origin_watch import OriginWatch, sent_at
 from moot.trust.approver.rule_commands import RuleCommands
 from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
@@ -44,6 +46,7 @@ from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.approver.rule_suggester import RuleSuggester
 from moot.trust.approver.shadow import Shadow
 from moot.trust.approver.tool_watcher import ToolWatcher
+from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.accepted_calls import AcceptedCalls, RejectedCalls
 from moot.trust.rules.rule import Rule
@@ -115,7 +118,16 @@ class Approver:
             uses_clock=self.uses_clock,
             draw=draw,
             is_compared=self.tool_watcher.is_compared,
+            untrusted=lambda case: self.origins.ask_reason(case),
             on_review_due=self._announce_review,
+            send=self.send,
+        )
+        self.origins = OriginWatch(
+            space,
+            store,
+            self.tool_watcher,
+            cases=self._open_cases,
+            wall_clock=lambda: self.wall_clock(),
             send=self.send,
         )
         self._load_past_decisions()
@@ -165,10 +177,12 @@ class Approver:
         self._recalling = True
         for envelope in past:
             if self.ledger.get(envelope.id) is None:
-                self.ledger.observe(envelope, _sent_at(envelope, self.wall_clock()))
+                self.ledger.observe(envelope, sent_at(envelope, self.wall_clock()))
         self._recalling = False
         self._recalled = frozenset(envelope.id for envelope in past)
         self._load_past_decisions()
+        self.suggester.update_people()
+        self.origins.observe_past(past, is_new=is_new)
         for decision in list(self.ledger):
             self._count(decision)
             # Predicted before a restart, and decided while we were away.
@@ -190,6 +204,18 @@ class Approver:
                 self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
         self.suggester.wake()
+
+    def _open_cases(self) -> list[Case]:
+        pending = (each.case for each in self.ledger if each.verdict == "pending")
+        return [case for case in pending if case.method == "tools/call" and self.decider.is_open(case.id)]
+
+    def look_again(self, *, tools_changed: bool = False) -> None:
+        """Judge open calls once more: somebody endorsed or revoked something, or said what a tool does."""
+        if tools_changed:
+            self.origins.read_again()
+        for case in self._open_cases():
+            self.origins.look(case)
+            self.decider.apply_by_origin(case)
 
     def _find_missed(self, past: Sequence[Envelope]) -> frozenset[str]:
         """What was sent since we saw something last, told by the order of the history.
@@ -226,6 +252,8 @@ class Approver:
         return msgspec.structs.replace(envelope, sender=sender, to=to)
 
     def _process(self, envelope: Envelope) -> None:
+        if self.origins.observe(envelope):
+            self.look_again()
         if envelope.kind.startswith("mcp/") and envelope.id in self._recalled:
             return
         self._note_seen([envelope])
@@ -239,6 +267,7 @@ class Approver:
             return
         match envelope.kind:
             case "mcp/proposal" if decision is not None:
+                self.origins.look(decision.case)
                 self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
             case "space/kick":
@@ -261,6 +290,10 @@ class Approver:
         self._note_approval(decision)
         if decision.by in self.store.people:
             self._accepted.add(decision)
+            if decision.lesson == "approve" and not self._recalling:
+                # Whoever approves a call has looked at its tool.
+                for host in decision.case.to:
+                    self.store.changed_tools.pop(f"{host}/{decision.case.tool}", None)
         self.decider.rejected.note(decision)
         if not self._recalling:
             self._compare_with_rules(decision, at=None)
@@ -276,11 +309,14 @@ class Approver:
         """Suspend the rules that a decision contradicts, once: its result is not another decision."""
         lesson = decision.lesson
         if lesson is not None and (at is not None or self._considered.get(decision.id) != lesson):
-            self.trip(PersonDecided(decision), at=at)
+            self.trip(PersonDecided(decision, self.origins.asked(decision.id)), at=at)
         if lesson is not None:
             self._considered[decision.id] = lesson
 
     def _apply_deferred_rules(self, host: str) -> None:
+        for case in self._open_cases():
+            if host in case.to:
+                self.origins.look(case)
         self.decider.apply_deferred(host)
 
     def _note_approval(self, decision: HistoryProposal) -> None:
@@ -304,6 +340,8 @@ class Approver:
             log.info("approvals before a change of their tool no longer count", extra={"count": len(about)})
         for decision in about:
             decision.outdated = True
+        self.store.changed_tools[f"{event.host}/{event.tool}"] = None
+        self.origins.read_again()
         self.trip(event)
         self.suggester.wake()
 
@@ -365,6 +403,7 @@ class Approver:
             before, was_broken = self.store.rules, self.store.fault is not None
             if self.store.reload():
                 self.commands.announce_changes(before, was_broken=was_broken)
+                self.look_again(tools_changed=True)
                 self.suggester.wake()
 
     # Sending
@@ -378,11 +417,3 @@ class Approver:
             await self.space.send(kind, payload, to=to or (), about=about or ())
         except MootError as fault:
             log.warning("not sent", extra={"kind": kind, "why": str(fault)})
-
-
-def _sent_at(envelope: Envelope, now: float) -> float:
-    """When an envelope was sent, by its own timestamp but not in the future."""
-    try:
-        return min(now, datetime.fromisoformat(envelope.ts.replace("Z", "+00:00")).timestamp())
-    except ValueError:
-        return now

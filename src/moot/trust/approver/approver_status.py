@@ -10,11 +10,14 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.origin_commands import report_origins
+from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.approver.rule_suggester import RuleSuggester
 from moot.trust.approver.shadow import Shadow, rule_version
+from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.checks.explain import explain
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.rule_store import ALL_RULES, RuleStore
@@ -49,6 +52,10 @@ class StatusSource(Protocol):
     def decider(self) -> RuleDecider: ...
     @property
     def suggester(self) -> RuleSuggester: ...
+    @property
+    def tool_watcher(self) -> ToolWatcher: ...
+    @property
+    def origins(self) -> OriginWatch: ...
 
     uses_clock: Callable[[], float]
     wall_clock: Callable[[], float]
@@ -61,7 +68,7 @@ class ApproverStatus:
         self._approver = approver
 
     def offer(self, space: JoinedSpace) -> None:
-        """Offer five read-only tools."""
+        """Offer six read-only tools."""
 
         @space.tool
         def trust_rules() -> dict[str, Json]:
@@ -85,6 +92,14 @@ class ApproverStatus:
         def trust_report() -> dict[str, Json]:
             """Reports the share of automatic decisions by day, whose approvals count, and shadow results."""
             return self.report()
+
+        @space.tool
+        async def trust_origins() -> dict[str, Json]:
+            """Lists what tools are said to do, what they claim themselves, and what people have endorsed."""
+            approver = self._approver
+            await approver.tool_watcher.load_schemas(member.name for member in space.roster.values())
+            now = approver.wall_clock()
+            return report_origins(approver.store, approver.tool_watcher, approver.origins, now)
 
         @space.tool
         def trust_explain(id: str) -> dict[str, Json]:

@@ -13,7 +13,9 @@ from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver.acceptance import Acceptance
+from moot.trust.approver.origin_commands import set_tools
 from moot.trust.approver.rule_reviews import MIN_DECISIONS, RuleReviews
+from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import ALL_RULES, PendingAcceptance, RuleStop, RuleStore
 from moot.trust.rules.rule_words import count_text, join_names
@@ -40,6 +42,9 @@ class CommandTarget(Protocol):
     def trip(self, event: Event, *, at: float | None = None) -> int: ...
     def rule_behind(self, id: str) -> str | None: ...
     def pin(self, rules: Iterable[Rule]) -> None: ...
+    def look_again(self, *, tools_changed: bool = False) -> None: ...
+    @property
+    def tool_watcher(self) -> ToolWatcher: ...
 
 
 class RuleCommands:
@@ -155,6 +160,9 @@ class RuleCommands:
         if payload.get("reviewed") is not None:
             self._confirm_review(payload["reviewed"], envelope)
             return
+        if "tools" in payload:
+            self._set_tools(payload["tools"], envelope)
+            return
         before = self._store.rules
         try:
             rule = self._acceptance.accept(envelope, self.clock())
@@ -192,6 +200,19 @@ class RuleCommands:
             self._store.save()
             self.announce_rule(name, "lifted", f"resumed by {join_names(by)}", about=envelope.id)
             self._approver.pin([rule])
+
+    def _set_tools(self, changes: Json, envelope: Envelope) -> None:
+        """A person says what tools do."""
+        try:
+            set_tools(self._store, self._approver.tool_watcher, changes)
+        except UsageError as fault:
+            self._answer(envelope, f"not changed: {fault}")
+            return
+        why = f"{envelope.sender} said what {join_names(list(changes)[:MAX_ANNOUNCED])} does"
+        log.info("tools described", extra={"by": envelope.sender, "tools": list(changes)[:MAX_ANNOUNCED]})
+        told: dict[str, Json] = {"state": "tools", "by": envelope.sender, "why": why, "tools": changes}
+        self._approver.send("trust/rule", told, about=envelope.id)
+        self._approver.look_again(tools_changed=True)
 
     # Reviews
 

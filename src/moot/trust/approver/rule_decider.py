@@ -56,6 +56,7 @@ class RuleDecider:
         uses_clock: Callable[[], float],
         draw: Callable[[], float],
         is_compared: Callable[[str, str | None], bool],
+        untrusted: Callable[[Case], str | None],
         on_review_due: Callable[[Rule], None],
         send: Send,
     ) -> None:
@@ -72,11 +73,13 @@ class RuleDecider:
         self._uses_clock = uses_clock
         self._draw = draw
         self._is_compared = is_compared
+        self._untrusted = untrusted
         self._on_review_due = on_review_due
         self._send = send
         self._reported_rules: set[str] = set()
         # Why people were asked, by proposal.
         self._asked: dict[str, str] = {}
+        self._draws: dict[str, float] = {}
         # Proposals that wait for the comparison of their hosts' tools, each with its draw.
         self.deferred: dict[str, tuple[Case, float]] = {}
 
@@ -121,6 +124,7 @@ class RuleDecider:
             rejected=self.rejected,
             expired=store.expired_names(),
             paused=self._reviews.pause_reasons(store.rules),
+            untrusted=self._untrusted(case),
         )
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
@@ -139,12 +143,22 @@ class RuleDecider:
             if self.is_open(case.id):
                 self.apply(case, draw)
 
+    def apply_by_origin(self, case: Case) -> None:
+        """The origins of a call may ask no longer: a rule that goes by them decides, and no other."""
+        rule = self.verdict(case).rule
+        if rule is not None and rule.ask is not None and case.id not in self.deciding_rules:
+            self.apply(case, self._draws.get(case.id))
+
     def forget_deferred(self, id: str) -> None:
         """A proposal was decided: it waits for no comparison."""
         self.deferred.pop(id, None)
 
     def apply(self, case: Case, draw: float | None = None) -> None:
         draw = self._draw() if draw is None else draw
+        # Kept, so that nobody draws twice for a spot check.
+        self._draws[case.id] = draw
+        if len(self._draws) > MAX_ASKED:
+            del self._draws[next(iter(self._draws))]
         verdict = self.verdict(case, draw=draw)
         if self._uncompared_hosts(case) and len(self.deferred) < MAX_DEFERRED:
             self.deferred[case.id] = (case, draw)

@@ -69,6 +69,7 @@ class ToolWatcher:
         self._learned: set[str] = set()
         # The schemas of arguments by host and tool, as they were last listed, and the hosts that were listed.
         self.schemas: dict[tuple[str, str], Json] = {}
+        self.definitions: dict[tuple[str, str], ListedDefinition] = {}
         self._listed: set[str] = set()
         space.roster.on_change(self._observe_presence)
         space.on_reconnected(self._expire_all)
@@ -82,13 +83,20 @@ class ToolWatcher:
         self._enqueue(host)
         return False
 
+    def definition_of(self, host: str, tool: str) -> str | None:
+        """The hash of a tool's definition, if it was compared since its host last joined."""
+        found = self.definitions.get((host, tool)) if host in self._compared else None
+        return None if found is None else found.digest
+
     async def run(self) -> None:
         """Compare the hosts that are known or that rules name, and whatever may have changed, until
         cancelled.
         """
         known, named = self._known_hosts(), self._named_hosts()
         self._unlisted |= named - known
-        for host in known | named:
+        # A rule for any host covers whoever is here.
+        here = {member.name for member in self._space.roster.values() if self._is_approved(member.name)}
+        for host in known | named | here - {self._space.name}:
             self._enqueue(host)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -228,7 +236,22 @@ class ToolWatcher:
             return {}
         self.schemas = {key: schema for key, schema in self.schemas.items() if key[0] != host}
         self.schemas |= {(host, str(tool.get("name"))): tool.get("inputSchema") for tool in listed}
-        return {str(tool.get("name")): digests_of(tool) for tool in listed}
+        digests = {str(tool.get("name")): digests_of(tool) for tool in listed}
+        self.definitions = {key: each for key, each in self.definitions.items() if key[0] != host}
+        self.definitions |= {
+            (host, str(tool.get("name"))): ListedDefinition(
+                digests[str(tool.get("name"))].sorted, tool.get("annotations")
+            )
+            for tool in listed
+        }
+        return digests
+
+
+class ListedDefinition(NamedTuple):
+    """What a listing said of a tool: the hash of its definition, and what its annotations claim."""
+
+    digest: str
+    annotations: Json
 
 
 class Digests(NamedTuple):

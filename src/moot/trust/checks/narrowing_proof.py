@@ -39,6 +39,8 @@ def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
     for name, value in suggested.equals.items():
         if name not in edited.equals or not is_same_json(edited.equals[name], value):
             return f"equals of {name}"
+    if suggested.ask is not None and edited.ask != suggested.ask:
+        return "ask"
     return _wider_time_or_limit(edited, suggested)
 
 

@@ -27,6 +27,7 @@ from moot.trust.checks.rule_samples import (
 )
 from moot.trust.history.proposal_case import Case, Path, path_text
 from moot.trust.rules.rule import NO_LIMITS, Rule, evaluate
+from moot.trust.rules.rule_words import describe_rule
 from moot.values.examples import edge_texts
 from moot.values.kinds import recognise
 
@@ -91,6 +92,8 @@ class CheckReport:
 
     warnings: tuple[RuleWarning, ...]
     unchecked: tuple[str, ...]
+    # Rules that ask when a value is untrusted, with the calls that they are for, in words.
+    by_origin: tuple[tuple[str, str], ...] = ()
 
 
 def check_rules(rules: Sequence[Rule]) -> CheckReport:
@@ -98,7 +101,8 @@ def check_rules(rules: Sequence[Rule]) -> CheckReport:
     found: list[RuleWarning] = []
     unchecked: list[str] = []
     for position, rule in enumerate(rules):
-        if rule.decision == "approve":
+        # By its patterns alone one with `ask` approves nothing.
+        if rule.decision == "approve" and rule.ask is None:
             others = [_timeless(r) for r in rules if r.decision != "approve" and not _is_timed(r)]
             before = sum(1 for r in rules[:position] if r.decision != "approve" and not _is_timed(r))
             ordered = [*others[:before], _timeless(rule), *others[before:]]
@@ -106,7 +110,8 @@ def check_rules(rules: Sequence[Rule]) -> CheckReport:
             found += warnings
             if not warnings and not _timeless(rule).matches(sample_call(rule), 0.0):
                 unchecked.append(rule.name)
-    return CheckReport(tuple(found), tuple(unchecked))
+    by_origin = tuple((rule.name, describe_rule(rule)) for rule in rules if rule.ask is not None)
+    return CheckReport(tuple(found), tuple(unchecked), by_origin)
 
 
 def _is_timed(rule: Rule) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
@@ -17,7 +18,7 @@ from moot.trust.checks.rule_check import attempted_calls
 from moot.trust.checks.rule_samples import call_as_json, sample_call, sample_calls
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.conditions import DAY_MINUTES, Hours, minute_of_day
-from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, evaluate
 from moot.trust.rules.rule_yaml import rule_as_json
 
 Change = Literal["added", "removed", "changed", "moved"]
@@ -113,9 +114,11 @@ def _call_differences(
     moments = _moments(rules, now)
     present = {name for rule in rules for name in rule.limits.while_present}
     found: set[tuple[str, str | None, str, str | None]] = set()
+    # As if people had said the values, then as if nobody knew.
+    origins = (None, ORIGINS_UNKNOWN) if any(rule.ask for rule in rules) else (None,)
     for case, at in _calls(rules, tests):
-        for moment in moments if at is None else [at]:
-            verdicts = [evaluate(each, case, moment, present) for each in (old, new)]
+        for moment, untrusted in product(moments if at is None else [at], origins):
+            verdicts = [evaluate(each, case, moment, present, untrusted=untrusted) for each in (old, new)]
             one, other = verdicts
             key = (one.decision, _name(one), other.decision, _name(other))
             if one.decision == other.decision or key in found:

@@ -8,8 +8,10 @@
         tool: write_file
         arguments: {path: reports/day-11.md}
       - {expect: ask, proposer: agent, to: files, tool: write_file, arguments: {path: reports/../x.md}}
+      - {expect: approve, origins: said, proposer: agent, to: mail, tool: send, arguments: {to: ana@x.org}}
 
-They look at the rules alone: nothing is stopped, suspended or used up, and everybody is present.
+They look at the rules alone: nothing is stopped, suspended or used up, and everybody is present. For rules
+with `ask: when_untrusted`, `origins` is `said` (people said what steers the call) or `untrusted`.
 """
 
 from __future__ import annotations
@@ -23,9 +25,15 @@ from moot.errors import UsageError
 from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, case_of
 from moot.trust.rules.conditions import read_time
-from moot.trust.rules.rule import DECISIONS, Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule import DECISIONS, ORIGINS_UNKNOWN, Rule, RuleVerdict, evaluate
 
-_KEYS: Final = ("name", "expect", "rule", "at", "proposer", "to", "method", "tool", "arguments")
+_KEYS: Final = ("name", "expect", "rule", "at", "proposer", "to", "method", "tool", "arguments", "origins")
+# What the origins of a test's values ask.
+_ORIGINS: Final = {
+    None: f"{ORIGINS_UNKNOWN}; give the test `origins: said` or `origins: untrusted`",
+    "said": None,
+    "untrusted": "a value that steers the call came from nobody trusted",
+}
 _TIME_PARTS: Final = frozenset({"hours", "seen_hours", "after", "before"})
 # For one file.
 MAX_TESTS: Final = 5_000
@@ -40,6 +48,7 @@ class RuleTest:
     expect: str
     rule: str | None
     at: float | None
+    origins: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,9 @@ def _read_test(value: Json, at: int) -> RuleTest:
         raise UsageError(f"{where}.expect must be approve, reject or ask")
     if not value.get("proposer"):
         raise UsageError(f"{where}.proposer is missing: the member who proposes")
+    origins = value.get("origins")
+    if not (origins is None or isinstance(origins, str)) or origins not in _ORIGINS:
+        raise UsageError(f"{where}.origins must be said or untrusted")
     to = value.get("to", [])
     hosts = [to] if isinstance(to, str) else to
     if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
@@ -93,7 +105,7 @@ def _read_test(value: Json, at: int) -> RuleTest:
     except UsageError as fault:
         raise UsageError(f"{where}.at {fault}") from None
     case = case_of(where, value["proposer"], hosts, payload, at=moment or 0.0)
-    return RuleTest(value.get("name") or where, case, expect, value.get("rule"), moment)
+    return RuleTest(value.get("name") or where, case, expect, value.get("rule"), moment, origins)
 
 
 def _params(method: str, tool: str | None, arguments: dict[str, Json], where: str) -> dict[str, Json]:
@@ -111,7 +123,8 @@ def run_tests(rules: Sequence[Rule], tests: Sequence[RuleTest], now: float) -> l
 
 def _run_test(rules: Sequence[Rule], test: RuleTest, now: float) -> RuleTestOutcome:
     present = {name for rule in rules for name in rule.limits.while_present}
-    verdict = evaluate(rules, test.case, now if test.at is None else test.at, present)
+    at = now if test.at is None else test.at
+    verdict = evaluate(rules, test.case, at, present, untrusted=_ORIGINS[test.origins])
     return RuleTestOutcome(test, verdict, _problem_of(rules, test, verdict, now))
 
 

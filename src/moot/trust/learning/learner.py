@@ -107,7 +107,11 @@ def _counts(decision: HistoryProposal, settings: LearningSettings) -> bool:
 
 
 def _decided_by(rules: Sequence[Rule], example: Example, lesson: Lesson) -> bool:
-    return any(rule.decision == lesson and rule.matches(example.case, example.case.at) for rule in rules)
+    # What goes by origins left it to people.
+    return any(
+        rule.decision == lesson and rule.ask is None and rule.matches(example.case, example.case.at)
+        for rule in rules
+    )
 
 
 def _is_contradicted(rule: Rule, history: Sequence[HistoryProposal]) -> bool:
@@ -119,6 +123,14 @@ def _is_contradicted(rule: Rule, history: Sequence[HistoryProposal]) -> bool:
 
 
 def add_rule(rules: Sequence[Rule], rule: Rule, *, replaces: Sequence[str] = ()) -> tuple[Rule, ...]:
-    """The rules with one added, without those it replaces; rejecting rules come first."""
+    """The rules with one added, without those it replaces; rejecting rules come first.
+
+    Last are those that ask when a value is untrusted: what they leave to people may be what was learned.
+    """
     kept = [old for old in rules if old.name not in replaces and old.name != rule.name]
-    return (rule, *kept) if rule.decision == "reject" else (*kept, rule)
+    if rule.decision == "reject":
+        return (rule, *kept)
+    end = len(kept)
+    while end and kept[end - 1].ask is not None:
+        end -= 1
+    return (*kept[:end], rule, *kept[end:])

@@ -65,7 +65,7 @@ def suggestion_progress(
 
 
 def _is_covered(example: Example, rules: Sequence[Rule]) -> bool:
-    return any(rule.matches(example.case, example.case.at) for rule in rules)
+    return any(rule.ask is None and rule.matches(example.case, example.case.at) for rule in rules)
 
 
 def _call(kind: CaseKind) -> str:

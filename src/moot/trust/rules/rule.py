@@ -6,6 +6,7 @@ of capabilities (`moot.protocol.patterns`). `evaluate` goes through the rules in
     does not match, expired          next rule
     matches, suspended               ask, with the reason
     matches, a limit is used up      ask, with the limit (a wider rule below must not undo a limit)
+    matches, asks when untrusted     ask, if a value that steers the call came from nobody trusted
     matches                          its decision, but rejecting beats approving at the same breadth
     none                             ask
 
@@ -31,6 +32,11 @@ from moot.values.kinds import ValuePattern
 
 RuleDecision = Literal["approve", "reject", "ask"]
 DECISIONS: Final = ("approve", "reject", "ask")
+# What an approving rule asks people about, though it matches.
+AskCondition = Literal["when_untrusted"]
+ASK_CONDITIONS: Final = ("when_untrusted",)
+# Why such a rule asks where nobody has looked.
+ORIGINS_UNKNOWN: Final = "where its values came from is not known here"
 _PARTS: Final = ("proposer", "method", "tool", "arguments")
 _NO_TIMES: Final[Mapping[str, Sequence[float]]] = {}
 _NO_REASONS: Final[Mapping[str, str]] = {}
@@ -72,7 +78,8 @@ class Rule:
 
     `to` is None for any host and () for proposals without a host. `range` and `values` have paths of
     arguments, `equals` whole arguments that must be exactly this JSON. `seen_hours` is the time of day in
-    which such proposals were seen: the rule decides only then, but a contradiction at any time counts.
+    which such proposals were seen: the rule decides only then, but a contradiction at any time counts. `ask`
+    leaves those to people that a value steers which nobody trusted said (`moot.origins`).
     """
 
     name: str
@@ -90,6 +97,7 @@ class Rule:
     after: float | None = None
     before: float | None = None
     extra_arguments: bool = False
+    ask: AskCondition | None = None
     limits: RuleLimits = NO_LIMITS
     origin: RuleOrigin = NO_ORIGIN
     words: str = ""
@@ -315,6 +323,7 @@ def evaluate(
     rejected: Container[Case] = (),
     expired: Container[str] = frozenset(),
     paused: Mapping[str, str] = _NO_REASONS,
+    untrusted: str | None = ORIGINS_UNKNOWN,
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
@@ -322,7 +331,8 @@ def evaluate(
     rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
     checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one,
     `rejected` the calls that people rejected word for word and did not approve since, `expired`
-    the rules that expired before, whatever the clock says now, `paused` why rules wait for a review.
+    the rules that expired before, whatever the clock says now, `paused` why rules wait for a review,
+    `untrusted` why the origins of its values ask (None: they were looked at, and do not).
     """
     for position, rule in enumerate(rules):
         expires = rule.limits.expires_at
@@ -342,6 +352,8 @@ def evaluate(
                 )
             if case.proposer == me:
                 return RuleVerdict("ask", rule, "nobody can approve their own proposal")
+        if rule.ask is not None and untrusted is not None:
+            return RuleVerdict("ask", rule, f"rule {rule.name} asks: {untrusted}")
         if rule.decision == "ask":
             return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
         used_up = _used_up_limit(rule, now if times_now is None else times_now, present, times)

@@ -1,10 +1,11 @@
 """What an approver keeps between its runs: rules that people can read and edit, and their state.
 
-    rules.yaml    the rules in their order; whoever can write this file can change them, and it is read again
+    rules.yaml    the rules in their order, and what tools do; whoever can write this file can change them,
+                  and it is read again
     state.json    suspensions, suggestions (open, half accepted, dismissed, granted), pinned tool definitions,
                   when tools changed, whether all rules are stopped, who wants to resume what, who is known
-                  as a person, when a person last reviewed each rule, which rules have expired, and the last
-                  messages that the approver saw
+                  as a person, when a person last reviewed each rule, which rules have expired, which tools
+                  changed unseen, and the first and the last messages that the approver saw
 
 Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
 all rules: half of somebody's rules may be the wrong half.
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
+from moot.origins.tool_traits import ToolEntry, entries_from_json
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
@@ -28,6 +30,7 @@ from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_yaml import (
     read_accepting_people,
     read_rules,
+    read_tools,
     rule_as_json,
     rule_of_json,
     write_rules,
@@ -41,6 +44,7 @@ ALL_RULES: Final = ""
 # The oldest are dropped first.
 MAX_SUGGESTIONS: Final = 100
 MAX_DISMISSED: Final = 500
+MAX_CHANGED_TOOLS: Final = 1_000
 # Several, since a gateway that restarts may not bring back the very last one.
 MAX_LAST_SEEN: Final = 20
 
@@ -113,6 +117,13 @@ class RuleStore:
     definitions: dict[str, str] = field(default_factory=dict)
     # When a tool that people had approved calls of changed last: earlier approvals no longer count.
     tool_changes: dict[str, float] = field(default_factory=dict)
+    # `host/tool` of those that changed, and that no person has looked at since.
+    changed_tools: dict[str, None] = field(default_factory=dict)
+    # The first message that the approver saw; empty if there were others before it.
+    first_seen: str | None = None
+    # What tools do, as the rules file says, and read.
+    tools_json: dict[str, Json] = field(default_factory=dict)
+    tools: tuple[ToolEntry, ...] = ()
     stopped: RuleStop | None = None
     # Why the rules file cannot be used; None if it can.
     fault: str | None = None
@@ -151,11 +162,14 @@ class RuleStore:
         self._stamp = stamp
         if stamp is None:
             self.rules, self.fault = (), None
+            self.tools_json, self.tools = {}, ()
             return True
         try:
             text = self.rules_file.read_text("utf-8")
             self.rules, self.fault = read_rules(text), None
             self.accepting_people = read_accepting_people(text)
+            self.tools_json = read_tools(text)
+            self.tools = tuple(entries_from_json(self.tools_json))
         except (UsageError, OSError, UnicodeDecodeError) as fault:
             self.rules, self.fault = (), f"{self.rules_file.name}: {fault}"
         names = {rule.name for rule in self.rules}
@@ -214,17 +228,33 @@ class RuleStore:
         """Write a new list of rules; raises UsageError while the file cannot be read, since it would be
         lost.
         """
-        if self.fault is not None:
-            raise UsageError(f"correct {self.rules_file} first: {self.fault}")
-        self.rules = tuple(rules)
-        write_atomically(self.rules_file, self._written().encode())
-        self._stamp = _stamp_of(self.rules_file)
+        self._write(tuple(rules), self.tools_json)
         names = {rule.name for rule in self.rules}
         self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         self.save()
 
-    def _written(self) -> str:
-        return write_rules(self.rules, self._read_tests(), accepting_people=self.accepting_people)
+    def set_tools(self, changes: Mapping[str, Json]) -> None:
+        """Write what some tools do; None removes a line. Raises UsageError.
+
+        The first line that matches counts, so one for a single tool comes before those that were there.
+        """
+        kept = {key: changes.get(key, value) for key, value in self.tools_json.items()}
+        new = {key: value for key, value in changes.items() if key not in kept}
+        single = {key: value for key, value in new.items() if "*" not in key}
+        tools = {key: value for key, value in (single | kept | new).items() if value is not None}
+        entries_from_json(tools)
+        self._write(self.rules, tools)
+        for key in changes:
+            self.changed_tools.pop(key, None)
+        self.save()
+
+    def _write(self, rules: tuple[Rule, ...], tools: dict[str, Json]) -> None:
+        if self.fault is not None:
+            raise UsageError(f"correct {self.rules_file} first: {self.fault}")
+        text = write_rules(rules, self._read_tests(), accepting_people=self.accepting_people, tools=tools)
+        write_atomically(self.rules_file, text.encode())
+        self.rules, self.tools_json, self.tools = rules, tools, tuple(entries_from_json(tools))
+        self._stamp = _stamp_of(self.rules_file)
 
     def _read_tests(self) -> Json:
         """The tests in the rules file, which people write and nobody else changes."""
@@ -241,6 +271,8 @@ class RuleStore:
         while len(self.granted) > MAX_DISMISSED:
             del self.granted[next(iter(self.granted))]
         self.dismissed = self.dismissed[-MAX_DISMISSED:]
+        while len(self.changed_tools) > MAX_CHANGED_TOOLS:
+            del self.changed_tools[next(iter(self.changed_tools))]
         self.resuming = {
             name: by
             for name, by in self.resuming.items()
@@ -264,6 +296,8 @@ class RuleStore:
             "expired": self.expired,
             "definitions": self.definitions,
             "tool_changes": self.tool_changes,
+            "changed_tools": list(self.changed_tools),
+            "first_seen": self.first_seen,
             "stopped": None if self.stopped is None else self.stopped.as_json(),
         }
         write_atomically(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1).encode())
@@ -297,6 +331,8 @@ class RuleStore:
             self.expired = dict(state.get("expired", {}))
             self.definitions = dict(state["definitions"])
             self.tool_changes = dict(state.get("tool_changes", {}))
+            self.changed_tools = dict.fromkeys(str(each) for each in state.get("changed_tools", ()))
+            self.first_seen = state.get("first_seen", "")
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
             raise UsageError(f"{file} is damaged: {fault}. Move it away to start without it") from None

@@ -44,6 +44,8 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
         clock, _, zone = str(hours).partition(" ")
         start, _, end = clock.partition("-")
         text += f", between {start} and {end} {zone or 'UTC'}"
+    if rule.ask is not None:
+        text += "; asks when a value that steers the call came from nobody trusted"
     return text + _limits_text(rule)
 
 

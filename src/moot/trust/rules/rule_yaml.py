@@ -11,11 +11,12 @@
         range: {size: [1, 4096]}
         shell: {command: [git status, "git log -n <1..50>"]}
         hours: 09:00-17:00
+        ask: when_untrusted
         limits: {count: 20, per: 1h, expires_at: 2027-01-01T00:00:00Z, while_present: alice}
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
 
 `tests` beside `rules` is read by `rule_tests`, and decides nothing. `accepting_people: 2` is how many people
-have to accept a suggestion.
+have to accept a suggestion. `tools` says what tools do (`moot.origins.tool_traits`).
 
 An error names the place, as in `rules[2].limits.per`. Unknown keys are errors: a misspelled limit would be no
 limit.
@@ -31,11 +32,12 @@ import yaml
 
 from moot.config.strict_yaml import read_yaml
 from moot.errors import InvalidPattern, UsageError
+from moot.origins.tool_traits import entries_from_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.conditions import Range, read_hours, read_time
-from moot.trust.rules.rule import DECISIONS, Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule import ASK_CONDITIONS, DECISIONS, Rule, RuleLimits, RuleOrigin
 from moot.values.kinds import KINDS, ValuePattern
 
 # For one space.
@@ -61,6 +63,7 @@ RULE_KEYS: Final = (
     "seen_hours",
     "after",
     "before",
+    "ask",
     "limits",
     "origin",
 )
@@ -77,8 +80,9 @@ def read_rules(text: str) -> tuple[Rule, ...]:
     value = read_yaml(text)
     if value is None:
         return ()
-    top = _mapping(value, "the file", ("rules", "tests", "accepting_people"))
+    top = _mapping(value, "the file", ("rules", "tests", "accepting_people", "tools"))
     _accepting_people(top)
+    entries_from_json(top.get("tools") or {})
     listed = top.get("rules") or []
     if not isinstance(listed, list):
         raise _error("rules", "must be a list: `rules:` followed by lines of `- name: …`")
@@ -93,6 +97,14 @@ def read_rules(text: str) -> tuple[Rule, ...]:
             raise _error(f"rules[{at}].name", f"{rule.name!r} is used twice; names must be unique")
         seen.add(rule.name)
     return rules
+
+
+def read_tools(text: str) -> dict[str, Json]:
+    """What tools do, as `tools:` says; raises UsageError."""
+    value = read_yaml(text)
+    tools: dict[str, Json] = (value.get("tools") if isinstance(value, dict) else None) or {}
+    entries_from_json(tools)
+    return tools
 
 
 def read_accepting_people(text: str) -> int:
@@ -117,6 +129,11 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
     decision = fields.get("decision")
     if decision not in DECISIONS:
         raise _error(f"{where}.decision", "must be approve, reject or ask")
+    ask = fields.get("ask")
+    if ask is not None and ask not in ASK_CONDITIONS:
+        raise _error(f"{where}.ask", "must be when_untrusted, or left out")
+    if ask is not None and decision != "approve":
+        raise _error(f"{where}.ask", f"is for rules that approve; this one has decision: {decision}")
     tool = fields.get("tool")
     method = fields.get("method")
     arguments = _mapping(fields.get("arguments", {}), f"{where}.arguments")
@@ -144,6 +161,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
             after=_optional(fields.get("after"), read_time, f"{where}.after"),
             before=_optional(fields.get("before"), read_time, f"{where}.before"),
             extra_arguments=_boolean(fields.get("extra_arguments", False), f"{where}.extra_arguments"),
+            ask=ask,
             limits=_limits(fields.get("limits"), f"{where}.limits"),
             origin=_origin(fields.get("origin"), f"{where}.origin"),
             words=_text(fields.get("words", ""), f"{where}.words"),
@@ -362,6 +380,8 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
         moment = getattr(rule, key)
         if moment is not None:
             written[key] = rfc3339(moment)
+    if rule.ask is not None:
+        written["ask"] = rule.ask
     limits = _limits_as_json(rule.limits)
     if limits:
         written["limits"] = limits
@@ -401,10 +421,14 @@ def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
     return nested
 
 
-def write_rules(rules: Sequence[Rule], tests: Json = None, *, accepting_people: int = 1) -> str:
-    """The YAML of rules, in their order, and of their tests as `read_yaml` gave them."""
+def write_rules(
+    rules: Sequence[Rule], tests: Json = None, *, accepting_people: int = 1, tools: Json = None
+) -> str:
+    """The YAML of rules, in their order, of what tools do, and of their tests as `read_yaml` gave them."""
     top: dict[str, Json] = {"accepting_people": accepting_people} if accepting_people > 1 else {}
     top["rules"] = [rule_as_json(rule) for rule in rules]
+    if tools:
+        top["tools"] = tools
     if tests is not None:
         top["tests"] = tests
     return yaml.dump(top, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)

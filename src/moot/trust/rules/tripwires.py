@@ -28,9 +28,13 @@ _MAX_TEXT_CHARS = 4096
 
 @dataclass(frozen=True, slots=True)
 class PersonDecided:
-    """A person decided; decisions by rules suspend nothing."""
+    """A person decided; decisions by rules suspend nothing.
+
+    `origins_ask`: whether the origins of its values asked, which is so where they are not known.
+    """
 
     decision: HistoryProposal
+    origins_ask: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,9 @@ def check_tripwires(
     """The suspension that an event causes, or None; `deciding_rules` has the rule of a proposal."""
     match event:
         case PersonDecided():
+            if rule.ask is not None and event.origins_ask:
+                # It left this to people.
+                return None
             return _check_contradiction(rule, event.decision, now)
         case MemberKicked():
             # A rule about anyone is not affected.
@@ -105,6 +112,9 @@ def check_tripwires(
                 why = f"{event.by} complained{f': {text}' if text else ''}"
                 return Suspension(rule.name, now, why, event.envelope)
         case ToolChanged():
+            if rule.ask is not None and rule.tool == "*":
+                # It asks about this one tool until a person has looked (`origin_watch`).
+                return None
             if rule.covers_host(event.host) and (rule.tool is None or names_tool(rule.tool, event.tool)):
                 why = f"tool {event.tool} on {event.host}: {event.what}"
                 return Suspension(rule.name, now, why)
@@ -155,9 +165,12 @@ def find_anomaly(rule: Rule, case: Case, accepted: AcceptedCalls | None = None) 
 
     Another folder or amount is an ordinary mismatch. Escapes, `..`, invisible characters, other types,
     unknown arguments and extreme sizes are what somebody tries who probes for the limits of a rule, unless a
-    call that people approved had them, too.
+    call that people approved had them, too. A rule for any arguments that goes by their origins says nothing
+    of what is usual.
     """
     if rule.decision != "approve" or not _is_same_call(rule, case):
+        return None
+    if rule.ask is not None and rule.extra_arguments:
         return None
     if case.unexpected_fields:
         return f"unexpected field {case.unexpected_fields[0]}"

@@ -1,0 +1,120 @@
+"""What people say that tools do (`trust/accept {"tools": …}`), and the report of what is said and claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moot.errors import UsageError
+from moot.origins.endorsement import Endorsement
+from moot.origins.tool_traits import (
+    ToolEntry,
+    ToolTraits,
+    describe_traits,
+    entries_from_json,
+    traits_of_annotations,
+    traits_to_json,
+)
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.protocol.patterns.globs import glob
+from moot.trust.approver.origin_watch import OriginWatch
+from moot.trust.approver.tool_watcher import ToolWatcher
+from moot.trust.rules.rule_store import RuleStore
+
+# Lines that the rules file has at most, and tools in one report.
+MAX_TOOL_LINES: Final = 2_000
+MAX_REPORTED_TOOLS: Final = 2_000
+
+
+def set_tools(store: RuleStore, watcher: ToolWatcher, changes: Json) -> None:
+    """Write what people say that tools do; raises UsageError if it cannot be so."""
+    if store.accepting_people > 1:
+        raise UsageError(
+            f"{store.accepting_people} people have to agree here, so what tools do is written in"
+            f" {store.rules_file.name} by whoever may write it"
+        )
+    if not isinstance(changes, Mapping) or not changes:
+        raise UsageError('`tools` needs a line for each tool, as in {"mail/read_email": {"effect": "reads"}}')
+    if len(store.tools_json) + len(changes) > MAX_TOOL_LINES:
+        raise UsageError(f"more than {MAX_TOOL_LINES} lines about tools; use patterns such as mail/*")
+    for entry in entries_from_json({key: each for key, each in changes.items() if each is not None}):
+        if entry.definition is not None:
+            host, _, tool = entry.pattern.partition("/")
+            if entry.definition != watcher.definition_of(host, tool):
+                raise UsageError(
+                    f"{entry.pattern} has changed since, or is not there; look at it again before you accept"
+                )
+    store.set_tools(changes)
+
+
+def report_origins(
+    store: RuleStore, watcher: ToolWatcher, origins: OriginWatch, now: float
+) -> dict[str, Json]:
+    """What each tool is said to do and claims itself, the lines of the file, and what is endorsed now."""
+    tools = sorted(watcher.definitions)[:MAX_REPORTED_TOOLS]
+    origins.memory.context_of("")
+    return {
+        "tools": [_tool_report(store, watcher, origins, host, tool) for host, tool in tools],
+        "lines": [{"pattern": each.pattern, **_traits_report(each)} for each in store.tools],
+        "endorsements": [
+            _endorsement_report(each) for each in origins.memory.endorsements.values() if now < each.until
+        ],
+        "rules": [rule.name for rule in store.rules if rule.ask is not None],
+        "more": max(0, len(watcher.definitions) - MAX_REPORTED_TOOLS),
+    }
+
+
+def _tool_report(
+    store: RuleStore, watcher: ToolWatcher, origins: OriginWatch, host: str, tool: str
+) -> dict[str, Json]:
+    key, listed = f"{host}/{tool}", watcher.definitions[host, tool]
+    line = next((each for each in store.tools if _matches(each, host, tool)), None)
+    is_void = line is not None and line.definition not in (None, listed.digest)
+    traits = origins.traits_of(host, tool)
+    claims: Json = None
+    if isinstance(listed.annotations, dict) and any(name in listed.annotations for name in _HINTS):
+        claimed = traits_of_annotations(listed.annotations)
+        claims = {
+            "traits": traits_to_json(claimed),
+            "words": describe_traits(tool, claimed),
+            "definition": listed.digest,
+        }
+    return {
+        "tool": key,
+        "traits": traits_to_json(traits),
+        "words": describe_traits(tool, traits),
+        # Whether somebody said so; else it is taken at its worst.
+        "said": line is not None and not is_void and key not in store.changed_tools,
+        "line": None if line is None else line.pattern,
+        "claims": claims,
+        "changed": key in store.changed_tools or is_void,
+    }
+
+
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "openWorldHint")
+
+
+def _matches(entry: ToolEntry, host: str, tool: str) -> bool:
+    host_pattern, _, tool_pattern = entry.pattern.partition("/")
+    return glob(host_pattern).matches(host) and glob(tool_pattern).matches(tool)
+
+
+def _traits_report(entry: ToolEntry) -> dict[str, Json]:
+    traits: ToolTraits = entry.traits
+    return {
+        "traits": traits_to_json(traits),
+        "words": describe_traits(entry.pattern.partition("/")[2], traits),
+        "definition": entry.definition,
+    }
+
+
+def _endorsement_report(endorsement: Endorsement) -> dict[str, Json]:
+    fields = {name: getattr(endorsement, name) for name in ("value", "source", "task", "member")}
+    return {
+        "id": endorsement.id,
+        "by": endorsement.by,
+        "at": rfc3339(endorsement.at),
+        "until": rfc3339(endorsement.until),
+        **{name: each for name, each in fields.items() if each},
+    }
