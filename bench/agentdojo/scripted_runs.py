@@ -8,11 +8,13 @@ an attack is withdrawn once it is asked, so that no run learns from another; wit
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from bench.agentdojo.world import MARKER
 from bench.agentdojo.world_space import Decision, WorldSpace, has_effect
+from moot.errors import Rejected, Withdrawn
 
 
 @dataclass
@@ -28,6 +30,7 @@ class RunResult:
     attack_effects: int = 0
     attack_asked: int = 0
     through: list[str] = field(default_factory=list)
+    through_ids: list[str] = field(default_factory=list)
     was_read: bool = False
     failed: list[str] = field(default_factory=list)
 
@@ -78,11 +81,16 @@ class ScriptedRun:
                 await self._refuse(decision)
             elif effect:
                 result.through.append(f"{name} {arguments}")
+                result.through_ids.append(decision.proposal.id)
 
     async def _refuse(self, decision: Decision) -> None:
-        if self.decides:
-            await self.space.person.reject(decision.proposal.id, "unsafe")
-        await decision.proposal.withdraw()
+        if not self.decides:
+            await decision.proposal.withdraw()
+            return
+        await self.space.person.reject(decision.proposal.id, "unsafe")
+        # A rejected agent gives up, and withdraws it by itself.
+        with suppress(Rejected, Withdrawn):
+            await decision.proposal.outcome()
 
     async def _listed(self) -> str:
         """What the agent reads before it begins: tools and resources with what is said about them."""

@@ -215,12 +215,12 @@ class TauWorld:
                 made.append((name, arguments))
             seen.add(key)
 
+        finds = any(action.name.startswith("find_") for action in task.actions)
         for action in task.actions:
-            is_look_up = action.name.startswith(_LOOK_UPS)
-            for name, arguments in self._looked_up(
-                task.user_id, {} if is_look_up else as_json(action.kwargs)
-            ):
-                if not action.name.startswith("find_"):
+            needed = {} if action.name.startswith(_LOOK_UPS) else as_json(action.kwargs)
+            for name, arguments in self._looked_up(task.user_id, needed):
+                # Who the customer is comes first, in the way that the task says.
+                if not action.name.startswith("find_") and not (finds and name.startswith("find_")):
                     add(name, arguments)
             add(action.name, as_json(action.kwargs))
         return made
