@@ -181,9 +181,8 @@ async def _approver(folder: Path, label: str, address: str) -> AsyncIterator[Pro
 
 def run_without_origins(arguments: list[str]) -> None:
     """`moot` with an approver that neither keeps nor looks at where values came from."""
-    from moot.trust.approver.origin_watch import OriginWatch
-
     from moot.cli import main as moot
+    from moot.trust.approver.origin_watch import OriginWatch
 
     def nothing(*_: Any, **__: Any) -> bool:
         return False
