@@ -37,12 +37,14 @@ from moot.protocol.envelope import Envelope
 
 # Ours or others': "results of … contain what others write" is the default and not said again.
 MAILS = ToolTraits(effect="reads", outside=False)
+# Mail, calendar and drive give their entries ids themselves.
+RECORDS = ToolTraits(effect="reads", outside=False, returns="records")
 LOOK_UP = ToolTraits(effect="reads", outside=False, returns="trusted", private=False)
 OWN_DATA = ToolTraits(effect="reads", outside=False, returns="trusted")
 CATALOGUE = LOOK_UP
 REVIEWS = ToolTraits(effect="reads", outside=False, private=False)
 WEB_PAGE = ToolTraits(effect="reads", private=False)
-OWN_FILE = ToolTraits(outside=False)
+OWN_FILE = ToolTraits(outside=False, returns="records")
 DESTROYS = ToolTraits(effect="destroys")
 
 TRAITS: dict[str, dict[str, ToolTraits]] = {
@@ -51,7 +53,7 @@ TRAITS: dict[str, dict[str, ToolTraits]] = {
             """get_unread_emails get_sent_emails get_received_emails get_draft_emails search_emails
             search_calendar_events get_day_calendar_events search_files_by_filename get_file_by_id list_files
             search_files""".split(),
-            MAILS,
+            RECORDS,
         ),
         **dict.fromkeys("search_contacts_by_name search_contacts_by_email get_current_day".split(), LOOK_UP),
         **dict.fromkeys("create_file append_to_file".split(), OWN_FILE),
@@ -59,7 +61,7 @@ TRAITS: dict[str, dict[str, ToolTraits]] = {
     },
     "travel": {
         "get_user_information": OWN_DATA,
-        **dict.fromkeys("search_calendar_events get_day_calendar_events".split(), MAILS),
+        **dict.fromkeys("search_calendar_events get_day_calendar_events".split(), RECORDS),
         **dict.fromkeys(
             """get_all_hotels_in_city get_hotels_prices get_hotels_address get_all_restaurants_in_city
             get_cuisine_type_for_restaurants get_restaurants_address get_contact_information_for_restaurants

@@ -17,7 +17,7 @@ ANA, AGENT, OTHER_AGENT, HOST = "ana", "assistant", "helper", "tools"
 NOON = 1_715_774_400.0  # Wednesday, 15 May 2024, 12:00 UTC
 TRAITS = {
     "read_mail": ToolTraits(effect="reads", outside=False),
-    "find_files": ToolTraits(effect="reads", outside=False),
+    "find_files": ToolTraits(effect="reads", outside=False, returns="records"),
     "find_contact": ToolTraits(effect="reads", outside=False, returns="trusted", private=False),
     "my_data": ToolTraits(effect="reads", outside=False, returns="trusted"),
     "fetch_page": ToolTraits(effect="reads", private=False),

@@ -102,7 +102,7 @@ def test_hostile_arguments_make_no_large_message_and_those_that_ask_come_first()
     space.ana_says("Write to Bob")
     space.result("read_mail", "Hello")
     arguments: dict[str, Json] = {f"flag_{count}": True for count in range(100)}
-    arguments |= {"to_" + "x" * 5_000: "\ud800" + "y" * 100_000, "cc": "z@evil.example"}
+    arguments |= {"to_" + "x" * 5_000: "\ud800" + "y" * 6_000, "cc": "z@evil.example"}
     found = payload(space, **arguments)
     assert [each["origin"] for each in found["arguments"][:2]] == ["nobody", "nobody"]
     assert "cc" in [each["path"] for each in found["arguments"][:3]]
@@ -147,7 +147,7 @@ def test_what_a_tool_does_is_the_first_line_that_matches() -> None:
         ({"mail/read": {"return": "trusted"}}, "there is no 'return'; use returns, private, effect, outside"),
         ({"mail/read": {"effect": "read"}}, "effect is reads or writes or destroys, not 'read'"),
         ({"mail/read": {"private": 1}}, "private is true or false, not 1"),
-        ({"mail/read": {"returns": ["trusted"]}}, "returns is others or trusted"),
+        ({"mail/read": {"returns": ["trusted"]}}, "returns is others or records or trusted"),
         ({"mail/read": {"definition": 3}}, "definition is the fingerprint"),
     ],
 )  # fmt: skip

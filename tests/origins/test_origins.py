@@ -77,7 +77,10 @@ def test_a_value_that_only_a_mail_has_is_untrusted_and_shows_its_place() -> None
     assert verdict.asks
     assert found.origin == "untrusted"
     assert found.place is not None
-    assert (found.place.source.envelope, found.place.path) == (answer, "payload[0].body")
+    assert (found.place.source.envelope, found.place.path) == (
+        answer,
+        "payload.result.structuredContent.body",
+    )
     assert "our new account is GB29" in found.place.excerpt
     assert "which nobody here has confirmed" in verdict.why
 

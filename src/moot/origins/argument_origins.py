@@ -3,7 +3,8 @@
 A value is a person's if they said exactly this; else an untrusted one if others wrote it, or a part of it,
 in any spelling or encoding; else nobody's. A text is looked at by runs of words, and the addresses, links,
 codes, numbers and days inside it by themselves. A call runs without a question only if every value that
-steers it was said by a person, configured, or returned by a trusted look-up. Whatever cannot be told asks.
+steers it was said by a person, configured, or returned by a trusted look-up. Whatever cannot be told asks,
+and so does what is beyond the budget of a verdict.
 
 What does not steer: a time of day on a day that was said, an option that the tool's definition lists, and
 words that the agent wrote itself into an argument for words (`body`, `title`).
@@ -18,20 +19,32 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from moot.origins.origin_memory import AgentContext, OriginMemory
-from moot.origins.source_index import Grade, SourcePlace
-from moot.origins.text_forms import decoded, fold_strictly, unspell, word_starts, words_of
+from moot.origins.result_parts import MAX_VALUE_WORDS
+from moot.origins.source_index import MIN_RUN_WORDS, Grade, SourcePlace
+from moot.origins.step_budget import VERDICT_STEPS, BudgetSpent, StepBudget
+from moot.origins.text_forms import (
+    compose,
+    decoded,
+    fold_strictly,
+    unspell,
+    without_disguise,
+    word_starts,
+    words_of,
+)
 from moot.origins.tool_traits import ToolTraits
 from moot.origins.value_keys import (
+    CHARS_PER_STEP,
     MIN_CODE_CHARS,
     Key,
     compact,
     id_keys,
     is_id_name,
     link_text,
-    name_words,
     number_text,
     values_in,
+    words_in_name,
 )
+from moot.protocol import strict_json
 from moot.protocol.hidden_text import find_hidden
 from moot.protocol.operation import Json
 from moot.values.templates import has_prose_words, is_shell_like
@@ -39,15 +52,12 @@ from moot.values.word_lists import RUNNING_TOOLS, TEXT_NAMES
 
 OriginClass = Literal["person", "operator", "trusted", "untrusted", "nobody", "unknown"]
 
-# So many words together are no accident.
-MIN_RUN_WORDS: Final = 4
-# Words of one text that are looked at, and leaves of one call: beyond, it is not known where they came from.
-MAX_TEXT_WORDS: Final = 2_000
+# Words of one text that are looked at, leaves of one call and their characters: beyond, it is not known.
+MAX_TEXT_WORDS: Final = 4_000
 MAX_CALL_LEAVES: Final = 256
-# A name of a record must be unlikely to be said by chance.
-MIN_NAME_CHARS: Final = 8
+MAX_CALL_CHARS: Final = 65_536
 _DAY: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
 _CHOICE: Final = re.compile(r"[A-Za-z][A-Za-z _-]{0,31}", re.ASCII)
 # What names are written with; anything else has to stand in the text itself.
@@ -56,17 +66,22 @@ _TARGET_KINDS: Final = frozenset({"address", "place", "code", "mention"})
 # Said if the words around them are.
 _COUNTED_KINDS: Final = frozenset({"number", "code", "day", "month-day"})
 _PRIVATE_KINDS: Final = frozenset({"address", "code"})
+_SAID: Final = ("person", "operator", "trusted")
 
 
 @dataclass(frozen=True, slots=True)
 class OriginCall:
-    """A call as a proposal or request asks for it. `choices` are the options that its definition lists."""
+    """A call as a proposal or request asks for it.
+
+    `choices` are the options that its definition lists, and `names` the properties; None: not known.
+    """
 
     agent: str
     tool: str
     arguments: Mapping[str, Json]
     traits: ToolTraits
     choices: frozenset[str] = frozenset()
+    names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,143 +114,189 @@ class OriginReader:
     call: OriginCall
     now: float
     private: dict[int, PrivateText] = field(default_factory=dict)
+    budget: StepBudget = field(default_factory=lambda: StepBudget(VERDICT_STEPS))
     context: AgentContext = field(init=False)
+    # Who endorsed a value, and who all that a source says.
+    _values: dict[str, str] = field(init=False, default_factory=dict)
+    _sources: dict[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.context = self.memory.context_of(self.call.agent)
+        for each in self.memory.endorsements.values():
+            if each.holds(task=self.context.task, member=self.call.agent, now=self.now):
+                if each.value is not None:
+                    self._values[fold_strictly(each.value)] = each.by
+                elif each.source is not None:
+                    self._sources[each.source] = each.by
 
     @property
     def clean(self) -> bool:
         """Whether this agent has read nothing that others wrote since its context was cleared."""
-        return (
-            not self.context.outside
-            and self.context.untrusted <= self.context.since
-            and not self._has_forgotten
-        )
+        return self.context.untrusted <= self.context.since and not self._misses_something
 
     @property
-    def _has_forgotten(self) -> bool:
-        return self.memory.index.dropped > self.context.since
+    def _misses_something(self) -> bool:
+        """Whether the agent may have read what is not in the memory (any more)."""
+        return self.context.outside or self.memory.index.dropped > self.context.since
 
     def arguments(self) -> list[ArgumentOrigin]:
         found: list[ArgumentOrigin] = []
-        for count, (path, name, value) in enumerate(_call_leaves(self.call.arguments, "", "")):
-            if count >= MAX_CALL_LEAVES:
+        chars = 0
+        for path, name, value in _call_leaves(self.call):
+            text = compose(value) if isinstance(value, str) else _scalar_text(value)
+            chars += len(text)
+            if len(found) >= MAX_CALL_LEAVES or chars > MAX_CALL_CHARS:
                 return [*found, ArgumentOrigin(path, "…", "unknown")]
-            found.append(self._endorsed(self._origin(path, name, value)))
+            try:
+                self.budget.spend(len(text) // CHARS_PER_STEP + 2)
+                found.append(self._origin(path, name, value, text))
+            except BudgetSpent:
+                found.append(ArgumentOrigin(path, text, "unknown"))
         return found
 
-    def _origin(self, path: str, name: str, value: Json) -> ArgumentOrigin:
+    def _origin(self, path: str, name: str, value: Json, text: str) -> ArgumentOrigin:
         if value is None or isinstance(value, bool):
-            return ArgumentOrigin(path, str(value).lower(), "nobody", steers=False)
-        text = value if isinstance(value, str) else number_text(value)
+            return ArgumentOrigin(path, text, "nobody", steers=False)
         if not text.strip() or (text in self.call.choices and _CHOICE.fullmatch(text)):
             return ArgumentOrigin(path, text, "nobody", steers=False)
+        if by := self._values.get(fold_strictly(text)):
+            return self._endorsed(path, text, by)
         if isinstance(value, str) and find_hidden(text) is not None:
-            return self._unsaid(path, text, [text])
+            return self._unsaid(path, text)
         if is_id_name(name) and len(text) <= 64 and (len(text) < 3 or any(map(str.isdigit, text))):
             return self._id_origin(path, name, text)
         if found := _DAY.fullmatch(text):
             return self._keyed(path, text, _day_keys(found))
         if not isinstance(value, str):
             return self._keyed(path, text, [("number", text)])
-        if name_words(name) & TEXT_NAMES and not name_words(self.call.tool) & RUNNING_TOOLS:
+        runs_words = not RUNNING_TOOLS.isdisjoint(words_in_name(self.call.tool))
+        if not runs_words and not TEXT_NAMES.isdisjoint(words_in_name(name)):
             return self._text_origin(path, text)
         return self._name_origin(path, text)
 
     # One value.
 
-    def _keyed(
-        self, path: str, text: str, keys: list[Key], places: dict[Grade, SourcePlace] | None = None
+    def _keyed(self, path: str, text: str, keys: list[Key]) -> ArgumentOrigin:
+        found = self.memory.index.places(keys, self.context.since)
+        if (place := found.get("untrusted")) and place.source.is_own_word_of(self.call.agent):
+            del found["untrusted"]
+        return self._found(path, text, found, is_address=keys[0][0] == "address")
+
+    def _found(
+        self, path: str, text: str, found: Mapping[Grade, SourcePlace], *, is_address: bool = False
     ) -> ArgumentOrigin:
-        found = self.memory.index.places(keys, self.context.since) if places is None else places
-        untrusted = found.get("untrusted")
+        """People before the operator, what others wrote before a look-up; if nobody has it: parts of it."""
         if place := found.get("person"):
             return ArgumentOrigin(path, text, "person", place)
         if place := found.get("operator"):
             return ArgumentOrigin(path, text, "operator", place)
-        if (place := found.get("trusted")) and untrusted is None:
-            if not any(key[0] == "address" for key in keys):
+        if place := found.get("untrusted"):
+            return self._by_others(path, text, place)
+        if place := found.get("trusted"):
+            if not is_address:
                 self._note_private(place, len(text))
             return ArgumentOrigin(path, text, "trusted", place)
-        if untrusted is not None and untrusted.source.by != self.call.agent:
-            return ArgumentOrigin(path, text, "untrusted", untrusted)
-        return self._unsaid(path, text, [text])
+        return self._unsaid(path, text, unspell(text))
 
-    def _unsaid(self, path: str, text: str, forms: list[str]) -> ArgumentOrigin:
+    def _by_others(self, path: str, text: str, place: SourcePlace) -> ArgumentOrigin:
+        by = self._values.get(fold_strictly(text)) or self._sources.get(place.source.envelope)
+        return self._endorsed(path, text, by, place) if by else ArgumentOrigin(path, text, "untrusted", place)
+
+    def _endorsed(self, path: str, text: str, by: str, place: SourcePlace | None = None) -> ArgumentOrigin:
+        if place is None:
+            keys = [key for key, start, end in self._values_in(text) if end - start == len(text)]
+            place = self.memory.index.places(keys, self.context.since).get("untrusted")
+        return ArgumentOrigin(path, text, "person", place, endorsed_by=by)
+
+    def _unsaid(self, path: str, text: str, *forms: str) -> ArgumentOrigin:
         """Nobody said it as it is: others may have written a part of it, or all of it in another way."""
-        for form in (*forms, *decoded(text)):
-            for value in {
-                form,
-                *(key[1] for key, _, _ in values_in(form, self.now) if key[0] in _TARGET_KINDS),
-            }:
-                place = self.memory.index.loose_place(value, self.context.since, but_by=self.call.agent)
-                if place is not None and place.source.grade == "untrusted":
-                    return ArgumentOrigin(path, text, "untrusted", place)
-                self._note_private(place, len(text))
-        unknown = self._has_forgotten or self.context.outside
-        return ArgumentOrigin(path, text, "unknown" if unknown else "nobody")
+        hidden = self._decoded(text)
+        endorsed: ArgumentOrigin | None = None
+        for form in dict.fromkeys((text, *forms, *hidden)):
+            targets = (key[1] for key, _, _ in self._values_in(form) if key[0] in _TARGET_KINDS)
+            for value in dict.fromkeys((form, *targets)):
+                found = [
+                    self._by_others(path, text, place) if place.source.grade == "untrusted" else place
+                    for place in self.memory.index.loose_parts(value, self.context.since, self.budget)
+                    if not place.source.is_own_word_of(self.call.agent)
+                ]
+                for each in found:
+                    if isinstance(each, SourcePlace):
+                        self._note_private(each, len(text))
+                    elif each.origin == "untrusted":
+                        return each
+                    elif value == text:
+                        endorsed = each
+        if endorsed is not None:
+            return endorsed
+        return ArgumentOrigin(path, text, "unknown" if self._misses_something else "nobody")
 
     def _id_origin(self, path: str, name: str, text: str) -> ArgumentOrigin:
-        keys = id_keys(text, name)
-        nouns = name_words(self.call.tool) - {"id"}
-        keys += [("called", f"{noun.removesuffix('s')}:{compact(text)}") for noun in sorted(nouns)]
+        keys = id_keys(text, name, self.call.tool)
         if len(compact(text)) > MIN_CODE_CHARS:
             keys += [("code", compact(text)), ("address", fold_strictly(text)), ("place", link_text(text))]
         origin = self._keyed(path, text, keys)
-        if origin.origin in ("person", "operator", "trusted"):
+        if origin.origin in _SAID:
             return origin
-        return self._named_record(path, text) or origin
-
-    def _named_record(self, path: str, id: str) -> ArgumentOrigin | None:
-        """The id of a record that a person named: others may write in a record, but not choose its id."""
-        for record in self.memory.records_with(id, self.context.since):
-            for name in (record.name, re.sub(r"\.[A-Za-z0-9]{1,5}$", "", record.name)):
-                place = self.memory.index.run_places(words_of(name), self.context.since).get("person")
-                if place is not None and len(name) >= MIN_NAME_CHARS:
-                    return ArgumentOrigin(path, id, "person", place)
-        return None
+        # Others may write in a record that a person named, but they do not choose its id.
+        for record in self.memory.record_names(text, self.context.since):
+            place = self.memory.index.said_place(record.split(), self.context.since, self.budget)
+            if place is not None and place.source.grade == "person":
+                return ArgumentOrigin(path, text, "person", place)
+        return origin
 
     def _name_origin(self, path: str, text: str) -> ArgumentOrigin:
         whole = [
-            key
-            for key, start, end in values_in(text, self.now)
+            key for key, start, end in self._values_in(text)
             if end - start == len(text) and key[0] != "called"
-        ]
+        ]  # fmt: skip
         if whole:
             origin = self._keyed(path, text, whole[:1])
-            if origin.origin != "nobody" or whole[0][0] != "place":
-                return origin
-            return self._place_parts(path, text, whole[0][1])
+            if whole[0][0] == "place" and origin.origin == "nobody":
+                return self._place_parts(path, text, whole[0][1])
+            return origin
         words = words_of(text)
-        if len(words) > MAX_TEXT_WORDS or not words or len("".join(words)) < 3:
-            return self._unsaid(path, text, [text])
-        places = self.memory.index.run_places(words, self.context.since)
-        if not _PLAIN_NAME.fullmatch(text):
-            places = {grade: each for grade, each in places.items() if self._stands_in(text, words, grade)}
-        if places:
-            return self._keyed(path, text, [], places)
-        if len(words) >= MIN_RUN_WORDS:
+        if len(words) > MAX_TEXT_WORDS or len("".join(words)) < 3:
+            return self._unsaid(path, text)
+        places = self._word_places(words, "" if _PLAIN_NAME.fullmatch(text) else fold_strictly(text))
+        if not text.isascii() and not places.keys() & {"person", "operator", "untrusted"}:
+            places |= self._others_place(words_of(without_disguise(text)))
+        if not places and len(words) >= MIN_RUN_WORDS:
             return self._text_origin(path, text, steers=True)
-        return self._unsaid(path, text, [text, unspell(text)])
+        return self._found(path, text, places)
 
-    def _stands_in(self, text: str, words: list[str], grade: Grade) -> bool:
-        """Whether it stands in a text of this grade with all its signs; others' texts need not have them."""
-        folded = fold_strictly(text)
-        return grade == "untrusted" or any(
-            each.source.grade == grade and folded in fold_strictly(each.original)
-            for each, _ in self.memory.index.texts_with(words, self.context.since)
-        )
+    def _word_places(self, words: list[str], signs: str = "") -> dict[Grade, SourcePlace]:
+        """Where these words stand together: said, written by others, or as a whole value of a look-up."""
+        index, since = self.memory.index, self.context.since
+        if place := index.said_place(words, since, self.budget, signs):
+            return {place.source.grade: place}
+        found = self._others_place(words)
+        trusted = index.places([("whole", f" {' '.join(words)} ")], since).get("trusted")
+        if trusted is not None and (not signs or fold_strictly(trusted.text) == signs):
+            found["trusted"] = trusted
+        return found
+
+    def _others_place(self, words: list[str]) -> dict[Grade, SourcePlace]:
+        """The first place of others with these words, or the first endorsed one."""
+        first: dict[Grade, SourcePlace] = {}
+        for place in self.memory.index.others_places(words, self.context.since, self.budget):
+            if not place.source.is_own_word_of(self.call.agent):
+                if place.source.envelope in self._sources:
+                    return {"untrusted": place}
+                first.setdefault("untrusted", place)
+                if not self._sources:
+                    break
+        return first
 
     def _place_parts(self, path: str, text: str, place: str) -> ArgumentOrigin:
         """A link whose host was said: each part behind it has to be said, too."""
         host, slash, rest = place.partition("/")
         origin = self._keyed(path, text, [("place", host)])
-        if not slash or "." not in host or origin.origin not in ("person", "operator", "trusted"):
-            return self._unsaid(path, text, [text])
+        if not slash or "." not in host or origin.origin not in _SAID:
+            return self._unsaid(path, text)
         for part in words_of(rest):
-            inner = self._keyed(path, part, [], self.memory.index.run_places([part], self.context.since))
-            if inner.origin not in ("person", "operator", "trusted"):
+            inner = self._found(path, part, self._word_places([part]))
+            if inner.origin not in _SAID:
                 return inner
         return origin
 
@@ -244,49 +305,77 @@ class OriginReader:
     def _text_origin(self, path: str, text: str, *, steers: bool = False) -> ArgumentOrigin:
         words = words_of(text)
         if len(words) > MAX_TEXT_WORDS:
-            return ArgumentOrigin(path, text[:80], "unknown")
-        covered, untrusted, said = self._cover(words)
+            return ArgumentOrigin(path, text, "unknown")
+        covered, untrusted, said = self._cover(words, words_of(without_disguise(text)))
         plain = text
         for start, end, inner in self._inner_values(path, text, covered):
             if inner.origin in ("untrusted", "unknown") or (inner.origin == "nobody" and inner.steers):
                 return inner
             plain = plain[:start] + " " * (end - start) + plain[end:]
-        if untrusted is not None and len(words) >= MIN_RUN_WORDS:
-            return ArgumentOrigin(path, text, "untrusted", untrusted, steers or self.call.traits.outside)
+        matters = steers or self.call.traits.outside
+        if untrusted is not None:
+            return ArgumentOrigin(path, text, "untrusted", untrusted, matters)
+        if self._misses_something and len(words) >= MIN_RUN_WORDS and not all(covered):
+            return ArgumentOrigin(path, text, "unknown", steers=matters)
         if said is not None and 2 * sum(covered) >= len(words) and (all(covered) or _is_prose(plain)):
-            return ArgumentOrigin(path, text, "person", said)
+            by = self._sources.get(said.source.envelope, "")
+            return ArgumentOrigin(path, text, "person", said, endorsed_by=by)
         return ArgumentOrigin(path, text, "nobody", steers=steers or not _is_prose(plain))
 
-    def _cover(self, words: list[str]) -> tuple[list[bool], SourcePlace | None, SourcePlace | None]:
-        """Which words stand in runs that were said or looked up; the first run of others, and of a person."""
+    def _cover(
+        self, words: list[str], plain: list[str]
+    ) -> tuple[list[bool], SourcePlace | None, SourcePlace | None]:
+        """Which words stand in runs that were said or looked up; the first run of others, and of a person.
+
+        `plain` are the words without look-alike letters: what others wrote is found by these.
+        """
+        if len(words) != len(plain):
+            words = plain
         covered = [False] * len(words)
         untrusted = said = None
         at = 0
         while at < len(words):
-            runs = self.memory.index.longest_runs(words, at, self.context.since, but_by=self.call.agent)
-            if len(words) == 1:
-                runs = {
-                    grade: (1, each)
-                    for grade, each in self.memory.index.run_places(words, self.context.since).items()
-                }
-            own, place = max(
-                (runs[grade] for grade in _SAID if grade in runs), key=lambda run: run[0], default=(0, None)
-            )
-            others, their_place = runs.get("untrusted", (0, None))
-            if others >= MIN_RUN_WORDS and others > own:
+            own, place = self._own_run(words, at)
+            others, their_place = 0, None
+            for count, each in self.memory.index.others_runs(plain, at, self.context.since, self.budget):
+                if each.source.is_own_word_of(self.call.agent):
+                    continue
+                if each.source.envelope in self._sources:
+                    own, place = max((own, place), (count, each), key=lambda run: run[0])
+                elif count > others:
+                    others, their_place = count, each
+                if others and not self._sources:
+                    break
+            if others > own:
                 untrusted = untrusted or their_place
-                self._note_private(their_place, sum(map(len, words[at : at + others])) + others - 1)
+                self._note_private(their_place, _chars(words[at : at + others]))
                 at += others
             elif own:
                 covered[at : at + own] = [True] * own
-                if place is not None and place.source.grade == "person":
+                if place is not None and place.source.grade in ("person", "untrusted"):
                     said = said or place
-                elif own >= MIN_RUN_WORDS:
-                    self._note_private(place, sum(map(len, words[at : at + own])) + own - 1)
+                if own >= MIN_RUN_WORDS:
+                    self._note_private(place, _chars(words[at : at + own]))
                 at += own
             else:
                 at += 1
         return covered, untrusted, said
+
+    def _own_run(self, words: list[str], at: int) -> tuple[int, SourcePlace | None]:
+        """How many words from here on a person said together, or are a whole value of a look-up."""
+        index, since = self.memory.index, self.context.since
+        if len(words) == 1:
+            places = self._word_places(words)
+            place = next((places[grade] for grade in _SAID if grade in places), None)
+            return (0, None) if place is None or "untrusted" in places else (1, place)
+        own, place = index.said_run(words, at, since, self.budget)
+        for size in range(min(MAX_VALUE_WORDS, len(words) - at), max(own, 1), -1):
+            if not index.may_begin_value(words[at]):
+                break
+            key = ("whole", f" {' '.join(words[at : at + size])} ")
+            if trusted := index.places([key], since).get("trusted"):
+                return size, trusted
+        return own, place
 
     def _inner_values(
         self, path: str, text: str, covered: list[bool]
@@ -294,44 +383,51 @@ class OriginReader:
         """The values inside a text, from where to where, and their origins; small numbers are words."""
         seen = set()
         starts = word_starts(text)
-        for form in (text, unspell(text), *decoded(text)):
-            for key, start, end in values_in(form, self.now):
+        aligned = len(starts) == len(covered)
+        for form in dict.fromkeys((text, unspell(text), *self._decoded(text))):
+            for key, start, end in self._values_in(form):
                 kind = key[0]
                 if kind in ("called", "part") or key in seen or (kind == "number" and _is_small(key[1])):
                     continue
                 seen.add(key)
-                if form is text and kind in _COUNTED_KINDS:
+                if form is text and kind in _COUNTED_KINDS and aligned:
                     first = bisect_left(starts, start)
                     inside = covered[first : bisect_left(starts, end)]
                     if inside and all(inside):
                         yield start, end, ArgumentOrigin(path, text[start:end], "person")
                         continue
-                origin = self._keyed(path, key[1], [key])
+                by = self._values.get(fold_strictly(form[start:end])) or self._values.get(key[1])
+                if by:
+                    origin = ArgumentOrigin(path, form[start:end], "person", endorsed_by=by)
+                else:
+                    origin = self._keyed(path, key[1], [key])
                 if origin.place is not None and origin.origin == "untrusted" and kind in _PRIVATE_KINDS:
                     self._note_private(origin.place, end - start)
                 # Nobody's numbers and days are computed, which matters if from what others wrote.
                 steers = kind in _TARGET_KINDS or not self.clean
-                found = ArgumentOrigin(path, form[start:end], origin.origin, origin.place, steers)
+                found = ArgumentOrigin(
+                    path, form[start:end], origin.origin, origin.place, steers, origin.endorsed_by
+                )
                 yield (start, end, found) if form is text else (0, 0, found)
+
+    def _values_in(self, text: str) -> list[tuple[Key, int, int]]:
+        return list(values_in(text, self.now, self.budget))
+
+    def _decoded(self, text: str) -> list[str]:
+        self.budget.spend(len(text) // 4)
+        found = decoded(text)
+        if not found.whole:
+            raise BudgetSpent
+        return [compose(form) for form in found.forms]
 
     def _note_private(self, place: SourcePlace | None, characters: int) -> None:
         if place is not None and place.source.private and self.call.traits.outside:
             noted = self.private.setdefault(place.source.number, PrivateText(place, 0))
             noted.characters += characters
 
-    def _endorsed(self, origin: ArgumentOrigin) -> ArgumentOrigin:
-        if origin.origin not in ("untrusted", "nobody") or not origin.steers:
-            return origin
-        source = origin.place.source.envelope if origin.place else None
-        for each in self.memory.endorsements.values():
-            if each.covers(
-                origin.value, source, task=self.context.task, member=self.call.agent, now=self.now
-            ):
-                return ArgumentOrigin(origin.path, origin.value, "person", origin.place, endorsed_by=each.by)
-        return origin
 
-
-_SAID: Final[tuple[Grade, ...]] = ("person", "operator", "trusted")
+def _chars(words: list[str]) -> int:
+    return sum(map(len, words)) + len(words) - 1
 
 
 def _is_prose(text: str) -> bool:
@@ -349,20 +445,39 @@ def _day_keys(found: re.Match[str]) -> list[Key]:
     return [("day", f"{found[1]}-{found[2]}-{found[3]}"), ("month-day", f"{found[2]}-{found[3]}")]
 
 
+def _scalar_text(value: Json) -> str:
+    return (
+        number_text(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else (strict_json.encode(value).decode("utf-8", "replace"))
+    )
+
+
 _TOP_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
-_NESTED_NAME: Final = re.compile(r"[a-z][a-z_]{0,31}", re.ASCII)
+_MAX_DEPTH: Final = 16
 
 
-def _call_leaves(value: Json, path: str, name: str, depth: int = 16) -> Iterator[tuple[str, str, Json]]:
-    """Every value of the arguments, with its path and the name it goes by; odd names are values, too."""
-    if isinstance(value, dict) and depth:
-        for key, inner in value.items():
-            below = f"{path}.{key}" if path else key
-            if not (_NESTED_NAME if path else _TOP_NAME).fullmatch(key):
-                yield f"{below} (name)", "", key
-            yield from _call_leaves(inner, below, key, depth - 1)
-    elif isinstance(value, list) and depth:
-        for at, inner in enumerate(value):
-            yield from _call_leaves(inner, f"{path}[{at}]", name, depth - 1)
-    else:
-        yield path, name, value if not isinstance(value, dict | list) else str(value)
+def _call_leaves(call: OriginCall) -> Iterator[tuple[str, str, Json]]:
+    """Every value of the arguments, with its path and the name it goes by.
+
+    A name is a value too, unless the definition lists it, or nobody knows what it lists and it is one of the
+    arguments themselves.
+    """
+
+    def walk(value: Json, path: str, name: str, depth: int) -> Iterator[tuple[str, str, Json]]:
+        if isinstance(value, dict) and depth:
+            for key, inner in value.items():
+                below = f"{path}.{key[:64]}"[:256] if path else key[:64]
+                listed = not path and _TOP_NAME.fullmatch(key) if call.names is None else key in call.names
+                if not listed:
+                    yield f"{below} (name)", "", key
+                yield from walk(inner, below, key, depth - 1)
+        elif isinstance(value, list) and depth:
+            for at, inner in enumerate(value):
+                yield from walk(inner, f"{path}[{at}]"[:256], name, depth - 1)
+        elif isinstance(value, dict | list):
+            yield path, "", strict_json.encode(value).decode("utf-8", "replace")
+        else:
+            yield path, name, value
+
+    return walk(dict(call.arguments), "", "", _MAX_DEPTH)

@@ -1,8 +1,7 @@
 """A person's word that a value, or all that one source says, is fine: bounded, visible, revocable.
 
 `moot/endorse` carries it: `{"value": …}` or `{"source": ENVELOPE}`, with `task`, `member` and `until` to
-bound it, or `{"revoke": ENVELOPE}`. It is to need a right of its own, which no space knows yet; rules and
-agents never endorse.
+bound it, or `{"revoke": ENVELOPE}`. It needs a right of its own; rules and agents never endorse.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from moot.origins.text_forms import fold_strictly
+from moot.origins.value_keys import number_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
@@ -34,12 +33,8 @@ class Endorsement:
     task: str = ""
     member: str = ""
 
-    def covers(self, value: str, source: str | None, *, task: str, member: str, now: float) -> bool:
-        if now >= self.until or self.task not in ("", task) or self.member not in ("", member):
-            return False
-        if self.value is not None:
-            return fold_strictly(self.value) == fold_strictly(value)
-        return source is not None and self.source == source
+    def holds(self, *, task: str, member: str, now: float) -> bool:
+        return now < self.until and self.task in ("", task) and self.member in ("", member)
 
 
 def read_endorsement(envelope: Envelope, at: float) -> Endorsement | None:
@@ -56,7 +51,7 @@ def read_endorsement(envelope: Envelope, at: float) -> Endorsement | None:
         return None
     return Endorsement(
         envelope.id, envelope.sender, at, _until(payload.get("until"), at),
-        value=None if value is None else str(value), source=source,
+        value=value if value is None or isinstance(value, str) else number_text(value), source=source,
         task=payload.get("task") or "", member=payload.get("member") or "",
     )  # fmt: skip
 

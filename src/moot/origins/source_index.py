@@ -2,7 +2,7 @@
 
 Bounded: the oldest texts are dropped first, and what was dropped is told, since a value that cannot be found
 any more is not one that nobody said. Of each value the first and the latest place are kept, for each grade
-of source.
+of source. Every look-up spends from the budget of a verdict.
 """
 
 from __future__ import annotations
@@ -12,28 +12,44 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Final, Literal
 
-from moot.origins.text_forms import decoded, fold_loosely, unspell, words_of
-from moot.origins.value_keys import Key, compact, id_keys, is_id_name, values_in
+from moot.origins.step_budget import MESSAGE_STEPS, StepBudget
+from moot.origins.text_forms import (
+    compose,
+    decoded,
+    fold_loosely,
+    fold_strictly,
+    unspell,
+    without_disguise,
+    words_of,
+)
+from moot.origins.value_keys import CHARS_PER_STEP, Key, compact, id_keys, is_id_name, values_in
 
 Grade = Literal["person", "operator", "trusted", "untrusted"]
 
-# 4 million characters, some 40 MB with what finds them: a working day of ten busy agents.
+# 4 million characters, some 60 MB with what finds them: a working day of ten busy agents.
 MAX_INDEX_CHARS: Final = 4_000_000
-# Of one leaf of a message; the rest is not known.
-MAX_TEXT_CHARS: Final = 65_536
-EXCERPT_CHARS: Final = 80
-# Candidates looked at for one run of words, and windows for a part of a value.
-MAX_CANDIDATES: Final = 2_000
+# Beside its characters, each text and each value costs as much memory as so many characters.
+TEXT_COST: Final = 60
+KEY_COST: Final = 40
+STEPS_PER_LEAF: Final = 12
 MAX_LOOSE_CHARS: Final = 400_000
+MAX_PATH_CHARS: Final = 256
+EXCERPT_CHARS: Final = 120
 MIN_PART_CHARS: Final = 5
+# Letters and digits alone that are shorter than this hide nothing.
+MIN_ENCODED_CHARS: Final = 12
 MAX_PARTS: Final = 8
-# Places of one pair of words in one text that are tried.
-MAX_REPEATS: Final = 16
-
-
+# So many words together are no accident.
+MIN_RUN_WORDS: Final = 4
+# Which runs of that many words others wrote, by their hash: a byte each, at most half of them set.
+_RUN_SLOTS: Final = 1 << 22
+# Finding a run in a text passes so many characters in a step.
+_FOUND_PER_STEP: Final = 400
+# Places of one run of words in one text that are tried.
+MAX_REPEATS: Final = 4
 _MISSING_SPACE: Final = re.compile(r"(?<=[a-z]{2})\.(?=[A-Z][a-z])")
 
 
@@ -47,25 +63,35 @@ class OriginSource:
     at: float
     grade: Grade
     private: bool = False
+    # Whose result it is; None for what somebody said.
     tool: str | None = None
+
+    def is_own_word_of(self, agent: str) -> bool:
+        return self.by == agent and self.tool is None
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """Where a value stands: in which member of which message, from which character on, and what is there."""
+    """Where a value stands: in which member of which message, and in the text or what it was decoded to."""
 
     source: OriginSource
     path: str
-    start: int
-    excerpt: str
+    text: str
+    start: int = 0
+    end: int = 0
+
+    @property
+    def excerpt(self) -> str:
+        return excerpt(self.text, self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    source: OriginSource
-    path: str
-    words: str  # with a space before, between and behind them
-    original: str
+    place: SourcePlace
+    # With a space before, between and behind them; then the same without look-alike letters, if it differs.
+    words: str
+    plain: str
+    cost: int
 
 
 class SourceIndex:
@@ -73,11 +99,16 @@ class SourceIndex:
         self.max_chars = max_chars
         # The number of the newest source of which something was dropped.
         self.dropped = -1
-        self._chars = 0
+        self._cost = 0
         self._texts: dict[int, _Text] = {}
+        self._pinned = 0
         self._next = 0
-        self._by_word: dict[str, list[int]] = {}
         self._gone = 0
+        # Texts by their words: of people and the operator, and of all others.
+        self._said: dict[str, list[int]] = {}
+        self._others: dict[str, list[int]] = {}
+        self._runs = bytearray()
+        self._value_starts: set[str] = set()
         self._keys: dict[Key, dict[Grade, tuple[SourcePlace, SourcePlace]]] = {}
         self._key_order: deque[tuple[Key, OriginSource]] = deque()
         # The loose forms of untrusted and private values, for parts of them; joined when they are looked at.
@@ -85,159 +116,252 @@ class SourceIndex:
         self._loose_chars = 0
         self._joined: tuple[str, list[int]] | None = None
 
-    def add(self, source: OriginSource, path: str, text: str, *, member: str = "") -> None:
-        """Take in one leaf of a message; `member` is its name, if it has one."""
-        if len(text) > MAX_TEXT_CHARS:
-            text = text[:MAX_TEXT_CHARS]
-            self.dropped = max(self.dropped, source.number)
-        self._add_text(source, path, text)
-        if is_id_name(member) and len(text) <= 64:
-            place = SourcePlace(source, path, 0, text)
-            for key in [*id_keys(text, member), ("code", compact(text))]:
-                self._add_key(key, place)
-        for form in (text, *self._hidden_forms(source, text)):
-            for key, start, end in values_in(form, source.at):
-                if source.grade == "trusted" and (start > 0 or end < len(form)):
-                    continue  # A look-up vouches for its values, not for what a name in it says.
-                self._add_key(key, SourcePlace(source, path, start, excerpt(form, start, end)))
-        while self._chars > self.max_chars and len(self._texts) > 1:
-            self._drop_oldest()
+    def drop(self, number: int) -> None:
+        """Something of this source is not known."""
+        self.dropped = max(self.dropped, number)
 
-    def _hidden_forms(self, source: OriginSource, text: str) -> list[str]:
-        # Only what others wrote is read in every way; people at most forget a space behind a full stop.
-        if source.grade == "person":
-            return [_MISSING_SPACE.sub(" ", text)] if _MISSING_SPACE.search(text) else []
-        if source.grade != "untrusted":
-            return []
-        spelled = unspell(text)
-        return [*([spelled] if spelled != text else []), *decoded(text)]
+    def add(
+        self,
+        source: OriginSource,
+        path: str,
+        text: str,
+        *,
+        member: str = "",
+        budget: StepBudget | None = None,
+    ) -> None:
+        """Take in one leaf of a message; `member` is its name, if it has one.
 
-    def _add_text(self, source: OriginSource, path: str, text: str) -> None:
-        words = words_of(text)
-        if not words:
-            return
+        Raises BudgetSpent if the message is too long; what was taken in until then stays.
+        """
+        budget = budget or StepBudget(MESSAGE_STEPS)
+        budget.spend(len(text) // 3 + STEPS_PER_LEAF)
+        text = compose(text)
+        place = SourcePlace(source, path[:MAX_PATH_CHARS], text)
+        self._cost += TEXT_COST + len(text)
+        words, plain = self._add_words(place)
         number, self._next = self._next, self._next + 1
-        self._texts[number] = _Text(source, path, f" {' '.join(words)} ", text)
-        self._chars += len(text)
-        for word in dict.fromkeys(words):
-            self._by_word.setdefault(word, []).append(number)
+        if source.grade == "operator":
+            self._pinned += 1
+        costs = self._cost
+        try:
+            if is_id_name(member) and len(text) <= 64:
+                for key in [*id_keys(text, member), ("code", compact(text))]:
+                    self._add_key(key, place)
+            if source.grade == "trusted" and words:
+                self._value_starts.add(words.split(" ", 2)[1])
+                self._add_key(("whole", words), place)
+            for form in (text, *self._hidden_forms(source, text, budget)):
+                if form is not text:
+                    self._cost += len(form)
+                for key, start, end in values_in(form, source.at, budget):
+                    if source.grade != "trusted" or (start == 0 and end == len(form)):
+                        # A look-up vouches for its values, not for what a name in it says.
+                        self._add_key(key, SourcePlace(source, place.path, form, start, end))
+        finally:
+            cost = TEXT_COST + len(text) + self._cost - costs
+            self._texts[number] = _Text(place, words, plain, cost)
+            self._index_words(number, source, words, plain)
+            while self._cost > self.max_chars and len(self._texts) > self._pinned + 1:
+                self._drop_oldest()
+
+    def _add_words(self, place: SourcePlace) -> tuple[str, str]:
+        words = words_of(place.text)
+        joined = f" {' '.join(words)} " if words else ""
+        if place.text.isascii() or place.source.grade in ("person", "operator"):
+            return joined, ""
+        plain = f" {' '.join(words_of(without_disguise(place.text)))} "
+        return joined, "" if plain == joined else plain
+
+    def _index_words(self, number: int, source: OriginSource, words: str, plain: str) -> None:
+        if source.grade == "trusted":
+            return
+        table = self._others if source.grade == "untrusted" else self._said
+        for each in (words.split(), plain.split()):
+            for word in dict.fromkeys(each):
+                table.setdefault(word, []).append(number)
+            if source.grade == "untrusted" and len(each) >= MIN_RUN_WORDS:
+                self._runs = self._runs or bytearray(_RUN_SLOTS)
+                for run in zip(each, each[1:], each[2:], each[3:], strict=False):
+                    self._runs[hash(run) % _RUN_SLOTS] = 1
+
+    def _hidden_forms(self, source: OriginSource, text: str, budget: StepBudget) -> Iterator[str]:
+        # Only what others wrote is read in every way; people at most forget a space behind a full stop.
+        if source.grade == "person" and _MISSING_SPACE.search(text):
+            yield _MISSING_SPACE.sub(" ", text)
+        if source.grade != "untrusted":
+            return
+        budget.spend(len(text) // 4)
+        if len(text) < MIN_ENCODED_CHARS and text.isalnum() and text.isascii():
+            return
+        if (spelled := unspell(text)) != text:
+            yield spelled
+        if not text.isascii():
+            yield without_disguise(text)
+        found = decoded(text)
+        yield from map(compose, found.forms)
+        if not found.whole:
+            self.drop(source.number)
 
     def _add_key(self, key: Key, place: SourcePlace) -> None:
+        source = place.source
         grades = self._keys.setdefault(key, {})
-        first = grades.get(place.source.grade, (place, place))[0]
-        grades[place.source.grade] = (first, place)
-        self._key_order.append((key, place.source))
-        kept = place.source.grade == "untrusted" or (place.source.grade == "trusted" and place.source.private)
+        first, latest = grades.get(source.grade, (place, place))
+        # What a member says never hides that it stands in a result.
+        kept_latest = source.tool is None and latest.source.tool is not None
+        grades[source.grade] = (first, latest if kept_latest else place)
+        self._key_order.append((key, source))
+        self._cost += KEY_COST + len(key[1])
+        kept = source.grade == "untrusted" or (source.grade == "trusted" and source.private)
         if kept and key[0] in ("address", "place", "code", "part"):
             loose = fold_loosely(key[1])
             if len(loose) >= MIN_PART_CHARS:
                 self._loose.append((loose, place))
                 self._joined = None
                 self._loose_chars += len(loose)
-                while self._loose_chars > MAX_LOOSE_CHARS:
-                    self._loose_chars -= len(self._loose.popleft()[0])
+                while self._loose_chars > MAX_LOOSE_CHARS and len(self._loose) > 1:
+                    gone, where = self._loose.popleft()
+                    self._loose_chars -= len(gone)
+                    self.drop(where.source.number)
 
     def _drop_oldest(self) -> None:
-        number, text = next(iter(self._texts.items()))
+        number, text = next(islice(self._texts.items(), self._pinned, None))
         del self._texts[number]
-        self._chars -= len(text.original)
+        self._cost -= text.cost
         self._gone += 1
-        self.dropped = max(self.dropped, text.source.number)
+        self.drop(text.place.source.number)
         while self._key_order and self._key_order[0][1].number <= self.dropped:
             self._drop_key(*self._key_order.popleft())
         if self._gone > 256 and self._gone > len(self._texts):
             self._gone = 0
-            kept = {word: [each for each in at if each in self._texts] for word, at in self._by_word.items()}
-            self._by_word = {word: at for word, at in kept.items() if at}
+            self._said, self._others = map(self._without_dropped, (self._said, self._others))
+
+    def _without_dropped(self, table: dict[str, list[int]]) -> dict[str, list[int]]:
+        kept = {word: [each for each in at if each in self._texts] for word, at in table.items()}
+        return {word: at for word, at in kept.items() if at}
 
     def _drop_key(self, key: Key, source: OriginSource) -> None:
         grades = self._keys.get(key, {})
         places = grades.get(source.grade)
-        if places is None or places[1].source.number > self.dropped:
+        if source.grade == "operator" or places is None or places[1].source.number > self.dropped:
             return
         del grades[source.grade]
         if not grades:
             del self._keys[key]
 
+    # Looking up. `since`: only sources after this one, and what the operator configured.
+
     def places(self, keys: Iterable[Key], since: int = -1) -> dict[Grade, SourcePlace]:
-        """For each grade of source the first place of any of these values, among sources after `since`."""
+        """For each grade of source the first place of any of these values."""
         found: dict[Grade, SourcePlace] = {}
         for key in keys:
             for grade, (first, latest) in self._keys.get(key, {}).items():
-                place = first if first.source.number > since else latest
-                if place.source.number > since and grade not in found:
+                place = first if _is_after(first, since) else latest
+                if _is_after(place, since) and grade not in found:
                     found[grade] = place
         return found
 
-    def texts_with(self, words: list[str], since: int = -1) -> Iterator[tuple[_Text, int]]:
+    def may_begin_value(self, word: str) -> bool:
+        """Whether a value of a look-up may begin with this word."""
+        return word in self._value_starts
+
+    def said_place(
+        self, words: list[str], since: int, budget: StepBudget, sign: str = ""
+    ) -> SourcePlace | None:
+        """Where a person or the operator said this run of words, and `sign` with it as it is written."""
+        for text, _ in self._texts_with(self._said, words, since, budget):
+            budget.spend(len(text.place.text) // CHARS_PER_STEP if sign else 0)
+            if sign in fold_strictly(text.place.text):
+                return _around(text.place, words)
+        return None
+
+    def others_places(self, words: list[str], since: int, budget: StepBudget) -> Iterator[SourcePlace]:
+        """Where others wrote this run of words."""
+        for text, _ in self._texts_with(self._others, words, since, budget):
+            yield _around(text.place, words)
+
+    def said_run(
+        self, words: list[str], start: int, since: int, budget: StepBudget
+    ) -> tuple[int, SourcePlace | None]:
+        """How many words from `start` on a person said together, at least two."""
+        most: tuple[int, SourcePlace | None] = (0, None)
+        if start + 1 >= len(words):
+            return most
+        for text, at in self._texts_with(self._said, words[start : start + 2], since, budget):
+            count = _common_words(text.words, words, start, at, budget)
+            if count > most[0]:
+                most = (count, _around(text.place, words[start : start + 1]))
+        return most
+
+    def others_runs(
+        self, words: list[str], start: int, since: int, budget: StepBudget
+    ) -> Iterator[tuple[int, SourcePlace]]:
+        """How many words from `start` on stand together in texts of others, `MIN_RUN_WORDS` at least."""
+        run = tuple(words[start : start + MIN_RUN_WORDS])
+        if len(run) < MIN_RUN_WORDS or not self._runs or not self._runs[hash(run) % _RUN_SLOTS]:
+            return
+        for text, at in self._texts_with(self._others, list(run), since, budget):
+            held = text.words if f" {' '.join(run)} " in text.words else text.plain
+            yield _common_words(held, words, start, at, budget), _around(text.place, list(run))
+
+    def _texts_with(
+        self, table: dict[str, list[int]], words: list[str], since: int, budget: StepBudget
+    ) -> Iterator[tuple[_Text, int]]:
         """The texts in which these words stand in this order with nothing between, oldest first."""
-        lists = sorted((self._by_word.get(word, []) for word in dict.fromkeys(words)), key=len)
+        budget.spend(len(words) + 1)
+        lists = sorted((table.get(word, []) for word in dict.fromkeys(words)), key=len)
         if not lists or not lists[0]:
             return
-        candidates = lists[0][-MAX_CANDIDATES:]
-        if len(lists) > 1 and len(lists[1]) < 8 * len(candidates):
-            candidates = sorted(set(candidates).intersection(lists[1]))
+        candidates: Iterable[int] = lists[0]
+        if len(lists) > 1 and len(lists[1]) < 8 * len(lists[0]):
+            budget.spend((len(lists[0]) + len(lists[1])) // 16)
+            candidates = sorted(set(lists[0]).intersection(lists[1]))
         run = f" {' '.join(words)} "
         for number in candidates:
             text = self._texts.get(number)
-            if text is not None and text.source.number > since:
-                at = text.words.find(run)
+            if text is None or not _is_after(text.place, since):
+                budget.spend(1)
+                continue
+            budget.spend((len(text.words) + len(text.plain)) // _FOUND_PER_STEP + 1)
+            for each in (text.words, text.plain):
+                at = each.find(run)
                 if at >= 0:
                     yield text, at
+                    break
 
-    def run_places(self, words: list[str], since: int = -1, *, but_by: str = "") -> dict[Grade, SourcePlace]:
-        """For each grade of source the first place of this run of words; of a trusted one it is the whole."""
-        found: dict[Grade, SourcePlace] = {}
-        for text, at in self.texts_with(words, since):
-            grade = text.source.grade
-            if grade in found or text.source.by == but_by:
-                continue
-            if grade != "trusted" or len(text.words) == len(" ".join(words)) + 2:
-                found[grade] = SourcePlace(text.source, text.path, at, _around(text, words))
-        return found
+    def loose_parts(self, value: str, since: int, budget: StepBudget) -> list[SourcePlace]:
+        """Where untrusted or private texts have this value respelled, or the parts it is joined from.
 
-    def longest_runs(
-        self, words: list[str], start: int, since: int = -1, *, but_by: str = ""
-    ) -> dict[Grade, tuple[int, SourcePlace]]:
-        """For each grade of source how many words from `start` on stand in one text, two or more."""
-        found: dict[Grade, tuple[int, SourcePlace]] = {}
-        if start + 1 >= len(words):
-            return found
-        for text, _ in self.texts_with(words[start : start + 2], since):
-            grade = text.source.grade
-            if text.source.by == but_by:
-                continue
-            count = _common_words(text.words, words, start, whole=grade == "trusted")
-            if count > found.get(grade, (1,))[0]:
-                place = SourcePlace(text.source, text.path, 0, _around(text, words[start : start + count]))
-                found[grade] = (count, place)
-        return found
-
-    def loose_place(self, value: str, since: int = -1, *, but_by: str = "") -> SourcePlace | None:
-        """Where an untrusted or private text has this value respelled, in part, or joined from parts."""
+        Empty if it is not made of such parts alone; a part of an older source counts, and is left out.
+        """
         loose = fold_loosely(value)
-        if len(loose) < MIN_PART_CHARS:
-            return None
-        joined, starts = self._joined or self._join()
-        found, first = None, 0
+        budget.spend(len(value) // CHARS_PER_STEP + 2)
+        joined, starts = self._joined or self._join(budget)
+        found, first = [], 0
         for _ in range(MAX_PARTS):
-            most = bisect_left(
-                range(len(loose) - first),
+            least = min(MIN_PART_CHARS, len(loose) - first)
+            if len(loose) < MIN_PART_CHARS or not self._holds(loose[first : first + least], budget):
+                return []
+            more = bisect_left(
+                range(least, len(loose) - first),
                 True,
-                key=lambda more: loose[first : first + more + 1] not in joined,
+                key=lambda size: not self._holds(loose[first : first + size + 1], budget),
             )
-            if most < min(MIN_PART_CHARS, len(loose) - first):
-                return None
-            at = joined.find(loose[first : first + most])
-            place = self._loose[bisect_right(starts, at) - 1][1]
-            if found is None and place.source.number > since and place.source.by != but_by:
-                found = place
-            first += most
+            part = loose[first : first + least + more]
+            place = self._loose[bisect_right(starts, joined.find(part)) - 1][1]
+            if _is_after(place, since):
+                found.append(place)
+            first += len(part)
             if first == len(loose):
                 return found
-        return None
+        return []
 
-    def _join(self) -> tuple[str, list[int]]:
+    def _holds(self, part: str, budget: StepBudget) -> bool:
+        joined = self._joined[0] if self._joined else ""
+        budget.spend(len(joined) // _FOUND_PER_STEP + 1)
+        return part in joined
+
+    def _join(self, budget: StepBudget) -> tuple[str, list[int]]:
+        budget.spend(len(self._loose) // 8)
         starts = list(accumulate((len(loose) + 1 for loose, _ in self._loose), initial=0))
         self._joined = "\n".join(loose for loose, _ in self._loose), starts[:-1]
         return self._joined
@@ -250,25 +374,26 @@ def excerpt(text: str, start: int, end: int) -> str:
     return ("…" if left else "") + piece + ("…" if left + EXCERPT_CHARS < len(text) else "")
 
 
-def _common_words(text: str, words: list[str], start: int, *, whole: bool) -> int:
-    """How many of the words from `start` on stand together in a text; if `whole`, all of the text or none."""
-    if whole:
-        held = text.split()
-        return len(held) if words[start : start + len(held)] == held else 0
+def _is_after(place: SourcePlace, since: int) -> bool:
+    return place.source.number > since or place.source.grade == "operator"
+
+
+def _common_words(text: str, words: list[str], start: int, at: int, budget: StepBudget) -> int:
+    """How many of the words from `start` on stand together in a text that has the first of them at `at`."""
     most, run = 0, f" {words[start]} {words[start + 1]} "
-    at = text.find(run)
     for _ in range(MAX_REPEATS):
         if at < 0:
             break
-        count, end = 2, at + len(run) - 1
+        count, end = 0, at
         while start + count < len(words) and text.startswith(f" {words[start + count]} ", end):
             end += len(words[start + count]) + 1
             count += 1
+        budget.spend(count // 2 + 1)
         most = max(most, count)
         at = text.find(run, at + 1)
     return most
 
 
-def _around(text: _Text, words: list[str]) -> str:
-    at = max(0, text.original.lower().find(words[0]))
-    return excerpt(text.original, at, at + 1)
+def _around(place: SourcePlace, words: list[str]) -> SourcePlace:
+    at = max(0, place.text.lower().find(words[0]))
+    return SourcePlace(place.source, place.path, place.text, at, at + len(words[0]))

@@ -1,9 +1,10 @@
-"""Two ways to write a text for comparing: strictly, for what people said, and loosely, for what others wrote.
+"""Ways to write a text for comparing: strictly, for what people said, and loosely, for what others wrote.
 
-Strict: letter case, digits of other scripts and how an accent is composed make no difference. Loose: neither
-do look-alike letters, characters that nobody sees, separators, and `[at]` or `(dot)`. A value is a person's
-only if it is strictly what they said; it is another's even if it was respelled. Encoded text is decoded
-before it is read.
+Strict: letter case and digits of other scripts make no difference. Loose: neither do look-alike letters,
+characters that nobody sees, separators, and `[at]` or `(dot)`. A value is a person's only if it is strictly
+what they said; it is another's even if it was respelled. Encoded text is decoded before it is read.
+
+All of it is linear in the length of a text, whatever is in it: others choose what is read here.
 """
 
 from __future__ import annotations
@@ -14,58 +15,83 @@ import quopri
 import re
 import unicodedata
 from html import unescape
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 # Letters of other alphabets that look like Latin ones in common fonts.
 _ALIKE_LETTERS: Final = str.maketrans(
-    "абвгеёзикмнорстухіјѕԁԛԝһӏαβγεηικνορτυχωϲϳ",
-    "a6breesukmhopctyxijsdqwhlabyenikvoptuxwcj",
+    "абвгеёзикмнорстухіјѕԁԛԝһӏαβγεηικνορτυχωϲϳßſ",
+    "a6breesukmhopctyxijsdqwhlabyenikvoptuxwcjss",
 )
 # What is easily taken for another letter or passed over: the same as for names of members.
 _ALIKE_SIGNS: Final = str.maketrans("01i|!", "ollll", "._:+-/\\'\"` \t\n,;()[]<>")
-_MAY_BE_SPELLED: Final = re.compile(r"[\[({<]|\sdot\s", re.IGNORECASE)
-_SPELLED_AT: Final = re.compile(r"\s*[\[({<]\s*(?:at|@)\s*[\])}>]\s*", re.IGNORECASE)
-_SPELLED_DOT: Final = re.compile(
-    r"\s*[\[({<]\s*(?:dot|\.)\s*[\])}>]\s*|(?<=\w)\s+dot\s+(?=\w)", re.IGNORECASE
-)
-_PLAIN_AT: Final = re.compile(r"(?<=\w)\s+at\s+(?=[\w-]+\.\w)", re.IGNORECASE)
+_INVISIBLE: Final = frozenset({"Mn", "Cf", "Me", "Cc"})
+# Unicode takes these for K, a semicolon and a backtick; people do not say them.
+_ODD_TWINS: Final = re.compile("([\u212a\u037e\u1fef])")
+_SPELLED_AT: Final = re.compile(r" ?[\[({<] ?(?:at|@) ?[\])}>] ?", re.IGNORECASE)
+_SPELLED_DOT: Final = re.compile(r" ?[\[({<] ?(?:dot|\.) ?[\])}>] ?|(?<=\w) dot (?=\w)", re.IGNORECASE)
+_PLAIN_AT: Final = re.compile(r"(?<=\w) at (?=[\w-]+\.\w)", re.IGNORECASE)
+_SPACES: Final = re.compile(r"\s+")
 _WORDS: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+# A line end inside of what mails wrap after so many characters.
+_WRAPPED: Final = re.compile(r"\r?\n(?<=[A-Za-z0-9+/]{12}\n)(?=[A-Za-z0-9+/=])")
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){6,}")
-_QUOTED: Final = re.compile(r"=[0-9A-F]{2}")
+_QUOTED: Final = re.compile(r"=[0-9A-Fa-f]{2}|=\r?\n")
 _PERCENT: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-z]{2,8});")
+_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-z]{2,8});", re.IGNORECASE)
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-# Encoded in an encoding in an encoding: nobody does that by accident, and it is asked for.
+# Encoded in an encoding in an encoding: nobody does that by accident.
 MAX_DECODINGS: Final = 2
-MAX_DECODED_CHARS: Final = 16_384
-MAX_ENCODED_RUNS: Final = 32
+# What is decoded of one text; the rest is not known.
+MAX_DECODED_CHARS: Final = 65_536
+MAX_ENCODED_RUNS: Final = 2_048
+
+
+def compose(text: str) -> str:
+    """With letters and their accents in one character: offsets into it and into its strict form agree."""
+    if text.isascii():
+        return text
+    parts = _ODD_TWINS.split(text)
+    return "".join(part if at % 2 else unicodedata.normalize("NFC", part) for at, part in enumerate(parts))
 
 
 def fold_strictly(text: str) -> str:
+    """In lower case, character by character: no letter becomes another one, or two."""
+    return text.lower() if text.isascii() else "".join(map(_fold_char, compose(text)))
+
+
+def _fold_char(char: str) -> str:
+    if char.isascii():
+        return char.lower()
+    if char.isdecimal():
+        return str(unicodedata.decimal(char))
+    lower = char.lower()
+    return char if len(lower) != 1 or lower.isascii() else lower
+
+
+def without_disguise(text: str) -> str:
+    """A text as people read it: look-alike letters are the Latin ones, accents and hidden characters gone."""
     if text.isascii():
         return text.lower()
-    return _ascii_digits(unicodedata.normalize("NFC", text)).casefold()
+    plain = unicodedata.normalize("NFKD", text)
+    plain = "".join(_digit(char) for char in plain if unicodedata.category(char) not in _INVISIBLE)
+    return plain.lower().translate(_ALIKE_LETTERS)
 
 
 def fold_loosely(text: str) -> str:
     """The same for all texts that people take for this one; empty if nothing of it can be compared."""
-    text = unspell(text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFKD", text)
-        text = "".join(char for char in text if unicodedata.category(char) not in ("Mn", "Cf", "Me", "Cc"))
-        text = _ascii_digits(text)
-    text = text.casefold().translate(_ALIKE_LETTERS).translate(_ALIKE_SIGNS)
+    text = without_disguise(unspell(text)).translate(_ALIKE_SIGNS)
     return text.replace("rn", "m").replace("vv", "w")
 
 
 def unspell(text: str) -> str:
     """`mark [at] example (dot) com` as the address that it is."""
-    if not _MAY_BE_SPELLED.search(text):
+    if not any(sign in text for sign in "[({<") and " dot " not in text.lower():
         return text
-    spelled = _SPELLED_DOT.sub(".", _SPELLED_AT.sub("@", text))
-    return spelled if spelled == text else _PLAIN_AT.sub("@", spelled)
+    line = _SPACES.sub(" ", text)
+    spelled = _SPELLED_DOT.sub(".", _SPELLED_AT.sub("@", line))
+    return text if spelled == line else _PLAIN_AT.sub("@", spelled)
 
 
 def words_of(text: str) -> list[str]:
@@ -74,36 +100,58 @@ def words_of(text: str) -> list[str]:
 
 
 def word_starts(text: str) -> list[int]:
-    """Where each of the words begins, in the strict form."""
+    """Where each of the words begins, in a composed text."""
     return [found.start() for found in _WORDS.finditer(fold_strictly(text))]
 
 
-def decoded(text: str) -> list[str]:
-    """What encoded parts of a text say: base64, hexadecimal, percent, quoted-printable, entities, escapes."""
-    found: list[str] = []
-    layer = [text[:MAX_DECODED_CHARS]]
+class DecodedText(NamedTuple):
+    """What the encoded parts of a text say. `whole`: nothing of it was too long to look at."""
+
+    forms: list[str]
+    whole: bool
+
+
+def decoded(text: str) -> DecodedText:
+    """Base64, hexadecimal, percent, quoted-printable, entities, escapes, and one of these in another."""
+    forms: list[str] = []
+    layer, left = [text], MAX_DECODED_CHARS
     for _ in range(MAX_DECODINGS):
-        layer = [inner for each in layer for inner in _decode_once(each) if inner not in found]
-        found += layer
-    return found[:MAX_ENCODED_RUNS]
+        inner: list[str] = []
+        for each in layer:
+            if len(each) > left:
+                return DecodedText(forms, whole=False)
+            left -= len(each)
+            found = _decode_once(each)
+            if found is None or len(forms) + len(found) > MAX_ENCODED_RUNS:
+                return DecodedText(forms, whole=False)
+            inner += found
+        # What is decoded is mostly one long text or many short ones: a set would not be worth it.
+        layer = list(dict.fromkeys(inner))
+        forms += layer
+    return DecodedText(forms, whole=True)
 
 
-def _decode_once(text: str) -> list[str]:
+def _decode_once(text: str) -> list[str] | None:
+    """None if there is too much of it."""
     found: list[str] = []
-    if _PERCENT.search(text):
-        found.append(unquote(text))
-    if _ENTITY.search(text):
+    if "%" in text and _PERCENT.search(text):
+        found.append(unquote(text, errors="replace"))
+    if "&" in text and _ENTITY.search(text):
         found.append(unescape(text))
-    if _ESCAPE.search(text):
+    if "\\" in text and _ESCAPE.search(text):
         found.append(_ESCAPE.sub(lambda each: chr(int(each[1] or each[2], 16)), text))
-    if _QUOTED.search(text):
-        found.append(quopri.decodestring(text.encode()).decode("utf-8", "replace"))
-    for run in _BASE64.findall(text)[:MAX_ENCODED_RUNS]:
+    if "=" in text and _QUOTED.search(text):
+        found.append(quopri.decodestring(text.encode("utf-8", "replace")).decode("utf-8", "replace"))
+    runs = _BASE64.findall(_WRAPPED.sub("", text) if "\n" in text else text)
+    pairs = _HEX.findall(text)
+    if len(runs) + len(pairs) > MAX_ENCODED_RUNS:
+        return None
+    for run in runs:
         found += _readable(_base64(run))
-    for run in _HEX.findall(text)[:MAX_ENCODED_RUNS]:
-        compact = run.replace(" ", "").replace(":", "")
-        found += _readable(bytes.fromhex(compact))
-    return [each for each in found if each != text]
+    for run in pairs:
+        found += _readable(bytes.fromhex(run.replace(" ", "").replace(":", "")))
+    # Halves of characters cannot be written by anybody.
+    return [each.encode("utf-8", "replace").decode() for each in found if each != text]
 
 
 def _base64(run: str) -> bytes:
@@ -120,9 +168,12 @@ def _readable(data: bytes) -> list[str]:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return []
-    seen = sum(char.isprintable() or char in "\t\r\n" for char in text)
-    return [text] if len(text) >= 4 and seen == len(text) else []
+    if len(text) < 4 or not (
+        text.isprintable() or all(char.isprintable() or char in "\t\r\n" for char in text)
+    ):
+        return []
+    return [text]
 
 
-def _ascii_digits(text: str) -> str:
-    return "".join(str(unicodedata.decimal(char)) if char.isdecimal() else char for char in text)
+def _digit(char: str) -> str:
+    return str(unicodedata.decimal(char)) if char.isdecimal() else char

@@ -12,15 +12,16 @@ returns, it reads private things, it has an effect, and it reaches the outside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import glob
 
-# others: results contain what others write. trusted: a look-up that this organisation keeps itself.
-Returns = Literal["others", "trusted"]
+# others: results contain what others write. records: the same in records that the tool itself keeps and gives
+# ids to, as a calendar does. trusted: a look-up that this organisation keeps itself.
+Returns = Literal["others", "records", "trusted"]
 # destroys: what it does cannot be undone, so people decide whatever its values are.
 Effect = Literal["reads", "writes", "destroys"]
 
@@ -36,8 +37,12 @@ class ToolTraits:
 
 
 UNKNOWN_TOOL: Final = ToolTraits()
+MAX_LABELLED_BLOCKS: Final = 256
+MAX_SCHEMA_PARTS: Final = 10_000
+_UNTRUSTED_HINTS: Final = frozenset({"openWorldHint", "untrustedContentHint", "maliciousActivityHint"})
+_PRIVATE_HINTS: Final = frozenset({"privateHint", "sensitiveHint", "secretHint"})
 _OPTIONS: Final[Mapping[str, tuple[Json, ...]]] = {
-    "returns": ("others", "trusted"),
+    "returns": ("others", "records", "trusted"),
     "private": (True, False),
     "effect": ("reads", "writes", "destroys"),
     "outside": (True, False),
@@ -115,11 +120,61 @@ def traits_of_annotations(annotations: Mapping[str, Json]) -> ToolTraits:
     )
 
 
+def lower_by_labels(traits: ToolTraits, result: Json) -> ToolTraits:
+    """What the labels of a result take from the traits of its tool; no label gives anything.
+
+    `_meta.ifc` is what the MCP server of GitHub sends and FIDES reads, the hints are those of SEP-1913. They
+    count on the result and on each block of its content, with or without a prefix.
+    """
+    blocks = result.get("content") if isinstance(result, dict) else None
+    for part in (result, *(blocks[:MAX_LABELLED_BLOCKS] if isinstance(blocks, list) else ())):
+        for labels in (part.get("_meta"), part.get("annotations")) if isinstance(part, dict) else ():
+            for name, value in labels.items() if isinstance(labels, dict) else ():
+                traits = _lower(traits, name.rpartition("/")[2], value)
+    return traits
+
+
+def _lower(traits: ToolTraits, name: str, value: Json) -> ToolTraits:
+    if name == "ifc":
+        label = value if isinstance(value, dict) else {"integrity": "", "confidentiality": ""}
+        if label.get("integrity", "trusted") != "trusted":
+            traits = replace(traits, returns="others")
+        return traits if label.get("confidentiality", "public") == "public" else replace(traits, private=True)
+    if name in _UNTRUSTED_HINTS and value not in (False, None):
+        return replace(traits, returns="others")
+    return replace(traits, private=True) if name in _PRIVATE_HINTS and value not in (False, None) else traits
+
+
+def words_of_schema(schema: Json) -> tuple[frozenset[str], frozenset[str]]:
+    """The options that a tool's input schema lists (`enum`, `const`), and the names of its properties."""
+    choices: set[str] = set()
+    names: set[str] = set()
+    waiting, seen = [schema], 0
+    while waiting and seen < MAX_SCHEMA_PARTS:
+        seen += 1
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        if not isinstance(part, dict):
+            continue
+        options = part.get("enum")
+        listed = [*(options if isinstance(options, list) else ()), part.get("const")]
+        choices.update(each for each in listed if isinstance(each, str))
+        properties = part.get("properties")
+        names.update(properties if isinstance(properties, dict) else ())
+        waiting += part.values()
+    return frozenset(choices), frozenset(names)
+
+
 def describe_traits(tool: str, traits: ToolTraits) -> str:
     """In one line: `results of read_email contain what others write and what is private; it only reads`."""
-    results = "can be trusted" if traits.returns == "trusted" else "contain what others write"
+    results = {
+        "others": "contain what others write",
+        "records": "are records in which others write",
+        "trusted": "can be trusted",
+    }[traits.returns]
     if traits.private:
-        results += " and contain what is private" if traits.returns == "trusted" else " and what is private"
+        results += " and what is private" if traits.returns == "others" else " and contain what is private"
     effects = {"reads": "only reads", "writes": "changes something", "destroys": "can destroy something"}
     reach = " and reaches the outside" if traits.outside else ""
     return f"results of {tool} {results}; it {effects[traits.effect]}{reach}"

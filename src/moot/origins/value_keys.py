@@ -1,48 +1,59 @@
 """Values inside a text, by what they mean: addresses, links, files, codes, numbers, days, ids, mentions.
 
 Each value has a key that is the same however it is written: `$1,200.00` and 1200, `https://Example.com/`
-and `example.com`, an account with spaces and without. A number of few digits is an id only where it is called
-one: `file 13`, `ID: 13`, `#13`, or the member `id` of a result.
+and `example.com`, an account with spaces and without. A value is all that stands together: of
+`o'brien@example.com` no half is an address. A number of few digits is an id only where it is called one:
+`file 13`, `ID: 13`, `#13`, or the member `id` of a result.
+
+One pass over the pieces of a text, each looked at a bounded number of times: others choose what is read here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
-from moot.origins.date_words import days_in
+from moot.origins.date_words import DATE_HEADS, days_at
+from moot.origins.step_budget import StepBudget
 from moot.origins.text_forms import fold_strictly
 
-_VALUES: Final = re.compile(
-    r"(?P<address>[a-z0-9_][\w.+%-]*@[\w-]+(?:\.[\w-]+)+)"
-    r"|(?P<link>(?:[a-z][a-z0-9+-]{1,15}://|www\.)[^\s<>\"'`|\\]+|(?:mailto|tel|javascript|data):[^\s<>\"'`]+)"
-    # With a dot or a slash inside: hosts, files, paths.
-    r"|(?P<place>(?<![\w.])(?:[~.]{0,2}/)?[\w~-]+(?:[./]+[\w~%+=&?@:-]+)*[./][\w~%+=&?@:-]*[^\W\d][\w~%+=&?@:#-]*/?"
-    r"|(?<![\w.])/[\w./~%-]+)"
-    r"|(?P<time>(?<![\d:])[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?:\.\d+)?(?:\s?[ap]m\b)?z?)"
-    # Accounts, cards, telephones and other long numbers, with or without spaces inside.
-    r"|(?P<account>(?<![\w-])[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){2,8}(?: ?[a-z0-9]{1,4})?(?![\w-])"
-    r"|(?<![\w-])\+?\d{2,4}(?:[ -]\d{2,6}){2,6}(?![\w-]))"
-    # Letter by letter.
-    r"|(?P<spaced>(?<![\w])\w(?:[\s.,;_-]+\w){4,}(?![\w]))"
-    r"|(?P<number>(?<![\w.,-])[-+−]?(?:\d{1,3}(?:[,']\d{3})+|\d+)(?:\.\d+)?(?![\w-]|\.\d))"
-    r"|(?P<mention>(?<![\w@])@[\w.-]*\w)"
-    # Digits among letters, or a `_`: codes, hashes, identifiers, passwords.
-    r"|(?P<code>[^\W_]*(?:\d|_)[\w]*(?:-[\w]+)*|[^\W\d_]+(?:-[^\W_]+)*-[\w-]*\d[\w-]*)"
+# A comma between digits belongs to a number.
+_PIECES: Final = re.compile(r"[^\s<>()\[\]{}\"“”«»„|;,`]+(?:(?<=\d),(?=\d)[^\s<>()\[\]{}\"“”«»„|;,`]+)*")
+_BEFORE_VALUE: Final = "'’‘*:!?¿¡…"
+_BEHIND_VALUE: Final = _BEFORE_VALUE + "."
+_LINK_HEADS: Final = ("www.", "mailto:", "tel:", "javascript:", "data:")
+_LINK_END: Final = re.compile(r"[\s<>\"`]")
+_TIME: Final = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?:\.\d{1,9})?z?(?:[ap]m)?")
+_NUMBER: Final = re.compile(r"[-+−]?(?:\d{1,3}(?:[,']\d{3})+|\d+)(?:\.\d+)?")
+_LETTERS_WITH_DOTS: Final = re.compile(r"[^\W\d_](?:\.[^\W\d_]){1,2}")
+_WITH_DIGIT: Final = re.compile(r"[\d_]")
+# Where a text can be cut: at a line end, and behind a word and its full stop.
+_SENTENCE_ENDS: Final = re.compile(r"\n|(?<=[^\W\d_][^\W\d_])[.!?] ")
+_MAY_HAVE_VALUE: Final = re.compile(
+    r"[\d@/\\_]|\w[.:]\w|\b\w\b[^\w'’]+\w\b|\w{33}|\b(?:" + "|".join(sorted(DATE_HEADS)) + ")"
 )
-_TOKENS: Final = re.compile(r"\S+")
-_SIGNS: Final = re.compile(r"[\d@/_]|\w[^\w\s'’]\w")
-_ID_WORDS: Final = frozenset({"id", "ids", "number", "no", "nr", "num", "key", "ref", "reference"})
-_BETWEEN: Final = frozenset({"and", "or", "the", "with", "of", "is", "number", "no", "nr"})
+CHARS_PER_STEP: Final = 8
+STEPS_PER_WORD: Final = 2
+STEPS_PER_VALUE: Final = 8
+# What ends the words that a number belongs to.
+_STOP: Final = re.compile(r"[.!?;]")
+_ID_WORDS: Final = frozenset({"id", "ids", "number", "nr", "num", "key", "ref", "reference"})
+_BETWEEN: Final = frozenset({"and", "or", "the", "with", "of", "is"})
 _NAME_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # Shorter codes occur by chance: they count only where they are called an id.
 MIN_CODE_CHARS: Final = 4
 # Longer runs of letters without a space are no words of a language.
 MAX_WORD_CHARS: Final = 32
-_LONG_RUN: Final = re.compile(rf"[^\s]{{{MAX_WORD_CHARS + 1},}}")
-_CALLED_BEFORE: Final = 40
+# An account, card or telephone number in groups: so many of them, each so long, with so many digits.
+MIN_GROUPS: Final = 3
+MAX_GROUP_CHARS: Final = 6
+MIN_GROUP_DIGITS: Final = 6
+MIN_SPACED_CHARS: Final = 5
+MAX_CALLED_CHARS: Final = 60
+_EXACT: Final = Context(prec=100)
+_MAX_NUMBER_CHARS: Final = 64
 
 Key = tuple[str, str]
 
@@ -53,110 +64,217 @@ class FoundValue(NamedTuple):
     end: int
 
 
-def values_in(text: str, at: float) -> Iterator[FoundValue]:
-    """The values of a text, in no certain order; `at` is when it was said, for days like tomorrow."""
-    folded = fold_strictly(text)
-    days = list(days_in(folded, at))
-    for key, start, end in days:
-        yield FoundValue(key, start, end)
-    taken = [(start, end) for _, start, end in days]
-    for found in _found_values(folded):
-        start, end = found.span()
-        if any(start < last and first < end for first, last in taken):
-            continue
-        kind, value = found.lastgroup or "", found[0]
-        for key in _keys(kind, value):
+class _Piece(NamedTuple):
+    text: str
+    start: int
+    end: int
+
+
+def values_in(text: str, at: float, budget: StepBudget) -> Iterator[FoundValue]:
+    """The values of a composed text; `at` is when it was said, for days like tomorrow."""
+    budget.spend(len(text) // CHARS_PER_STEP + 1)
+    return _ValueScan(fold_strictly(text), at, budget).values()
+
+
+class _ValueScan:
+    """One pass over a text: what was read last decides whether a number goes on, and what it is called."""
+
+    def __init__(self, folded: str, at: float, budget: StepBudget) -> None:
+        self.folded = folded
+        self.at = at
+        self.budget = budget
+        # Groups of one number, or single letters, that stand side by side.
+        self.row: list[_Piece] = []
+        # The last noun and the last word that means an id, each with its end.
+        self.noun, self.noun_end, self.id_end = "", -1, -1
+
+    def values(self) -> Iterator[FoundValue]:
+        """Sentences of plain words are passed over as a whole: most of what people write is that."""
+        first = 0
+        for sentence in _SENTENCE_ENDS.finditer(self.folded):
+            if _MAY_HAVE_VALUE.search(self.folded, first, sentence.end()):
+                yield from self._values_between(first, sentence.end())
+            first = sentence.end()
+        yield from self._values_between(first, len(self.folded))
+
+    def _values_between(self, first: int, last: int) -> Iterator[FoundValue]:
+        folded = self.folded
+        taken = first
+        for found in _PIECES.finditer(folded, first, last):
+            piece = found[0]
+            is_word = piece.isalpha() and 1 < len(piece) <= MAX_WORD_CHARS and piece[:3] not in DATE_HEADS
+            if is_word and not (self.row and _goes_on(self.row, piece)):
+                self.budget.spend(STEPS_PER_WORD)
+                yield from self._end_row()
+                self._note_word(piece, found.end())
+                continue
+            self.budget.spend(STEPS_PER_VALUE)
+            start, end = found.span()
+            if start < taken:
+                continue
+            if not (piece[0].isalnum() and piece[-1].isalnum()):
+                piece, start, end = _strip(piece, start)
+                if not piece:
+                    continue
+            days, day_end = days_at(folded, piece, start, self.at)
+            if days:
+                taken = day_end
+                yield from self._end_row()
+                yield from (FoundValue(day, start, taken) for day in days)
+                continue
+            if "://" in piece or piece.startswith(_LINK_HEADS):
+                link_end = _LINK_END.search(folded, start)
+                taken = link_end.start() if link_end else len(folded)
+                piece, start, end = _strip(folded[start:taken], start)
+            row = self.row
+            if row and (row[-1].end != start - 1 or folded[start - 1] != " " or not _goes_on(row, piece)):
+                yield from self._end_row()
+            if _goes_on(self.row, piece):
+                self.row.append(_Piece(piece, start, end))
+            else:
+                yield from self._end_row()
+                yield from self._piece_values(piece, start, end)
+        yield from self._end_row()
+
+    def _note_word(self, word: str, end: int) -> None:
+        if word in _ID_WORDS:
+            self.id_end = end
+        elif word not in _BETWEEN:
+            self.noun, self.noun_end, self.id_end = word, end, -1
+
+    def _end_row(self) -> Iterator[FoundValue]:
+        row, self.row = self.row, []
+        if len(row) >= MIN_GROUPS:
+            joined = "".join(piece.text for piece in row).removeprefix("+")
+            single = len(joined) == len(row)
+            if len(row) >= MIN_SPACED_CHARS if single else sum(map(str.isdigit, joined)) >= MIN_GROUP_DIGITS:
+                yield FoundValue(("code", compact(joined)), row[0].start, row[-1].end)
+                return
+        for piece in row:
+            yield from self._piece_values(*piece)
+
+    def _piece_values(self, piece: str, start: int, end: int) -> Iterator[FoundValue]:
+        if ":" in piece and "://" not in piece and not piece.startswith(_LINK_HEADS):
+            if not _TIME.fullmatch(piece):
+                for part in piece.split(":"):
+                    self.budget.spend(STEPS_PER_VALUE)
+                    if part:
+                        yield from self._piece_values(part, start, start + len(part))
+                    start += len(part) + 1
+            return
+        if piece.isalpha() and len(piece) <= MAX_WORD_CHARS:
+            self._note_word(piece, end)
+            return
+        keys = _keys(piece)
+        for key in keys:
             yield FoundValue(key, start, end)
-        if kind in ("number", "code") and len(value) < 2 * MIN_CODE_CHARS:
-            yield from _called(folded, start, end)
-    for found in _LONG_RUN.finditer(folded):
-        yield FoundValue(("code", compact(found[0])), found.start(), found.end())
+        if keys and keys[0][0] in ("number", "code") and len(piece) < 2 * MIN_CODE_CHARS:
+            called = compact(piece.lstrip("#"))
+            if piece[0] == "#" or self._follows(self.id_end, start):
+                yield FoundValue(("called", f"id:{called}"), start, end)
+            if self._follows(self.noun_end, start):
+                yield FoundValue(("called", f"{self.noun.removesuffix('s')}:{called}"), start, end)
+
+    def _follows(self, word_end: int, start: int) -> bool:
+        """Whether a value is called by this word: `file 13`, `files 12, 13 and 14`, `file with ID '13'`."""
+        near = word_end >= 0 and start - word_end <= MAX_CALLED_CHARS
+        return near and not _STOP.search(self.folded, word_end, start)
 
 
-def _found_values(folded: str) -> Iterator[re.Match[str]]:
-    """Only words with signs or digits are looked at, and short ones between them: prose costs little."""
-    first = last = -1
-    signs = singles = 0
-    for word in _TOKENS.finditer(folded):
-        start, end = word.span()
-        sign = _SIGNS.search(folded, start, end) is not None
-        if sign or end - start <= MIN_CODE_CHARS:
-            first, last = first if first >= 0 else start, end
-            signs += sign
-            singles += end - start <= 2
-            continue
-        if signs or singles > MIN_CODE_CHARS:
-            yield from _VALUES.finditer(folded, first, last)
-        first, signs, singles = -1, 0, 0
-    if signs or singles > MIN_CODE_CHARS:
-        yield from _VALUES.finditer(folded, first, last)
+def _strip(piece: str, start: int) -> _Piece:
+    stripped = piece.lstrip(_BEFORE_VALUE)
+    start += len(piece) - len(stripped)
+    stripped = stripped.rstrip(_BEHIND_VALUE)
+    return _Piece(stripped, start, start + len(stripped))
 
 
-def _keys(kind: str, value: str) -> list[Key]:
-    match kind:
-        case "address":
-            value = value.rstrip(".")
-            name, _, host = value.partition("@")
-            return [("address", value), ("place", host), ("part", name)]
-        case "link" | "place":
-            place = link_text(value)
-            host, slash, _ = place.partition("/")
-            return [("place", place), *([("place", host)] if slash and "." in host else [])]
-        case "number":
-            digits = re.sub("[^0-9]", "", value)
-            code = [("code", digits)] if len(digits) > MIN_CODE_CHARS and digits == value else []
-            return [("number", number_text(value)), *code]
-        case "spaced":
-            return [("code", re.sub(r"[\W_]", "", value))]
-        case "account":
-            return [("code", compact(value))]
-        case "mention":
-            return [("mention", value[1:].rstrip("."))]
-        case "code":
-            return [("code", compact(value))]
+def _goes_on(row: list[_Piece], piece: str) -> bool:
+    """Whether a piece can stand in a row of groups of one number, or of single letters."""
+    size = len(piece)
+    if size > MAX_GROUP_CHARS + 1:
+        return False
+    if size == 1 and piece.isalnum():
+        return not row or len(row[-1].text) == 1 or piece.isdigit()
+    plain = piece if row else piece.removeprefix("+")
+    if not plain.isalnum():
+        return False
+    # The second group of an account may be letters.
+    return _WITH_DIGIT.search(plain) is not None or (
+        len(row) == 1 and size == 4 and row[0].text[:2].isalpha() and len(row[0].text) > 1
+    )
+
+
+def _keys(piece: str) -> list[Key]:
+    if "://" in piece or piece.startswith(_LINK_HEADS):
+        return _place_keys(piece)
+    if "@" in piece:
+        name, _, host = piece.partition("@")
+        if not name:
+            return [("mention", host)]
+        if "." not in host or "@" in host:
+            return [("code", compact(piece))]
+        return [("address", piece), ("place", host), ("part", name)]
+    plain = piece.strip("$€£¥%#")
+    if _NUMBER.fullmatch(plain):
+        digits = plain if plain.isdigit() and len(plain) > MIN_CODE_CHARS else ""
+        return [("number", number_text(plain)), *([("code", digits)] if digits else [])]
+    if "/" in piece or "." in piece or "\\" in piece:
+        if any(map(str.isalpha, piece)):
+            return [] if _LETTERS_WITH_DOTS.fullmatch(piece) else _place_keys(piece)
+        return [("code", compact(piece))] if any(map(str.isdigit, piece)) else []
+    if _WITH_DIGIT.search(piece) or len(piece) > MAX_WORD_CHARS:
+        return [("code", compact(plain))]
     return []
+
+
+def _place_keys(piece: str) -> list[Key]:
+    place = link_text(piece)
+    host, slash, _ = place.partition("/")
+    return [("place", place), *([("place", host)] if slash and "." in host else [])]
 
 
 def link_text(value: str) -> str:
     """A link without its scheme, if it is a usual one, and without what ends a sentence."""
-    return re.sub(r"^https?://", "", fold_strictly(value).rstrip(".,;:!?)]}'\"")).rstrip("/")
+    text = fold_strictly(value).rstrip(".,;:!?)]}'\"")
+    return text.removeprefix("https://").removeprefix("http://").rstrip("/")
 
 
 def number_text(value: str | float) -> str:
+    """A number in one way of writing it, with all its digits; a long one as it is."""
+    text = re.sub("[,'+]", "", str(value)).replace("−", "-")
+    if len(text) > _MAX_NUMBER_CHARS:
+        return text
     try:
-        number = Decimal(re.sub("[,'+]", "", str(value)).replace("−", "-"))
+        number = Decimal(text)
     except InvalidOperation:
-        return str(value)
-    return f"{number.normalize():f}" if number.is_finite() and abs(number.adjusted()) < 40 else str(value)
+        return text
+    if not number.is_finite() or abs(number.adjusted()) >= _MAX_NUMBER_CHARS:
+        return text
+    return f"{number.normalize(_EXACT):f}" if number else "0"
 
 
 def compact(code: str) -> str:
     return re.sub(r"[\s-]", "", fold_strictly(code))
 
 
-def _called(folded: str, start: int, end: int) -> Iterator[FoundValue]:
-    """A short value by the words before it: `file 13`, `files 12, 13 and 14`, `ID '13'`, `#13`."""
-    before = folded[max(0, start - _CALLED_BEFORE) : start]
-    value = compact(folded[start:end])
-    words = re.findall(r"[^\W\d_]+|#", before)
-    names = [word for word in words if word not in _BETWEEN][-1:] + [
-        word for word in words if word in _ID_WORDS
-    ]
-    for word in names:
-        noun = "id" if word == "#" or word in _ID_WORDS else word.removesuffix("s")
-        yield FoundValue(("called", f"{noun}:{value}"), start, end)
-
-
-def name_words(name: str) -> frozenset[str]:
+def words_in_name(name: str) -> list[str]:
     """The words of an argument's or a tool's name: `file_id` and `fileId` are file and id."""
-    return frozenset(run.lower() for run in _NAME_WORDS.findall(name))
+    return [run.lower() for run in _NAME_WORDS.findall(name[:256])]
 
 
 def is_id_name(name: str) -> bool:
-    return bool(name_words(name) & {"id", "ids", "uid", "uuid", "key", "ref", "number", "no", "nr"})
+    return not _ID_NAMES.isdisjoint(words_in_name(name))
 
 
-def id_keys(value: str, name: str) -> list[Key]:
-    """The keys under which a short id is found, for an argument or a member of a result of this name."""
-    nouns = {"id", *(word.removesuffix("s") for word in name_words(name) - _ID_WORDS)}
-    return [("called", f"{noun}:{compact(value)}") for noun in sorted(nouns)]
+_ID_NAMES: Final = frozenset({"id", "ids", "uid", "uuid", "key", "ref", "number", "no", "nr"})
+
+
+def id_keys(value: str, name: str, tool: str = "") -> list[Key]:
+    """The keys under which a short id is found, for an argument or a member of a result of this name.
+
+    An argument that is only called `id` is one of what the tool is about: a file for `delete_file`.
+    """
+    nouns = {word.removesuffix("s") for word in words_in_name(name) if word not in _ID_NAMES}
+    if not nouns:
+        nouns = {word.removesuffix("s") for word in words_in_name(tool)[1:] if word not in _ID_NAMES}
+    return [("called", f"{noun}:{compact(value)}") for noun in ("id", *sorted(nouns))]
