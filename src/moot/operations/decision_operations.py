@@ -18,6 +18,7 @@ from moot.operations.operation import (
     list_result,
     short_id,
 )
+from moot.operations.origin_text import OriginNotes, caution_lines
 from moot.operations.text_table import TextTable
 from moot.protocol.envelope import rfc3339
 from moot.protocol.large_content import reference_in
@@ -100,6 +101,8 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "exempt": list(seen.exempt),
         "risks": [{"severity": each.severity, "text": each.text} for each in seen.risks],
         "inputs": list(seen.inputs),
+        # Null: nobody has looked where its values came from.
+        "origins": None if seen.origins is None else seen.origins.as_json(),
     }
 
 
@@ -116,9 +119,12 @@ def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
 
 def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
     """What deserves a second look; all arguments, since exactly these are carried out; what others said."""
+    viewers = (context.space.me, context.space.name)
+    notes = OriginNotes(seen.origins, viewers, with_places=True)
     return [
+        *(f"! {text}" for text in caution_lines(seen)),
         *(f"! {each.text}" for each in seen.risks),
-        *argument_lines(seen.params, is_interactive=context.is_interactive),
+        *argument_lines(seen.params, notes, is_interactive=context.is_interactive),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
         *([f"exempt from the vote: {', '.join(seen.exempt)}"] if seen.exempt else []),
@@ -154,11 +160,15 @@ def operation(seen: SeenProposal) -> str:
     return f"{seen.method} {name}" if isinstance(name, str) else seen.method
 
 
-def argument_lines(params: Json, *, is_interactive: bool = False) -> list[str]:
-    """The arguments, one a line; texts of several lines keep them, for that is what will be written."""
+def argument_lines(
+    params: Json, notes: OriginNotes | None = None, *, is_interactive: bool = False
+) -> list[str]:
+    """The arguments, one a line, each with where it came from; texts of several lines keep them, for that is
+    what will be written."""
+    notes = notes or OriginNotes(None, (), with_places=False)
     arguments = params.get("arguments") if isinstance(params, dict) else None
     if not isinstance(arguments, dict):
-        return []
+        arguments = {}
     if reference_in(arguments) is not None:
         arguments = {"arguments": arguments}
     lines: list[str] = []
@@ -171,7 +181,8 @@ def argument_lines(params: Json, *, is_interactive: bool = False) -> list[str]:
             lines += [f"{' ' * len(name)}  {line}" for line in reference.excerpt.split("\n")]
         else:
             lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
-    return lines
+        lines += [f"  ← {text}" for _, found in notes.take(name) for text in found]
+    return [*lines, *(f"  ← {text}" for _, found in notes.take_rest() for text in found)]
 
 
 def _approve_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import ORIGINS_KIND
 from moot.protocol.proposal_life import GatewayProposal
 
 # Pages of one list (`tools/list` with cursors).
@@ -259,6 +260,19 @@ class SpaceCalls:
         past = self._session.router.replay(await self.history(since))
         await self.refresh_proposals()
         return past
+
+    async def recall_origins(self) -> None:
+        """Learn from the history where the values of those open proposals came from that we did not see made.
+
+        Each is looked for once; what is found out later is told to everybody.
+        """
+        parts = self._parts
+        unheard = [seen for seen in parts.proposals.open() if seen.origins is None and seen.is_told]
+        if unheard:
+            since = min(seen.proposed_at for seen in unheard) - HISTORY_MARGIN_SECONDS
+            self._session.router.replay_kinds(await self.history(since), (ORIGINS_KIND,))
+        for seen in unheard:
+            seen.is_told = False
 
     async def fetch_content(self, sha256: str) -> bytes:
         """A large value that a message names (`_meta["moot/content"]`).

@@ -8,10 +8,14 @@ from typing import Any, Final
 from moot.errors import MootError, ProposalSettled, UsageError, VoteCounted
 from moot.operations.grant_term import local_time
 from moot.operations.operation import ClientContext, short_id
+from moot.operations.origin_text import EndorseChoice
 from moot.participant import JoinedSpace, SeenProposal
+from moot.protocol.origin_report import ENDORSE_KIND
 from moot.tui.dialogs import (
     ApproveDialog,
     Dialog,
+    EndorseDialog,
+    EndorseRequest,
     GrantChoice,
     GrantDialog,
     RejectChoice,
@@ -92,6 +96,11 @@ async def vote(context: ClientContext, shown: ShownProposal) -> list[str]:
     return [f"✓ voted for {title_of(shown.seen)} ({short_id(shown.seen.id)})"]
 
 
+async def endorse(context: ClientContext, choice: EndorseChoice) -> list[str]:
+    sent = await context.space.send(ENDORSE_KIND, choice.payload, confirm=True)
+    return [f"✓ {choice.text} ({short_id(sent.id)})"]
+
+
 # Opens a dialog; the callback gets what the person chose, or None.
 ShowDialog = Callable[[Dialog, Callable[[Any], None]], object]
 
@@ -110,7 +119,7 @@ class DecisionFlow:
     def approve(self, seen: SeenProposal, to: Sequence[str] = ()) -> None:
         """Show it and ask for yes, no, or no with words."""
 
-        def decided(choice: ShownProposal | RejectChoice | RejectRequest | None) -> None:
+        def decided(choice: ShownProposal | RejectChoice | RejectRequest | EndorseRequest | None) -> None:
             match choice:
                 case ShownProposal():
                     self._decide(
@@ -121,6 +130,8 @@ class DecisionFlow:
                     self._reject(choice)
                 case RejectRequest():
                     self.reject(seen)
+                case EndorseRequest():
+                    self.endorse(seen)
 
         self._show(ApproveDialog(seen, self._texts, self._context.space), decided)
 
@@ -149,6 +160,15 @@ class DecisionFlow:
                 )
 
         self._show(GrantDialog(seen, self._texts, self._context.space), decided)
+
+    def endorse(self, seen: SeenProposal) -> None:
+        """Confirm one of its values or sources; whoever decides by origins looks at it again."""
+
+        def decided(choice: EndorseChoice | None) -> None:
+            if choice is not None:
+                self._decide(choice.text, lambda: endorse(self._context, choice))
+
+        self._show(EndorseDialog(seen, self._context.space), decided)
 
     def vote(self, seen: SeenProposal) -> None:
         shown = ShownProposal.of(seen)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -24,10 +25,12 @@ from moot.operations.capability_text import in_words
 from moot.operations.content_operation import MAX_SHOWN_BYTES
 from moot.operations.grant_scope import GrantScope, grant_scopes, read_scope
 from moot.operations.grant_term import DEFAULT_TERM, GRANT_TERMS, GrantTerm, local_time
+from moot.operations.origin_text import EndorseChoice, endorse_choices
 from moot.operations.terminal_escape import printable
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
 from moot.protocol.large_content import listed_parts
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import ENDORSE_KIND
 from moot.tui.proposal_lines import full_lines, host_of, raw_lines, state_of, title_of
 from moot.tui.row_layout import Line, PaneRow, Part, line
 from moot.tui.rows import Rows
@@ -148,32 +151,47 @@ class ProposalDialog(Dialog):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "raw", "Raw bytes"),
         Binding("v", "whole", "Large values", show=False),
+        Binding("o", "places", "Origins", show=False),
     ]
 
     def __init__(
         self, title: str, hint: str, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace
     ) -> None:
-        super().__init__(title, f"v large values · {hint}" if listed_parts(seen.params) else hint)
+        more = ["v large values"] if listed_parts(seen.params) else []
         self._space = space
         self._whole: dict[str, Json] | None = None
         self.shown = ShownProposal.of(seen)
+        super().__init__(title, " · ".join([*more, *self.origin_keys(), hint]))
         self._texts = texts
-        self._is_raw = False
+        self._is_raw = self._with_places = False
         self._shown_status = "pending"
+        self._shown_origins = seen.origins
 
     @property
     def seen(self) -> SeenProposal:
         return self.shown.seen
+
+    def origin_keys(self) -> list[str]:
+        """What can be done about where its values came from, as far as that is known."""
+        return ["o origins"] if self.seen.origins is not None else []
 
     def set_up(self) -> None:
         super().set_up()
         self.set_interval(_CHECK_SECONDS, self._check_status)
 
     def fill(self) -> None:
-        lines = (
-            raw_lines(self.seen) if self._is_raw else full_lines(self.seen, self._texts, whole=self._whole)
-        )
+        lines = raw_lines(self.seen) if self._is_raw else self._readable_lines()
         self.rows.replace(numbered(lines))
+
+    def _readable_lines(self) -> list[Line]:
+        viewers = (self._space.me, self._space.name)
+        places = self._with_places
+        return full_lines(self.seen, self._texts, whole=self._whole, viewers=viewers, with_places=places)
+
+    def action_places(self) -> None:
+        """Show in which message each value was said, and the words around it."""
+        self._with_places = not self._with_places
+        self.fill()
 
     def action_raw(self) -> None:
         self._is_raw = not self._is_raw
@@ -201,6 +219,13 @@ class ProposalDialog(Dialog):
         if self.seen.status != self._shown_status:
             self._shown_status = self.seen.status
             self.show_hint(f"too late: {state_of(self.seen)[0]} · Esc close")
+            self.fill()
+        elif self.seen.origins is not self._shown_origins:
+            # It is found out in the moment after a proposal, and anew when somebody endorses a value.
+            if self._shown_origins is None:
+                self._hint = " · ".join([*self.origin_keys(), self._hint])
+                self.show_hint(self._hint)
+            self._shown_origins = self.seen.origins
             self.fill()
 
     def is_ready(self, *, read_to_end: bool = True) -> bool:
@@ -234,13 +259,20 @@ class RejectRequest:
     """The person wants to choose a reason and write something about it."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndorseRequest:
+    """The person wants to confirm a value or a source, or to take that back."""
+
+
 class ApproveDialog(ProposalDialog):
-    """Approve once? `y` yes: the `ShownProposal`; `n` no: a `RejectChoice`; `r`: a `RejectRequest`."""
+    """Approve once? `y` yes: the `ShownProposal`; `n` no: a `RejectChoice`; `r`: a `RejectRequest`; `e`: an
+    `EndorseRequest`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "approve", "Yes, once"),
         Binding("n", "reject", "No"),
         Binding("r", "reject_with_words", "No, with words"),
+        Binding("e", "endorse", "Endorse", show=False),
     ]
 
     def __init__(self, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace) -> None:
@@ -258,6 +290,37 @@ class ApproveDialog(ProposalDialog):
 
     def action_reject_with_words(self) -> None:
         self.dismiss(RejectRequest())
+
+    def origin_keys(self) -> list[str]:
+        keys = super().origin_keys()
+        return [*keys, "e endorse"] if _endorse_choices(self.seen, self._space) else keys
+
+    def action_endorse(self) -> None:
+        if _endorse_choices(self.seen, self._space):
+            self.dismiss(EndorseRequest())
+
+
+def _endorse_choices(seen: SeenProposal, space: JoinedSpace) -> list[EndorseChoice]:
+    """Those that we may send."""
+    found = endorse_choices(seen, seen.params.get("arguments"), datetime.now().astimezone())
+    return [each for each in found if space.may(ENDORSE_KIND, each.payload)]
+
+
+class EndorseDialog(Dialog):
+    """Choose what to confirm, or to take back; Enter gives the `EndorseChoice`."""
+
+    def __init__(self, seen: SeenProposal, space: JoinedSpace) -> None:
+        title = f"Endorse: {title_of(seen)} on {host_of(seen)}"
+        super().__init__(title, "↑↓ choose · Enter endorse · Esc cancel")
+        self._choices = _endorse_choices(seen, space)
+
+    def fill(self) -> None:
+        self.rows.replace(PaneRow(str(at), (line(each.text),)) for at, each in enumerate(self._choices))
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        event.stop()
+        if self.has_settled and self.rows.selected is not None:
+            self.dismiss(self._choices[int(self.rows.selected.key)])
 
 
 class RejectDialog(ProposalDialog):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
 from moot.operations.content_operation import reference_text
 from moot.operations.input_text import input_lines
+from moot.operations.origin_text import OriginNotes, ago, asks_for, caution_lines
 from moot.participant import SeenProposal
 from moot.participant.decisions.call_risks import Severity
 from moot.protocol.large_content import CONTENT_KEY, reference_in, shows_all_parts
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import ArgumentReport
 from moot.protocol.proposal_life import proposed_bytes
 from moot.tui.row_layout import Line, Part, Tone, line
 from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_text_in
@@ -75,11 +77,14 @@ def summary_lines(seen: SeenProposal, number: int, *, note: str = "") -> tuple[L
     arguments = arguments_text(seen)
     rejections = f" · rejected by {', '.join(each.by for each in seen.rejections)}" if seen.rejections else ""
     votes = f" · {seen.vote_text or _votes(len(seen.votes))}" if seen.votes or seen.vote_text else ""
-    worst = [each for each in seen.risks if each.severity == "bad"][:1]
+    worst: list[tuple[str, Tone]] = [
+        *((text, "warn") for text in caution_lines(seen)[:1]),
+        *((each.text, "bad") for each in seen.risks if each.severity == "bad"),
+    ]
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
         *([line(f"   {arguments}")] if arguments else []),
-        *(line(("   ! ", "bad"), (each.text, "bad")) for each in worst),
+        *(line(("   ! ", tone), (text, tone)) for text, tone in worst[:1]),
         line(
             (f"   {seen.proposer}", "name"), (f" · {age(seen)} · ", "dim"), (state, tone), rejections, votes
         ),
@@ -92,16 +97,19 @@ def age(seen: SeenProposal) -> str:
         seconds = max(0.0, time.time() - datetime.fromisoformat(seen.created).timestamp())
     except ValueError:
         return "just now"
-    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {word} ago"
-    return "just now" if seconds < 5 else f"{int(seconds)} s ago"
+    return ago(seconds)
 
 
 def full_lines(
-    seen: SeenProposal, texts: KnownTexts | None = None, *, whole: Mapping[str, Json] | None = None
+    seen: SeenProposal,
+    texts: KnownTexts | None = None,
+    *,
+    whole: Mapping[str, Json] | None = None,
+    viewers: Collection[str] = (),
+    with_places: bool = False,
 ) -> list[Line]:
-    """Everything that a decision is about. `whole`: its params with their large values."""
+    """Everything that a decision is about. `whole`: its params with their large values; `with_places`: where
+    each value was said."""
     state, tone = state_of(seen)
     what: tuple[Part, ...] = ((title_of(seen), "strong"), (" on ", "text"), (host_of(seen), "name"))
     lines: list[Line] = [line((seen.proposer, "name"), " proposes ", *what)]
@@ -110,10 +118,13 @@ def full_lines(
             line(("the connection was lost for a while: this may have been decided already", "warn"))
         )
     # Before the arguments: a long one would push them out of sight.
+    lines += [line(("! ", "warn"), (text, "warn")) for text in caution_lines(seen)]
     lines += [
         line(("! ", tone), (each.text, tone)) for each in seen.risks for tone in [_RISK_TONES[each.severity]]
     ]
-    lines += _params(seen, texts, seen.params if whole is None else whole)
+    notes = OriginNotes(seen.origins, viewers, with_places=with_places)
+    lines += _params(seen, texts, seen.params if whole is None else whole, notes)
+    lines += _origins(notes.take_rest())
     for each in seen.rejections:
         lines.append(line(("✗ ", "bad"), "rejected by ", (each.by, "name"), f": {each.reason}"))
         lines += [line(("    ", "dim"), text) for text in each.explanations]
@@ -131,7 +142,15 @@ def full_lines(
     return lines
 
 
-def _params(seen: SeenProposal, texts: KnownTexts | None, params: Mapping[str, Json]) -> Iterator[Line]:
+def _origins(found: Iterable[tuple[ArgumentReport, list[str]]]) -> Iterator[Line]:
+    for argument, texts in found:
+        tone: Tone = "warn" if asks_for(argument) else "dim"
+        yield from (line((f"    {'!' if asks_for(argument) else '·'} {text}", tone)) for text in texts)
+
+
+def _params(
+    seen: SeenProposal, texts: KnownTexts | None, params: Mapping[str, Json], notes: OriginNotes
+) -> Iterator[Line]:
     arguments = params.get("arguments")
     others = {name: value for name, value in params.items() if name not in ("name", "arguments")}
     if shows_all_parts(params) and set(others["_meta"]) == {CONTENT_KEY}:
@@ -150,10 +169,12 @@ def _params(seen: SeenProposal, texts: KnownTexts | None, params: Mapping[str, J
         yield from _value("arguments", arguments)
         return
     yield line(("arguments", "note"))
-    yield from _arguments(arguments, seen, texts)
+    yield from _arguments(arguments, seen, texts, notes)
 
 
-def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTexts | None) -> Iterator[Line]:
+def _arguments(
+    arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTexts | None, notes: OriginNotes
+) -> Iterator[Line]:
     pair = pair_in(arguments)
     whole = whole_text_in(arguments)
     edits = edits_in(arguments)
@@ -162,6 +183,7 @@ def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTe
         known = texts.get(seen.to[0], whole[0])
     for name, value in arguments.items():
         if pair is not None and name == pair[1]:
+            yield from _origins(notes.take(name))
             continue
         if pair is not None and name == pair[0]:
             yield line((f"  {pair[0]} → {pair[1]}:", "strong"))
@@ -187,6 +209,7 @@ def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTe
             yield from (line(("    ", "dim"), each) for each in value.split("\n"))
         else:
             yield from _value(name, value)
+        yield from _origins(notes.take(name))
 
 
 def _edit(edit: Mapping[str, Json]) -> Iterator[Line]:

@@ -285,16 +285,24 @@ class EditorServer:
 
     async def _ask_about_open(self) -> None:
         await self._space.refresh_proposals()
+        await self._space.recall_origins()
         for seen in self._space.proposals.open():
             if seen.proposer != self._space.me:
                 self._handle_proposal(seen)
 
     async def _ask(self, seen: SeenProposal) -> None:
         decided = asyncio.Event()
+        told = seen.origins
 
         def watch() -> None:
+            nonlocal told
             if seen.status != "pending":
                 decided.set()
+            elif seen.origins is not told:
+                # It is found out in the moment after a proposal: the editor is asking already.
+                told = seen.origins
+                if seen.id in self._calls:
+                    self._show({"sessionUpdate": "tool_call_update", **self._tool_call(seen)})
 
         seen.watchers.append(watch)
         try:
@@ -304,10 +312,13 @@ class EditorServer:
             seen.watchers.remove(watch)
             self._asked.discard(seen.id)
 
+    def _tool_call(self, seen: SeenProposal) -> dict[str, Json]:
+        return view.permission_of(seen, (self._space.me, self._space.name))
+
     async def _ask_editor(self, seen: SeenProposal, decided: asyncio.Event) -> None:
         if seen.status != "pending":
             return
-        tool_call = view.permission_of(seen)
+        tool_call = self._tool_call(seen)
         self._note_call(seen.id, seen.id)
         self._show({"sessionUpdate": "tool_call", **tool_call})
         params: dict[str, Json] = {

@@ -8,12 +8,13 @@ mcp/proposal         tool_call, and a permission request to the person at the ed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
 from moot.agents.acp.call_contents import commands_in
+from moot.operations.origin_text import OriginNotes, caution_lines
 from moot.participant.calls.outcome import text_of
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope
@@ -95,17 +96,27 @@ def describe_call(sender: str, to: Sequence[str], params: Mapping[str, Any]) -> 
     content = [*_diffs(arguments)]
     if not content:
         text = orjson.dumps(arguments, option=orjson.OPT_INDENT_2, default=str).decode()
-        content = [{"type": "content", "content": text_block(f"```json\n{text[:MAX_CHARS]}\n```")}]
+        content = [_code(text[:MAX_CHARS], "json")]
     return {**shown, "content": content}
 
 
-def permission_of(seen: SeenProposal) -> dict[str, Json]:
-    """The tool call of a permission request: exactly what was proposed."""
-    return {
-        "toolCallId": seen.id,
-        "status": "pending",
-        **describe_call(seen.proposer, seen.to, seen.params),
-    }
+def _code(text: str, language: str) -> dict[str, Json]:
+    return {"type": "content", "content": text_block(f"```{language}\n{text}\n```")}
+
+
+def permission_of(seen: SeenProposal, viewers: Collection[str] = ()) -> dict[str, Json]:
+    """The tool call of a permission request: where its values came from, and exactly what was proposed."""
+    call = describe_call(seen.proposer, seen.to, seen.params)
+    notes = OriginNotes(seen.origins, viewers, with_places=False)
+    lines = [
+        *(f"! {text}" for text in caution_lines(seen)),
+        *(text for _, found in notes.take_rest() for text in found),
+    ]
+    if lines:
+        # As code: an editor reads markup in all other text.
+        text = show_hidden("\n".join(lines)).replace("`", "'")
+        call["content"] = [_code(text[:MAX_CHARS], "text"), *call["content"]]
+    return {"toolCallId": seen.id, "status": "pending", **call}
 
 
 def _diffs(arguments: Any) -> list[Json]:

@@ -244,7 +244,7 @@ class OperatorBackend(ToolsOnlyBackend):
         declared: Json = meta.get(CLIENT_CAPABILITIES_KEY) if isinstance(meta, dict) else None
         capabilities: JsonObject = declared if isinstance(declared, dict) else {}
         elicitation: Json = capabilities.get("elicitation")
-        text = question_text(seen, self._space.me)
+        text = question_text(seen, self._space.me, self._space.name)
         is_form = supports_forms(capabilities) and len(text) <= MAX_DIALOG_CHARS
         if is_form:
             params: JsonObject = {"message": text, "requestedSchema": _form()}
@@ -358,6 +358,7 @@ class OperatorBackend(ToolsOnlyBackend):
         if self._space.state != "joined":
             raise _Unusable("the gateway cannot be reached now, so what is pending is not known; call again")
         await self._space.refresh_proposals()
+        await self._space.recall_origins()
 
     async def _find(self, arguments: JsonObject) -> SeenProposal:
         id = _text(arguments, "proposal_id")

@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 
 from moot.mcp.eras import JsonObject
+from moot.operations.origin_text import OriginNotes, caution_lines
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
@@ -63,12 +64,14 @@ def describe(seen: SeenProposal) -> JsonObject:
     if len(text) > MAX_ARGUMENT_CHARS:
         made["params"] = text[:MAX_ARGUMENT_CHARS]
         made["params_cut"] = f"{len(text)} characters; moot_explain shows all of them"
+    if seen.origins is not None:
+        made["origins"] = show_hidden_in(seen.origins.as_json())
     if has_hidden_in(seen.params):
         made["warning"] = "contains invisible characters, shown as escapes such as \\u202e"
     return made
 
 
-def question_text(seen: SeenProposal, me: str) -> str:
+def question_text(seen: SeenProposal, me: str, own_name: str = "") -> str:
     """What the person reads before they decide: who wants exactly what, in no words of the assistant.
 
     Some clients show all lines as one, so no name may look like what follows it.
@@ -76,8 +79,10 @@ def question_text(seen: SeenProposal, me: str) -> str:
     host = ", ".join(map(_name_in_text, seen.to)) or "anyone"
     name = _called(seen)
     call = _name_in_text(seen.method) + ("" if name is None else f" {_name_in_text(name)}")
+    notes = OriginNotes(seen.origins, (me, own_name), with_places=False)
     lines = [
         f"Approve this call as {me}? It runs at once, exactly as shown.",
+        *(f"Careful: {one_line(text)}." for text in caution_lines(seen)),
         f"Proposed by: {_name_in_text(seen.proposer)}.",
         f"On: {host}.",
         f"Call: {call}.",
@@ -85,6 +90,7 @@ def question_text(seen: SeenProposal, me: str) -> str:
     ]
     if has_hidden_in(seen.params):
         lines.append("Careful: it contains invisible characters, shown here as escapes such as \\u202e.")
+    lines += [f"Origin of {one_line(text)}." for _, found in notes.take_rest() for text in found]
     lines += [f"Rejected by {one_line(each.by)}: {one_line(each.reason)}" for each in seen.rejections]
     return "\n".join(lines)
 

@@ -228,6 +228,9 @@ class ProposalList(ProposalTracker[SeenProposal]):
         seen = self._known.get(reported.proposal_id)
         if seen is None and envelope is not None:
             seen = self.add(envelope, own=True)
+            seen.is_told = True
+            with suppress(ValueError):
+                seen.proposed_at = datetime.fromisoformat(reported.proposed_at).timestamp()
         elif seen is not None and seen.recorded and envelope is not None:
             # The bytes that an approval has to repeat, in place of what we wrote down.
             self._bytes += len(envelope.raw) - len(seen.envelope.raw)

@@ -45,6 +45,8 @@ class SeenProposal(ProposalLife):
     is_given_up: bool = False
     # Written down by us and not as it was sent: its params may have had members for us alone.
     recorded: bool = False
+    # Told by the gateway; what was said of it before is in the history.
+    is_told: bool = False
     # Those of the same call that were open at the same time.
     alike: list[SeenProposal] = field(default_factory=list, repr=False)
     watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
