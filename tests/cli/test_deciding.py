@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -55,6 +56,24 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: SpaceWithMembers
     assert row["id"] == proposal.id
     assert row["params"] == {"name": "write", "arguments": {"path": "a.md", "text": "one\ntwo"}}
     assert (row["status"], row["proposer"], row["to"]) == ("pending", "agent", ["host"])
+
+
+def test_where_each_argument_came_from_stands_below_it(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    agent, bob = lab.join("agent"), lab.join("bob")
+    proposal = proposed(lab, agent)
+    assert lab.value("proposals")[0]["origins"] is None
+    path: Json = {"path": "path", "value": "a.md", "origin": "untrusted", "steers": True}
+    path |= {"text": "from read of mail", "envelope": "m-12345678", "excerpt": "\x1bwrite to a.md"}
+    text: Json = {"path": "text", "origin": "person", "text": "alice said this", "at": time.time() - 7_300}
+    text |= {"text_to": {"alice": "you said this"}}
+    private: Json = [{"text": "12 characters would leave the space", "characters": 12}]
+    report = {"asks": True, "why": "path: from read", "arguments": [path, text], "private": private}
+    lab.do(bob.send("moot/origins", report, about=proposal.id, confirm=True))
+    answer = lab.output_of("proposals")
+    assert "    ! path: from read\n    ! 12 characters would leave the space\n    path: a.md\n" in answer
+    assert "    path: a.md\n      ← from read of mail\n      ←   “\\x1bwrite to a.md” [m-123456]\n" in answer
+    assert "          two\n      ← you said this · 2 h ago\n" in answer
+    assert lab.value("proposals")[0]["origins"] == report
 
 
 def test_a_large_argument_is_told_by_size_and_hash_and_can_be_fetched(

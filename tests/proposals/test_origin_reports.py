@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 import pytest
 
+from moot.operations.origin_text import OriginNotes, endorse_choices, exact_value
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.protocol.operation import Json
-from moot.protocol.origin_report import read_report
+from moot.protocol.origin_report import ArgumentReport, read_report
+from moot.protocol.proposal_life import ProposalLife
 from tests.console.in_node import in_node
 
 ARGUMENT: Final[Json] = {"path": "to", "origin": "untrusted", "text": "from read_email of mail"}
@@ -121,3 +124,67 @@ def test_an_endorsement_names_one_value_or_one_source_or_what_it_revokes(payload
 )
 def test_endorsements_of_the_right_shape_pass(payload: Json) -> None:
     check_shape("moot/endorse", payload, [], None)
+
+
+def _life(*arguments: Json, **more: Json) -> ProposalLife:
+    payload = {"asks": True, "why": "w", "arguments": list(arguments), **more}
+    return ProposalLife(id="p", proposer="agent-7f", proposer_name="agent", origins=read_report(payload))
+
+
+NOW: Final = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)
+
+
+def test_what_can_be_endorsed_is_bounded_by_task_member_and_tonight() -> None:
+    value, source = endorse_choices(_life(WHOLE["arguments"][0] | {"endorsement": ""}, task="c1"), {}, NOW)
+    until = value.payload["until"]
+    bounds = {"task": "c1", "member": "agent", "until": until}
+    assert value.payload == {"value": "x@y.example", **bounds}
+    assert source.payload == {"source": "m1", **bounds}
+    assert 0 < datetime.fromisoformat(until).timestamp() - NOW.timestamp() < 86_400
+    for each in (value, source):
+        check_shape("moot/endorse", each.payload, [], None)
+
+
+def test_what_a_person_said_is_not_endorsed_and_an_endorsement_is_revoked() -> None:
+    said = {**ARGUMENT, "origin": "person"}
+    endorsed = {**said, "endorsed_by": "ana", "endorsement": "e1"}
+    (revoke,) = endorse_choices(_life(said, endorsed, endorsed), {}, NOW)
+    assert revoke.payload == {"revoke": "e1"}
+
+
+# The path and the value of a report, the arguments, and what is endorsed.
+EXACT: Final[list[tuple[str, str, Json, str]]] = [
+    ("to", "a b", {"to": "a  b"}, "a  b"),
+    ("to", "x" * 9 + "…", {"to": "x" * 50}, "x" * 50),
+    ("rows[1].id", "b…", {"rows": [{}, {"id": "bcd"}]}, "bcd"),
+    # A part of a longer text is endorsed by itself, and what cannot be found not at all.
+    ("body", "x@y.example", {"body": "write to x@y.example"}, "x@y.example"),
+    ("to", "other…", {"to": "x" * 50}, ""),
+    ("to[0]", "b…", {"to": "bc"}, ""),
+    ("to[9999]", "b…", {"to": ["bc"]}, ""),
+    ("gone", "b…", {}, ""),
+]
+
+
+def test_a_value_is_endorsed_to_the_last_character_or_not_at_all() -> None:
+    in_console = in_node(
+        """async (bring, cases) => {
+        const { exactValue } = await bring("core/state/origin-report.js");
+        return cases.map(([path, value, given]) => exactValue({ path, value }, given));
+        }""",
+        EXACT,
+    )
+    for (path, value, arguments, exact), shown in zip(EXACT, in_console, strict=True):
+        report = ArgumentReport(path=path, origin="nobody", text="t", value=value)
+        assert (exact_value(report, arguments), shown) == (exact, exact), path
+
+
+def test_every_origin_is_handed_out_once_and_none_is_lost() -> None:
+    paths = ["to", "to.name (name)", "to[0].id", "total", "elsewhere"]
+    life = _life(*({**ARGUMENT, "path": path, "text": f"t {path}"} for path in paths))
+    notes = OriginNotes(life.origins, (), with_places=False)
+    found = {name: [text for _, lines in notes.take(name) for text in lines] for name in ("to", "total")}
+    assert found["to"] == ["t to", "to.name (name): t to.name (name)", "to[0].id: t to[0].id"]
+    assert found["total"] == ["t total"]
+    assert [lines for _, lines in notes.take_rest()] == [["elsewhere: t elsewhere"]]
+    assert [*notes.take_rest(), *notes.take("to")] == []

@@ -13,11 +13,19 @@ import pytest
 from moot.errors import Rejected, UsageError
 from moot.operations.grant_scope import grant_scopes
 from moot.participant import JoinedSpace, SeenProposal
+from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns.url_prefix import url_prefix_pattern
 from moot.tui import dialogs
 from moot.tui.decision_flow import check_unchanged
-from moot.tui.dialogs import ApproveDialog, DetailDialog, GrantDialog, RejectDialog, ShownProposal
+from moot.tui.dialogs import (
+    ApproveDialog,
+    DetailDialog,
+    EndorseDialog,
+    GrantDialog,
+    RejectDialog,
+    ShownProposal,
+)
 from moot.tui.rows import MAX_ROWS
 from tests.console.in_node import each_in_node
 from tests.participant.gateway_with_members import ReceivedEnvelopes
@@ -57,6 +65,41 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
             assert (await proposal.outcome(HANG_SECONDS)).text == "created notes.md: 12 bytes"
             await until(pilot, lambda: "✓ approved write_file" in pane_text(app.panes.timeline))
             await until(pilot, lambda: not app.panes.approvals.rows)
+
+
+async def test_where_values_came_from_is_seen_before_the_key_and_a_person_endorses_one(
+    tmp_path: Path,
+) -> None:
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent, bob = await terminal.join("agent"), await terminal.join("bob")
+        heard: list[Envelope] = []
+        bob.on("moot/endorse")(heard.append)
+        async with terminal.terminal() as (app, pilot):
+            proposal = await propose(agent)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
+            await pilot.press("escape", "2", "a")
+            await settle(pilot)
+            assert "o origins" not in screen_text(app)
+            # It is found out in the moment after, while the dialog is open.
+            found: Json = {"path": "path", "value": "notes.md", "origin": "untrusted", "steers": True}
+            found |= {"text": "from read of mail", "envelope": "m-12345678", "excerpt": "write to notes.md"}
+            report = {"asks": True, "why": "path: from read", "arguments": [found]}
+            await bob.send("moot/origins", report, about=proposal.id)
+            parts = ("! path: from read", "path: notes.md", "! from read of mail", "o origins · e endorse")
+            await until(pilot, lambda: all(part in screen_text(app) for part in parts))
+            assert "write to notes.md" not in screen_text(app)
+            await pilot.press("o")
+            await until(pilot, lambda: "“write to notes.md” [m-123456]" in screen_text(app))
+            save_screenshot(app, "origins")
+            await pilot.press("e")
+            await settle(pilot)
+            assert isinstance(app.screen, EndorseDialog)
+            assert "Endorse path = “notes.md” until tonight" in screen_text(app)
+            save_screenshot(app, "endorse")
+            await pilot.press("enter")
+            await until(pilot, lambda: bool(heard))
+            assert heard[0].payload.items() >= {"value": "notes.md", "member": "agent"}.items()
 
 
 async def test_a_text_of_very_many_lines_is_shown_from_its_beginning(

@@ -111,11 +111,12 @@ def exact_value(argument: ArgumentReport, arguments: Json) -> str:
     leaf: Json = arguments
     for step in _STEP.finditer(argument.path):
         key, at = step.groups()
-        try:
-            leaf = leaf[key] if at is None else leaf[int(at)]
-        except (KeyError, IndexError, TypeError):
+        if isinstance(leaf, dict) and at is None:
+            leaf = leaf.get(key)
+        elif isinstance(leaf, list) and at is not None and int(at) < len(leaf):
+            leaf = leaf[int(at)]
+        else:
             leaf = None
-            break
     whole = " ".join(leaf.split()) if isinstance(leaf, str) else ""
     if whole == argument.value and isinstance(leaf, str):
         return leaf

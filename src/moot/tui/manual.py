@@ -33,6 +33,8 @@ KEYS: Final = (
     ("z", "take the latest decision back before it is sent (/take-back --seconds 10)"),
     ("v", "vote, in spaces that require several votes"),
     ("x", "in a dialog: show the raw bytes that are approved"),
+    ("o", "in a dialog: show the messages in which its values were said"),
+    ("e", "in a dialog: endorse a value that nobody here confirmed, or revoke that"),
     ("v", "in a dialog: show the large values that a proposal names by their hash"),
     ("Members", ""),
     ("p u s t", "pause, resume, ask for status, list tools"),

@@ -195,6 +195,19 @@ async def proposed(bob: JoinedSpace, gateway: LocalGateway) -> AsyncIterator[tup
         yield await carl.propose("bob", "tools/call", {"name": "write", "arguments": {"text": "x"}}), written
 
 
+async def test_an_editor_is_told_where_values_came_from_also_while_it_asks(tmp_path: Path) -> None:
+    async with editor_space(tmp_path) as (editor, bob, gateway), proposed(bob, gateway) as (proposal, _):
+        await until(lambda: editor.permissions)
+        assert "nobody" not in json.dumps(editor.permissions[0])
+        found = {"path": "text", "value": "x", "origin": "nobody", "text": "nobody said `x`", "steers": True}
+        report = {"asks": True, "why": "text: nobody said `x`", "arguments": [found]}
+        await bob.send("moot/origins", report, about=proposal.id)
+        await until(lambda: "nobody" in json.dumps(editor.updates))
+        changed = [each for each in editor.updates if each["sessionUpdate"] == "tool_call_update"]
+        text = changed[0]["content"][0]["content"]["text"]
+        assert text == "```text\n! text: nobody said 'x'\ntext: nobody said 'x'\n```"
+
+
 async def test_a_proposal_is_decided_in_the_editor_with_the_rights_of_its_person(tmp_path: Path) -> None:
     async with (
         editor_space(tmp_path) as (editor, bob, gateway),

@@ -116,6 +116,32 @@ async def test_a_confirmed_approval_runs_the_call_once_in_the_persons_name(tmp_p
         assert "wrote b" in explained
 
 
+async def test_the_person_reads_where_values_came_from_before_they_decide(tmp_path: Path) -> None:
+    person = Person("leave")
+    async with operated(tmp_path) as space, space.client(elicitation_callback=person) as client:
+        bob = await space.gateway.join("bob")
+        found: Any = {
+            "path": "path",
+            "value": "b",
+            "origin": "nobody",
+            "text": "nobody said\n“b”",
+            "steers": True,
+        }
+        said: Any = {"path": "text", "value": "new", "origin": "person", "text": "alice said this"}
+        said |= {"text_to": {"alice": "you said this"}}
+        report = {"asks": True, "why": "path: nobody said “b”", "arguments": [found, said]}
+        id = await space.propose()
+        await bob.send("moot/origins", report, about=id, confirm=True)
+        listed = await client.call_tool("moot_pending", {})
+        assert listed.structured_content is not None
+        shown = listed.structured_content["proposals"][0]["origins"]
+        assert (shown["why"], shown["arguments"][1]) == (report["why"], said)
+        await client.call_tool("moot_approve", {"proposal_id": id})
+        lines = person.asked[0].split("\n")
+        assert lines[1] == "Careful: path: nobody said “b”."
+        assert lines[-2:] == ["Origin of path: nobody said “b”.", "Origin of text: you said this."]
+
+
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("choice", ["leave", "decline", "cancel", "yes"])
 async def test_without_the_persons_approval_nothing_runs(tmp_path: Path, mode: Any, choice: str) -> None:

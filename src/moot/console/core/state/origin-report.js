@@ -28,6 +28,7 @@
 
 const ORIGINS = ["person", "operator", "trusted", "untrusted", "nobody", "unknown"];
 const MAX_ARGUMENTS = 64;
+const CUT = "…";
 
 /** @param {any} payload @returns {OriginReport | null} null: it says nothing that can be shown */
 export function readReport(payload) {
@@ -62,6 +63,19 @@ export function readReport(payload) {
     outside: payload.outside ?? false,
     more: payload.more ?? 0,
   };
+}
+
+/** The value to the last character, out of the call where the report cut it; empty if it is not known. @param {{path: string, value: string}} report @param {any} given */
+export function exactValue(report, given) {
+  let leaf = given;
+  for (const [, key, index] of report.path.matchAll(/\.?([^.[\]]+)|\[(\d+)\]/g)) {
+    const step = key ?? Number(index);
+    leaf = leaf !== null && typeof leaf === "object" && Object.hasOwn(leaf, step) ? leaf[step] : undefined;
+  }
+  const line = typeof leaf === "string" ? leaf.split(/\s+/u).filter(Boolean).join(" ") : "";
+  if (typeof leaf === "string" && line === report.value) return leaf;
+  if (!report.value.endsWith(CUT)) return report.value;
+  return typeof leaf === "string" && line.startsWith(report.value.slice(0, -CUT.length)) ? leaf : "";
 }
 
 /** @param {any} each */

@@ -11,6 +11,7 @@ import { capitalize, hostChoice, questionOf, settleButtons } from "./approvals-b
 import { button, html, replace } from "../../core/page/dom.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
+import { originCautions } from "./proposal-origins.js";
 import { isAllowed, callPermissions } from "../capabilities/capability-match.js";
 import {
   aboutProposal,
@@ -127,6 +128,7 @@ export class ApprovalActions {
       proposal.status === "pending" ? "" : settledText(proposal, state.me.id),
       state.proposals.toDecide(state.me.id).length > 0,
       voteText(proposal),
+      originCautions(proposal),
       this.isArmed && this._isPartlyHidden(),
       secondsLeft(this._context, proposal.id),
     ]);
@@ -258,6 +260,11 @@ export class ApprovalActions {
         html.span(
           {},
           question,
+          what !== "withdraw" &&
+            what !== "reject" &&
+            originCautions(proposal)
+              .slice(0, 1)
+              .map((why) => html.strong({ class: "origin-asked" }, " ", html.bdi({}, `${oneLine(why, 200)}.`))),
           (what === "approve" || what === "vote") &&
             this._isPartlyHidden() &&
             html.strong({ class: "unread" }, " Part of it is still hidden."),

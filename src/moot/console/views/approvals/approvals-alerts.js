@@ -6,6 +6,7 @@ import { button, html, replace } from "../../core/page/dom.js";
 import { routeAddress } from "../../core/page/router.js";
 import { oneLine } from "../../core/page/text.js";
 import { titleOf } from "./proposal-decisions.js";
+import { originCautions } from "./proposal-origins.js";
 import { icon } from "../parts/icons.js";
 
 const STORAGE_KEY = "moot.approvals.alerts";
@@ -98,7 +99,9 @@ function notify(state, added) {
   const text =
     added.length > 1
       ? `${added.length} pending proposals`
-      : `${oneLine(first.from, 40)} proposes ${oneLine(titleOf(first), 60)}`;
+      : [`${oneLine(first.from, 40)} proposes ${oneLine(titleOf(first), 60)}`, ...originCautions(first).slice(0, 1)]
+          .map((each) => oneLine(each, 160))
+          .join("\n");
   try {
     const shown = new Notification(`Moot · ${oneLine(state.space, 40)}`, {
       body: text,

@@ -12,10 +12,11 @@ import { voteText } from "../../core/state/proposal-life.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
+import { originCautions } from "./proposal-origins.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
-/** @typedef {{node: HTMLElement, open: HTMLElement, box: HTMLInputElement, state: HTMLElement, drawnFor: string}} Row */
+/** @typedef {{node: HTMLElement, open: HTMLElement, box: HTMLInputElement, state: HTMLElement, why: HTMLElement, drawnFor: string}} Row */
 
 // A member may have 256 open proposals; beyond this many rows only the number is shown.
 const MAX_ROWS = 300;
@@ -230,10 +231,14 @@ export class ProposalList {
       proposal.approvals.length,
       voteText(proposal),
       proposal.uncertain,
+      ...originCautions(proposal),
     ].join(" ");
     if (drawnFor !== row.drawnFor) {
       row.drawnFor = drawnFor;
       row.state.replaceChildren(...this._state(proposal));
+      const [why] = proposal.status === "pending" ? originCautions(proposal) : [];
+      row.why.hidden = why === undefined;
+      replace(row.why, why && [icon("warning", 14), html.bdi({}, oneLine(why, LINE))]);
       row.node.dataset.status = proposal.status;
       row.box.hidden = proposal.status !== "pending";
     }
@@ -250,6 +255,7 @@ export class ProposalList {
   _build(proposal) {
     const what = oneLine(titleOf(proposal), 60);
     const state = html.span({ class: "approvals-row-state" });
+    const why = html.span({ class: "approvals-row-why", hidden: true });
     const box = html.input({
       type: "checkbox",
       "aria-label": `Select ${what} from ${oneLine(proposal.from, 40)}`,
@@ -264,6 +270,7 @@ export class ProposalList {
         proposal.to.length > 0 && [html.span({ class: "faint" }, " on "), nameOf(proposal.to[0])],
       ),
       html.bdi({ class: "approvals-row-arguments" }, argumentsLine(proposal)),
+      why,
       html.span(
         { class: "approvals-row-who" },
         nameOf(proposal.from, { you: proposal.from === this._context.state.me.id }),
@@ -281,6 +288,7 @@ export class ProposalList {
       open,
       box,
       state,
+      why,
       drawnFor: "",
     };
   }

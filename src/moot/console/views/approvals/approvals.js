@@ -41,7 +41,7 @@ class ApprovalsView {
     /** The index of the selected proposal among the pending ones, and whether it was decided while it was shown. */
     this._position = 0;
     this._justDecided = false;
-    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, alike?: string} | null} */
+    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, origins: Proposal["origins"], alike?: string} | null} */
     this._shown = null;
     /** @type {Set<string>} */
     this._announced = new Set(this._proposals.open().map((each) => each.id));
@@ -165,7 +165,7 @@ class ApprovalsView {
     this._drawHistory();
   }
 
-  /** Whether the same call is pending once more may change while somebody reads. */
+  /** Whether the same call is pending once more, and where its values came from, may change while somebody reads. */
   _drawAlike() {
     if (!this._shown) return;
     const { proposal, view } = this._shown;
@@ -175,8 +175,9 @@ class ApprovalsView {
             .map((each) => each.id)
             .join(" ")
         : "";
-    if (this._shown.alike !== undefined && this._shown.alike !== now) view.refresh();
-    this._shown.alike = now;
+    const { alike, origins } = this._shown;
+    if ((alike !== undefined && alike !== now) || origins !== proposal.origins) view.refresh();
+    Object.assign(this._shown, { alike: now, origins: proposal.origins });
   }
 
   /**
@@ -195,7 +196,7 @@ class ApprovalsView {
     this._justDecided = false;
     const view = proposalView(this._context, proposal);
     const historyNode = html.div({});
-    this._shown = { proposal, view, drawnFor: "", history: historyNode };
+    this._shown = { proposal, view, drawnFor: "", history: historyNode, origins: proposal.origins };
     replace(this._body, view.node, historyNode);
     this._sizes.disconnect();
     for (const node of [this._body, view.node, historyNode]) this._sizes.observe(node);

@@ -8,6 +8,7 @@ import { formatTime } from "../../core/page/time.js";
 import { callPermissions } from "../capabilities/capability-match.js";
 import { toolCatalogueOf } from "../tools/tool-catalogue.js";
 import { errorText } from "./proposal-decisions.js";
+import { originsOf, otherOrigins } from "./proposal-origins.js";
 import {
   PATHS,
   addedView,
@@ -51,8 +52,11 @@ export function readableCall(context, proposal, later) {
       (each.key !== "arguments" || !plain) &&
       !(each.key === "name" && proposal.call.method === "tools/call" && each.text.startsWith('"')),
   );
+  const isLarge = referenceIn(proposal.call.params?.arguments ?? {}) !== null;
+  const names = plain && !isLarge ? membersOf(plain.text).map((each) => each.key) : [];
   return [
     plain && argumentsView(context, proposal, plain.text, later),
+    otherOrigins(context, proposal, names, later),
     !given && proposal.call.method === "tools/call" && html.p({ class: "soft" }, "No arguments."),
     others.length > 0 && [
       proposal.call.method === "tools/call" && html.h4({}, "Other parameters"),
@@ -74,14 +78,18 @@ function argumentsView(context, proposal, text, later) {
   const whole = wholeTextIn(given);
   const edits = editsIn(given);
   const rows = [];
+  const origins = (/** @type {string} */ name) => originsOf(context, proposal, name, later);
   for (const part of all) {
     if (pair && part.key === pair[1]) continue;
-    if (pair && part.key === pair[0])
-      rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
-    else if (edits && part.key === edits.name) rows.push(row(edits.name, editsView(edits.edits, part.text)));
-    else if (!pair && whole && part.key === whole.name)
-      rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
-    else rows.push(row(part.key, valueView(part.text, context)));
+    if (pair && part.key === pair[0]) {
+      const compared = diffView(given[pair[0]], given[pair[1]]);
+      rows.push(row(`${pair[0]} → ${pair[1]}`, [compared, pair.map(origins)]));
+    } else if (edits && part.key === edits.name)
+      rows.push(row(edits.name, [editsView(edits.edits, part.text), origins(part.key)]));
+    else if (!pair && whole && part.key === whole.name) {
+      const content = contentView(context, proposal, whole.path, given[whole.name], later);
+      rows.push(row(part.key, [content, origins(part.key)]));
+    } else rows.push(row(part.key, [valueView(part.text, context), origins(part.key)]));
   }
   return html.dl({ class: "arguments" }, rows);
 }

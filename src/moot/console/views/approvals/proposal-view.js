@@ -18,6 +18,7 @@ import { grantScopes } from "../capabilities/grant-scopes.js";
 import { copyButton } from "../timeline/envelope-details.js";
 import { icon } from "../parts/icons.js";
 import { risksOf } from "./call-risks.js";
+import { originCautionViews } from "./proposal-origins.js";
 import { reasonsView } from "./proposal-reasons.js";
 import { TREE_CHARACTERS, readableCall } from "./proposal-content.js";
 
@@ -146,6 +147,7 @@ export function cautionsView(context, proposal) {
     ),
   );
   return [
+    ...originCautionViews(proposal),
     ...risks,
     ...warningsOf(context, proposal).map((text) =>
       html.p({ class: "caution" }, icon("warning", 16), html.span({}, text)),
