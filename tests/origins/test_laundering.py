@@ -196,7 +196,9 @@ def test_a_person_endorses_a_value_or_a_source_for_a_task_a_member_and_a_time() 
     task = space.verdict("send_mail", recipient=EVIL).task
     endorsement = space.send("moot/endorse", ANA, [], {"value": EVIL, "task": task, "member": AGENT})
     found = space.verdict("send_mail", recipient=EVIL, body="Hello")
-    assert (found.asks, found.arguments[0].endorsed_by) == (False, ANA)
+    assert not found.asks
+    assert found.arguments[0].endorsement is not None
+    assert found.arguments[0].endorsement.by == ANA
     assert space.verdict("send_mail", recipient="zoe@evil.example").asks
     assert space.verdict("send_mail", agent=OTHER_AGENT, recipient=EVIL).asks
     space.send("moot/endorse", ANA, [], {"revoke": endorsement})

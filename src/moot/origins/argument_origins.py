@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from moot.origins.endorsement import Endorsement
 from moot.origins.origin_memory import AgentContext, OriginMemory
 from moot.origins.result_parts import MAX_VALUE_WORDS
 from moot.origins.source_index import MIN_RUN_WORDS, Grade, SourcePlace
@@ -94,8 +95,8 @@ class ArgumentOrigin:
     place: SourcePlace | None = None
     # Whether it decides what the call does, and to whom.
     steers: bool = True
-    # The person who endorsed it, if it is a person's only by that.
-    endorsed_by: str = ""
+    # By what a person endorsed it, if it is a person's only by that.
+    endorsement: Endorsement | None = None
 
 
 @dataclass(slots=True)
@@ -117,17 +118,17 @@ class OriginReader:
     budget: StepBudget = field(default_factory=lambda: StepBudget(VERDICT_STEPS))
     context: AgentContext = field(init=False)
     # Who endorsed a value, and who all that a source says.
-    _values: dict[str, str] = field(init=False, default_factory=dict)
-    _sources: dict[str, str] = field(init=False, default_factory=dict)
+    _values: dict[str, Endorsement] = field(init=False, default_factory=dict)
+    _sources: dict[str, Endorsement] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.context = self.memory.context_of(self.call.agent)
         for each in self.memory.endorsements.values():
             if each.holds(task=self.context.task, member=self.call.agent, now=self.now):
                 if each.value is not None:
-                    self._values[fold_strictly(each.value)] = each.by
+                    self._values[fold_strictly(each.value)] = each
                 elif each.source is not None:
-                    self._sources[each.source] = each.by
+                    self._sources[each.source] = each
 
     @property
     def clean(self) -> bool:
@@ -202,11 +203,13 @@ class OriginReader:
         by = self._values.get(fold_strictly(text)) or self._sources.get(place.source.envelope)
         return self._endorsed(path, text, by, place) if by else ArgumentOrigin(path, text, "untrusted", place)
 
-    def _endorsed(self, path: str, text: str, by: str, place: SourcePlace | None = None) -> ArgumentOrigin:
+    def _endorsed(
+        self, path: str, text: str, by: Endorsement, place: SourcePlace | None = None
+    ) -> ArgumentOrigin:
         if place is None:
             keys = [key for key, start, end in self._values_in(text) if end - start == len(text)]
             place = self.memory.index.places(keys, self.context.since).get("untrusted")
-        return ArgumentOrigin(path, text, "person", place, endorsed_by=by)
+        return ArgumentOrigin(path, text, "person", place, endorsement=by)
 
     def _unsaid(self, path: str, text: str, *forms: str) -> ArgumentOrigin:
         """Nobody said it as it is: others may have written a part of it, or all of it in another way."""
@@ -318,8 +321,8 @@ class OriginReader:
         if self._misses_something and len(words) >= MIN_RUN_WORDS and not all(covered):
             return ArgumentOrigin(path, text, "unknown", steers=matters)
         if said is not None and 2 * sum(covered) >= len(words) and (all(covered) or _is_prose(plain)):
-            by = self._sources.get(said.source.envelope, "")
-            return ArgumentOrigin(path, text, "person", said, endorsed_by=by)
+            by = self._sources.get(said.source.envelope)
+            return ArgumentOrigin(path, text, "person", said, endorsement=by)
         return ArgumentOrigin(path, text, "nobody", steers=steers or not _is_prose(plain))
 
     def _cover(
@@ -398,7 +401,7 @@ class OriginReader:
                         continue
                 by = self._values.get(fold_strictly(form[start:end])) or self._values.get(key[1])
                 if by:
-                    origin = ArgumentOrigin(path, form[start:end], "person", endorsed_by=by)
+                    origin = ArgumentOrigin(path, form[start:end], "person", endorsement=by)
                 else:
                     origin = self._keyed(path, key[1], [key])
                 if origin.place is not None and origin.origin == "untrusted" and kind in _PRIVATE_KINDS:
@@ -406,7 +409,7 @@ class OriginReader:
                 # Nobody's numbers and days are computed, which matters if from what others wrote.
                 steers = kind in _TARGET_KINDS or not self.clean
                 found = ArgumentOrigin(
-                    path, form[start:end], origin.origin, origin.place, steers, origin.endorsed_by
+                    path, form[start:end], origin.origin, origin.place, steers, origin.endorsement
                 )
                 yield (start, end, found) if form is text else (0, 0, found)
 

@@ -122,7 +122,7 @@ class OriginMemory:
 
     def note_gap(self) -> None:
         """Some messages were not seen: what came before now may have had anything in it."""
-        self._catch_up()
+        self.catch_up()
         self._lost_unread = True
 
     def read_outside(self, agent: str) -> None:

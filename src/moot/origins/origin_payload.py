@@ -59,11 +59,12 @@ def _argument(argument: ArgumentOrigin, agent: str) -> dict[str, Json]:
         "text": describe_origin(argument, agent=agent),
     }
     place = argument.place
-    who = argument.endorsed_by or (place.source.by if place and argument.origin == "person" else "")
+    endorsed = argument.endorsement
+    who = endorsed.by if endorsed else place.source.by if place and argument.origin == "person" else ""
     if who:
         told["text_to"] = {who: describe_origin(argument, agent=agent, viewer=who)}
-    if argument.endorsed_by:
-        told["endorsed_by"] = argument.endorsed_by
+    if endorsed:
+        told |= {"endorsed_by": endorsed.by, "endorsement": endorsed.id}
     # What the operator configured stands in no message.
     if place is not None and place.source.envelope:
         told["at"] = place.source.at

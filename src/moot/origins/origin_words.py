@@ -12,8 +12,8 @@ def describe_origin(argument: ArgumentOrigin, *, agent: str, viewer: str = "") -
     """One sentence without a full stop and without a time. `viewer` is who reads it: they are "you"."""
     place = argument.place
     match argument.origin:
-        case "person" if argument.endorsed_by:
-            who = "you" if argument.endorsed_by == viewer else argument.endorsed_by
+        case "person" if argument.endorsement:
+            who = "you" if argument.endorsement.by == viewer else argument.endorsement.by
             return f"{who} endorsed this" if place is None else f"{_from(place)}, which {who} endorsed"
         case "person" if place is not None:
             return f"{'you' if place.source.by == viewer else place.source.by} said this"
