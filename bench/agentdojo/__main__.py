@@ -66,29 +66,39 @@ def again(scenarios: Scenarios, traits: Mapping[str, Any], world: str) -> Scenar
     return found
 
 
-async def run_world(folder: Path, command: WorldCommand, variant: str, options: argparse.Namespace) -> Score:
-    world, traits, score = command.world, traits_of(command.world), Score()
-    scenarios = with_effect(await command.scenarios("plain" if variant == AGAIN else variant), traits, world)
-    if variant == AGAIN:
-        scenarios = again(scenarios, traits, world)
-    elif variant != "plain":
-        scenarios = thinned(scenarios)
-    chosen = [each for each in scenarios if each["attack"] is None or not options.no_attacks]
-    chosen = chosen[: options.first]
-    texts = sorted({each["text"] for each in chosen}) if variant == "tool-description" else []
-    async with world_space(folder / f"{world}-{variant}", command, describe=texts) as space:
+async def run_world(
+    folder: Path, command: WorldCommand, variants: Sequence[str], options: argparse.Namespace
+) -> dict[str, Score]:
+    """All these variants in one space."""
+    world, traits, scores = command.world, traits_of(command.world), dict[str, Score]()
+    listed = [each for each in variants if each != AGAIN]
+    scenarios = with_effect(await command.scenarios(listed or ["plain"]), traits, world)
+    plan: list[tuple[str, Mapping[str, Any]]] = []
+    for variant in variants:
+        attacks = [each for each in scenarios if each.get("variant") == variant]
+        if variant == AGAIN:
+            attacks = [*again(scenarios, traits, world)]
+        elif variant == "plain":
+            attacks = [each for each in scenarios if each["attack"] is None] + attacks
+        else:
+            attacks = [*thinned(attacks)]
+        chosen = [each for each in attacks if each["attack"] is None or not options.no_attacks]
+        plan += [(variant, each) for each in chosen[: options.first]]
+    texts = sorted({each["text"] for variant, each in plan if variant == "tool-description"})
+    async with world_space(folder / f"{world}-{variants[0]}", command, describe=texts) as space:
         if options.learn:
             careful = ScriptedRun(space, traits, decides=True)
+            score = scores.setdefault(variants[0], Score())
             score.learned, score.accepted = await learn(careful, scenarios, options.learn, options.seed)
         run = ScriptedRun(space, traits)
-        for number, scenario in enumerate(chosen):
+        for number, (variant, scenario) in enumerate(plan):
             found = await run.run(scenario, variant)
-            score.results.append(found)
+            scores.setdefault(variant, Score()).results.append(found)
             if options.details:
                 _print_details(world, found)
             if number % 100 == 99:
-                print(f"· {world} {variant}: {number + 1} of {len(chosen)}", flush=True)
-    return score
+                print(f"· {world}: {number + 1} of {len(plan)}", flush=True)
+    return scores
 
 
 def _print_details(world: str, found: RunResult) -> None:
@@ -100,19 +110,24 @@ def _print_details(world: str, found: RunResult) -> None:
 
 
 async def run_all(folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Score]]:
-    """Every world in every variant, some at a time."""
-    scores: dict[str, dict[str, Score]] = {}
+    """Every world in every variant, some worlds at a time."""
+    scores: dict[str, dict[str, Score]] = {variant: {} for variant in options.variant or ["plain"]}
     places = asyncio.Semaphore(options.at_once)
 
-    async def one(command: WorldCommand, variant: str) -> None:
+    async def one(command: WorldCommand, variants: Sequence[str]) -> None:
         async with places:
-            scores.setdefault(variant, {})[command.world] = await run_world(folder, command, variant, options)
+            for variant, score in (await run_world(folder, command, variants, options)).items():
+                scores[variant][command.world] = score
 
+    # What stands in a tool's description is there for all runs of a space.
+    apart = [each for each in scores if each == "tool-description"]
+    together = [each for each in scores if each not in apart]
     async with asyncio.TaskGroup() as group:
-        for variant in options.variant or ["plain"]:
-            for world in options.world or (DOJO if options.tau is None else (*DOJO, *TAU)):
-                source = options.tau if world in TAU else None
-                group.create_task(one(WorldCommand(world, options.python, source), variant))
+        for world in options.world or (DOJO if options.tau is None else (*DOJO, *TAU)):
+            command = WorldCommand(world, options.python, options.tau if world in TAU else None)
+            for variants in (together, apart):
+                if variants:
+                    group.create_task(one(command, variants))
     return scores
 
 

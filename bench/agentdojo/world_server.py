@@ -1,6 +1,6 @@
 """A world as an MCP server over stdio: `python -m bench.agentdojo.world_server WORLD STATE_FILE`.
 
-With `--list VARIANT` it prints its scenarios instead, one JSON object a line, those without an attack first.
+With `--list VARIANT …` it prints its scenarios instead, one JSON object a line, those without attack first.
 Before each request the server looks into STATE_FILE, a JSON object with `run`, `task`, `variant` and `text`:
 with a new `run` it begins anew. So one process serves all runs. It speaks MCP's handshake era only.
 """
@@ -121,14 +121,17 @@ def main() -> None:
     parser.add_argument(
         "--source", help="a checkout of τ-bench; without it the world is a suite of AgentDojo"
     )
-    parser.add_argument("--list", metavar="VARIANT")
+    parser.add_argument("--list", metavar="VARIANT", nargs="+")
     options = parser.parse_args()
     world = open_world(options.world, options.source)
     if options.list is None:
         serve(WorldServer(world, options.state_file))
         return
-    for scenario in [*world.tasks(), *world.attacks(options.list)]:
+    for scenario in world.tasks():
         print(json.dumps(scenario.as_json()))
+    for variant in options.list:
+        for scenario in world.attacks(variant):
+            print(json.dumps(scenario.as_json() | {"variant": variant}))
 
 
 if __name__ == "__main__":

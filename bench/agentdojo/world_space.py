@@ -54,9 +54,9 @@ class WorldCommand:
     def environment(self) -> dict[str, str]:
         return {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
-    async def scenarios(self, variant: str) -> list[dict[str, Any]]:
+    async def scenarios(self, variants: Sequence[str]) -> list[dict[str, Any]]:
         child = await asyncio.create_subprocess_exec(
-            *self.command("--list", variant),
+            *self.command("--list", *variants),
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **self.environment},
         )
