@@ -17,6 +17,7 @@ from moot.cli import main
 from moot.config import load
 from moot.errors import UsageError
 from moot.protocol.patterns import Capability
+from moot.trust.rules.rule_store import RuleStore
 from tests.bridges.served_space import text_of
 from tests.cli.terminals import terminal
 from tests.mcp.upstreams import NODE
@@ -274,6 +275,13 @@ async def test_tools_that_only_read_are_let_through_where_somebody_says_so(
     assert may_call("read_file") is allowed
     assert not may_call("write_file")
     assert not may_call("read_file", "approver")
+    # What the server says of its tools is believed where somebody says so, and then read as it is meant.
+    store = RuleStore.open(tmp_path / "lab/.moot/trust/lab")
+    assert [rule.name for rule in store.rules] == ["by-origin"]
+    assert store.tools_json.get("files/read_file") == (
+        {"effect": "reads", "outside": False} if allowed else None
+    )
+    assert store.tools_json.get("files/write_file") == ({"effect": "destroys"} if allowed else None)
 
 
 def test_at_a_terminal_it_is_asked_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from moot.agents.model.agent_settings import Api
 from moot.cli import main
 from moot.config import load
 from moot.errors import UsageError
+from moot.trust.rules.rule_store import RuleStore
 from moot.up.scaffold import TemplateValues, make, space_name, template_named, templates
 
 NAMES = ["filesystem", "coder", "coding-agent", "empty", "research-team"]
@@ -77,6 +78,29 @@ def test_agents_of_templates_cannot_change_anything_by_themselves(tmp_path: Path
             call = {"method": "tools/call", "params": {"name": tool, "arguments": {}}}
             allowed = [right for right in rights if right.matches("mcp/request", call, to=["files"])]
             assert not allowed, (participant, tool)
+
+
+@pytest.mark.parametrize("name", ["coder", "coding-agent", "research-team", "filesystem"])
+def test_a_new_space_starts_with_a_rule_by_origin_and_what_its_tools_do(tmp_path: Path, name: str) -> None:
+    made = make(template_named(name), tmp_path, TemplateValues(space="lab"))
+    assert Path(".moot/trust/lab/rules.yaml") in made
+    store = RuleStore.open(tmp_path / ".moot/trust/lab")
+    (rule,) = store.rules
+    assert (rule.name, rule.decision, rule.ask, store.fault) == (
+        "by-origin",
+        "approve",
+        "when_untrusted",
+        None,
+    )
+    # Whatever replaces a file asks, as it did.
+    assert all(entry.traits.effect in ("reads", "destroys") for entry in store.tools)
+    space = load(tmp_path / "moot.yaml", environ={}).spaces["lab"]
+    for member, may in (("approver", "moot/origins"), ("you", "moot/endorse")):
+        rights = space.config.participants[member].capabilities
+        assert any(right.matches(may, {}) for right in rights)
+    assert not any(
+        right.matches("moot/endorse", {}) for right in space.config.participants["approver"].capabilities
+    )
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

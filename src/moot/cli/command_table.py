@@ -36,6 +36,7 @@ connect      agent       let a language model take part
 manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
              rules       let rules decide: suggestions, accept, list, stop, …
+             origins     what tools do, and whose values need no question
              journal     read, search, export and verify the journal
 also         login, logout, hook, cluster, xp, message, conformance, completion
 """
@@ -79,6 +80,7 @@ COMMANDS: Final = {
     "member": "client.operation_commands",
     "proposal": "proposal",
     "rules": "rules",
+    "origins": "origins",
     "journal": "journal",
     "cluster": "cluster",
     "xp": "xp",

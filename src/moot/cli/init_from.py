@@ -18,7 +18,7 @@ from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable
 from moot.up import scaffold
-from moot.up.imported_space import AGENT, allow_reads, make_imported_space
+from moot.up.imported_space import AGENT, allow_reads, describe_tools, make_imported_space
 
 
 def run_from(options: argparse.Namespace) -> int:
@@ -33,7 +33,7 @@ def run_from(options: argparse.Namespace) -> int:
     file = read_client_file(Path(options.source).expanduser(), home=Path.home())
     space = options.space or scaffold.space_name(folder)
     made = make_imported_space(file, folder, space, environ=os.environ)
-    reads, notes = _allow_reads(folder) if _wants_reads(options) else ({}, [])
+    reads, notes = _allow_reads(folder, space) if _wants_reads(options) else ({}, [])
     if options.json:
         report: dict[str, Any] = {
             "client": file.client,
@@ -68,8 +68,8 @@ def _wants_reads(options: argparse.Namespace) -> bool:
     return input(question).strip().lower() in ("y", "yes")
 
 
-def _allow_reads(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
-    """The tools that may be called without asking, by server, and notes; written into the moot.yaml."""
+def _allow_reads(folder: Path, space: str) -> tuple[dict[str, list[str]], list[str]]:
+    """The tools that may be called without asking, by server, and notes; written into moot.yaml and rules."""
     from moot.cli.interruption import run_errand
     from moot.cli.own_children import own_children
     from moot.config import load
@@ -77,10 +77,12 @@ def _allow_reads(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
 
     configuration = load(folder / scaffold.CONFIGURATION, environ=os.environ, dry=True)
     with own_children():
-        tools, notes = run_errand(find_read_only_tools(configuration, folder.absolute(), os.environ))
-    if tools:
-        allow_reads(folder, tools)
-    return tools, notes
+        claimed = run_errand(find_read_only_tools(configuration, folder.absolute(), os.environ))
+    if claimed.reads:
+        allow_reads(folder, claimed.reads)
+    if claimed.traits:
+        describe_tools(folder, space, claimed.traits)
+    return claimed.reads, claimed.notes
 
 
 def _print_next(file: ClientFile, folder: Path) -> None:

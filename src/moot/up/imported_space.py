@@ -16,7 +16,9 @@ from moot.config.clients.server_import import ImportedServer, import_servers
 from moot.config.env_file import format_env_text
 from moot.errors import UsageError
 from moot.private_files import use_folder
+from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
+from moot.up.default_rules import default_rules, rules_path
 from moot.up.scaffold import CONFIGURATION, check_free, check_space_name, ignore_private_files, write_all
 
 AGENT: Final = "agent"
@@ -51,6 +53,8 @@ spaces:
         # When you have seen enough, let it call a tool by itself:
         #   moot member grant agent mcp/request:tools/call:TOOL
 
+      # Says where the values of each call came from, and approves what you asked for yourself; calls that
+      # others' words steer, and what can destroy something, are yours (.moot/trust/@SPACE@/rules.yaml).
       # Suggests a rule when you have approved ten calls of a kind (`moot rules suggestions`), and applies
       # those that you accept. It cannot approve more than this, and grants nothing.
       approver:
@@ -58,6 +62,7 @@ spaces:
           - {kind: mcp/request, to: [@SERVERS@], payload: {method: tools/call}}
           - {kind: mcp/request, payload: {method: tools/list}}
           - {kind: [mcp/reject, mcp/response, chat, trust/suggestion, trust/rule, trust/dismiss]}
+          - {kind: moot/origins}
         command: moot
         args: [rules, run]
 
@@ -89,12 +94,13 @@ def make_imported_space(
         listed = "".join(f"\n  {note}" for note in notes)
         raise UsageError(f"{file.path}: holds no server that can be taken over{listed}")
     texts = {_env_path(server): _env_text(server) for server in servers if server.secrets or server.wanted}
+    texts[rules_path(space)] = default_rules({})
     check_free(folder, [*texts, CONFIGURATION])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ignore_private_files(folder)
-        if texts:
-            use_folder(folder / _SECRETS.parent, option="another DIR")
+        use_folder(folder / _SECRETS.parent, option="another DIR")
+        if len(texts) > 1:
             use_folder(folder / _SECRETS, what="the folder", option="another DIR")
             # Also where the folder of the space is not the top of a repository.
             write_atomically(folder / _SECRETS / ".gitignore", b"*\n", mode=0o644)
@@ -119,6 +125,11 @@ def allow_reads(folder: Path, tools: Mapping[str, list[str]]) -> None:
     anchor = "          - {kind: mcp/withdraw}\n"
     text = file.read_text("utf-8").replace(anchor, anchor + "".join(lines), 1)
     write_atomically(file, text.encode(), mode=0o644)
+
+
+def describe_tools(folder: Path, space: str, tools: Mapping[str, Json]) -> None:
+    """Write what tools do, in the rules file that was just made."""
+    write_atomically(folder / rules_path(space), default_rules(tools).encode())
 
 
 def _env_path(server: ImportedServer) -> Path:

@@ -1,11 +1,11 @@
-"""Which tools of the servers of a space say that they only read: each server is started once and asked."""
+"""What the tools of a space's servers say that they do: each server is started once and asked."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from moot.config.configuration import Configuration, McpServerConfig
 from moot.config.gateway_config import Secret
@@ -19,14 +19,23 @@ from moot.up.template_vars import TemplateVars
 ANSWER_SECONDS: Final = 60.0
 
 
+class ClaimedTools(NamedTuple):
+    """The tools of each server that only read by their own word, and a note for each that did not tell.
+
+    `traits` are what the words of the servers come to, by HOST/TOOL: that a tool only reads, which whoever
+    asked for this believes, and that it destroys something, which is always believed.
+    """
+
+    reads: dict[str, list[str]]
+    traits: dict[str, JsonObject]
+    notes: list[str]
+
+
 async def find_read_only_tools(
     configuration: Configuration, folder: Path, environ: Mapping[str, str]
-) -> tuple[dict[str, list[str]], list[str]]:
-    """The tools of each server that have `readOnlyHint`, and a note for each server that did not tell.
-
-    It is the server's own word, so a tool that also calls itself destructive is left out.
-    """
-    found: dict[str, list[str]] = {}
+) -> ClaimedTools:
+    """Ask each server. A tool that also calls itself destructive does not only read."""
+    found: dict[str, list[JsonObject]] = {}
     notes: list[str] = []
 
     async def ask(space: str, name: str, config: McpServerConfig) -> None:
@@ -42,7 +51,7 @@ async def find_read_only_tools(
         )
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                found[name] = await _read_only_tools(config, variables)
+                found[name] = await _list_tools(config, variables)
         except (MootError, TimeoutError) as fault:
             notes.append(
                 f"{name}: its tools are not known, so all of them ask: {fault or 'no answer in time'}"
@@ -53,20 +62,39 @@ async def find_read_only_tools(
             for name, member in settings.members.items():
                 if member.mcp_server is not None:
                     group.create_task(ask(space, name, member.mcp_server))
-    return {name: found[name] for name in sorted(found) if found[name]}, sorted(notes)
+    reads = {name: [str(tool["name"]) for tool in found[name] if _only_reads(tool)] for name in sorted(found)}
+    traits = {
+        f"{name}/{tool['name']}": claimed
+        for name in sorted(found)
+        for tool in found[name]
+        if (claimed := _claimed_traits(tool)) is not None
+    }
+    return ClaimedTools({name: names for name, names in reads.items() if names}, traits, sorted(notes))
 
 
-async def _read_only_tools(config: McpServerConfig, variables: TemplateVars) -> list[str]:
+async def _list_tools(config: McpServerConfig, variables: TemplateVars) -> list[JsonObject]:
     async with open_upstream(resolve_server(config, variables, None)) as upstream:
         await upstream.wait_until_ready()
-        tools = await upstream.list_all("tools/list")
-    return [str(tool["name"]) for tool in tools if _only_reads(tool)]
+        return await upstream.list_all("tools/list")
+
+
+def _claimed_traits(tool: JsonObject) -> JsonObject | None:
+    hints = tool.get("annotations")
+    if not isinstance(hints, dict) or not _has_plain_name(tool):
+        return None
+    if _only_reads(tool):
+        return {"effect": "reads", "outside": hints.get("openWorldHint") is not False}
+    return {"effect": "destroys"} if hints.get("destructiveHint") is True else None
 
 
 def _only_reads(tool: JsonObject) -> bool:
-    hints, name = tool.get("annotations"), tool.get("name")
-    if not isinstance(hints, dict) or not isinstance(name, str):
+    hints = tool.get("annotations")
+    if not isinstance(hints, dict) or not _has_plain_name(tool):
         return False
-    # In a name with other signs one could be that of a pattern, which would allow others.
-    is_plain = name.replace("_", "").replace("-", "").isalnum()
-    return is_plain and hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True
+    return hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True
+
+
+def _has_plain_name(tool: JsonObject) -> bool:
+    """In a name with other signs one could be that of a pattern, which would allow others."""
+    name = tool.get("name")
+    return isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum()

@@ -13,7 +13,9 @@ import yaml
 
 from moot.config.connect_settings import find_config
 from moot.errors import UsageError
+from moot.private_files import use_folder
 from moot.resilience.atomic_file import write_atomically
+from moot.up.default_rules import default_rules, rules_path
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 DEFAULT: Final = "filesystem"
@@ -37,6 +39,8 @@ class Template:
     name: str
     about: str
     next: str
+    # What its tools do; None if it has no approver, and so no rules.
+    tools: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +112,17 @@ def make(template: Template, folder: Path, values: TemplateValues) -> list[Path]
     """Write the files of a template; the paths, relative to the folder. Overwrites nothing."""
     _check(values)
     files = dict(_files(template, values))
+    private = []
+    if template.tools is not None:
+        private = [rules_path(values.space)]
+        files[private[0]] = default_rules(template.tools)
     check_free(folder, files)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ignore_private_files(folder)
-        write_all(folder, files)
+        if private:
+            use_folder(folder / ".moot", option="another DIR")
+        write_all(folder, files, private=private)
     except OSError as fault:
         raise UsageError(
             f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
@@ -187,4 +197,4 @@ def _check(values: TemplateValues) -> None:
 
 def _read(folder: Path) -> Template:
     manifest: Any = yaml.safe_load((folder / _MANIFEST).read_text("utf-8"))
-    return Template(folder.name, manifest["about"], manifest["next"])
+    return Template(folder.name, manifest["about"], manifest["next"], manifest.get("tools"))

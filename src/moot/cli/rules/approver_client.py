@@ -23,9 +23,11 @@ def check_here(space: JoinedSpace, options: argparse.Namespace) -> None:
         )
 
 
-async def ask_approver(space: JoinedSpace, options: argparse.Namespace, tool: str) -> dict[str, Any]:
+async def ask_approver(
+    space: JoinedSpace, options: argparse.Namespace, tool: str, arguments: dict[str, Any] | None = None
+) -> dict[str, Any]:
     check_here(space, options)
-    outcome = await space.call(options.approver, tool, {})
+    outcome = await space.call(options.approver, tool, arguments or {})
     answer = outcome.structured
     if not isinstance(answer, dict):
         raise MootError(f"{options.approver} is no approver: it answered {tool} with something else")

@@ -28,9 +28,9 @@ Act = Callable[["JoinedSpace", argparse.Namespace], Awaitable[Any]]
 
 def add_actions(group: Any) -> None:
     """Add the commands that talk to the approver of a space."""
-    _add_action(group, "list", print_rules, "list the rules with their state", "  moot rules list --json\n")
-    _add_action(group, "suggestions", print_suggestions, "list suggested rules", "  moot rules suggestions\n")
-    accept = _add_action(
+    add_action(group, "list", print_rules, "list the rules with their state", "  moot rules list --json\n")
+    add_action(group, "suggestions", print_suggestions, "list suggested rules", "  moot rules suggestions\n")
+    accept = add_action(
         group,
         "accept",
         rule_changes.accept,
@@ -44,7 +44,7 @@ def add_actions(group: Any) -> None:
     accept.add_argument(
         "--grant", action="store_true", help="grant the right to the agent itself, for these arguments"
     )
-    dismiss = _add_action(
+    dismiss = add_action(
         group,
         "dismiss",
         rule_changes.dismiss,
@@ -53,7 +53,7 @@ def add_actions(group: Any) -> None:
     )
     dismiss.add_argument("suggestion", metavar="ID")
     dismiss.add_argument("--reason", default="", metavar="TEXT")
-    review = _add_action(
+    review = add_action(
         group,
         "review",
         rule_changes.review,
@@ -64,7 +64,7 @@ def add_actions(group: Any) -> None:
     )
     review.add_argument("rule", nargs="?", metavar="RULE", help="only of this rule (default: all rules)")
     review.add_argument("--confirm", metavar="ID", help="the last of the decisions that were right")
-    stop = _add_action(
+    stop = add_action(
         group,
         "stop",
         rule_changes.stop,
@@ -76,7 +76,7 @@ def add_actions(group: Any) -> None:
     stop.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to stop them all")
     stop.add_argument("--about", metavar="ID", help="the proposal that a rule should not have decided")
     stop.add_argument("--reason", default="", metavar="TEXT")
-    resume = _add_action(
+    resume = add_action(
         group,
         "resume",
         rule_changes.resume,
@@ -85,7 +85,7 @@ def add_actions(group: Any) -> None:
         "  moot rules resume                              all of them, after `moot rules stop`\n",
     )
     resume.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to undo a stop of them all")
-    _add_action(
+    add_action(
         group,
         "report",
         print_report,
@@ -94,7 +94,7 @@ def add_actions(group: Any) -> None:
     )
 
 
-def _add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any:
+def add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any:
     parser = program.add_command(group, name, help=help, examples=f"{examples}\n{CONNECT_HELP}")
     parser.add_argument("--approver", default="approver", metavar="NAME", help="its name (default approver)")
     parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")

@@ -44,7 +44,7 @@ Rules are in STATE/rules.yaml, in their order; edit it and it is read again. Its
       - {kind: mcp/request, to: [files], payload: {method: tools/call}}
       # To compare tools; without it nothing is approved.
       - {kind: mcp/request, payload: {method: tools/list}}
-      - {kind: [mcp/reject, mcp/response, chat, trust/suggestion, trust/rule, trust/dismiss]}
+      - {kind: [mcp/reject, mcp/response, chat, trust/suggestion, trust/rule, trust/dismiss, moot/origins]}
     command: moot
     args: [rules, run]
 Never give it capability/grant.

@@ -94,9 +94,18 @@ class ApproverStatus:
             return self.report()
 
         @space.tool
-        async def trust_origins() -> dict[str, Json]:
-            """Lists what tools are said to do, what they claim themselves, and what people have endorsed."""
+        async def trust_origins(proposal: str | None = None) -> dict[str, Json]:
+            """Lists what tools are said to do, what they claim themselves, and what people have endorsed.
+
+            Args:
+                proposal: Tells of this proposal instead where its values came from.
+            """
             approver = self._approver
+            if proposal is not None:
+                found = approver.origins.finding(proposal)
+                if found is None:
+                    raise ToolError(f"nothing is known of a proposal {proposal!r}")
+                return {"proposal": found}
             await approver.tool_watcher.load_schemas(member.name for member in space.roster.values())
             now = approver.wall_clock()
             return report_origins(approver.store, approver.tool_watcher, approver.origins, now)

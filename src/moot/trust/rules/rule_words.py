@@ -28,7 +28,7 @@ def count_text(count: int, one: str, many: str = "") -> str:
 def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
     """What a rule does, in one sentence; `parts` describes some arguments better."""
     who = "anyone" if rule.proposer is None else _pattern_text(rule.proposer)
-    what = rule.method if rule.tool is None else _pattern_text(rule.tool)
+    what = rule.method if rule.tool is None else "any tool" if rule.tool == "*" else _pattern_text(rule.tool)
     text = f"{_VERBS[rule.decision]} when {who} proposes {'anything' if what is None else what}"
     if rule.to is not None:
         text += f" on {join_names(rule.to, joint='or')}" if rule.to else " without a host"
