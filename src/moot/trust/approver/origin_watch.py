@@ -79,6 +79,7 @@ class OriginWatch:
         self._kept: deque[tuple[Envelope, bool, float]] = deque()
         self._kept_bytes = 0
         self._has_gap = False
+        self._is_broken = False
         self._outside: set[str] = set()
         # What was found by proposal, and what of it everybody was told.
         self._findings: dict[str, dict[str, Json]] = {}
@@ -148,24 +149,23 @@ class OriginWatch:
 
     def read_again(self) -> None:
         """What tools do has changed, so all is read again."""
-        self._start_memory()
-        for envelope, person, at in self._kept:
-            self.memory.see(envelope, person=person, at=at)
-
-    def _start_memory(self) -> None:
         self.memory = OriginMemory(self.traits_of)
+        self._is_broken = False
         for agent in self._outside:
             self.memory.read_outside(agent)
         if self._has_gap:
-            self.memory.note_gap()
+            self._note_gap()
+        for envelope, person, at in self._kept:
+            self.memory.see(envelope, person=person, at=at)
 
     def _note_gap(self) -> None:
         self._has_gap = True
         try:
             self.memory.note_gap()
         except Exception:
+            # Nothing of it can be relied on: all ask, until it is read again.
             log.exception("origins are lost")
-            self._start_memory()
+            self._is_broken = True
 
     # What tools do
 
@@ -222,6 +222,8 @@ class OriginWatch:
         return found if why is None else {**found, "asks": True, "why": why}
 
     def _other_reason(self, case: Case, host: str, tool: str) -> str | None:
+        if self._is_broken:
+            return FAILED
         if not host or not tool:
             return "it is not for one tool of one member"
         if case.unexpected_fields:
