@@ -336,11 +336,13 @@ class OriginReader:
             words = plain
         covered = [False] * len(words)
         untrusted = said = None
-        at = 0
+        at, index = 0, self.memory.index
+        starts = index.run_starts(plain, self.budget)
         while at < len(words):
             own, place = self._own_run(words, at)
             others, their_place = 0, None
-            for count, each in self.memory.index.others_runs(plain, at, self.context.since, self.budget):
+            runs = index.others_runs(plain, at, self.context.since, self.budget) if at in starts else ()
+            for count, each in runs:
                 if each.source.is_own_word_of(self.call.agent):
                     continue
                 if each.source.envelope in self._sources:
@@ -372,9 +374,9 @@ class OriginReader:
             place = next((places[grade] for grade in _SAID if grade in places), None)
             return (0, None) if place is None or "untrusted" in places else (1, place)
         own, place = index.said_run(words, at, since, self.budget)
-        for size in range(min(MAX_VALUE_WORDS, len(words) - at), max(own, 1), -1):
-            if not index.may_begin_value(words[at]):
-                break
+        longest = min(MAX_VALUE_WORDS, len(words) - at) if index.may_begin_value(words[at]) else 0
+        for size in range(longest, max(own, 1), -1):
+            self.budget.spend(1)
             key = ("whole", f" {' '.join(words[at : at + size])} ")
             if trusted := index.places([key], since).get("trusted"):
                 return size, trusted

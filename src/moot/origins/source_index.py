@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -35,6 +35,8 @@ MAX_INDEX_CHARS: Final = 4_000_000
 TEXT_COST: Final = 60
 KEY_COST: Final = 40
 STEPS_PER_LEAF: Final = 12
+# Of one leaf of a message; the rest is not known.
+MAX_TEXT_CHARS: Final = 65_536
 MAX_LOOSE_CHARS: Final = 400_000
 MAX_PATH_CHARS: Final = 256
 EXCERPT_CHARS: Final = 120
@@ -44,8 +46,9 @@ MIN_ENCODED_CHARS: Final = 12
 MAX_PARTS: Final = 8
 # So many words together are no accident.
 MIN_RUN_WORDS: Final = 4
-# Which runs of that many words others wrote, by their hash: a byte each, at most half of them set.
-_RUN_SLOTS: Final = 1 << 22
+# Which runs of that many words others wrote, by their hash: a bit each, of 8 MB. With a full memory one of a
+# hundred is set, so hardly a run is looked for that nobody wrote.
+_RUN_SLOTS: Final = 1 << 26
 # Finding a run in a text passes so many characters in a step.
 _FOUND_PER_STEP: Final = 400
 # Places of one run of words in one text that are tried.
@@ -105,8 +108,8 @@ class SourceIndex:
         self._next = 0
         self._gone = 0
         # Texts by their words: of people and the operator, and of all others.
-        self._said: dict[str, list[int]] = {}
-        self._others: dict[str, list[int]] = {}
+        self._said: defaultdict[str, list[int]] = defaultdict(list)
+        self._others: defaultdict[str, list[int]] = defaultdict(list)
         self._runs = bytearray()
         self._value_starts: set[str] = set()
         self._keys: dict[Key, dict[Grade, tuple[SourcePlace, SourcePlace]]] = {}
@@ -134,7 +137,10 @@ class SourceIndex:
         Raises BudgetSpent if the message is too long; what was taken in until then stays.
         """
         budget = budget or StepBudget(MESSAGE_STEPS)
-        budget.spend(len(text) // 3 + STEPS_PER_LEAF)
+        if len(text) > MAX_TEXT_CHARS:
+            text = text[:MAX_TEXT_CHARS]
+            self.drop(source.number)
+        budget.spend(len(text) // (4 if text.isascii() else 2) + STEPS_PER_LEAF)
         text = compose(text)
         place = SourcePlace(source, path[:MAX_PATH_CHARS], text)
         self._cost += TEXT_COST + len(text)
@@ -177,12 +183,12 @@ class SourceIndex:
             return
         table = self._others if source.grade == "untrusted" else self._said
         for each in (words.split(), plain.split()):
-            for word in dict.fromkeys(each):
-                table.setdefault(word, []).append(number)
+            for word in set(each):
+                table[word].append(number)
             if source.grade == "untrusted" and len(each) >= MIN_RUN_WORDS:
-                self._runs = self._runs or bytearray(_RUN_SLOTS)
-                for run in zip(each, each[1:], each[2:], each[3:], strict=False):
-                    self._runs[hash(run) % _RUN_SLOTS] = 1
+                self._runs = self._runs or bytearray(_RUN_SLOTS >> 3)
+                for slot in _run_slots(each):
+                    self._runs[slot >> 3] |= 1 << (slot & 7)
 
     def _hidden_forms(self, source: OriginSource, text: str, budget: StepBudget) -> Iterator[str]:
         # Only what others wrote is read in every way; people at most forget a space behind a full stop.
@@ -235,9 +241,9 @@ class SourceIndex:
             self._gone = 0
             self._said, self._others = map(self._without_dropped, (self._said, self._others))
 
-    def _without_dropped(self, table: dict[str, list[int]]) -> dict[str, list[int]]:
+    def _without_dropped(self, table: dict[str, list[int]]) -> defaultdict[str, list[int]]:
         kept = {word: [each for each in at if each in self._texts] for word, at in table.items()}
-        return {word: at for word, at in kept.items() if at}
+        return defaultdict(list, {word: at for word, at in kept.items() if at})
 
     def _drop_key(self, key: Key, source: OriginSource) -> None:
         grades = self._keys.get(key, {})
@@ -284,7 +290,7 @@ class SourceIndex:
     ) -> tuple[int, SourcePlace | None]:
         """How many words from `start` on a person said together, at least two."""
         most: tuple[int, SourcePlace | None] = (0, None)
-        if start + 1 >= len(words):
+        if start + 1 >= len(words) or words[start] not in self._said or words[start + 1] not in self._said:
             return most
         for text, at in self._texts_with(self._said, words[start : start + 2], since, budget):
             count = _common_words(text.words, words, start, at, budget)
@@ -296,12 +302,16 @@ class SourceIndex:
         self, words: list[str], start: int, since: int, budget: StepBudget
     ) -> Iterator[tuple[int, SourcePlace]]:
         """How many words from `start` on stand together in texts of others, `MIN_RUN_WORDS` at least."""
-        run = tuple(words[start : start + MIN_RUN_WORDS])
-        if len(run) < MIN_RUN_WORDS or not self._runs or not self._runs[hash(run) % _RUN_SLOTS]:
-            return
-        for text, at in self._texts_with(self._others, list(run), since, budget):
+        run = words[start : start + MIN_RUN_WORDS]
+        for text, at in self._texts_with(self._others, run, since, budget):
             held = text.words if f" {' '.join(run)} " in text.words else text.plain
-            yield _common_words(held, words, start, at, budget), _around(text.place, list(run))
+            yield _common_words(held, words, start, at, budget), _around(text.place, run)
+
+    def run_starts(self, words: list[str], budget: StepBudget) -> set[int]:
+        """Where a run may begin that others wrote; where it does not, there is none."""
+        budget.spend(len(words) // 2)
+        slots = _run_slots(words) if self._runs else ()
+        return {at for at, slot in enumerate(slots) if self._runs[slot >> 3] >> (slot & 7) & 1}
 
     def _texts_with(
         self, table: dict[str, list[int]], words: list[str], since: int, budget: StepBudget
@@ -372,6 +382,11 @@ def excerpt(text: str, start: int, end: int) -> str:
     left = max(0, start - (EXCERPT_CHARS - min(end - start, EXCERPT_CHARS)) // 2)
     piece = " ".join(text[left : left + EXCERPT_CHARS].split())
     return ("…" if left else "") + piece + ("…" if left + EXCERPT_CHARS < len(text) else "")
+
+
+def _run_slots(words: list[str]) -> Iterator[int]:
+    runs = zip(words, words[1:], words[2:], words[3:], strict=False)
+    return (hash(run) % _RUN_SLOTS for run in runs)
 
 
 def _is_after(place: SourcePlace, since: int) -> bool:

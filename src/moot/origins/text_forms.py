@@ -28,6 +28,8 @@ _ALIKE_SIGNS: Final = str.maketrans("01i|!", "ollll", "._:+-/\\'\"` \t\n,;()[]<>
 _INVISIBLE: Final = frozenset({"Mn", "Cf", "Me", "Cc"})
 # Unicode takes these for K, a semicolon and a backtick; people do not say them.
 _ODD_TWINS: Final = re.compile("([\u212a\u037e\u1fef])")
+# Lower case makes an ASCII letter or two characters of these; digits of other scripts are ours.
+_ODD_LOWER: Final = re.compile("[\u212a\u0130]|(?![0-9])\\d")
 _SPELLED_AT: Final = re.compile(r" ?[\[({<] ?(?:at|@) ?[\])}>] ?", re.IGNORECASE)
 _SPELLED_DOT: Final = re.compile(r" ?[\[({<] ?(?:dot|\.) ?[\])}>] ?|(?<=\w) dot (?=\w)", re.IGNORECASE)
 _PLAIN_AT: Final = re.compile(r"(?<=\w) at (?=[\w-]+\.\w)", re.IGNORECASE)
@@ -58,7 +60,10 @@ def compose(text: str) -> str:
 
 def fold_strictly(text: str) -> str:
     """In lower case, character by character: no letter becomes another one, or two."""
-    return text.lower() if text.isascii() else "".join(map(_fold_char, compose(text)))
+    if text.isascii():
+        return text.lower()
+    text = compose(text)
+    return "".join(map(_fold_char, text)) if _ODD_LOWER.search(text) else text.lower()
 
 
 def _fold_char(char: str) -> str:
