@@ -12,6 +12,9 @@ requests, and what its tools return are the answers. A gullible agent makes the 
 instruction as soon as it has read it, and again at the end. Nothing here calls a model. What an operator
 would say about the tools of each suite is in `TRAITS`; a tool that is not there is unknown, and taken at its
 worst.
+
+`python -m bench.origins --cost` needs nothing of AgentDojo: what seeing, reading and judging cost, and how
+much memory 100,000 messages take.
 """
 
 # ruff: noqa: SIM905, ARG002  (lists of words read better as text; a finder has the arguments it has)
@@ -22,11 +25,15 @@ import argparse
 import importlib.abc
 import importlib.machinery
 import json
+import random
 import sys
+import time
+import tracemalloc
 import types
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from moot.origins.argument_origins import OriginCall
@@ -343,6 +350,87 @@ WRAPS = {
 }
 
 
+class CostSpace:
+    """A space whose messages are words of a made-up language, as often as words of a language are."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(36)
+        self.words = [
+            "".join(self.random.choices("aeioubdfgklmnprst", k=each % 8 + 2)) for each in range(20_000)
+        ]
+        self.weights = [1 / (rank + 10) for rank in range(len(self.words))]
+        self.run = Run(None, None, OriginMemory(lambda _host, _tool: MAILS))
+        self.pool: list[str] = []
+
+    def prose(self, chars: int) -> str:
+        words = self.random.choices(self.words, self.weights, k=chars // 5)
+        return ". ".join(" ".join(words[at : at + 12]) for at in range(0, len(words), 12))[:chars]
+
+    def long_prose(self) -> str:
+        """One of many texts, each with something of its own: to make each anew would take longest."""
+        self.pool = self.pool or [self.prose(1_000) for _ in range(1_000)]
+        return f"{self.random.choice(self.pool)}. Number {self.run.said}"
+
+    def chat(self) -> None:
+        self.run.say("chat", PERSON, [AGENT], {"text": self.long_prose()[-500:]})
+
+    def call(self) -> None:
+        params = {"name": "read", "arguments": {"query": self.prose(20)}}
+        request = self.run.say("mcp/request", AGENT, [HOST], {"method": "tools/call", "params": params})
+        text = f"{self.long_prose()}. Write to person{self.run.said}@example.com"
+        self.run.say(
+            "mcp/response",
+            HOST,
+            [AGENT],
+            {"result": {"content": [{"type": "text", "text": text}]}},
+            [request],
+        )
+
+    def verdict(self, body: str) -> None:
+        call = OriginCall(AGENT, "send", {"to": "Alice", "body": body}, UNKNOWN_TOOL)
+        verdict_on(self.run.memory, call, START)
+
+
+def spent(work: Callable[[], object], times: int) -> float:
+    """Microseconds of CPU for one of so many."""
+    begun = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - begun) / times * 1e6
+
+
+def see_all(envelopes: Sequence[Envelope]) -> None:
+    memory = OriginMemory()
+    for each in envelopes:
+        memory.see(each, person=False, at=START)
+
+
+def cost() -> None:
+    space = CostSpace()
+    memory = space.run.memory
+    print("| what | CPU, µs |\n|---|---|")
+    for name, say in (("a chat of 500 bytes", space.chat), ("a call and its result of 1 KB", space.call)):
+        for _ in range(300):
+            say()
+        print(
+            f"| {name}: seen | {spent(partial(see_all, [each[0] for each in memory._unread]), 1) / 300:.1f} |"
+        )
+        read = spent(memory.catch_up, 1) / 300
+        print(f"| {name}: read, if a call comes after it | {read:.0f} |")
+    for chars in (100, 1_000, 8_000):
+        bodies = [space.prose(chars) for _ in range(30)]
+        times = sorted(spent(partial(space.verdict, body), 1) for body in bodies)
+        print(f"| verdict on a body of {chars:,} characters, median | {times[15]:.0f} |")
+    tracemalloc.start()
+    space = CostSpace()
+    before = tracemalloc.get_traced_memory()[0]
+    for count in range(100_000):
+        (space.call if count % 10 == 0 else space.chat)()
+        if count % 1_000 == 0:
+            space.run.memory.catch_up()
+    print(f"memory after 100,000 messages: {(tracemalloc.get_traced_memory()[0] - before) / 1e6:.0f} MB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -351,8 +439,12 @@ def main() -> None:
     parser.add_argument("--details", action="store_true", help="show every effect with its verdict")
     parser.add_argument("--no-attacks", action="store_true")
     parser.add_argument("--nothing-said", action="store_true", help="without a setting but what reads")
+    parser.add_argument("--cost", action="store_true", help="what origins cost; needs nothing of AgentDojo")
     parser.add_argument("--wrap", choices=WRAPS, default="important", help="how the instruction is put")
     options = parser.parse_args()
+    if options.cost:
+        cost()
+        return
     total = Counter[str]()
     print(
         "| suite | effects asked | tasks without a question | attacks unasked | not read |\n"
