@@ -25,6 +25,13 @@ def test_a_value_that_several_send_at_once_is_kept_for_all_of_them(tmp_path: Pat
             assert list(folder.iterdir()) == [path]
 
 
+def test_what_is_gone_when_room_is_made_takes_none(tmp_path: Path) -> None:
+    """A file of another sender got its name meanwhile; a link that leads nowhere is listed just so."""
+    (tmp_path / "gone.partial").symlink_to(tmp_path / "nowhere")
+    digest = keep_content(tmp_path, b"large", max_total_bytes=1 << 30)
+    assert find_content(tmp_path, digest) is not None
+
+
 def test_the_last_room_of_the_disk_is_left_to_the_journal(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="space") as full:
         keep_content(tmp_path, b"large", max_total_bytes=1 << 30, free_bytes=1 << 62)

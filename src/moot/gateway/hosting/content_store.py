@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -63,9 +64,12 @@ def find_content(folder: Path, digest: str) -> Path | None:
 
 def _make_room(folder: Path, max_bytes: int) -> None:
     found = []
-    for entry in os.scandir(folder):
-        facts = entry.stat()
-        found.append((facts.st_mtime, facts.st_size, entry.path))
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # What another sender was writing has its name now, or is given up.
+            with suppress(FileNotFoundError):
+                facts = entry.stat()
+                found.append((facts.st_mtime, facts.st_size, entry.path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= max_bytes:
