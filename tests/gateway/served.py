@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.gateway.running_gateway import GatewayUnderTest
 from tests.waiting import bounded, until
+from tests.warm_start import WarmProcess, start_moot
 
 _READY = re.compile(r"moot gateway listening on (http://\S+)")
 
@@ -32,7 +33,9 @@ class Finished(Exception):
 class Served(GatewayUnderTest):
     """A process that listens, and what it says."""
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str, lines: list[str], errors: Path) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process | WarmProcess, url: str, lines: list[str], errors: Path
+    ) -> None:
         super().__init__(url)
         self.process = process
         self.lines = lines
@@ -98,21 +101,21 @@ async def started(
     `before` stands before the command, and `module` is run instead of Moot's own.
     """
     errors = file.parent / f"stderr-{os.urandom(4).hex()}.txt"
+    words = ("serve", str(file), *(arguments or ("--port", "0")))
+    variables = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"} | dict(environ or {})
+    process: asyncio.subprocess.Process | WarmProcess
     with errors.open("wb") as handle:
-        process = await asyncio.create_subprocess_exec(
-            *before,
-            sys.executable,
-            "-m",
-            module,
-            "serve",
-            str(file),
-            *(arguments or ("--port", "0")),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=handle,
-            env={"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"} | dict(environ or {}),
-            cwd=file.parent,
-        )
+        if before or module != "moot.cli":
+            process = await asyncio.create_subprocess_exec(
+                *(*before, sys.executable, "-m", module, *words),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=handle,
+                env=variables,
+                cwd=file.parent,
+            )
+        else:
+            process = await start_moot(*words, environ=variables, cwd=file.parent, stderr=handle)
     lines: list[str] = []
     assert process.stdout is not None
     async with bounded():
@@ -138,16 +141,11 @@ async def served(file: Path, *arguments: str, **more: Any) -> AsyncIterator[Serv
 
 async def command(*arguments: str, cwd: Path, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Run `moot …` to its end; its exit code, and all that it printed."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "moot.cli",
+    process = await start_moot(
         *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        environ={"PATH": os.environ["PATH"]} | dict(environ or {}),
         cwd=cwd,
-        env={"PATH": os.environ["PATH"]} | dict(environ or {}),
+        stderr=asyncio.subprocess.STDOUT,
     )
     async with bounded():
         output, _ = await process.communicate()
