@@ -25,14 +25,12 @@ import moot.cli.command_table
 import moot.cli.interruption
 import moot.cli.program
 import moot.cli.serve
-import moot.cli.up
 import moot.gateway.app
 import moot.logs
 import moot.metrics.process
 import moot.net.event_loop
 import moot.resilience.descendants
 import moot.up.reload_report
-import moot.up.space_runner
 
 _REQUEST_BYTES = 1 << 18
 
