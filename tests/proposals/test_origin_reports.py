@@ -128,7 +128,9 @@ def test_endorsements_of_the_right_shape_pass(payload: Json) -> None:
 
 def _life(*arguments: Json, **more: Json) -> ProposalLife:
     payload = {"asks": True, "why": "w", "arguments": list(arguments), **more}
-    return ProposalLife(id="p", proposer="agent-7f", proposer_name="agent", origins=read_report(payload))
+    life = ProposalLife(id="p", proposer="agent-7f", proposer_name="agent")
+    life.note_origins(read_report(payload), "approver", 1)
+    return life
 
 
 NOW: Final = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)

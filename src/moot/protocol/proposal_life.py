@@ -40,6 +40,8 @@ REMOVED: Final = "removed"
 # What is kept of each proposal and of each rejection: anybody may send more.
 MAX_REJECTIONS: Final = 256
 MAX_EXPLANATIONS: Final = 256
+# Members who say where its values came from: one, unless somebody pretends to know.
+MAX_REPORTERS: Final = 8
 
 
 class GatewayProposal(msgspec.Struct):
@@ -160,10 +162,8 @@ class ProposalLife:
     # Who said what came of it in place of the host, and in which words.
     assessed_by: str | None = None
     note: str | None = None
-    # Where its values came from, as the last that counts says, who says it, and how long that message is.
-    origins: OriginReport | None = None
-    origins_by: str = ""
-    origins_bytes: int = 0
+    # Where its values came from, as each who may tell said last, with the size of that message.
+    origins_by: dict[str, tuple[OriginReport, int]] = field(default_factory=dict)
     # The gateway does not remember it: it is not open, and what became of it is not known.
     forgotten: bool = False
     # We may have missed something about it.
@@ -332,12 +332,22 @@ class ProposalLife:
         self.note = note if isinstance(note, str) else None
         return True
 
+    @property
+    def origins(self) -> OriginReport | None:
+        """What the first says; while somebody says that it asks, what that one says."""
+        reports = [report for report, _size in self.origins_by.values()]
+        return next((each for each in reports if each.asks), reports[0] if reports else None)
+
+    @property
+    def origins_bytes(self) -> int:
+        return sum(size for _report, size in self.origins_by.values())
+
     def note_origins(self, report: OriginReport, by: str, size: int) -> bool:
-        """Take over where its values came from; that something asks is taken back by who said it alone."""
-        held = self.origins
-        if held == report or (held is not None and held.asks and not report.asks and by != self.origins_by):
+        """Take over where its values came from: nobody takes back what another says."""
+        held = self.origins_by.get(by)
+        if (held is None and len(self.origins_by) >= MAX_REPORTERS) or (held and held[0] == report):
             return False
-        self.origins, self.origins_by, self.origins_bytes = report, by, size
+        self.origins_by[by] = (report, size)
         return True
 
     def restore(self, told: GatewayProposal, now: float, rejection: type[Any] = RejectionRecord) -> None:

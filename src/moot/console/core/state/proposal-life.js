@@ -13,6 +13,9 @@
  * @typedef {import("./state-proposals.js").Proposal} Proposal
  */
 
+/** Members who say where its values came from: one, unless somebody pretends to know. */
+const MAX_REPORTERS = 8;
+
 /** Somebody approved it. @param {Proposal} proposal */
 export function isFulfilled(proposal) {
   return ["fulfilled", "done", "failed", "unknown"].includes(proposal.status);
@@ -114,10 +117,13 @@ export function assess(proposal, payload, by, at) {
   return true;
 }
 
-/** Where its values came from; that something asks is taken back by who said it alone. @param {Proposal} proposal @param {import("./origin-report.js").OriginReport} report @param {string} by */
+/** Where its values came from: nobody takes back what another says. @param {Proposal} proposal @param {import("./origin-report.js").OriginReport} report @param {string} by */
 export function noteOrigins(proposal, report, by) {
-  if (proposal.origins?.asks && !report.asks && by !== proposal.originsBy) return false;
-  Object.assign(proposal, { origins: report, originsBy: by });
+  const { originsBy } = proposal;
+  if (!originsBy.has(by) && originsBy.size >= MAX_REPORTERS) return false;
+  originsBy.set(by, report);
+  const reports = [...originsBy.values()];
+  proposal.origins = reports.find((each) => each.asks) ?? reports[0];
   return true;
 }
 

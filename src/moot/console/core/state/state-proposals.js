@@ -63,7 +63,7 @@ import { waitsForOthers } from "./proposal-life.js";
  * @property {string} assessedBy the person who said what came of it, in place of the host
  * @property {string} note what they said about it
  * @property {import("./origin-report.js").OriginReport | null} origins where its values came from, as the last that counts says
- * @property {string} originsBy
+ * @property {Map<string, import("./origin-report.js").OriginReport>} originsBy as each said last
  * @property {number} settledAt
  * @property {number} outcomeAt when it became unknown, or somebody said what came of it
  *
@@ -319,7 +319,7 @@ export class Proposals {
       assessedBy: "",
       note: "",
       origins: null,
-      originsBy: "",
+      originsBy: new Map(),
       settledAt: 0,
       outcomeAt: 0,
     };
