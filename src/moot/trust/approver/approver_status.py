@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from moot.participant import ToolError
@@ -29,6 +31,8 @@ _DAY = 86_400.0
 _MAX_LATEST = 50
 # As many as people look at; the history has more.
 MAX_REPORTED_DAYS = 60
+# How long a report waits for members that have not said which tools they have.
+LIST_SECONDS = 2.0
 # Decisions of one rule in one review.
 MAX_REVIEWED = 200
 
@@ -106,7 +110,10 @@ class ApproverStatus:
                 if found is None:
                     raise ToolError(f"nothing is known of a proposal {proposal!r}")
                 return {"proposal": found}
-            await approver.tool_watcher.load_schemas(member.name for member in space.roster.values())
+            hosts = {member.name for member in space.roster.values()} - approver.store.people - {space.name}
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LIST_SECONDS):
+                    await approver.tool_watcher.load_schemas(sorted(hosts))
             now = approver.wall_clock()
             return report_origins(approver.store, approver.tool_watcher, approver.origins, now)
 

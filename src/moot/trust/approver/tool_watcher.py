@@ -96,7 +96,7 @@ class ToolWatcher:
         self._unlisted |= named - known
         # A rule for any host covers whoever is here.
         here = {member.name for member in self._space.roster.values() if self._is_approved(member.name)}
-        for host in known | named | here - {self._space.name}:
+        for host in known | named | here - {self._space.name} - self._store.people:
             self._enqueue(host)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -203,18 +203,22 @@ class ToolWatcher:
 
     def _observe_presence(self, event: PresenceEvent) -> None:
         if event.event == "join" and event.member is not None:
-            self._expire(event.member.name)
+            host = event.member.name
+            # People come and go with every command, and are asked for tools only if a call is for them.
+            is_host = host not in self._store.people or host in self._known_hosts() | self._named_hosts()
+            self._expire(host, list_again=is_host)
 
     def _expire_all(self) -> None:
         """We were away: any host may be another one now."""
         for host in self._known_hosts() | self._named_hosts():
             self._expire(host)
 
-    def _expire(self, host: str) -> None:
+    def _expire(self, host: str, *, list_again: bool = True) -> None:
         self._listed.discard(host)
         self._versions[host] += 1
         self._compared.discard(host)
-        self._enqueue(host)
+        if list_again:
+            self._enqueue(host)
 
     def _enqueue(self, host: str) -> None:
         if host not in self._pending:
