@@ -16,6 +16,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver.approver import Approver
 from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.origin_watch import _choices
 from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.rules.rule_store import RuleStore
 from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
@@ -150,6 +151,15 @@ async def test_what_a_person_said_runs_at_once_and_what_a_mail_said_asks(tmp_pat
         assert why.startswith("to: ")
         assert f"“{STRANGER}” is from read_mail of mail, which nobody here has confirmed" in why
         assert space.sent == ["bob@example.org"]
+
+
+def test_options_and_names_of_members_that_a_schema_lists_are_choices() -> None:
+    inner = {
+        "type": "object",
+        "properties": {"flight_number": {"type": "string"}, "kind": {"enum": ["one", 2]}},
+    }
+    schema = {"type": "object", "properties": {"flights": {"type": "array", "items": inner}}}
+    assert set(_choices(schema)) == {"flights", "flight_number", "kind", "one"}
 
 
 async def test_what_destroys_asks_whatever_was_said(tmp_path: Path) -> None:

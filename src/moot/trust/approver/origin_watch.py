@@ -87,8 +87,11 @@ class OriginWatch:
 
     # Feeding
 
-    def observe(self, envelope: Envelope) -> bool:
-        """Take in a message with logical names; returns whether open proposals have to be looked at again."""
+    def observe(self, envelope: Envelope, *, at: float | None = None) -> bool:
+        """Take in a message with logical names; returns whether open proposals have to be looked at again.
+
+        `at` is when it was sent, if that is not now.
+        """
         if envelope.id in self._seen:
             return False
         _put(self._seen, envelope.id, None, MAX_SEEN)
@@ -106,7 +109,7 @@ class OriginWatch:
             # It asks before it does something itself, so it also reads what the space does not see.
             self._outside.add(envelope.sender)
             self.memory.read_outside(envelope.sender)
-        at = sent_at(envelope, self._wall_clock())
+        at = self._wall_clock() if at is None else at
         self._keep(envelope, person, at)
         self.memory.see(envelope, person=person, at=at)
         return person and envelope.kind == ENDORSE_KIND
@@ -126,7 +129,7 @@ class OriginWatch:
         again = False
         for envelope in past:
             is_fresh = envelope.id not in self._seen
-            again |= self.observe(envelope)
+            again |= self.observe(envelope, at=sent_at(envelope, self._wall_clock()))
             if is_fresh and envelope.id in cases:
                 self._judge(cases[envelope.id])
         for case in cases.values():
@@ -258,7 +261,7 @@ def _keep_asking(found: dict[str, Json], before: Mapping[str, Json]) -> None:
 
 
 def _choices(schema: Json, depth: int = 8) -> list[str]:
-    """The texts that a schema lists as options."""
+    """The texts that a schema lists as options, and the names of members that it lists."""
     found: list[str] = []
     if isinstance(schema, dict) and depth:
         for name in ("enum", "const"):
@@ -266,6 +269,8 @@ def _choices(schema: Json, depth: int = 8) -> list[str]:
             found += [
                 each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, str)
             ]
+        members = schema.get("properties")
+        found += members if isinstance(members, dict) else ()
         for inner in schema.values():
             found += _choices(inner, depth - 1)
     elif isinstance(schema, list) and depth:
