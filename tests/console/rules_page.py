@@ -28,6 +28,7 @@ APPROVER: Json = [
     "mcp/reject",
     "chat",
     {"kind": "trust/*"},
+    "moot/origins",
     "mcp/response",
 ]
 # May look and object, and accept nothing.

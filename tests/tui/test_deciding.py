@@ -95,7 +95,7 @@ async def test_where_values_came_from_is_seen_before_the_key_and_a_person_endors
             await pilot.press("e")
             await settle(pilot)
             assert isinstance(app.screen, EndorseDialog)
-            assert "Endorse path = “notes.md” until tonight" in screen_text(app)
+            assert "Endorse path = “notes.md” until " in screen_text(app)
             save_screenshot(app, "endorse")
             await pilot.press("enter")
             await until(pilot, lambda: bool(heard))

@@ -9,12 +9,12 @@ import re
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from moot.operations.operation import short_id
 from moot.protocol.operation import Json
-from moot.protocol.origin_report import UNCONFIRMED, ArgumentReport, OriginReport
+from moot.protocol.origin_report import ENDORSE_SECONDS, UNCONFIRMED, ArgumentReport, OriginReport
 from moot.protocol.proposal_life import ProposalLife
 
 _CUT: Final = "…"
@@ -87,8 +87,14 @@ def endorse_choices(seen: ProposalLife, arguments: Json, now: datetime) -> list[
     report = seen.origins
     if report is None:
         return []
-    bounds = _bounds(seen, report, now)
-    scope = "for this task until tonight" if "task" in bounds else "until tonight"
+    until = min(_tonight(now), now.astimezone() + timedelta(seconds=ENDORSE_SECONDS))
+    bounds: dict[str, Json] = {
+        **({"task": report.task} if report.task else {}),
+        "member": seen.proposer_name or seen.proposer,
+        "until": until.isoformat(),
+    }
+    end = "tonight" if until == _tonight(now) else f"{until:%H:%M}"
+    scope = f"for this task until {end}" if report.task else f"until {end}"
     found: dict[str, EndorseChoice] = {}
     for each in report.arguments:
         if each.endorsement:
@@ -125,11 +131,6 @@ def exact_value(argument: ArgumentReport, arguments: Json) -> str:
     return leaf if isinstance(leaf, str) and whole.startswith(argument.value[:-1]) else ""
 
 
-def _bounds(seen: ProposalLife, report: OriginReport, now: datetime) -> dict[str, Json]:
-    """For this task, this member, and until the end of the day where the person is."""
-    tonight = now.astimezone().replace(hour=23, minute=59, second=59, microsecond=0)
-    bounds: dict[str, Json] = {
-        "member": seen.proposer_name or seen.proposer,
-        "until": tonight.isoformat(),
-    }
-    return {"task": report.task, **bounds} if report.task else bounds
+def _tonight(now: datetime) -> datetime:
+    """The end of the day where the person is."""
+    return now.astimezone().replace(hour=23, minute=59, second=59, microsecond=0)

@@ -18,6 +18,8 @@ ENDORSE_KIND: Final = "moot/endorse"
 # Some 64 times what the longest sentence about one argument needs.
 MAX_REPORT_BYTES: Final = 256 * 1024
 MAX_ARGUMENTS: Final = 64
+# An endorsement counts no longer, whatever it says.
+ENDORSE_SECONDS: Final = 12 * 3600.0
 
 Origin = Literal["person", "operator", "trusted", "untrusted", "nobody", "unknown"]
 # Those that a person can endorse.

@@ -505,6 +505,23 @@ async def test_arguments_are_sent_only_where_that_is_wished_and_cut(tmp_path: Pa
             assert "\u202e" not in request.body.decode()
 
 
+@pytest.mark.parametrize("wished", [True, False])
+async def test_why_a_value_asks_is_told_where_arguments_are(tmp_path: Path, wished: bool) -> None:
+    """It names the value, which is nobody's business where arguments are not sent."""
+    async with receiver() as phone:
+        settings = notifications(phone=webhook(tmp_path, phone.url, include_arguments=wished))
+        async with running_gateway(tmp_path, PEOPLE, notifications=settings) as gateway:
+            maria, agent = await gateway.join("maria"), await gateway.join("agent")
+            why = "path: nobody said “\u202ea”"
+            # Before the proposal, so that it is there when the message is written.
+            report: Json = {"asks": True, "why": why}
+            assert await maria.refused("moot/origins", report, about=["p1"]) is None
+            await propose(agent, "p1")
+            (request,) = await phone.has(1)
+            (entry,) = request.json["proposals"]
+            assert entry.get("why") == ("path: nobody said “\\u202ea”" if wished else None)
+
+
 # Helpers
 
 

@@ -29,6 +29,7 @@ from moot.net.address_check import ForbiddenAddress
 from moot.net.http_client import HttpClient, PostResponse
 from moot.net.outbound import OpenSocket
 from moot.protocol.envelope import rfc3339
+from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
 from moot.store.worker_thread import DaemonExecutor
 
@@ -249,4 +250,6 @@ def _entry(entry: Entry) -> dict[str, Json]:
         fields["link"] = entry.link
     if entry.arguments is not None:
         fields["arguments"] = entry.arguments
+    if entry.why is not None:
+        fields["why"] = show_hidden(entry.why)
     return fields

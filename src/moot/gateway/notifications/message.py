@@ -37,6 +37,8 @@ class Entry(NamedTuple):
     link: str | None
     # JSON, cut; None unless the receiver is to have it.
     arguments: str | None
+    # Where the one value that matters came from; it names that value, so it goes where arguments go.
+    why: str | None = None
 
 
 class Message(NamedTuple):
@@ -56,7 +58,12 @@ class Message(NamedTuple):
 
 
 def describe(
-    subject: Subject, proposal: ProposalRecord, *, public_url: str | None, max_argument_chars: int | None
+    subject: Subject,
+    proposal: ProposalRecord,
+    *,
+    public_url: str | None,
+    max_argument_chars: int | None,
+    why: str | None = None,
 ) -> Entry:
     """An entry about a proposal; `max_argument_chars` None leaves its arguments out."""
     operation = proposal.operation
@@ -73,6 +80,7 @@ def describe(
         reason=proposal.reason,
         link=None if public_url is None else page_of(public_url, subject.space, subject.id),
         arguments=None if max_argument_chars is None else _arguments(proposal, max_argument_chars),
+        why=None if max_argument_chars is None else why,
     )
 
 
@@ -142,7 +150,10 @@ def moment_of(at: float) -> str:
 
 def _details_of(entry: Entry) -> list[str]:
     is_open = entry.subject.event == "proposal.pending"
-    lines = [sentence_of(entry), f"Space: {shown(entry.subject.space)}", f"Since: {moment_of(entry.since)}"]
+    lines = [sentence_of(entry)]
+    if is_open and entry.why:
+        lines.append(shown(entry.why, len(entry.why)))
+    lines += [f"Space: {shown(entry.subject.space)}", f"Since: {moment_of(entry.since)}"]
     if is_open:
         lines.append(f"Expires: {moment_of(entry.expires)}")
     if is_open and entry.approvals[1]:

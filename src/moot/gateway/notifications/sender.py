@@ -27,7 +27,12 @@ from moot.gateway.notifications.message import compose, describe
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
 from moot.gateway.notifications.shared_values import SharedValues
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import ANY_SIZE
+from moot.protocol.origin_report import ORIGINS_KIND
 from moot.protocol.patterns import Rights
+from moot.protocol.proposal_life import ProposalLife
+from moot.protocol.proposal_tracker import ProposalTracker
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.backoff import Backoff
 from moot.space.config import Name
@@ -246,6 +251,21 @@ class NotificationSender:
             if current and not stopping.is_set():
                 await self._tell(current)
 
+    def _why(self, subject: Subject, proposal: ProposalRecord, participant: str) -> str | None:
+        """Why its values ask, out of the history of whom this is for: the ledger does not know."""
+        host = self._hosts[subject.space]
+        history, members = host.delivery.history, host.space.state.roster.members.values()
+        tracker = ProposalTracker[ProposalLife]()
+        life = tracker.track(ProposalLife(id=proposal.id, proposer=proposal.proposer))
+        mark, id = ORIGINS_KIND.encode(), proposal.id.encode()
+        for entry in history.since(history.visible_since(participant), participant):
+            if isinstance(entry.message, bytes) and mark in entry.message and id in entry.message:
+                envelope = DIALECTS[entry.dialect].decode(entry.message, ANY_SIZE)
+                if envelope.kind == ORIGINS_KIND:
+                    names = [each.name for each in members if each.id == envelope.sender]
+                    tracker.apply(envelope, entry.at, *names)
+        return life.origins.why if life.origins is not None and life.origins.asks else None
+
     async def _tell(self, current: Mapping[Subject, ProposalRecord]) -> None:
         subjects = list(current)
         shows_arguments = self._rules.include_arguments and len(subjects) == 1
@@ -256,6 +276,7 @@ class NotificationSender:
                 current[subject],
                 public_url=self._public_url,
                 max_argument_chars=MAX_ARGUMENT_CHARS if shows_arguments else None,
+                why=self._why(subject, current[subject], participant) if shows_arguments else None,
             )
             for subject in subjects[:MAX_SUMMARY_ENTRIES]
         ]

@@ -15,6 +15,8 @@ import { icon } from "../parts/icons.js";
 /** @typedef {import("../../core/state/origin-report.js").ArgumentReport} ArgumentReport */
 /** @typedef {import("../../app.js").Context} Context */
 
+// An endorsement counts no longer, whatever it says.
+const ENDORSE_MILLISECONDS = 12 * 3_600_000;
 const UNCONFIRMED = ["untrusted", "nobody", "unknown"];
 
 /** Whether it deserves a look: it steers the call, and nobody here stands behind it. @param {ArgumentReport} report */
@@ -141,6 +143,7 @@ function endorseDialog(context, proposal, report) {
   const radios = choices.map((_, index) => html.input({ type: "radio", name: group, checked: index === 0 }));
   const tonight = new Date();
   tonight.setHours(23, 59, 59, 0);
+  const until = Math.min(tonight.getTime(), Date.now() + ENDORSE_MILLISECONDS);
   const task = proposal.origins?.task ?? "";
   const member = context.state.roster.get(proposal.from)?.name ?? proposal.from;
   actionDialog(
@@ -165,7 +168,7 @@ function endorseDialog(context, proposal, report) {
         {},
         "For ",
         nameOf(proposal.from),
-        `${task ? ", in this task" : ""}, until tonight (${formatMinute(tonight.getTime())}). Calls with it may then run without a question. Everyone sees it, and it can be revoked.`,
+        `${task ? ", in this task" : ""}, until ${until === tonight.getTime() ? `tonight (${formatMinute(until)})` : formatMinute(until)}. Calls with it may then run without a question. Everyone sees it, and it can be revoked.`,
       ),
     ],
     {
@@ -177,7 +180,7 @@ function endorseDialog(context, proposal, report) {
           ...chosen.what,
           ...(task ? { task } : {}),
           member,
-          until: tonight.toISOString(),
+          until: new Date(until).toISOString(),
         });
       },
       done: () => context.notify("Endorsed", "good"),

@@ -140,9 +140,12 @@ export class ApproverState {
     this._publish();
     const since = this._next;
     try {
-      const [rules, suggestions, report] = await Promise.all(
-        [RULES_TOOL, "trust_suggestions", "trust_report"].map((tool) => this.query(tool)),
-      );
+      const [rules, suggestions, report, origins] = await Promise.all([
+        ...[RULES_TOOL, "trust_suggestions", "trust_report"].map((tool) => this.query(tool)),
+        // An older approver has no such tool.
+        this.query("trust_origins").catch(() => null),
+      ]);
+      record.origins = origins;
       this._takeRules(record, rules, since);
       this._takeSuggestions(record, suggestions, since);
       this._takeReport(record, report);
@@ -233,6 +236,7 @@ export class ApproverState {
       const row = envelopes.at(this._next);
       if (!row) continue;
       if (row.type === "gap") this._refreshSoon();
+      else if (row.kind === "moot/endorse") this._refreshSoon();
       else if (row.kind.startsWith("trust/"))
         changed = this._readTrustEnvelope(row, envelopes.envelope(row)) || changed;
       else if (row.about.length > 0 && (row.kind === "mcp/request" || row.kind === "mcp/reject"))
@@ -306,6 +310,9 @@ export class ApproverState {
           why: error,
           resumedBy: list(payload.resumed_by).map(String),
         });
+        break;
+      case "tools":
+        this._refreshSoon();
         break;
       case "removed":
         record.rules.delete(name);

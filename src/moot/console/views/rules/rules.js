@@ -12,6 +12,7 @@ import { approverNotices, grantedInstead, suggestedGrants } from "./rule-notices
 import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
+import { toolOrigins } from "./tool-origins.js";
 import { explanationDialog } from "./explanation-dialog.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("./rule-record.js").Suggestion} Suggestion */
@@ -31,6 +32,7 @@ class RulesView {
     this._state = html.div({ class: "rules-state" });
     this._suggestions = html.div({});
     this._rules = html.div({});
+    this._origins = html.div({});
     this._plot = html.div({});
     this._outcomes = html.div({});
     this._decisions = html.div({});
@@ -49,7 +51,7 @@ class RulesView {
         this._state,
         html.div(
           { class: "rules-columns" },
-          html.div({ class: "rules-main" }, this._suggestions, this._rules),
+          html.div({ class: "rules-main" }, this._suggestions, this._rules, this._origins),
           html.div({ class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants),
         ),
       ),
@@ -155,6 +157,11 @@ class RulesView {
           () => stateTag(approverState, shown),
         );
     }
+    redraw(
+      this._origins,
+      [record?.origins, approverState.isOnline, mine],
+      () => record?.origins && toolOrigins(this.context, approverState, record.origins, (kind) => this._may(kind)),
+    );
     redraw(
       this._plot,
       [record?.days],
