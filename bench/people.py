@@ -56,7 +56,7 @@ def _config(people: int) -> dict[str, Any]:
             "port": 0,
             "data": "data",
             "max_connections_per_address": 0,
-            "mcp": {"server": "lists", "max_people": people, "idle_seconds": 86_400},
+            "mcp": {"server": "lists", "max_people": people},
         },
         "spaces": {"bench": {"participants": everybody, "limits": limits}},
     }

@@ -232,6 +232,7 @@ def test_what_should_not_have_happened_goes_into_a_file(tmp_path: Path) -> None:
             "moot members: error: unrecognized arguments: --gatway x; did you mean",
         ),
         (("journal", "tail", "--dta", "x"), "unrecognized arguments: --dta x; did you mean --data?"),
+        (("mcp", "--idle-seconds", "5"), "--idle-seconds 5; leave it out: whoever has sent nothing for 10"),
         (("up", "lab", "more"), "moot up: error: unrecognized arguments: more"),
         (("sign-in", "docs", "--server", "x"), "unrecognized arguments: x; --server takes no value"),
     ],

@@ -47,17 +47,11 @@ EVERYTHING = """
       max_connections: 2
       ping_seconds: 5
       outbox_bytes: 7
-      poll_messages: 11
-      poll_bytes: 12
       max_content_bytes: 46
       max_space_content_bytes: 47
-      errors_per_second: 0.5
       auto_create_spaces: true
       max_auto_spaces: 14
-      snapshot_records: 15
-      journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain_segments: 18,
-                refused_records_per_minute: 21, refused_bytes_per_hour: 22, refused_count_seconds: 23,
-                sync_timeout_seconds: 24}
+      journal: {mode: strict, retain_segments: 18}
       public_url: https://moot.example.org
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"],
@@ -67,13 +61,13 @@ EVERYTHING = """
                 tls_ca_file: moot.yaml, tls_certificate_file: moot.yaml, tls_key_file: moot.yaml,
                 max_content_bytes: 48,
                 connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
-                frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
-                max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
+                frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37,
+                snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
       tls: {certificate: c, key: k, client_ca: a, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW,
              max_invitations_per_minute: 3}
-      log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
-      mcp: {server: alice, space: lab, path: /mcp/lab, max_people: 43, idle_seconds: 44, decision_seconds: 45}
+      log: {level: debug, format: json, file: moot.log, max_old_files: 20}
+      mcp: {server: alice, space: lab, path: /mcp/lab, max_people: 43, decision_seconds: 45}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}
 """
 

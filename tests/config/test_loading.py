@@ -76,8 +76,8 @@ def test_every_key_of_a_space_is_read(tmp_path: Path) -> None:
         """,
     )
     assert (space.title, space.description) == ("The lab", "Where things are tried")
-    assert (space.default_participant, space.access, space.journal) == ("alice", "restricted", "off")
-    assert space.admit == {"guest-1"}
+    assert (space.default_participant, space.config.access, space.journal) == ("alice", "restricted", "off")
+    assert space.config.admit == {"guest-1"}
     assert space.config.separation_of_duties
     assert space.config.participants["alice"].exclusive
     assert space.config.participants["bob"].capabilities == read_capabilities(
@@ -279,5 +279,5 @@ def test_a_space_file_says_who_may_join(tmp_path: Path, access: str) -> None:
     """MEW 5.1."""
     more = {"restricted": "admit: [known]", "public": "anonymous: [chat]"}.get(access, "")
     space = lab(tmp_path, f"access: {access}\nparticipants: {{alice: {{}}}}\n{more}")
-    assert (space.access, "known" in space.admit) == (access, access == "restricted")
+    assert (space.config.access, "known" in space.config.admit) == (access, access == "restricted")
     assert (space.config.anonymous is not None) == (access == "public")

@@ -222,7 +222,11 @@ def test_settings_of_ours_may_stand_at_the_top_or_under_space(tmp_path: Path) ->
     reference_compat: false
     """
     space = load(written(tmp_path, text, "any-name.yml"), environ=NO_ENVIRONMENT).spaces["s"]
-    assert (space.config.delegation, space.access, space.journal) == ("unrestricted", "public", "strict")
+    assert (space.config.delegation, space.config.access, space.journal) == (
+        "unrestricted",
+        "public",
+        "strict",
+    )
     assert space.config.dialects == {"mew", "mcpx"}
     assert not space.config.reference_compat
 

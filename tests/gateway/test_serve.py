@@ -14,7 +14,7 @@ from moot.gateway.cluster import cluster_space_factory
 from moot.gateway.hosting import journaled_space
 from moot.net import http_listener
 from moot.protocol.operation import Json
-from moot.store.journal import JournalSettings
+from moot.store.journal import Journal
 from tests.gateway.disk import everything_under, file_mode
 from tests.gateway.raw import raw_client
 from tests.gateway.running_gateway import (
@@ -40,7 +40,7 @@ def test_what_stopping_waits_for_comes_to_5_seconds_at_most() -> None:
     """Peers that do not answer, requests that do not end, a disk that hangs: each has its share of them."""
     peers = app._GOODBYE_SECONDS + http_listener._SHUTDOWN_SECONDS
     database = journaled_space._LAST_SNAPSHOT_SECONDS + app._DATABASE_SECONDS
-    assert peers + JournalSettings().close_seconds + database <= 5
+    assert peers + Journal.close_seconds + database <= 5
     # In a cluster, a NATS that does not answer, too.
     assert peers < app._LOG_SECONDS
     assert app._LOG_SECONDS + cluster_space_factory._CLOSE_SECONDS + database <= 5

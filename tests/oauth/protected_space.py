@@ -13,6 +13,7 @@ from mcp.server.auth.provider import AccessToken
 
 from moot.bridges.server.call_identity import CredentialsOf
 from moot.bridges.server.server_member import ServerMember
+from moot.config.configuration import McpSignInConfig
 from moot.mcp.upstream import HttpServer, UpstreamOptions
 from moot.oauth.oauth_settings import OAuthSettings
 from moot.oauth.one_time_key import seal
@@ -38,7 +39,7 @@ class ProtectedSpace:
     folder: Path
 
     def settings(self, **more: Any) -> OAuthSettings:
-        return OAuthSettings(folder=self.folder / "sign-ins", **more)
+        return OAuthSettings(sign_in=McpSignInConfig(**more), folder=self.folder / "sign-ins")
 
     async def bridge(self, credentials: CredentialsOf = "server", **more: Any) -> ServerMember:
         return await self.space.bridge(

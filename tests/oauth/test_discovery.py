@@ -14,11 +14,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from moot.bridges.server.sign_in_requests import SignInRequests
+from moot.config.configuration import McpSignInConfig
 from moot.errors import McpError
 from moot.net.http_listener import bind_socket, serve_http
 from moot.oauth.credential_store import CredentialStore
 from moot.oauth.discovery import BearerChallenge, find_provider, find_resource, read_challenge
-from moot.oauth.oauth_settings import OAuthSettings, SignInFailed
+from moot.oauth.oauth_settings import SignInFailed
 from moot.oauth.provider_http import MAX_RESPONSE_BYTES, ProviderHttp
 from moot.oauth.server_credential import ServerCredential
 from tests.oauth.oauth_provider import oauth_provider
@@ -202,7 +203,7 @@ async def test_redirects_are_not_followed_and_answers_are_bounded() -> None:
 
 
 def credential_at(url: str, **settings: Any) -> ServerCredential:
-    return ServerCredential(url, OAuthSettings(**settings), CredentialStore(None), server="test")
+    return ServerCredential(url, McpSignInConfig(**settings), CredentialStore(None), server="test")
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 
 from moot.cli import main
-from moot.config.secret import Secret
+from moot.config.configuration import McpSignInConfig
 from moot.mcp.upstream import HttpServer
 from moot.net.http_listener import bind_socket
 from moot.oauth.oauth_settings import OAuthSettings
@@ -102,11 +102,8 @@ async def test_a_person_signs_a_bridge_in_at_a_provider_of_others(
         assert text_of(await call(alice, "whoami")) == "service"
         assert server.seen[-1] not in revoked
         # A program with a secret of its own needs nobody.
-        robot = OAuthSettings(
-            grant="client_credentials",
-            client_id="robot",
-            client_secret=Secret("robot-secret"),
-        )
+        grant = McpSignInConfig(grant="client_credentials", client_id="robot", client_secret="robot-secret")
+        robot = OAuthSettings(sign_in=grant)
         other = await space.bridge(
             HttpServer(url=server.url), "host2", oauth=robot, must_start=True, upstream=PATIENT_UPSTREAM
         )

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from moot.bridges.server.call_identity import IDENTITY_KEY, CredentialsOf, with_identity
-from moot.config.secret import Secret
 from moot.errors import McpError
 from moot.mcp.upstream import HttpServer
 from moot.participant import JoinedSpace
@@ -197,7 +196,7 @@ async def test_what_the_client_itself_is_given_is_no_account_of_a_member(tmp_pat
     async with protected_space(tmp_path) as place:
         place.provider.secrets[b64encode(b"robot:robot-secret").decode()] = "robot"
         alice = await place.space.join("alice")
-        robot = {"client_id": "robot", "client_secret": Secret("robot-secret")}
+        robot = {"client_id": "robot", "client_secret": "robot-secret"}
         await place.bridge("requester", grant="client_credentials", **robot)
         with pytest.raises(McpError, match="alice has not signed in there"):
             await call(alice, "whoami")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moot.config.configuration import McpServerConfig, MemberConfig
+from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig
 from moot.config.secret import Secret
 from moot.errors import McpError
 from moot.mcp.upstream import HttpServer
@@ -187,7 +187,7 @@ async def test_a_program_signs_in_with_its_own_credentials(tmp_path: Path) -> No
         place.provider.secrets[b64encode(b"robot:robot-secret").decode()] = "robot"
         alice = await place.space.join("alice")
         member = await place.bridge(
-            grant="client_credentials", client_id="robot", client_secret=Secret("robot-secret")
+            grant="client_credentials", client_id="robot", client_secret="robot-secret"
         )
         assert member.upstream.state == "up"
         assert text_of(await call(alice, "whoami")) == "robot"
@@ -204,7 +204,7 @@ async def test_clients_are_known_by_hand_before_by_document_before_by_registrati
         await place.space.bridge(
             HttpServer(url=place.server.url),
             "host2",
-            oauth=OAuthSettings(client_id="by-hand", client_metadata_url=document),
+            oauth=OAuthSettings(sign_in=McpSignInConfig(client_id="by-hand", client_metadata_url=document)),
         )
         begun = await alice.request("host2", "moot/sign-in-server", {"redirect_uri": BACK})
         assert "client_id=by-hand" in begun["link"]

@@ -15,14 +15,13 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from moot.store.journal import JournalSettings
 from moot.store.journal_reader import read_records, verify
 from moot.store.open_journal import open_journal
-from tests.store.journals import folder_in, segments, value_record
+from tests.store.journals import TriedJournal, folder_in, segments, value_record
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Small, so that segments begin all the time.
-SETTINGS = JournalSettings(segment_bytes=40_000, sync_seconds=0.001)
+SETTINGS = TriedJournal(segment_bytes=40_000, sync_seconds=0.001)
 
 
 def run_journal_crashes(rounds: int, seed: int) -> str:
@@ -87,7 +86,7 @@ def report(number: int, count: int) -> None:
 
 
 async def append_for_ever(folder: Path, round: int) -> None:
-    journal = open_journal(folder, SETTINGS)
+    journal = open_journal(folder, SETTINGS.settings)
     os.write(1, b"ready\n")
     rng = random.Random(round)
     count = 0

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from moot.store.file_journal import KEEP_RECORDS
-from moot.store.journal import JournalSettings
 from moot.store.journal_reader import read_records
 from moot.store.open_journal import open_journal
 from tests.store.journals import (
+    TriedJournal,
     health_changes,
     opened_journal,
     segments,
@@ -26,7 +26,7 @@ from tests.store.journals import (
 )
 from tests.waiting import HANG_SECONDS
 
-SETTINGS = JournalSettings(retry_seconds=0.001, segment_bytes=2_000_000)
+SETTINGS = TriedJournal(retry_seconds=0.001, segment_bytes=2_000_000)
 
 
 def allow(size: int) -> None:
@@ -79,7 +79,7 @@ async def recovers(folder: Path) -> None:
 
 async def cannot_begin_a_segment(folder: Path) -> None:
     """No room for the first record of a new segment."""
-    async with opened_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
+    async with opened_journal(folder, TriedJournal(retry_seconds=0.001, segment_bytes=50)) as journal:
         answer, retries = health_changes(journal), Retries()
         await wait_durable(journal, journal.append(value_record(0)))
         allow(0)
@@ -122,7 +122,7 @@ async def runs_out_of_memory_too(folder: Path) -> None:
 
 async def closes_without_room(folder: Path) -> None:
     """Closing tries once more, and then ends."""
-    journal = open_journal(folder, SETTINGS)
+    journal = open_journal(folder, SETTINGS.settings)
     answer = health_changes(journal)
     allow(0)
     journal.append(value_record(0))
@@ -130,7 +130,7 @@ async def closes_without_room(folder: Path) -> None:
     await journal.close()
     assert journal.durable == 0
     allow(-1)
-    journal = open_journal(folder, SETTINGS)
+    journal = open_journal(folder, SETTINGS.settings)
     answer = health_changes(journal)
     allow(0)
     journal.append(value_record(1))

@@ -7,16 +7,40 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import orjson
 
 from moot.protocol.operation import Json
+from moot.store import file_journal, journal
 from moot.store.journal import Journal, JournalSettings
 from moot.store.journal_reader import read_records
 from moot.store.open_journal import open_journal
+from tests.config.former_constants import OF_THIS_TEST
 from tests.waiting import bounded
 
-SMALL = JournalSettings(segment_bytes=400, retry_seconds=0.001)
+
+class TriedJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """A journal's settings, and its constants until the test ends."""
+
+    mode: Literal["on", "off"] = "on"
+    retain_segments: int = 0
+    segment_bytes: int = file_journal.SEGMENT_BYTES
+    sync_seconds: float = file_journal.SYNC_SECONDS
+    sync_records: int = file_journal.SYNC_RECORDS
+    retry_seconds: float = journal.RETRY_SECONDS
+
+    @property
+    def settings(self) -> JournalSettings:
+        OF_THIS_TEST.setattr(journal, "RETRY_SECONDS", self.retry_seconds)
+        for name in ("segment_bytes", "sync_seconds", "sync_records"):
+            OF_THIS_TEST.setattr(file_journal, name.upper(), getattr(self, name))
+        return JournalSettings(mode=self.mode, retain_segments=self.retain_segments)
+
+
+OPENED = JournalSettings()
+SMALL = TriedJournal(segment_bytes=400, retry_seconds=0.001)
 
 
 def folder_in(tmp_path: Path, space: str = "lab") -> Path:
@@ -46,23 +70,23 @@ def envelope_record(
 
 
 @asynccontextmanager
-async def opened_journal(folder: Path, settings: JournalSettings | None = None) -> AsyncIterator[Journal]:
-    journal = open_journal(folder, settings or JournalSettings())
+async def opened_journal(folder: Path, settings: TriedJournal | None = None) -> AsyncIterator[Journal]:
+    opened = open_journal(folder, (settings or TriedJournal()).settings)
     try:
         async with bounded():
-            yield journal
+            yield opened
     finally:
-        await journal.close()
+        await opened.close()
 
 
-async def write(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
+async def write(folder: Path, records: Sequence[bytes], settings: TriedJournal | None = None) -> None:
     """A journal with these records, one tick each, closed again."""
     async with opened_journal(folder, settings) as journal:
         for record in records:
             await wait_durable(journal, journal.append(record))
 
 
-def write_now(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
+def write_now(folder: Path, records: Sequence[bytes], settings: TriedJournal | None = None) -> None:
     """The same where no loop runs: tests of commands that run one of their own."""
     asyncio.run(write(folder, records, settings))
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from moot.store import file_journal
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import Journal
 from moot.store.journal_reader import verify
 from moot.store.segment_writer import STEP_BYTES, STEP_TEXTS, SegmentWriter, step_length
 from tests.store.journals import (
+    TriedJournal,
     folder_in,
     health_changes,
     opened_journal,
@@ -32,7 +33,7 @@ def inner(journal: Journal) -> Any:
 async def test_an_fsync_that_ends_before_one_asks_to_hear_of_it_is_not_waited_for_in_vain(
     tmp_path: Path,
 ) -> None:
-    async with opened_journal(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+    async with opened_journal(folder_in(tmp_path), TriedJournal(segment_bytes=200)) as journal:
         plan = inner(journal)._plan_sync
         late = 0
 
@@ -65,7 +66,7 @@ async def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
         sync(writer)
 
     monkeypatch.setattr(SegmentWriter, "sync", slowly)
-    async with opened_journal(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
+    async with opened_journal(folder_in(tmp_path), TriedJournal(segment_bytes=200)) as journal:
         answer = health_changes(journal)
         for number in range(300):
             journal.append(value_record(number))

@@ -15,9 +15,16 @@ import pytest
 from moot.cli import main
 from moot.operations.terminal_escape import printable, printable_json
 from moot.store.database import Database
-from moot.store.journal import JournalSettings
 from tests.store.crash_soak import ROOT
-from tests.store.journals import edit_lines, envelope_record, folder_in, members, segments, write_now
+from tests.store.journals import (
+    TriedJournal,
+    edit_lines,
+    envelope_record,
+    folder_in,
+    members,
+    segments,
+    write_now,
+)
 from tests.waiting import HANG_SECONDS
 
 ATTACK = "\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \u2066x\u2069 \x9b31m \u200b \ud7ff \U000e0041"
@@ -85,7 +92,7 @@ def test_follow_prints_what_comes(data: Path) -> None:
         try:
             assert json.loads(answer.readline())["n"] == 7
             for id in ("new1", "new2"):
-                write_now(folder_in(data), [envelope_record(id)], JournalSettings(segment_bytes=50))
+                write_now(folder_in(data), [envelope_record(id)], TriedJournal(segment_bytes=50))
                 assert json.loads(answer.readline())["id"] == id
         finally:
             child.kill()

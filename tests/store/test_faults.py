@@ -14,10 +14,10 @@ import pytest
 
 from moot.store import segment_writer
 from moot.store.file_journal import KEEP_BYTES
-from moot.store.journal import JournalSettings
 from moot.store.journal_reader import verify
 from tests.store.crash_soak import ROOT, run_journal_crashes
 from tests.store.journals import (
+    TriedJournal,
     descriptor_of,
     folder_in,
     health_changes,
@@ -29,7 +29,7 @@ from tests.store.journals import (
 )
 from tests.waiting import HANG_SECONDS
 
-SOON = JournalSettings(retry_seconds=0.001)
+SOON = TriedJournal(retry_seconds=0.001)
 
 
 def test_nothing_acknowledged_is_lost_or_doubled_when_the_process_is_killed() -> None:
@@ -107,7 +107,7 @@ async def test_a_descriptor_whose_closing_fails_is_not_closed_again(
 
 async def test_a_segment_that_cannot_be_begun_is_tried_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with opened_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
+    async with opened_journal(folder, TriedJournal(retry_seconds=0.001, segment_bytes=50)) as journal:
         answer = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         (folder / "000000000002.jsonl").mkdir()
@@ -171,7 +171,7 @@ async def test_a_disk_that_falls_too_far_behind_makes_the_journal_unable_until_i
 
     monkeypatch.setattr(segment_writer, "_flush", slow_flush)
     large = value_record("é" * (1 << 19))
-    async with opened_journal(folder, JournalSettings(segment_bytes=1 << 30)) as journal:
+    async with opened_journal(folder, TriedJournal(segment_bytes=1 << 30)) as journal:
         answer = health_changes(journal)
         for _ in range(KEEP_BYTES // len(large) + 1):
             journal.append(large)

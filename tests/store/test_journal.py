@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from moot.errors import UsageError
-from moot.store.journal import JournalSettings
 from moot.store.journal_reader import read_records, verify
 from moot.store.journal_segments import remove_segments
 from moot.store.open_journal import open_journal
 from tests.store.journals import (
+    OPENED,
     SMALL,
+    TriedJournal,
     envelope_record,
     folder_in,
     opened_journal,
@@ -80,15 +81,15 @@ async def test_records_of_one_tick_are_written_together_and_called_back_in_order
 async def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Path) -> None:
     """D-41: within `sync_seconds` or `sync_records`; both ways."""
 
-    async def become_durable(settings: JournalSettings, count: int) -> None:
+    async def become_durable(settings: TriedJournal, count: int) -> None:
         folder = folder_in(tmp_path, f"lab-{count}")
         async with opened_journal(folder, settings) as journal:
             for i in range(count):
                 journal.append(value_record(i))
             await until(lambda: journal.durable >= count)
 
-    await become_durable(JournalSettings(sync_seconds=0.001), 1)
-    await become_durable(JournalSettings(sync_seconds=3600, sync_records=3), 3)
+    await become_durable(TriedJournal(sync_seconds=0.001), 1)
+    await become_durable(TriedJournal(sync_seconds=3600, sync_records=3), 3)
 
 
 async def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ async def test_a_full_segment_is_followed_by_one_that_is_named_by_its_first_reco
 async def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Path) -> None:
     """Or an fsync of the new file would vouch for the end of the old one."""
     folder = folder_in(tmp_path)
-    settings = JournalSettings(segment_bytes=50, sync_seconds=3600, sync_records=1000)
+    settings = TriedJournal(segment_bytes=50, sync_seconds=3600, sync_records=1000)
     async with opened_journal(folder, settings) as journal:
         journal.append(value_record(1))
         await asyncio.sleep(0)
@@ -143,7 +144,7 @@ async def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Pa
 
 async def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with opened_journal(folder, JournalSettings(segment_bytes=50_000)) as journal:
+    async with opened_journal(folder, TriedJournal(segment_bytes=50_000)) as journal:
         for i in range(6_000):
             journal.append(value_record(i))
     assert values_in(folder) == list(range(6_000))
@@ -157,7 +158,7 @@ async def left(folder: Path, firsts: list[int]) -> None:
 
 async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    settings = JournalSettings(segment_bytes=50, retain_segments=2)
+    settings = TriedJournal(segment_bytes=50, retain_segments=2)
     async with opened_journal(folder, settings) as journal:
         for i in range(1, 11):
             await wait_durable(journal, journal.append(value_record(i)))
@@ -188,7 +189,7 @@ async def test_without_retention_nothing_goes(tmp_path: Path) -> None:
 
 async def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    await write(folder, [value_record(i) for i in range(1, 7)], JournalSettings(segment_bytes=50))
+    await write(folder, [value_record(i) for i in range(1, 7)], TriedJournal(segment_bytes=50))
     kept = {path: path.read_bytes() for path in segments(folder)}
     remove_segments(folder, 4)
     for path, text in kept.items():
@@ -204,7 +205,7 @@ async def test_a_removal_that_fails_is_a_warning_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_in(tmp_path)
-    async with opened_journal(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
+    async with opened_journal(folder, TriedJournal(segment_bytes=50, retain_segments=1)) as journal:
         for i in range(3):
             await wait_durable(journal, journal.append(value_record(i)))
         (folder / "removed.json.new").mkdir()
@@ -216,7 +217,7 @@ async def test_a_removal_that_fails_is_a_warning_and_nothing_else(
 
 async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    off = JournalSettings(mode="off")
+    off = TriedJournal(mode="off")
 
     async def count(expected: int) -> None:
         async with opened_journal(folder, off) as journal:
@@ -238,7 +239,7 @@ async def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     async with opened_journal(folder):
         with pytest.raises(UsageError, match="another process writes"):
-            open_journal(folder, JournalSettings())
+            open_journal(folder, OPENED)
     async with opened_journal(folder) as journal:
         journal.append(envelope_record("e1"))
 
@@ -255,4 +256,4 @@ async def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
 async def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "spaces").write_text("a file where a folder should be")
     with pytest.raises(UsageError, match="--data"):
-        open_journal(folder_in(tmp_path), JournalSettings())
+        open_journal(folder_in(tmp_path), OPENED)

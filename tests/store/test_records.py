@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from moot.errors import UsageError
-from moot.store.journal import JournalSettings
 from moot.store.journal_reader import (
     RecordPosition,
     follow_records,
@@ -23,7 +22,9 @@ from moot.store.journal_reader import (
 from moot.store.open_journal import open_journal
 from moot.store.record_chain import ChainHead, line, seal
 from tests.store.journals import (
+    OPENED,
     SMALL,
+    TriedJournal,
     edit_lines,
     envelope_record,
     folder_in,
@@ -41,7 +42,7 @@ from tests.store.journals import (
 async def journal_of(tmp_path: Path, count: int = 12, *, segment_bytes: int = 1 << 20) -> Path:
     folder = folder_in(tmp_path)
     await write(
-        folder, [value_record(i) for i in range(1, count + 1)], JournalSettings(segment_bytes=segment_bytes)
+        folder, [value_record(i) for i in range(1, count + 1)], TriedJournal(segment_bytes=segment_bytes)
     )
     return folder
 
@@ -251,7 +252,7 @@ async def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path)
     edit_lines(segments(folder)[0], lambda lines: [*lines[:2], *lines[3:]])
     before = segments(folder)[0].read_bytes()
     with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*Record 2 is the last.*journal repair"):
-        open_journal(folder, JournalSettings())
+        open_journal(folder, OPENED)
     assert segments(folder)[0].read_bytes() == before
 
 
@@ -285,7 +286,7 @@ async def test_damage_before_the_last_batch_is_never_taken_for_a_torn_end(tmp_pa
     for place in range(len(whole) - last):
         path.write_bytes(damaged(whole, kind, place))
         with pytest.raises(UsageError, match=r"whole records follow it.*journal repair"):
-            open_journal(folder, JournalSettings())
+            open_journal(folder, OPENED)
         assert not verify(folder).ok
     assert not list(folder.glob("*.torn"))
     for place in range(len(whole) - last, len(whole)):
@@ -307,7 +308,7 @@ async def test_no_larger_damage_before_the_last_two_batches_is_taken_for_a_torn_
             continue
         path.write_bytes(text)
         with pytest.raises(UsageError, match=r"whole records follow it.*journal repair"):
-            open_journal(folder, JournalSettings())
+            open_journal(folder, OPENED)
 
 
 async def test_a_large_batch_with_a_hole_and_its_seal_is_what_a_power_cut_left(tmp_path: Path) -> None:
@@ -327,7 +328,7 @@ async def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:
     folder = await journal_of(tmp_path, segment_bytes=100)
     segments(folder)[-2].unlink()
     with pytest.raises(UsageError, match=r"records 9 to 10 should come before .*moot journal repair"):
-        open_journal(folder, JournalSettings())
+        open_journal(folder, OPENED)
 
 
 async def test_an_empty_last_segment_is_gone_on_with(tmp_path: Path) -> None:

@@ -11,13 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from moot.store.journal import JournalSettings
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import read_records
 from moot.store.journal_search import JournalQuery, find_number, search
 from moot.store.journal_segments import remove_segments
 from moot.store.record_chain import ChainHead, line, seal
-from tests.store.journals import edit_lines, envelope_record, folder_in, members, segments, write_now
+from tests.store.journals import (
+    TriedJournal,
+    edit_lines,
+    envelope_record,
+    folder_in,
+    members,
+    segments,
+    write_now,
+)
 
 RECORDS = [
     members({"t": 10.0, "in": "join", "session": "s1", "who": "alice", "out": "accepted"}),
@@ -61,7 +68,7 @@ QUERIES: list[tuple[JournalQuery, list[int]]] = [
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = folder_in(tmp_path)
-    write_now(folder, RECORDS, JournalSettings(segment_bytes=600))
+    write_now(folder, RECORDS, TriedJournal(segment_bytes=600))
     return folder
 
 

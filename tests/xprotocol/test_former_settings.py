@@ -17,7 +17,7 @@ _PLACES: Final = {
     "inbound.mcp_source": ("max_listed",),
     "inbound.operation_runner": ("max_describe_results",),
     "inbound.request_handler": ("max_senders", "stop_seconds"),
-    "inbound.resource_subscriptions": ("max_subscriptions_per_sender",),
+    "inbound.resource_subscriptions": ("max_subscriptions_per_sender", "resource_poll_seconds"),
     "outbound.outbound": (
         "discovery_seconds",
         "max_discovery_bytes",
@@ -25,6 +25,10 @@ _PLACES: Final = {
         "max_tools_per_endpoint",
     ),
 }
+_SECTIONS: Final = (
+    ("audit", "adapter.telemetry.audit_log", ("file_bytes", "max_buffered_bytes")),
+    ("search", "vector_search", ("max_vector_tools", "max_vector_chars")),
+)
 
 
 def test_what_is_said_to_hold_holds() -> None:
@@ -32,6 +36,9 @@ def test_what_is_said_to_hold_holds() -> None:
     for module, names in _PLACES.items():
         for name in names:
             found[f"limits.{name}"] = getattr(import_module(f"moot.xprotocol.adapter.{module}"), name.upper())
+    for section, module, names in _SECTIONS:
+        for name in names:
+            found[f"{section}.{name}"] = getattr(import_module(f"moot.xprotocol.{module}"), name.upper())
     assert found == ADAPTER
 
 

@@ -264,7 +264,7 @@ def _server(options: argparse.Namespace) -> Server:
 
 def _oauth(options: argparse.Namespace) -> OAuthSettings | None:
     """How to sign in; None for a server without URL, or with a credential of its own."""
-    from moot.config.secret import Secret
+    from moot.config.configuration import McpSignInConfig
     from moot.config.sign_in_key import find_sign_in_key
     from moot.oauth.oauth_settings import OAuthSettings
     from moot.participant import token_from
@@ -278,14 +278,16 @@ def _oauth(options: argparse.Namespace) -> OAuthSettings | None:
     if options.grant == "client_credentials" and (options.client_id is None or secret is None):
         raise UsageError("--grant client_credentials needs --client-id and --client-secret-file")
     return OAuthSettings(
-        client_id=options.client_id,
-        client_secret=None if secret is None else Secret(token_from(secret)),
-        client_metadata_url=options.client_metadata_url,
-        grant=options.grant,
-        issuer=options.issuer,
-        scopes=tuple(options.scope),
-        allow_private_addresses=options.allow_private_addresses,
-        redirect_port=options.redirect_port,
+        sign_in=McpSignInConfig(
+            client_id=options.client_id,
+            client_secret=None if secret is None else token_from(secret),
+            client_metadata_url=options.client_metadata_url,
+            grant=options.grant,
+            issuer=options.issuer,
+            scopes=tuple(options.scope),
+            allow_private_addresses=options.allow_private_addresses,
+            redirect_port=options.redirect_port,
+        ),
         folder=options.sign_ins or Path(".moot/sign-ins"),
         key=find_sign_in_key(os.environ),
     )

@@ -36,6 +36,11 @@ _ADVICE: Final = {
 # Without the name of a file these are about what we print: files that we write ourselves are named.
 _OF_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
+# Options of earlier versions, by the command that had them, and what to do instead.
+FORMER_OPTIONS: Final = {
+    "moot mcp --idle-seconds": "leave it out: whoever has sent nothing for 10 minutes leaves the space",
+}
+
 # How alike two words are before one is offered for the other: a letter or two, not another word.
 _ALIKE: Final = 0.75
 
@@ -80,7 +85,8 @@ class Parser(argparse.ArgumentParser):
             before = known.get(words[words.index(unknown[0]) - 1])
             hint = None
             if unknown[0].startswith("-"):
-                hint = did_you_mean(unknown[0].partition("=")[0], known)
+                name = unknown[0].partition("=")[0]
+                hint = FORMER_OPTIONS.get(f"{called.prog} {name}") or did_you_mean(name, known)
             elif before is not None and before.nargs == 0:
                 hint = f"{before.option_strings[-1]} takes no value"
             called.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; {hint}" if hint else ""))

@@ -55,10 +55,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     unavailable_seconds: Seconds = 5
     # Cut off from the log for so long, a gateway closes its connections: longer than an election.
     stale_seconds: Seconds = 15
-    # Inputs in one message of the log: the measured rate grows little beyond.
-    max_batch_inputs: Positive = 256
-    # Inputs that wait to be written; more are refused as unavailable.
-    max_pending_bytes: Positive = 16 << 20
     # Large values of all spaces in NATS: set it to less than half of the smallest disk, so the log has room.
     max_content_bytes: Positive = 16 << 30
 

@@ -54,7 +54,7 @@ def _about_gateway(configuration: Configuration) -> Iterator[str]:
 
 def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Iterator[str]:
     config = space.config
-    facts = [space.access, f"speaks {', '.join(sorted(config.dialects))}"]
+    facts = [config.access, f"speaks {', '.join(sorted(config.dialects))}"]
     if space.journal is not None and space.journal != gateway.journal.mode:
         facts.append(f"journal {space.journal}")
     if config.reference_compat:

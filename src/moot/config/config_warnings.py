@@ -68,7 +68,7 @@ def _about_exposure(gateway: GatewayConfig, spaces: Mapping[str, SpaceSettings])
             " proxy with TLS in front, or listen on 127.0.0.1"
         )
     for name, space in spaces.items():
-        if space.access == "public":
+        if space.config.access == "public":
             yield f"WARNING: space {name}: whoever reaches {gateway.host} comes in without a token"
 
 
@@ -84,7 +84,7 @@ def _about_own_machine(gateway: GatewayConfig) -> Iterator[str]:
 
 def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
     config = space.config
-    if space.access == "public":
+    if space.config.access == "public":
         yield f"space {name}: public: whoever reaches the gateway comes in as a guest"
     if not config.participants:
         yield f"space {name}: has no participants"

@@ -98,10 +98,6 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     config: SpaceConfig
     # What clients may call it besides: the id of a space.yaml, which is free text.
     other_name: str | None = None
-    # MEW 5.1: `private` takes who holds a token, `restricted` only who is listed, `public` guests as well.
-    access: Access = "private"
-    # Restricted spaces: invited participants that are let in all the same.
-    admit: frozenset[str] = frozenset()
     # SHA-256 of a token → whom it admits.
     tokens: Mapping[str, TokenGrant] = msgspec.field(default_factory=dict)
     # Where generated tokens stand, for those who have one.

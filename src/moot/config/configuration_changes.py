@@ -33,7 +33,7 @@ def _changes_of(old: SpaceSettings, new: SpaceSettings) -> Iterator[str]:
     for field in old.config.__struct_fields__:
         if field not in _ELSEWHERE and getattr(old.config, field) != getattr(new.config, field):
             yield f"{field}: changed"
-    for field in ("access", "admit", "default_participant", "title", "description"):
+    for field in ("default_participant", "title", "description"):
         if getattr(old, field) != getattr(new, field):
             yield f"{field}: changed"
 

@@ -86,6 +86,21 @@ MOOT: Final[Former] = {
     "spaces.*.limits.max_context_chars": 1024,
     "spaces.*.limits.max_recipients": 1024,
     "spaces.*.limits.max_correlations": 256,
+    "gateway.poll_messages": 1_000,
+    "gateway.poll_bytes": 8 << 20,
+    "gateway.errors_per_second": 10,
+    "gateway.snapshot_records": 20_000,
+    "gateway.journal.segment_bytes": 64 << 20,
+    "gateway.journal.sync_seconds": 0.005,
+    "gateway.journal.sync_records": 64,
+    "gateway.journal.sync_timeout_seconds": 5,
+    "gateway.journal.refused_records_per_minute": 120,
+    "gateway.journal.refused_bytes_per_hour": 1 << 20,
+    "gateway.journal.refused_count_seconds": 60,
+    "gateway.log.file_bytes": 16 << 20,
+    "gateway.cluster.max_batch_inputs": 256,
+    "gateway.cluster.max_pending_bytes": 16 << 20,
+    "gateway.mcp.idle_seconds": 600,
     "gateway.max_body_bytes": "twice max_bytes of the space",
 }
 _OF_SPACES: Final = "spaces.*."
@@ -110,6 +125,11 @@ ADAPTER: Final[Former] = {
     "limits.max_tools_per_endpoint": 1_000,
     "limits.max_outbound_calls": 256,
     "limits.stop_seconds": 5.0,
+    "limits.resource_poll_seconds": 30.0,
+    "audit.file_bytes": 16 << 20,
+    "audit.max_buffered_bytes": 8 << 20,
+    "search.max_vector_tools": 10_000,
+    "search.max_vector_chars": 4_096,
 }
 
 

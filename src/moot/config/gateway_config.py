@@ -46,22 +46,8 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # `on` delivers at once and syncs behind; `strict` delivers only what is on disk; `off` keeps no journal.
     mode: JournalMode = "on"
-    # 64 MiB: a segment is read in well under a second, and a day of a busy space is a handful of files.
-    segment_bytes: Positive = 64 << 20
-    # D-41: nobody waits longer than 5 ms for a group of records to reach the disk.
-    sync_seconds: Seconds = 0.005
-    # Or when so many records wait, as after a busy tick; but no more often than every `sync_seconds`.
-    sync_records: Positive = 64
-    # An fsync that takes longer hangs: the gateway is degraded until it returns. A busy disk takes up to 2 s.
-    sync_timeout_seconds: Seconds = 5
-    # Closed segments kept for each space; 0 keeps all: what an audit may forget is the operator's decision.
+    # Closed segments of 64 MiB kept for each space; 0 keeps all: what may be forgotten, the operator decides.
     retain_segments: Count = 0
-    # Refused messages of one member with a record of their own: two a second, more than anybody reads.
-    refused_records_per_minute: Count = 120
-    # Bytes of one member's refused messages that are kept, each message once: some hundred ordinary ones.
-    refused_bytes_per_hour: Count = 1 << 20
-    # What goes beyond is only counted; after so long, and at the end, the count is journaled.
-    refused_count_seconds: Seconds = 60
 
 
 class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +80,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     format: LogFormat = "text"
     # Where lines go; without a file, to stderr.
     file: File = None
-    # 16 MiB: an editor still opens it.
-    file_bytes: Positive = 16 << 20
-    # Older files kept beside the current one: 96 MiB in all.
+    # Older files of 16 MiB kept beside the current one: 96 MiB in all.
     max_old_files: Count = 5
 
 
@@ -173,24 +157,16 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Two seconds of the fastest member that the default limits allow; kept once for all that wait for it.
     outbox_bytes: Positive = 16 << 20
 
-    # D-40: messages of a space kept for HTTP polling, for who comes by every few minutes.
-    poll_messages: Count = 1_000
-    # 8 MiB: the same window, when the messages are large.
-    poll_bytes: Count = 8 << 20
     # One large value of a call, such as a file, which is kept for those who need it and not told to all.
     max_content_bytes: Positive = 32 << 20
     # Large values of one space in all, 32 of the largest: those that nobody used for longest make room.
     max_space_content_bytes: Positive = 1 << 30
-    # Answers to malformed input of one connection; a client in a loop is not answered for ever.
-    errors_per_second: Rate = 10
 
     # D-22: the space after which others are made when one of its members joins them; `true`: the default one.
     auto_create_spaces: bool | str = False
     # So many at most: each has a journal of its own, open files and a snapshot.
     max_auto_spaces: Count = 100
 
-    # Records between two snapshots: so many are replayed in half a second, and one costs milliseconds.
-    snapshot_records: Positive = 20_000
     # What is kept of everything that happens.
     journal: JournalConfig = JournalConfig()
     # Invitations by e-mail; none without it.

@@ -269,9 +269,13 @@ def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, fo
     value, place = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
     read_servers(value, place, reading, folder=folder, found=found)
     return SpaceSettings(
-        config=SpaceConfig(name=name, participants=found.configs, **rules),
-        access=_access(entries, path),
-        admit=_admit(entries),
+        config=SpaceConfig(
+            name=name,
+            participants=found.configs,
+            access=_access(entries, path),
+            admit=_admit(entries),
+            **rules,
+        ),
         tokens=found.tokens,
         token_files=found.token_files,
         output_logs=found.output_logs,

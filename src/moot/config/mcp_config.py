@@ -25,7 +25,5 @@ class McpEndpointConfig(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/mcp"
     # Members at the same time; one with two clients, or with two tokens, counts twice.
     max_people: Positive = 1_000
-    # Whoever has sent nothing for so long leaves the space; their next request joins again.
-    idle_seconds: Seconds = 600
     # How long a call waits for a decision before it answers PENDING. Clients give up after a minute.
     decision_seconds: Seconds = 20

@@ -66,7 +66,7 @@ REFUSALS: Final = _TABLE.counter(
 )
 REFUSALS_COUNTED: Final = _TABLE.counter(
     "moot_refusals_only_counted_total",
-    "Of these, how many have no record of their own in the journal (refused_records_per_minute).",
+    "Of these, how many have no record of their own in the journal: a member has 120 a minute.",
     "space",
 )
 REFUSED_BYTES_DROPPED: Final = _TABLE.counter(

@@ -33,7 +33,6 @@ from moot.gateway.hosting.input_order import LocalOrder
 from moot.gateway.hosting.journal_durability import JournalDurability
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.output_log import OutputLog
-from moot.gateway.hosting.refusal_log import RefusalLimits
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_restore import restore_space
 from moot.net.outbox import Outgoing
@@ -54,6 +53,9 @@ log = logging.getLogger(__name__)
 _MODEL_FILE: Final = "like"
 # In the folder of a space: of which cluster's log its journal is a copy.
 CLUSTER_FILE: Final = "cluster"
+# D-40: messages of a space kept for HTTP polling, for who comes by every few minutes; 8 MiB at most.
+POLL_MESSAGES: Final = 1_000
+POLL_BYTES: Final = 8 << 20
 # How long a start waits for its first snapshot.
 _SNAPSHOT_SECONDS: Final = 5.0
 
@@ -204,26 +206,12 @@ class SpaceFactory:
         return self._config.data / "spaces" / name
 
     def _options(self, name: str, settings: SpaceSettings) -> HostOptions:
-        gateway, journal = self._config, self._config.journal
+        journal = self._config.journal
         return HostOptions(
             name=name,
             folder=self._folder(name) / "journal",
             journal=JournalSettings(
-                mode=settings.journal or journal.mode,
-                segment_bytes=journal.segment_bytes,
-                sync_seconds=journal.sync_seconds,
-                sync_records=journal.sync_records,
-                sync_timeout_seconds=journal.sync_timeout_seconds,
-                retain_segments=journal.retain_segments,
-            ),
-            snapshot_records=gateway.snapshot_records,
-            history_messages=gateway.poll_messages,
-            history_bytes=gateway.poll_bytes,
-            errors_per_second=gateway.errors_per_second,
-            refusals=RefusalLimits(
-                records_per_minute=journal.refused_records_per_minute,
-                bytes_per_hour=journal.refused_bytes_per_hour,
-                count_seconds=journal.refused_count_seconds,
+                mode=settings.journal or journal.mode, retain_segments=journal.retain_segments
             ),
         )
 
@@ -240,7 +228,7 @@ class SpaceFactory:
     ) -> InputApplier:
         delivery = Delivery(
             Outgoing(asyncio.get_running_loop()),
-            MessageHistory(options.history_messages, options.history_bytes),
+            MessageHistory(POLL_MESSAGES, POLL_BYTES),
             on_mail=lambda mail: self._send_mail(mail, options.name),
         )
         return InputApplier(
@@ -265,8 +253,6 @@ class SpaceFactory:
         return msgspec.structs.replace(
             settings.config,
             name=name,
-            access=settings.access,
-            admit=settings.admit,
             token_limits=limits,
             connection_url=url,
         )

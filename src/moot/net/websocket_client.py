@@ -45,6 +45,10 @@ _picows_log.setLevel(logging.CRITICAL)
 ABNORMAL_CLOSE: Final = 1006
 # A close reason fits into a control frame together with its code (RFC 6455, 5.5).
 _MAX_REASON_BYTES: Final = 123
+# A gateway sends whole messages; a proxy in front of it may cut them.
+MAX_MESSAGE_FRAGMENTS: Final = 4_352
+# How long the other side may take to answer our close.
+CLOSE_SECONDS: Final = 3.0
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 # Answers of a gateway that is busy, or of a proxy in front of one that restarts.
 _TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -55,14 +59,10 @@ class DialLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Above the largest envelope that a gateway sends; MEW's limit is 1 MiB (`max_bytes`).
     message_bytes: int = 4 << 20
-    # A gateway sends whole messages; a proxy in front of it may cut them.
-    message_fragments: int = 4_352
     # What may wait to be sent. Four of the largest envelopes; a gateway that takes no more is in trouble.
     outbox_bytes: int = 4 << 20
     # As on the gateway's side: silence for this long is asked about, and then ended.
     ping_seconds: float = 20.0
-    # How long the other side may take to answer our close.
-    close_seconds: float = 3.0
     # The TCP connection and the upgrade together.
     connect_seconds: float = 10.0
 
@@ -187,7 +187,7 @@ class ClientSocket(WSListener):
         short = reason.encode()[:_MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
         transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
         loop = asyncio.get_running_loop()
-        self._drop_timer = loop.call_later(self._limits.close_seconds, self._drop)
+        self._drop_timer = loop.call_later(CLOSE_SECONDS, self._drop)
 
     def abort(self) -> None:
         """Drop this connection at once, also if it is still being opened."""
@@ -250,10 +250,10 @@ class ClientSocket(WSListener):
             raise self._protocol_error(
                 WSCloseCode.MESSAGE_TOO_BIG, f"message larger than {self._limits.message_bytes} bytes"
             )
-        if len(fragments) >= self._limits.message_fragments:
+        if len(fragments) >= MAX_MESSAGE_FRAGMENTS:
             raise self._protocol_error(
                 WSCloseCode.POLICY_VIOLATION,
-                f"message in more than {self._limits.message_fragments} fragments",
+                f"message in more than {MAX_MESSAGE_FRAGMENTS} fragments",
             )
         fragments.append(frame.get_payload_as_bytes())
         if frame.fin:

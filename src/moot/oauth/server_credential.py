@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from moot.config.configuration import McpSignInConfig
 from moot.errors import UsageError
 from moot.oauth.credential_store import CredentialStore, StoredCredential
 from moot.oauth.discovery import BearerChallenge, ProtectedResource, find_resource, read_challenge
-from moot.oauth.oauth_settings import OAuthSettings, SignInFailed
+from moot.oauth.oauth_settings import SignInFailed
 from moot.oauth.pending_sign_in import PendingSignIn
 from moot.oauth.provider_http import ProviderHttp, shown
 from moot.oauth.token_endpoint import OAuthClient, TokenRefused, client_for, request_token
@@ -46,7 +47,7 @@ class ServerCredential:
     def __init__(
         self,
         server_url: str,
-        settings: OAuthSettings,
+        settings: McpSignInConfig,
         store: CredentialStore,
         *,
         server: str,

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from moot.config.configuration import McpSignInConfig
 from moot.oauth.credential_store import CredentialStore, StoredClient, StoredCredential
 from moot.oauth.discovery import ProtectedResource, ProviderInfo, scopes_of
-from moot.oauth.oauth_settings import REDIRECT_PATH, OAuthSettings, SignInFailed
+from moot.oauth.oauth_settings import REDIRECT_PATH, SignInFailed
 from moot.oauth.provider_http import ProviderHttp, shown, why_refused
 
 # What is sent in a form and must not be seen.
@@ -35,7 +36,7 @@ class OAuthClient:
 
 async def client_for(
     provider: ProviderInfo,
-    settings: OAuthSettings,
+    settings: McpSignInConfig,
     *,
     server: str,
     scopes: Sequence[str],
@@ -44,8 +45,7 @@ async def client_for(
 ) -> OAuthClient:
     """One registered by hand, else our metadata document, else one that we register. Raises SignInFailed."""
     if settings.client_id is not None:
-        known = settings.client_secret
-        return OAuthClient(settings.client_id, None if known is None else known.reveal())
+        return OAuthClient(settings.client_id, settings.client_secret)
     if settings.client_metadata_url is not None and provider.reads_client_metadata:
         return OAuthClient(settings.client_metadata_url)
     kept = store.client(server, provider.issuer)

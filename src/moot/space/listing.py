@@ -2,7 +2,7 @@
 
 A welcome lists members and streams (MEW 3.8.1), so whatever one member can put into it, everybody receives. A
 client has a limit for one message, and one that cannot take its welcome cannot join. So a welcome has at
-most `max_welcome_bytes`, and one member at most `max_listed_member_bytes` of it. In nearly every space all of
+most MAX_WELCOME_BYTES, and one member at most MAX_MEMBER_BYTES of it. In nearly every space all of
 it fits. Where it does not, everybody is listed by id first, then capabilities and streams as far as there is
 room, and `more` counts what is missing. The client may ask for everything with `moot/roster`, over HTTP too,
 and is answered in pages of the same size; a client that does not know this ignores `more`.

@@ -3,13 +3,13 @@
 How it works. `append` puts a record into a list and asks the loop to call `_write` once in this tick.
 `_write` numbers, chains and writes the whole list with one system call. What is written is not yet safe from
 a power cut: it waits until an fsync, in a thread (`JournalSyncer`), has covered it. An fsync starts
-`sync_seconds` after the first such write, after `sync_records` if none started so recently, or at once when
+SYNC_SECONDS after the first such write, after SYNC_RECORDS if none started so recently, or at once when
 somebody waits (`when_durable`). One runs at a time, so records that arrive meanwhile share the next one.
 Where nobody waits, the result of an fsync is processed when there is something else to do (`process_syncs`).
 
-    healthy ──write or fsync fails──▶ failed ──retry_seconds──▶ recovering ──all kept is on disk──▶ healthy
+    healthy ──write or fsync fails──▶ failed ──RETRY_SECONDS──▶ recovering ──all kept is on disk──▶ healthy
        ├──more waits for fsync than KEEP_BYTES──────────────────────▶┤ └──fails again──▶ failed
-       └──an fsync takes sync_timeout_seconds──▶ stalled ──it returns─┘
+       └──an fsync takes SYNC_TIMEOUT_SECONDS──▶ stalled ──it returns─┘
 
 A retry opens the file anew and cuts it back to its last whole chunk. After a failed fsync it cuts back to
 what the last good one covered and writes the rest again: the kernel may have dropped those pages and will
@@ -39,6 +39,11 @@ from moot.store.segment_writer import SegmentWriter, step_length
 log = logging.getLogger(__name__)
 
 
+# 64 MiB: some 100,000 records, checked within half a second at a start.
+SEGMENT_BYTES: Final = 64 << 20
+# D-41: at most 5 ms from write to fsync, or as soon as 64 records wait if the last one was as long ago.
+SYNC_SECONDS: Final = 0.005
+SYNC_RECORDS: Final = 64
 # What is kept in memory while the disk does not take it: some minutes of a busy space.
 KEEP_RECORDS: Final = 100_000
 KEEP_BYTES: Final = 64 << 20
@@ -52,19 +57,18 @@ class FileJournal(Journal):
     is_written = True
 
     def __init__(self, settings: JournalSettings, writer: SegmentWriter) -> None:
-        self.settings = settings
         self.next_number = writer.head.number
         self.recorded = writer.head.number - 1
         self.writable = True
         self._writer = writer
-        self._batch_records = settings.sync_records
+        self._batch_records = SYNC_RECORDS
         self._space = writer.folder.resolve().parent.name
         self._loop = asyncio.get_running_loop()
         self._retention = Retention(
             self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments
         )
         self._syncer = JournalSyncer(
-            self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self.process_syncs
+            self._loop, f"journal {self._space}", writer.sync, SYNC_SECONDS, self.process_syncs
         )
         self._state: Literal["healthy", "stalled", "failed", "recovering", "closed"] = "healthy"
         # Looks for an fsync that hangs; set while something is written that is not on disk.
@@ -138,7 +142,7 @@ class FileJournal(Journal):
         else:
             self._write()
         known = {"failed": 0.0, "stalled": _STALLED_CLOSE_SECONDS}
-        seconds = known.get(self._state, self.settings.close_seconds)
+        seconds = known.get(self._state, self.close_seconds)
         try:
             async with asyncio.timeout(seconds):
                 await done.wait()
@@ -175,7 +179,7 @@ class FileJournal(Journal):
             return
         batch = self.pending[: step_length(self.pending)]
         try:
-            if writer.size >= self.settings.segment_bytes:
+            if writer.size >= SEGMENT_BYTES:
                 if self._unsynced:
                     # A new segment begins when this one is on disk; `_process_sync` comes back for it.
                     if state == "healthy" and sum(map(len, self.pending)) > KEEP_BYTES:
@@ -200,7 +204,7 @@ class FileJournal(Journal):
         self._unsynced_bytes += len(lines[0])
         self._syncer.mark_written(last, writer.size)
         if self._stall_timer is None:
-            self._set_stall_timer(self.settings.sync_timeout_seconds)
+            self._set_stall_timer(self.sync_timeout_seconds)
         if state == "recovering":
             self._kept_bytes = sum(map(len, self.pending))
             self._lost = self._lost if self.pending else 0
@@ -287,7 +291,7 @@ class FileJournal(Journal):
         self.process_syncs()
         if not self._unsynced or self._state in ("failed", "stalled", "closed"):
             return
-        limit, running = self.settings.sync_timeout_seconds, self._syncer.running_seconds
+        limit, running = self.sync_timeout_seconds, self._syncer.running_seconds
         if running < limit:
             self._set_stall_timer(limit - running)
             return
@@ -306,7 +310,7 @@ class FileJournal(Journal):
         else:
             log.debug("journal still cannot be written", extra={"space": self._space, "why": str(fault)})
         if self._retry_timer is None:
-            self._retry_timer = self._loop.call_later(self.settings.retry_seconds, self._retry)
+            self._retry_timer = self._loop.call_later(self.retry_seconds, self._retry)
 
     def _mark_unwritable(self, why: str) -> None:
         self.writable = False
@@ -363,7 +367,7 @@ class FileJournal(Journal):
         written = self._unsynced[-1][0] if self._unsynced else self.recorded
         self._syncer.resume(self.recorded, written, self._writer.size)
         if self._unsynced and self._stall_timer is None:
-            self._set_stall_timer(self.settings.sync_timeout_seconds)
+            self._set_stall_timer(self.sync_timeout_seconds)
         self._write()
         self._plan_sync()
 

@@ -6,28 +6,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
+
+# How long to wait before a disk that failed is tried again.
+RETRY_SECONDS: Final = 1.0
+# An fsync that takes longer hangs, as far as anybody can tell: a busy disk takes up to 2 s.
+SYNC_TIMEOUT_SECONDS: Final = 5.0
 
 
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`journal:` of a space. `strict` and `on` write alike: what waits for the disk, the gateway says."""
 
     mode: Literal["strict", "on", "off"] = "on"
-    # 64 MiB: some 100,000 records, checked within half a second at a start.
-    segment_bytes: int = 64 << 20
-    # D-41: at most 5 ms from write to fsync, or as soon as 64 records wait if the last one was as long ago.
-    sync_seconds: float = 0.005
-    sync_records: int = 64
     # How many segments are kept once a snapshot covers the older ones; 0 keeps all.
     retain_segments: int = 0
-    # How long to wait before a disk that failed is tried again.
-    retry_seconds: float = 1.0
-    # An fsync that takes longer hangs, as far as anybody can tell.
-    sync_timeout_seconds: float = 5.0
-    # `close` gives a disk that does not answer this long; a gateway has 5 s to end.
-    close_seconds: float = 2.0
 
 
 class Journal:
@@ -40,6 +34,8 @@ class Journal:
     pending: list[bytes]
     # In a cluster, while the log is read again: what is appended is in the file already.
     skips: bool = False
+    # `close` gives a disk that does not answer this long; a gateway has 5 s to end.
+    close_seconds: float = 2.0
     # By what the record is dated that stands for lost ones.
     clock: Callable[[], float] = staticmethod(time.time)
     writable: bool  # False from the fault of a write or fsync until all that was kept is on disk
@@ -47,6 +43,16 @@ class Journal:
     # Told how many seconds a write took (see TIMED_WRITES), and each fsync that went well.
     on_written: Callable[[float], None] | None = None
     on_synced: Callable[[float], None] | None = None
+
+    @property
+    def retry_seconds(self) -> float:
+        """How long to wait before a disk that failed is tried again."""
+        return RETRY_SECONDS
+
+    @property
+    def sync_timeout_seconds(self) -> float:
+        """How long the disk may take before it counts as one that does not answer."""
+        return SYNC_TIMEOUT_SECONDS
 
     @property
     def durable(self) -> int:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig
 from moot.config.env_file import read_env_file
-from moot.config.secret import Secret
 from moot.errors import MootError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream, UpstreamOptions
@@ -166,16 +167,13 @@ class BridgedServer:
             return None
         variables, _ = resolve_variables(config, self._variables)
         answer = config.oauth or McpSignInConfig()
-        secret = None if answer.client_secret is None else Secret(variables.fill(answer.client_secret))
+        secret = answer.client_secret
         return OAuthSettings(
-            client_id=None if answer.client_id is None else variables.fill(answer.client_id),
-            client_secret=secret,
-            client_metadata_url=answer.client_metadata_url,
-            grant=answer.grant,
-            issuer=answer.issuer,
-            scopes=answer.scopes,
-            allow_private_addresses=answer.allow_private_addresses,
-            redirect_port=answer.redirect_port,
+            sign_in=msgspec.structs.replace(
+                answer,
+                client_id=None if answer.client_id is None else variables.fill(answer.client_id),
+                client_secret=None if secret is None else variables.fill(secret),
+            ),
             folder=self._pins.parent / "sign-ins",
             # In a thread: somebody may have to unlock the keyring.
             key=await asyncio.to_thread(find_sign_in_key, variables.environ),

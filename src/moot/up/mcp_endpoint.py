@@ -26,7 +26,6 @@ from moot.bridges.people.people_server import PeopleServer
 from moot.bridges.people.people_settings import (
     MAX_SESSIONS_PER_PERSON,
     GrantRefused,
-    PeopleSettings,
     PersonGrant,
     ResourceDescription,
 )
@@ -93,7 +92,6 @@ async def _serve(gateway: Gateway, config: McpEndpointConfig) -> None:
     table = OfferTable(RESERVED_NAMES)
     names = NamesFile(folder / "names.json", table)
     names.load()
-    settings = PeopleSettings(max_people=config.max_people, idle_seconds=config.idle_seconds)
     access = HttpAccessPolicy(
         gateway.hosts,
         gateway.origins,
@@ -112,7 +110,11 @@ async def _serve(gateway: Gateway, config: McpEndpointConfig) -> None:
             ) as own,
             SharedOffers(own, search=SearchSettings(), table=table) as shared,
             PeopleServer(
-                settings, _person_settings(gateway, config, folder, exchange), shared, exchange, access
+                config.max_people,
+                _person_settings(gateway, config, folder, exchange),
+                shared,
+                exchange,
+                access,
             ) as people,
         ):
             shared.asks = lambda each: not people.is_person(each)

@@ -34,6 +34,12 @@ SearchMode = Literal["lexical", "lexical + vectors"]
 LEXICAL: Final = "lexical"
 WITH_VECTORS: Final = "lexical + vectors"
 
+# Tools, prompts and resources that get a vector: some 0.4 ms of CPU and 1 KiB each. Of a larger number none
+# has one, and the search is by words alone.
+MAX_VECTOR_TOOLS: Final = 10_000
+# Of each text of a tool (name, description, parameters) so many characters count for its vector: more than
+# the longest description of 3,000 real tools has. Words count beyond that.
+MAX_VECTOR_CHARS: Final = 4_096
 # Documents in one batch: some 0.1 s, the longest that the end of the process waits for it.
 BATCH_DOCUMENTS: Final = 256
 # Of the error text about a broken file.
@@ -112,10 +118,8 @@ def search_status(
         return SearchStatus(LEXICAL, f"with {INSTALL}, tools are found by meaning, too")
     if model.fault:
         return SearchStatus(LEXICAL, f"word vectors cannot be used: {model.fault}")
-    if documents > settings.max_vector_tools:
-        return SearchStatus(
-            LEXICAL, f"{documents} entries, and max_vector_tools is {settings.max_vector_tools}"
-        )
+    if documents > MAX_VECTOR_TOOLS:
+        return SearchStatus(LEXICAL, f"{documents} entries, and at most {MAX_VECTOR_TOOLS} get vectors")
     return SearchStatus(WITH_VECTORS, "" if model.is_loaded else "vectors are loaded by the first search")
 
 
@@ -174,7 +178,7 @@ class VectorSearch:
             waited = True
             if self._work is None:
                 batch = tuple(islice(index.without_vectors, BATCH_DOCUMENTS))
-                self._work = loop.run_in_executor(None, self._compute, batch, self.settings.max_vector_chars)
+                self._work = loop.run_in_executor(None, self._compute, batch, MAX_VECTOR_CHARS)
             work = self._work
             await asyncio.wait({work}, timeout=deadline - loop.time())
             if work.done() and work is self._work:

@@ -111,10 +111,10 @@ async def test_what_a_caller_gives_to_keep_is_bounded(
     monkeypatch.setattr("moot.agents.a2a.request_handler.MAX_TASK_MESSAGES", 3)
     async with served_space(tmp_path) as served:
         for message, limit in (
-            ({"messageId": "x" * 257}, "max_id_chars"),
-            ({"contextId": "x" * 257}, "max_id_chars"),
-            ({"metadata": {"x": "y" * 2_000}}, "max_message_bytes"),
-            ({"referenceTaskIds": ["y" * 500] * 4}, "max_message_bytes"),
+            ({"messageId": "x" * 257}, "choose a shorter one"),
+            ({"contextId": "x" * 257}, "choose a shorter one"),
+            ({"metadata": {"x": "y" * 2_000}}, "send less at once"),
+            ({"referenceTaskIds": ["y" * 500] * 4}, "send less at once"),
         ):
             assert limit in (await post(served.url, message))["error"]["message"]
         target = {"url": "https://example.com", "id": "x" * 20_000}
@@ -129,7 +129,7 @@ async def test_what_a_caller_gives_to_keep_is_bounded(
             kept = (await post(served.url, message))["result"]["task"]
         assert [each["messageId"] for each in kept["history"]] == ["m3"]
         message = {"messageId": "m4", "taskId": task["id"]}
-        assert "max_task_messages" in (await post(served.url, message))["error"]["message"]
+        assert "send one without a task" in (await post(served.url, message))["error"]["message"]
 
 
 async def test_a_caller_with_many_tasks_does_not_push_the_results_of_others_out(tmp_path: Path) -> None:

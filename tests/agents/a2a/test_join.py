@@ -292,7 +292,7 @@ async def test_a_card_may_not_lead_elsewhere(tmp_path: Path, monkeypatch: pytest
     async with foreign_agent() as agent:
         with monkeypatch.context() as patched:
             patched.setattr("moot.agents.a2a.agent_card.MAX_CARD_BYTES", 100)
-            assert "max_card_bytes" in await refusal(settings(agent))
+            assert "larger than a card may be" in await refusal(settings(agent))
         assert "redirects" in await refusal(settings(agent, url=f"{agent.url}/elsewhere.json"))
         assert "not encrypted" in await refusal(settings(agent, url="http://weather.example"))
         assert "HTTP 404" in await refusal(settings(agent, url=f"{agent.url}/a/b/nothing.json"))

@@ -175,7 +175,7 @@ async def test_answers_artifacts_texts_and_data_are_bounded(
         await lab.ask("one")
         await lab.wait_for("chat", "max_response_bytes")
         await lab.ask("two")
-        await lab.wait_for("chat", "more than 3 artifacts (max_artifacts); the agent has stopped it")
+        await lab.wait_for("chat", "more than 3 artifacts in one task; the agent has stopped it")
         before = len(lab.chats())
         await lab.ask("three")
         await lab.wait_for("chat", "(502 characters in all)")
@@ -206,7 +206,7 @@ async def test_chats_that_wait_run_and_come_are_counted(
         await lab.ask("second")
         await until(lambda: member._queue.waiting == 1)
         await lab.ask("third")
-        await lab.wait_for("chat", "(max_queued_chats)")
+        await lab.wait_for("chat", "messages wait already: write again later")
         assert len(running) == 1
         # Told once: another agent would answer each time.
         for _ in range(3):

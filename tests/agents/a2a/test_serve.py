@@ -337,7 +337,7 @@ async def test_limits_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             await collect(client, request("Wait.", configuration=NOW))
         with pytest.raises(A2AError, match="max_open_tasks"):
             await collect(client, request("Wait.", configuration=NOW))
-        with pytest.raises(InvalidParamsError, match="max_message_chars"):
+        with pytest.raises(InvalidParamsError, match="send it in parts"):
             await collect(client, request("x" * 51))
         streaming = await served.client()
         first = (await client.list_tasks(ListTasksRequest())).tasks[0]

@@ -113,7 +113,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
         writer.write(
             b"POST /coder/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t-acme\r\nContent-Length: 9\r\n\r\n{"
         )
-        answer = await reader.readuntil(b"(body_seconds)")
+        answer = await reader.readuntil(b"send it again")
         assert answer.startswith(b"HTTP/1.1 408")
         writer.close()
 
@@ -149,13 +149,13 @@ async def test_waiting_calls_skills_and_push_targets_have_their_limits(
         target = TaskPushNotificationConfig(task_id=waiting.id, url="http://127.0.0.1:9/", id="a")
         await client.create_task_push_notification_config(target)
         target.id = "b"
-        with pytest.raises(A2AError, match="max_push_targets"):
+        with pytest.raises(A2AError, match="push targets: delete one"):
             await client.create_task_push_notification_config(target)
         # A message that is refused was never there: it is not taken for one that came before.
         more = request("More.", task_id=waiting.id, configuration=NOW)
         more.configuration.task_push_notification_config.CopyFrom(target)
         for _ in range(2):
-            with pytest.raises(A2AError, match="max_push_targets"):
+            with pytest.raises(A2AError, match="push targets: delete one"):
                 await collect(client, more)
         assert chats(served) == ["Hello?"]
         kept = await client.get_task(GetTaskRequest(id=waiting.id))

@@ -69,7 +69,7 @@ def test_history_and_artifacts_are_bounded(tmp_path: Path, monkeypatch: pytest.M
         book.add_artifact(served, [Part(text=text)], id=str(number), name="answer")
     assert [each.parts[0].text for each in served.task.history] == ["step 2", "step 3", "step 4"]
     assert [each.artifact_id for each in served.task.artifacts] == ["0", "1"]
-    assert "max_artifact_bytes" in served.task.artifacts[1].parts[0].text
+    assert "left out: larger than" in served.task.artifacts[1].parts[0].text
     # As a restart reads it.
     (again,) = TaskBook(tmp_path, ServeLimits())
     assert again.task == served.task

@@ -86,8 +86,8 @@ async def test_a_flood_of_calls_or_text_stops_the_turn(
 ) -> None:
     text = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x" * 1000}}
     for name, turn in {
-        "max_tool_calls": [tool_call(f"c{number}", title="x") for number in range(8)],
-        "max_turn_chars": [{"update": text, "times": 20}],
+        "tool calls": [tool_call(f"c{number}", title="x") for number in range(8)],
+        "characters": [{"update": text, "times": 20}],
     }.items():
         folder = tmp_path / name
         folder.mkdir()
@@ -95,7 +95,7 @@ async def test_a_flood_of_calls_or_text_stops_the_turn(
         monkeypatch.setattr("moot.agents.acp.acp_member.MAX_TOOL_CALLS", 5)
         async with agent_space(folder, [*turn, {"await_cancel": True}]) as space:
             await space.ask()
-            await space.wait_for("chat", f"({name}).")
+            await space.wait_for("chat", f"{name} in one turn.")
             assert space.received("session/cancel")
 
 
@@ -170,7 +170,7 @@ async def test_an_agent_that_asks_in_vain_on_and_on_is_stopped(
     asks = [{"ask": {"toolCallId": f"c{number}", "kind": "edit"}} for number in range(10)]
     async with agent_space(tmp_path, [*asks, {"await_cancel": True}]) as space:
         await space.ask()
-        await space.wait_for("chat", "I stopped: 4 of its permissions came to nothing (max_refusals).")
+        await space.wait_for("chat", "I stopped: 4 of its permissions came to nothing.")
         assert len(space.outcomes()) <= 10
         assert not space.of("mcp/proposal")
 

@@ -192,7 +192,7 @@ async def test_a_change_too_large_to_be_shown_is_refused_and_the_agent_is_told(
     ask = {"toolCallId": "c1", "kind": "edit", "content": [diff("a", None, "x" * 1000)]}
     async with agent_space(tmp_path, [{"ask": ask}]) as space:
         await space.ask()
-        await space.wait_for("chat", "max_proposal_bytes")
+        await space.wait_for("chat", "do it in smaller parts")
         await until(lambda: len(space.prompts()) == 2)
         assert "in smaller parts" in space.prompts()[1]
         assert not space.of("mcp/proposal")
@@ -204,7 +204,7 @@ async def test_requests_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch
     first = {"ask": {"toolCallId": "c1", "kind": "edit"}, "meanwhile": [second]}
     async with agent_space(tmp_path, [first]) as space:
         await space.ask()
-        await space.wait_for("chat", "max_open_permissions")
+        await space.wait_for("chat", "requests wait already: ask again")
         assert len(space.of("mcp/proposal")) == 1
 
 

@@ -316,5 +316,5 @@ async def test_an_answer_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
     async with endpoint(endless) as served:
         monkeypatch.setattr("moot.agents.model.model.ANSWER_BYTES", 2_000)
         async with Model(ModelSettings(base_url=served.url, model="m")) as model:
-            with pytest.raises(ModelFailed, match="longer than answer_bytes 2000"):
+            with pytest.raises(ModelFailed, match="longer than 2000 bytes"):
                 await model.complete([{"role": "user", "content": "hi"}], [])

@@ -222,4 +222,4 @@ async def test_an_answer_that_is_too_long_is_cut_and_says_so(
 ) -> None:
     monkeypatch.setattr("moot.agents.model.question_inbox.CHAT_CHARS", 10)
     async with agent_scene(tmp_path, "0123456789abc") as scene:
-        assert await scene.answer("count") == "0123456789\n[… 3 more characters are not shown (chat_chars)]"
+        assert await scene.answer("count") == "0123456789\n[… 3 more characters are not shown]"

@@ -12,7 +12,7 @@ import httpx
 
 from moot.bridges.people.gateway_exchange import GatewayExchange
 from moot.bridges.people.people_server import PeopleServer
-from moot.bridges.people.people_settings import PeopleSettings
+from moot.bridges.people.people_settings import MAX_PEOPLE
 from moot.bridges.people.person_server import PersonSettings
 from moot.bridges.space.shared_offers import SharedOffers
 from moot.bridges.space.space_backend import BackendSettings
@@ -102,13 +102,12 @@ async def people_space(
     folder: Path,
     *rules: Json,
     scopes: bool = True,
-    settings: PeopleSettings | None = None,
+    max_people: int = MAX_PEOPLE,
     limits: McpServerLimits | None = None,
     oidc: Json | None = None,
     **gateway: Json,
 ) -> AsyncIterator[PeopleSpace]:
     """`oidc`: further settings of the provider; the variable SECRET is there."""
-    settings = settings or PeopleSettings()
     everybody: dict[str, Any] = {"root": ["*"], "files": HOST, "mcp": LISTS}
     async with AsyncExitStack() as stack:
         provider = await stack.enter_async_context(running_provider())
@@ -144,7 +143,7 @@ async def people_space(
             calls_file=lambda _name: None,
         )
         access = HttpAccessPolicy.of(port)
-        people = PeopleServer(settings, made, shared, exchange, access)
+        people = PeopleServer(max_people, made, shared, exchange, access)
         await stack.enter_async_context(people)
         shared.asks = lambda each: not people.is_person(each)
         await stack.enter_async_context(serve_http(people, listening))

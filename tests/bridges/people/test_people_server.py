@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from moot.bridges.people.people_settings import PeopleSettings
 from moot.bridges.people.person_server import PersonServer
 from moot.config import hash_token, load
 from tests.bridges.people.people_space import CALL, READ, RULES, PeopleSpace, people_space
@@ -329,8 +328,7 @@ async def test_a_token_beside_a_newer_one_of_the_same_client_ends_alone(
     """The connection has gone on under the newer one, so it does not tell when the older one is void."""
     asked: Any = {"client_id": "gateway", "client_secret_env": "SECRET", "interval_seconds": 0.05}
     monkeypatch.setattr("moot.bridges.people.people_server.RECHECK_SECONDS", 0.05)
-    settings = PeopleSettings()
-    async with people_space(tmp_path, oidc={"introspection": asked}, settings=settings) as people:
+    async with people_space(tmp_path, oidc={"introspection": asked}) as people:
         older, newer = people.token("ana", jti="1", sid="s-1"), people.token("ana", sid="s-2", seconds=3_700)
         session = (await people.initialize(older)).headers["mcp-session-id"]
         assert (await people.ask(newer, "tools/list")).status_code == 200
@@ -399,8 +397,11 @@ async def test_a_session_outlives_its_token_for_the_same_person_and_client(tmp_p
         await until(lambda: server.is_ended)
 
 
-async def test_idle_people_leave_the_space_and_come_back(tmp_path: Path) -> None:
-    async with people_space(tmp_path, settings=PeopleSettings(idle_seconds=0.05)) as people:
+async def test_idle_people_leave_the_space_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.bridges.people.people_server.IDLE_SECONDS", 0.05)
+    async with people_space(tmp_path) as people:
         root = await people.join("root")
         token = people.token("ana")
         assert (await people.ask(token, "tools/list")).status_code == 200
@@ -410,7 +411,7 @@ async def test_idle_people_leave_the_space_and_come_back(tmp_path: Path) -> None
 
 
 async def test_whoever_is_one_too_many_takes_the_place_of_who_is_idle_longest(tmp_path: Path) -> None:
-    async with people_space(tmp_path, settings=PeopleSettings(max_people=2)) as people:
+    async with people_space(tmp_path, max_people=2) as people:
         for name in ("ana", "bob", "boss"):
             assert (await people.ask(people.token(name), "tools/list")).status_code == 200
         assert {each.grant.participant_id for each in people.people.people.values()} == {"bob", "boss"}

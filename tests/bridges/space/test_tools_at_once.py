@@ -14,10 +14,10 @@ import pytest
 import yaml
 from mcp_types import ListToolsRequest, ListToolsResult
 
-from moot.bridges.people.people_settings import PeopleSettings
+from moot.bridges.people import people_settings
 from moot.bridges.space.own_tools import CALL_TOOL, OWN_NAMES
 from moot.bridges.space.space_backend import BackendSettings
-from moot.cli.mcp.defaults import IDLE_SECONDS, LISTED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
+from moot.cli.mcp.defaults import LISTED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StartFailed, StdioServer
@@ -226,8 +226,7 @@ FEW = BackendSettings(max_listed_bytes=1_000)
 
 def test_the_command_lists_as_many_tools_as_the_settings_say() -> None:
     assert BackendSettings().max_listed_bytes == LISTED_BYTES
-    people = PeopleSettings()
-    assert (people.max_people, people.idle_seconds) == (MAX_PEOPLE, IDLE_SECONDS)
+    assert people_settings.MAX_PEOPLE == MAX_PEOPLE
     assert ConnectionLimiter().max_per_address == MAX_CONNECTIONS_PER_ADDRESS
 
 

@@ -100,7 +100,6 @@ async def test_a_writer_goes_on_after_a_write_into_a_connection_that_was_just_cl
         stream="log",
         subject="log.a",
         gateway="a",
-        max_batch_inputs=10,
         max_payload_bytes=1 << 20,
         position=lambda: 0,
     )

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from moot.gateway.hosting.mint import FreshMint
-from moot.gateway.hosting.refusal_log import RefusalLimits, RefusalLog
+from moot.gateway.hosting.refusal_log import RefusalLog
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records, verify
+from tests.config.former_constants import change_constants
 from tests.gateway.running_gateway import LocalGateway, fields, participants, running_gateway
 from tests.gateway.served import command
 from tests.waiting import until
@@ -110,8 +111,9 @@ async def test_budgets_come_back_with_the_hour_and_belong_to_one_member() -> Non
         written.append(record)
         return len(written)
 
-    limits = RefusalLimits(records_per_minute=3, bytes_per_hour=100, count_seconds=3_600)
-    log = RefusalLog("lab", limits, append, lambda: 0.0)
+    limits = {"refused_records_per_minute": 3, "refused_bytes_per_hour": 100, "refused_count_seconds": 3_600}
+    change_constants({f"gateway.journal.{name}": value for name, value in limits.items()})
+    log = RefusalLog("lab", append, lambda: 0.0)
     envelope = DIALECTS["mew"].decode(b'{"id":"e1","kind":"mcp/request","payload":{}}')
 
     def refuse(who: str, raw: bytes, now: float) -> int | None:

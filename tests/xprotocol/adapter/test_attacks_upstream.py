@@ -217,7 +217,7 @@ async def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> No
         most = MAX_LISTED
         assert len(adapter.adapter.registry.contracts()) <= honest + most
         # And it is said, with the setting that decides it.
-        words = f"liar: {30_000 - most} entries of tools/list are left out (max_listed)"
+        words = f"liar: {30_000 - most} entries of tools/list are left out: a list has at most {most}"
         assert words in adapter.adapter.health()["problems"]
         (source,) = [each for each in adapter.adapter.status()["sources"] if each["name"] == "liar"]
         assert source["left_out"] == {"tools/list": 30_000 - most}

@@ -100,9 +100,10 @@ async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Pat
         assert [each["outcome"] for each in found] == ["ok", "ENDPOINT_UNAVAILABLE", "ok"]
 
 
-async def test_files_rotate_and_the_oldest_goes(tmp_path: Path) -> None:
+async def test_files_rotate_and_the_oldest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "audit.jsonl"
-    audit = AuditLog(file, AuditSettings(file_bytes=200, max_old_files=2))
+    monkeypatch.setattr("moot.xprotocol.adapter.telemetry.audit_log.FILE_BYTES", 200)
+    audit = AuditLog(file, AuditSettings(max_old_files=2))
     for number in range(12):
         audit.record({"number": number, "nothing": None, "words": "x" * 60})
         await audit.flush()
@@ -161,11 +162,12 @@ class HangingFile:
 
 
 async def test_no_entry_is_lost_silently_while_the_disk_hangs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("moot.xprotocol.adapter.telemetry.audit_log.MAX_BUFFERED_BYTES", 2_000)
     disk = HangingFile(tmp_path / "audit.jsonl")
     # Checking whether it can be written opens it for reading and writing, which does not wait.
-    audit = AuditLog(disk.file, AuditSettings(max_buffered_bytes=2_000))
+    audit = AuditLog(disk.file, AuditSettings())
     audit.record({"call": -1})
     assert audit.accepts_calls
     for number in range(100):
@@ -187,10 +189,13 @@ async def test_no_entry_is_lost_silently_while_the_disk_hangs(
     await audit.close()
 
 
-async def test_no_call_starts_while_entries_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
+async def test_no_call_starts_while_entries_wait_for_a_disk_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """0047: no fault is reported by such a disk, and still nothing is recorded."""
+    monkeypatch.setattr("moot.xprotocol.adapter.telemetry.audit_log.MAX_BUFFERED_BYTES", 1)
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as adapter:
+    async with running_adapter(tmp_path, notes) as adapter:
         file, _ = await audited(adapter)
         disk = HangingFile(file)
         assert (await adapter.alice.ask(KIND, CALL)).code is None
@@ -208,9 +213,12 @@ async def test_no_call_starts_while_entries_wait_for_a_disk_that_hangs(tmp_path:
         await until(lambda: adapter.adapter.requests.in_progress == 0)
 
 
-async def test_an_update_that_cannot_be_recorded_waits(tmp_path: Path) -> None:
+async def test_an_update_that_cannot_be_recorded_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.adapter.telemetry.audit_log.MAX_BUFFERED_BYTES", 1)
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as adapter:
+    async with running_adapter(tmp_path, notes) as adapter:
         file, _ = await audited(adapter)
         disk = HangingFile(file)
         request = adapter.alice.event(f"{NAMESPACE}.resource.subscribe", {"uri": "note:///one"})

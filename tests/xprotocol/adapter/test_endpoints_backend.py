@@ -434,7 +434,7 @@ async def test_too_many_calls_at_once_are_told_to_come_back(
         await until(lambda: outward.caller.pending_count == 2)
         with pytest.raises(McpError, match="Rate limit exceeded") as caught:
             await outward.backend.perform(call)
-        assert "max_outbound_calls" in caught.value.data["detail"]
+        assert "calls are pending" in caught.value.data["detail"]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

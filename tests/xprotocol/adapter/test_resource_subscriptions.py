@@ -48,9 +48,12 @@ async def test_a_subscriber_gets_the_contents_now_and_whenever_they_change(tmp_p
         assert len(adapter.adapter.subscriptions) == 2
 
 
-async def test_a_server_that_tells_of_no_changes_is_looked_at_now_and_then(tmp_path: Path) -> None:
+async def test_a_server_that_tells_of_no_changes_is_looked_at_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.resource_subscriptions.RESOURCE_POLL_SECONDS", 0.1)
     notes = notes_server(tmp_path, flags=["--no-subscribe", "--quiet"])
-    async with running_adapter(tmp_path, notes, limits={"resource_poll_seconds": 0.1}) as adapter:
+    async with running_adapter(tmp_path, notes) as adapter:
         request = adapter.alice.event(SUBSCRIBE, ONE)
         await adapter.alice.send(request)
         await adapter.alice.answer(request)

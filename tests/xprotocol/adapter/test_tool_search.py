@@ -198,7 +198,6 @@ def test_validate_tries_the_vectors(tmp_path: Path) -> None:
     [
         ({"vectors": True}, "search.vectors"),
         ({"word_vectors": "perhaps"}, "search.word_vectors"),
-        ({"max_vector_tools": 0}, "search.max_vector_tools"),
         ({"vector_wait_seconds": -1}, "search.vector_wait_seconds"),
     ],
 )

@@ -340,7 +340,7 @@ async def test_calls_at_once_are_bounded_and_what_cannot_be_sent_is_said_so(tmp_
         d.far.answer = never
         calls = [asyncio.create_task(d.ask()) for _ in range(3)]
         await until(lambda: d.caller.pending_count == 3)
-        with pytest.raises(OutboxFull, match="max_outbound_calls is 3"):
+        with pytest.raises(OutboxFull, match="at most 3 may be"):
             await d.ask()
         for each in calls:
             each.cancel()

@@ -130,15 +130,18 @@ async def test_vectors_that_fail_after_they_were_loaded_are_given_up() -> None:
     assert keys(index, "stop a newsletter")[0] == FOUND
 
 
-async def test_more_than_may_have_vectors_are_searched_by_words_until_there_are_fewer() -> None:
+async def test_more_than_may_have_vectors_are_searched_by_words_until_there_are_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     index, many = filled(), len(sample().documents)
-    search = VectorSearch(index, SearchSettings(max_vector_tools=many, vector_wait_seconds=600))
+    monkeypatch.setattr("moot.xprotocol.vector_search.MAX_VECTOR_TOOLS", many)
+    search = VectorSearch(index, PATIENT)
     await search.prepare()
     assert keys(index)[0] == FOUND
     index.add(Document("one", "more"))
     await search.prepare()
     assert keys(index) == []
-    assert str(search.status()) == f"lexical ({many + 1} entries, and max_vector_tools is {many})"
+    assert str(search.status()) == f"lexical ({many + 1} entries, and at most {many} get vectors)"
     index.remove("one")
     await search.prepare()
     assert keys(index)[0] == FOUND

@@ -84,7 +84,7 @@ class A2aMember:
             max_per_minute=limits.max_chats_per_minute,
             too_many=f"I pass on {limits.max_chats_per_minute} messages a minute of one member "
             "(max_chats_per_minute): write later.",
-            full=f"{MAX_QUEUED_CHATS} messages wait already (max_queued_chats): write again later.",
+            full=f"{MAX_QUEUED_CHATS} messages wait already: write again later.",
         )
         self._running: dict[str, _Work] = {}
 

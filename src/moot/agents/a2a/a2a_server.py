@@ -185,7 +185,7 @@ class CallerGate:
                     if len(body) > limits.max_body_bytes:
                         raise CallerDenied(413, f"at most {limits.max_body_bytes} bytes (max_body_bytes)")
         except TimeoutError:
-            raise CallerDenied(408, f"no whole request within {BODY_SECONDS:g} s (body_seconds)") from None
+            raise CallerDenied(408, f"no whole request within {BODY_SECONDS:g} s: send it again") from None
         return bytes(body)
 
 

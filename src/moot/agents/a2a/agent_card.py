@@ -111,7 +111,7 @@ async def _fetch_json(
     try:
         response = await client.get(url)
     except ResponseTooLarge:
-        raise UsageError(f"{url} is larger than {MAX_CARD_BYTES} bytes (max_card_bytes)") from None
+        raise UsageError(f"{url} is larger than a card may be ({MAX_CARD_BYTES} bytes)") from None
     except Unreachable as fault:
         raise Unreachable(f"{fault}. Check the URL, and that the agent runs there") from fault
     if 300 <= response.status < 400:

@@ -8,7 +8,6 @@ from typing import Literal
 
 from moot.participant import ParticipantLimits
 from moot.participant.programs.chat_intake import Answers
-from moot.protocol.envelope import DialectName
 
 # How chats are written: quoted below who wrote them, in one conversation, or as they are, with a conversation
 # for each member.
@@ -45,7 +44,6 @@ class JoinSettings:
     token: str | None = field(default=None, repr=False)
     # The member's name, for gateways that do not know whose token it is.
     name: str | None = None
-    dialect: DialectName = "mew"
     # What the agent wants to see from us, if it wants anything.
     agent_token: str | None = field(default=None, repr=False)
     # Keeps the conversation, open tasks and questions.

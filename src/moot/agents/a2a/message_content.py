@@ -17,9 +17,9 @@ MAX_ID_CHARS: Final = 256
 def read_content(message: Message) -> tuple[str, dict[str, Any] | None]:
     """The text of a message, or the call that it is; raises an error of A2A that says what is wrong."""
     if message.ByteSize() > MAX_MESSAGE_BYTES:
-        raise InvalidParamsError(f"a message has at most {MAX_MESSAGE_BYTES} bytes (max_message_bytes)")
+        raise InvalidParamsError(f"a message has at most {MAX_MESSAGE_BYTES} bytes: send less at once")
     if max(len(message.message_id), len(message.context_id)) > MAX_ID_CHARS:
-        raise InvalidParamsError(f"an id has at most {MAX_ID_CHARS} characters (max_id_chars)")
+        raise InvalidParamsError(f"an id has at most {MAX_ID_CHARS} characters: choose a shorter one")
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
     for part in message.parts:
@@ -32,7 +32,7 @@ def read_content(message: Message) -> tuple[str, dict[str, Any] | None]:
                 raise ContentTypeNotSupportedError("text, or one data part with a tool; no files")
     text = "\n".join(texts)
     if len(text) > (most := MAX_MESSAGE_CHARS):
-        raise InvalidParamsError(f"a message has at most {most} characters (max_message_chars)")
+        raise InvalidParamsError(f"a message has at most {most} characters: send it in parts")
     if not message.message_id:
         raise InvalidParamsError("a message needs an id")
     if len(calls) > 1 or (calls and text.strip()) or not (calls or text.strip()):

@@ -172,7 +172,7 @@ def _skill_of(tool: dict[str, Any]) -> AgentSkill:
 
 
 def _extensions(tools: list[dict[str, Any]]) -> list[AgentExtension]:
-    """The schemas of arguments, of the first tools as far as there is room (max_schemas_bytes)."""
+    """The schemas of arguments, of the first tools as far as there is room (MAX_SCHEMAS_BYTES)."""
     room, schemas = MAX_SCHEMAS_BYTES, {}
     for tool in tools:
         schema = tool.get("inputSchema")

@@ -168,7 +168,7 @@ class MemberRequestHandler(RequestHandler):
             most = MAX_TASK_MESSAGES
             if len(served.message_ids) >= most:
                 raise UnsupportedOperationError(
-                    f"the task has {most} messages (max_task_messages): send one without a task"
+                    f"the task has {most} messages, the most that one may have: send one without a task"
                 )
         else:
             served = self._book.create(caller.name, self._member, message.context_id)
@@ -389,7 +389,7 @@ class MemberRequestHandler(RequestHandler):
         kept = normalize_push_notification_config(served.task.id, config)
         most = MAX_PUSH_TARGETS
         if kept.id not in served.push and len(served.push) >= most:
-            raise UnsupportedOperationError(f"a task has at most {most} push targets (max_push_targets)")
+            raise UnsupportedOperationError(f"a task has at most {most} push targets: delete one first")
         served.push[kept.id] = kept
         if str(context.state.get("method", "")).startswith(_OLD_METHODS):
             served.old_push.add(kept.id)

@@ -254,7 +254,7 @@ class TaskBook:
             return
         artifact = Artifact(artifact_id=id, name=name, parts=parts)
         if artifact.ByteSize() > MAX_ARTIFACT_BYTES:
-            text = f"[left out: larger than {MAX_ARTIFACT_BYTES} bytes (max_artifact_bytes)]"
+            text = f"[left out: larger than {MAX_ARTIFACT_BYTES} bytes]"
             artifact = Artifact(artifact_id=id, name=name, parts=[Part(text=text)])
         if len(served.task.artifacts) >= MAX_ARTIFACTS:
             return

@@ -126,7 +126,7 @@ class TaskTurn:
         known = self._artifacts.get(artifact.artifact_id)
         if known is None or not append:
             if known is None and len(self._artifacts) >= MAX_ARTIFACTS:
-                raise AgentTooMuch(f"it made more than {MAX_ARTIFACTS} artifacts (max_artifacts)")
+                raise AgentTooMuch(f"it made more than {MAX_ARTIFACTS} artifacts in one task")
             known = self._artifacts[artifact.artifact_id] = Artifact()
             known.CopyFrom(artifact)
         else:

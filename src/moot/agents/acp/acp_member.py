@@ -297,9 +297,9 @@ class AcpMember:
             agent.child.pause_reading(_PAUSE_SECONDS)
         why = ""
         if turn.chars > MAX_TURN_CHARS:
-            why = f"more than {MAX_TURN_CHARS} characters in one turn (max_turn_chars)"
+            why = f"more than {MAX_TURN_CHARS} characters in one turn"
         elif turn.calls > MAX_TOOL_CALLS:
-            why = f"more than {MAX_TOOL_CALLS} tool calls in one turn (max_tool_calls)"
+            why = f"more than {MAX_TOOL_CALLS} tool calls in one turn"
         if turn.chat_id:
             if why:
                 turns.stop(why)

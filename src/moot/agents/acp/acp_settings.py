@@ -8,7 +8,6 @@ from pathlib import Path
 
 from moot.participant import ParticipantLimits
 from moot.participant.programs.chat_intake import Answers
-from moot.protocol.envelope import DialectName
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 
 
@@ -24,7 +23,6 @@ class AcpSettings:
     token: str | None = field(default=None, repr=False)
     # The member's name, for gateways that do not know whose token it is.
     name: str | None = None
-    dialect: DialectName = "mew"
     # Listed for the agent; may hold keys.
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Our own variables, of which the harmless ones and those that a known agent needs are passed on.

@@ -149,12 +149,12 @@ class Permissions:
         if permission.options.allow is None:
             return "the agent offers no way to allow it only once"
         if len([each for each in self._open if each is not permission]) >= MAX_OPEN_PERMISSIONS:
-            return f"{MAX_OPEN_PERMISSIONS} requests wait already (max_open_permissions)"
+            return f"{MAX_OPEN_PERMISSIONS} requests wait already: ask again when some are decided"
         size = len(orjson.dumps(permission.params, default=str))
         if size > MAX_PROPOSAL_BYTES:
             return (
                 f"it has {size} bytes, more than can be shown to those who decide "
-                f"({MAX_PROPOSAL_BYTES}, max_proposal_bytes); do it in smaller parts"
+                f"({MAX_PROPOSAL_BYTES}); do it in smaller parts"
             )
         return ""
 

@@ -187,7 +187,7 @@ class TurnRunner:
         if len(self._rejections) < MAX_REFUSALS:
             self._rejections.append(rejection)
         if self._refusals >= MAX_REFUSALS:
-            self.stop(f"{self._refusals} of its permissions came to nothing (max_refusals)")
+            self.stop(f"{self._refusals} of its permissions came to nothing")
 
     async def _wait_until_able(self) -> None:
         ready, space = self._agent.ready, self.space
@@ -274,7 +274,7 @@ class TurnRunner:
                 stopped = self._stop_why or (
                     "its reasoning was cancelled"
                     if turn.reasoning is not None and turn.reasoning.cancelled.is_set()
-                    else f"it took longer than {TURN_SECONDS:g} s (turn_seconds)"
+                    else f"it took longer than {TURN_SECONDS:g} s"
                 )
                 permissions.close_all(stopped)
                 await self._cancel_prompt(agent, request)

@@ -161,7 +161,7 @@ class Model:
                 return self._filter(await self._post_with_retries(body, on_text))
         except TimeoutError:
             limit = ANSWER_SECONDS
-            raise ModelFailed(f"the model did not finish within answer_seconds {limit:g}") from None
+            raise ModelFailed(f"the model did not finish within {limit:g} s") from None
         except ModelFailed as fault:
             raise ModelFailed(self._secrets.clean(str(fault))) from None
 
@@ -226,7 +226,7 @@ class Model:
             nonsense = _NONSENSE.format(_API_NAMES[self.settings.api])
             raise ModelFailed(f"the endpoint's answer {nonsense}") from None
         except httpx2.TimeoutException:
-            silence = f"the model sent nothing for silence_seconds {SILENCE_SECONDS:g}"
+            silence = f"the model sent nothing for {SILENCE_SECONDS:g} s"
             raise _Retryable(ModelFailed(silence), has_begun) from None
         except httpx2.HTTPError as error:
             unreachable = f"the endpoint cannot be reached ({type(error).__name__}): check --base-url"
@@ -337,7 +337,7 @@ async def _bounded(response: httpx2.Response, max_bytes: int) -> AsyncGenerator[
     async for part in response.aiter_bytes():
         received += len(part)
         if received > max_bytes:
-            raise ModelEndpointFault(f"its answer is longer than answer_bytes {max_bytes}")
+            raise ModelEndpointFault(f"its answer is longer than {max_bytes} bytes")
         yield part
 
 

@@ -80,7 +80,7 @@ class QuestionInbox:
         """Say it to whoever asked; waits for the end of a pause, of a rate limit and of a lost connection."""
         limit = CHAT_CHARS
         if len(text) > limit:
-            text = f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown (chat_chars)]"
+            text = f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown]"
         await deliver(self._space, "chat", {"text": text}, to=(chat.sender,), about=(chat.id,))
 
     async def catch_up(self) -> None:

@@ -119,7 +119,7 @@ class Toolbox:
         return self._finder.vectors.status().mode
 
     async def use(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
-        """Call or propose what the model wants; always returns text, cut to `result_chars`."""
+        """Call or propose what the model wants; always returns text, cut to RESULT_CHARS."""
         result = await self._answer(call, reasoning)
         limit, text = RESULT_CHARS, result.text
         if len(text) <= limit:

@@ -30,7 +30,6 @@ from moot.bridges.people.challenge import (
 from moot.bridges.people.people_settings import (
     MAX_TOKEN_CHARS,
     GrantRefused,
-    PeopleSettings,
     PersonGrant,
     PersonKey,
     TokenExchange,
@@ -50,6 +49,8 @@ WRONG_TOKENS_PER_MINUTE: Final = 60.0
 REFUSAL_SECONDS: Final = 5.0
 # A token that the connection to the gateway is not under is brought there again after this.
 RECHECK_SECONDS: Final = 15.0
+# Whoever has sent nothing for so long leaves the space; their next request joins again.
+IDLE_SECONDS: Final = 600.0
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +66,13 @@ class PeopleServer:
 
     def __init__(
         self,
-        settings: PeopleSettings,
+        max_people: int,
         person: PersonSettings,
         shared: SharedOffers,
         exchange: TokenExchange,
         access: HttpAccessPolicy,
     ) -> None:
-        self._settings = settings
+        self._max_people = max_people
         self._person = person
         self._shared = shared
         self._exchange = exchange
@@ -212,12 +213,12 @@ class PeopleServer:
         if person is not None and not person.is_ended:
             person.renew(grant, token)
         else:
-            if len(self.people) >= self._settings.max_people:
+            if len(self.people) >= self._max_people:
                 self._end_longest_idle()
-            if len(self.people) >= self._settings.max_people:
+            if len(self.people) >= self._max_people:
                 raise HttpAccessDenied(
                     503,
-                    f"{self._settings.max_people} people are here: try again later",
+                    f"{self._max_people} people are here: try again later",
                     (b"retry-after", b"60"),
                 )
             person = PersonServer(self._person, self._shared, self._exchange, grant, token)
@@ -256,8 +257,8 @@ class PeopleServer:
 
     async def _end_idle(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.idle_seconds / 4)
-            oldest = asyncio.get_running_loop().time() - self._settings.idle_seconds
+            await asyncio.sleep(IDLE_SECONDS / 4)
+            oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
             for person in tuple(self.people.values()):
                 if not person.open_requests and person.used_at <= oldest:
                     person.end()

@@ -11,17 +11,10 @@ from moot.space.temporary_tokens import Pairs
 PersonKey = tuple[str, str, str]
 # Handshake sessions of one person with one client: windows of an editor.
 MAX_SESSIONS_PER_PERSON: Final = 16
+# People at the same time; one person with two clients counts twice. Each has a connection to the gateway.
+MAX_PEOPLE: Final = 1_000
 # The gateway takes no longer ones either.
 MAX_TOKEN_CHARS: Final = 8_192
-
-
-class PeopleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of the server. All seconds are bounds, not delays."""
-
-    # People at the same time; one person with two clients counts twice. Each has a connection to the gateway.
-    max_people: int = 1_000
-    # Whoever has sent nothing for so long leaves the space; their next request joins again.
-    idle_seconds: float = 600.0
 
 
 class ResourceDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -137,17 +137,17 @@ class ServerSignIn:
         credentials: CredentialsOf = "server",
     ) -> None:
         """Raises UsageError when credentials cannot be kept."""
-        if settings.grant == "token_exchange" and (credentials == "server" or not settings.issuer):
+        sign_in = self._sign_in = settings.sign_in
+        if sign_in.grant == "token_exchange" and (credentials == "server" or not sign_in.issuer):
             raise UsageError("token_exchange needs an issuer, and credentials of requesters or approvers")
-        self._settings = settings
         self._space = space
         self._url = server.url
         self._store = CredentialStore(settings.folder, settings.key)
         log.info("how credentials are kept", extra={"server": server.label, "kept": self._store.place})
         # Participants of one name are not the same in every space.
         self._key = f"{space} {server.url}"
-        self.credential = ServerCredential(server.url, settings, self._store, server=self._key)
-        self.notice = SignInNotice(self.credential, server.label, port=settings.redirect_port)
+        self.credential = ServerCredential(server.url, sign_in, self._store, server=self._key)
+        self.notice = SignInNotice(self.credential, server.label, port=sign_in.redirect_port)
         self._requests = SignInRequests(self._credential_of, self._store.place)
         # Calls with people's own accounts; None: the bridge calls with its own.
         self.personal: PersonalCalls | None = None
@@ -196,19 +196,19 @@ class ServerSignIn:
     def _call_credential(self, person: str) -> PersonCredential:
         """What calls of a member are signed with."""
         kept = self._person_credential(person)
-        if self._settings.grant != "token_exchange":
+        if self._sign_in.grant != "token_exchange":
             return kept
         return ExchangedCredential(kept, self.credential.challenge)
 
     def _person_credential(self, person: str) -> ServerCredential:
         """What a member has signed in with."""
-        is_subject = self._settings.grant == "token_exchange"
+        is_subject = self._sign_in.grant == "token_exchange"
         try:
             return ServerCredential(
                 self._url,
-                self._settings,
+                self._sign_in,
                 self._store,
-                server=f"{self._space} at {self._settings.issuer}" if is_subject else self._key,
+                server=f"{self._space} at {self._sign_in.issuer}" if is_subject else self._key,
                 owner=person,
                 challenge=self.credential.challenge,
                 is_subject=is_subject,

@@ -15,7 +15,6 @@ from moot.cli import program
 from moot.cli.mcp.defaults import (
     DECISION_SECONDS,
     FIRST_JOIN_SECONDS,
-    IDLE_SECONDS,
     LISTED_BYTES,
     MAX_CONNECTIONS_PER_ADDRESS,
     MAX_PEOPLE,
@@ -142,13 +141,6 @@ def add_command(commands: Any, name: str) -> None:
         default=MAX_PEOPLE,
         metavar="N",
         help="with --people: so many at the same time (default 1000)",
-    )
-    add(
-        "--idle-seconds",
-        type=parse_duration,
-        default=IDLE_SECONDS,
-        metavar="TIME",
-        help="with --people: who has sent nothing for so long leaves the space (default 600)",
     )
     add(
         "--max-connections-per-address",

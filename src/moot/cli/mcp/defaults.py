@@ -8,9 +8,8 @@ from typing import Final
 DECISION_SECONDS: Final = 20.0
 # `BackendSettings.max_listed_bytes`, which is not imported for `--help`; a test compares them.
 LISTED_BYTES: Final = 128 << 10
-# Those of `PeopleSettings` and `ConnectionLimits`, which are not imported for `--help`; a test compares them.
+# Of `people_settings` and `ConnectionLimiter`, which are not imported for `--help`; a test compares them.
 MAX_PEOPLE: Final = 1_000
-IDLE_SECONDS: Final = 600.0
 MAX_CONNECTIONS_PER_ADDRESS: Final = 64
 # How long the first request may wait for the gateway; later ones are told that it is waited for.
 FIRST_JOIN_SECONDS: Final = 3.0

@@ -15,7 +15,6 @@ from moot.bridges.people.gateway_exchange import GatewayExchange
 from moot.bridges.people.people_server import PeopleServer
 from moot.bridges.people.people_settings import (
     MAX_SESSIONS_PER_PERSON,
-    PeopleSettings,
     ResourceDescription,
 )
 from moot.bridges.people.person_server import PersonSettings
@@ -57,10 +56,8 @@ def check_people(options: argparse.Namespace) -> None:
         raise UsageError(
             "--people keeps files of its own for everybody: leave out --names-file, --calls-file"
         )
-    if options.max_people < 1 or options.idle_seconds <= 0 or options.max_connections_per_address < 0:
-        raise UsageError(
-            "--max-people, --idle-seconds: more than 0; --max-connections-per-address: at least 0"
-        )
+    if options.max_people < 1 or options.max_connections_per_address < 0:
+        raise UsageError("--max-people: more than 0; --max-connections-per-address: at least 0")
 
 
 async def serve_people(
@@ -73,7 +70,6 @@ async def serve_people(
     tls = None if files is None else ServerTls(files)
     if tls is None and not is_loopback(host):
         warn_without_tls(f"--http {options.http}")
-    settings = PeopleSettings(max_people=options.max_people, idle_seconds=options.idle_seconds)
     exchange = GatewayExchange(where.url, where.space, where.token.reveal())
     with bind_socket(host, port) as listening:
         description = await _describe_when_reachable(exchange)
@@ -84,7 +80,7 @@ async def serve_people(
         most = options.max_connections_per_address
         async with (
             _own_member(options, where, environ, description) as (own, shared),
-            PeopleServer(settings, person, shared, exchange, access) as people,
+            PeopleServer(options.max_people, person, shared, exchange, access) as people,
             serve_http(with_cross_origin(people, access.origins), listening, tls=tls, max_per_address=most),
         ):
             shared.asks = lambda each: not people.is_person(each)

@@ -42,7 +42,7 @@ PENDING_INPUTS: Final = _TABLE.gauge(
     "shard",
 )
 PENDING_BYTES: Final = _TABLE.gauge(
-    "moot_cluster_pending_bytes", "Bytes that wait to be written to the log (max_pending_bytes).", "shard"
+    "moot_cluster_pending_bytes", "Bytes that wait to be written to the log.", "shard"
 )
 READER_STARTS: Final = _TABLE.counter(
     "moot_cluster_reader_starts_total",

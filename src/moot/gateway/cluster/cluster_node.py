@@ -63,6 +63,8 @@ _LOOK_SECONDS: Final = 0.25
 _SIGN_SECONDS: Final = 0.05
 # At the end: what members did last is written within this.
 _LAST_WRITES_SECONDS: Final = 2.0
+# Inputs that wait to be written; more are refused as unavailable.
+MAX_PENDING_BYTES: Final = 16 << 20
 
 
 class ClusterNode:
@@ -358,8 +360,8 @@ class ClusterNode:
     def check_available(self, shard: Shard, size: int = 0) -> None:
         """Raises Unavailable while the log cannot be reached, or takes no more of this size."""
         self.check_current(shard)
-        if shard.log.writer.queued_bytes + size > self.config.max_pending_bytes:
-            raise Unavailable("more waits to be written to the cluster's log than max_pending_bytes allows")
+        if shard.log.writer.queued_bytes + size > MAX_PENDING_BYTES:
+            raise Unavailable("16 MiB wait to be written to the cluster's log already: try again later")
 
     # Being cut off
 

@@ -96,14 +96,12 @@ class ClusterSpaceFactory(SpaceFactory):
 
     def _open_space(self, name: str, space: Space, shard: Shard, is_ours: bool) -> LogOrder:
         options = self._options(name, self._configuration.spaces[name])
-        journal_settings = msgspec.structs.replace(options.journal, close_seconds=_CLOSE_SECONDS)
-        options = msgspec.structs.replace(
-            options, clock=shard.clock, fast_path=False, journal=journal_settings
-        )
+        options = msgspec.structs.replace(options, clock=shard.clock, fast_path=False)
         folder = self._folder(name)
         copied_until = self._copied_until(name, shard.identity, is_ours)
         journal = open_journal(options.folder, options.journal)
         journal.clock = shard.clock
+        journal.close_seconds = _CLOSE_SECONDS
         write_atomically(folder / CLUSTER_FILE, shard.identity.encode())
         applier = self._applier(options, space, journal, LogDurability)
         order = LogOrder(applier, self.node, shard, copied_until)

@@ -36,8 +36,6 @@ _SETTINGS: Final = (
     "frame_stale_seconds",
     "unavailable_seconds",
     "stale_seconds",
-    "max_batch_inputs",
-    "max_pending_bytes",
 )
 
 Streams = dict[int, StreamHealth | None]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from moot.gateway.hosting.refusal_log import RefusalLimits
 from moot.resilience.steady_clock import SteadyClock
 from moot.store.journal import JournalSettings
 
@@ -16,14 +15,6 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     folder: Path  # of its journal
     journal: JournalSettings
-    # A snapshot is due after this many records.
-    snapshot_records: int
-    history_messages: int
-    history_bytes: int
-    # How many malformed messages of one session are answered.
-    errors_per_second: float
-    # How much of refused messages is journaled.
-    refusals: RefusalLimits = RefusalLimits()
     # Whether ordinary messages may take the compiled way, where it is built: not in a cluster.
     fast_path: bool = True
     # The space's time: it never jumps. Conformance vectors make it stand still.

@@ -120,7 +120,7 @@ class JournalDurability:
 
     async def wait_noted(self, number: int, done: CarriedOut) -> None:
         if done.on_disk:
-            seconds = self._journaled.options.journal.sync_timeout_seconds
+            seconds = self._journaled.journal.sync_timeout_seconds
             await self._journaled.snapshots.wait_noted(number, seconds)
 
     def stop(self) -> None:

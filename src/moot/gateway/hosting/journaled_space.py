@@ -9,6 +9,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
+from typing import Final
 
 from moot.gateway.hosting.delivery import Delivery
 from moot.gateway.hosting.durability import CarriedOut, Durability, PendingEffects
@@ -31,6 +32,8 @@ Input = Callable[[float, FreshMint], list[Effect]]
 
 # At the end: a database that does not answer must not keep the gateway from ending.
 _LAST_SNAPSHOT_SECONDS = 0.5
+# Records between two snapshots: so many are replayed in half a second, and one costs milliseconds.
+SNAPSHOT_RECORDS: Final = 20_000
 # How often the wall clock is compared with the space's, and what is too little to be a jump.
 _WALL_CHECK_SECONDS = 10.0
 _JUMP_SECONDS = 1.0
@@ -59,8 +62,7 @@ class JournaledSpace:
         self.fast_paths = FastPaths(space.state, journal, delivery, compiled=options.fast_path)
         self.clock = options.clock
         # The number of the record that calls for the next snapshot.
-        self.snapshot_due = options.snapshot_records
-        self._snapshot_records = options.snapshot_records
+        self.snapshot_due = self._snapshot_records = SNAPSHOT_RECORDS
         self._database = database
         self.snapshots = SnapshotSaver(options.name, options.folder.parent, journal, database)
         # A deadline has come, and how long it takes until one does: in a cluster, by the log.
@@ -155,7 +157,7 @@ class JournaledSpace:
         saving.add_done_callback(lambda done: self._note_saved(number, done))
         if not self.journal.is_written:
             asyncio.get_running_loop().call_later(
-                self.options.journal.sync_timeout_seconds, self._look_for_stall, saving
+                self.journal.sync_timeout_seconds, self._look_for_stall, saving
             )
         return saving
 
@@ -177,7 +179,7 @@ class JournaledSpace:
             self._retry_timer = None
         if not writable and not self._is_stopping:
             self._retry_timer = asyncio.get_running_loop().call_later(
-                self.options.journal.retry_seconds, self.save_snapshot
+                self.journal.retry_seconds, self.save_snapshot
             )
         if writable != self.journal.writable:
             self.journal.writable = writable
@@ -195,7 +197,7 @@ class JournaledSpace:
     def _look_for_stall(self, saving: asyncio.Future[None]) -> None:
         if not saving.done() and self.journal.writable:
             self.journal.writable = False
-            why = f"a snapshot has not been saved for {self.options.journal.sync_timeout_seconds:g} seconds"
+            why = f"a snapshot has not been saved for {self.journal.sync_timeout_seconds:g} seconds"
             log.error("state cannot be saved", extra={"space": self.name, "why": why})
             self.durability.report_health(writable=False)
 

@@ -32,6 +32,8 @@ _ID_AHEAD: Final = re.compile(
 
 # Under this name the sign-ins that were refused are counted.
 _SIGN_INS: Final = "sign-ins"
+# Answers to malformed input of one connection; a client in a loop is not answered for ever.
+ERRORS_PER_SECOND: Final = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +46,9 @@ class MessageRefusals:
         self._space = journaled.space
         self.counts: Counter[str] = Counter()
         options = journaled.options
-        self.log = RefusalLog(
-            options.name, options.refusals, lambda record: journaled.journal.append(record), journaled.clock
-        )
+        self.log = RefusalLog(options.name, lambda record: journaled.journal.append(record), journaled.clock)
         # How often malformed messages of one session are answered.
-        self._replies = ErrorReplyLimiter(options.errors_per_second)
+        self._replies = ErrorReplyLimiter(ERRORS_PER_SECOND)
 
     @property
     def suppressed(self) -> int:

@@ -1,8 +1,8 @@
 """What the journal keeps of refused messages: enough for an audit, bounded whatever a member sends.
 
 Of a refused message its head, size and hash are kept. Its bytes are kept once for each hash, up to
-`refused_bytes_per_hour` of a member. After `refused_records_per_minute` records of a member, its refusals
-are only counted, by code, and the count is journaled every `refused_count_seconds` and at the end:
+BYTES_PER_HOUR of a member. After RECORDS_PER_MINUTE records of a member, its refusals
+are only counted, by code, and the count is journaled every COUNT_SECONDS and at the end:
 
     {"in":"refused","who":"agent","count":51210,"bytes":53000000,"codes":{"capability_violation":51210},…}
 
@@ -19,7 +19,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
-import msgspec
 from orjson import dumps
 
 from moot.gateway.hosting.mint import FreshMint
@@ -29,6 +28,12 @@ from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
+# Refused messages of one member with a record of their own: two a second, more than anybody reads.
+RECORDS_PER_MINUTE: Final = 120
+# Bytes of one member's refused messages that are kept, each message once: some hundred ordinary ones.
+BYTES_PER_HOUR: Final = 1 << 20
+# What goes beyond is only counted; after so long, and at the end, the count is journaled.
+COUNT_SECONDS: Final = 60.0
 _MINUTE: Final = 60.0
 _HOUR: Final = 3_600.0
 # Of a head that a sender made up; what a space accepts is shorter.
@@ -39,14 +44,6 @@ _MAX_HASHES: Final = 256
 _MAX_MEMBERS: Final = 10_000
 # Under this name the refusals of guests are counted.
 GUESTS: Final = "guests"
-
-
-class RefusalLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the refusals of one member is journaled."""
-
-    records_per_minute: int = 120
-    bytes_per_hour: int = 1 << 20
-    count_seconds: float = 60.0
 
 
 class _MemberBudget:
@@ -73,11 +70,8 @@ class _MemberBudget:
 class RefusalLog:
     """Journals the refusals of one space. `append` journals a record and returns its number."""
 
-    def __init__(
-        self, space: str, limits: RefusalLimits, append: Callable[[bytes], int], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, space: str, append: Callable[[bytes], int], clock: Callable[[], float]) -> None:
         self._space = space
-        self._limits = limits
         self._append = append
         self._clock = clock
         self._members: OrderedDict[str, _MemberBudget] = OrderedDict()
@@ -122,7 +116,7 @@ class RefusalLog:
         # A join contains a token, which no record may.
         is_secret = envelope.kind.startswith("system")
         earlier = budget.hashes.get(digest)
-        keeps = not is_secret and earlier is None and budget.bytes + size <= self._limits.bytes_per_hour
+        keeps = not is_secret and earlier is None and budget.bytes + size <= BYTES_PER_HOUR
         if not keeps:
             self.dropped_bytes += size
             if earlier is not None:
@@ -152,7 +146,7 @@ class RefusalLog:
 
     def _takes(self, budget: _MemberBudget, key: str, code: str, size: int, now: float) -> bool:
         """Whether this refusal gets a record of its own; counts it otherwise."""
-        if budget.records < self._limits.records_per_minute:
+        if budget.records < RECORDS_PER_MINUTE:
             budget.records += 1
             log.info("refused", extra={"space": self._space, "participant": key, "code": code})
             return True
@@ -164,7 +158,7 @@ class RefusalLog:
         self.dropped_bytes += size
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._limits.count_seconds, self.flush)
+            self._timer = loop.call_later(COUNT_SECONDS, self.flush)
         return False
 
     def _budget(self, key: str, now: float) -> _MemberBudget:

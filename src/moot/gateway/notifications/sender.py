@@ -1,6 +1,6 @@
 """Telling one receiver: a task that looks for what there is to tell it and sends it.
 
-The ledgers of the spaces are the queue. A receiver's task looks at them every `scan_seconds` for what is
+The ledgers of the spaces are the queue. A receiver's task looks at them every SCAN_SECONDS for what is
 open, due, not told yet and its participant's to decide, and remembers what its receiver has taken. So nothing
 is lost by a receiver that is dead or slow, by a burst, or by a restart; what was decided meanwhile is
 not there any more; and the handling of messages in a space knows nothing of all this.

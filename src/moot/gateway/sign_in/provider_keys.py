@@ -1,9 +1,9 @@
 """The keys with which a provider signs: fetched in the background, kept, rotated, never waited for.
 
-A key that is not known is looked for at once, at most every `keys_retry_seconds`; whoever brought it is asked
+A key that is not known is looked for at once, at most every RETRY_SECONDS; whoever brought it is asked
 to try again in a moment. A key that is still unknown after that is a wrong one. When the provider cannot be
-reached its keys stay valid for `keys_max_age_seconds`; then nobody new signs in. It is asked again after a
-while that grows to a minute, and sooner if somebody wants to sign in: at most every `keys_retry_seconds`.
+reached its keys stay valid for MAX_AGE_SECONDS; then nobody new signs in. It is asked again after a
+while that grows to a minute, and sooner if somebody wants to sign in: at most every RETRY_SECONDS.
 """
 
 from __future__ import annotations

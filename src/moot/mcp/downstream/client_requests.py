@@ -7,7 +7,7 @@ A call may need somebody's decision. It waits `decision_seconds` first. Then the
 way that it supports, and never by an error or by hanging:
 
     tasks       it polls; the result of the call comes when it is there
-    mrtr        its person is asked: wait or withdraw? Each "wait" waits again, `max_dialogs` times
+    mrtr        its person is asked: wait or withdraw? Each "wait" waits again, MAX_DIALOGS times
     elicitation the same in the handshake era; the dialog goes away when the decision comes
     pending     the call answers that it is pending, under which handle, and how to look it up
 

@@ -159,7 +159,7 @@ class HttpSessions:
             self._server.counts.sessions = len(self._sessions)
 
     def end_idle(self) -> None:
-        """End sessions without a request for `session_seconds`."""
+        """End sessions without a request for SESSION_SECONDS."""
         oldest = asyncio.get_running_loop().time() - SESSION_SECONDS
         for session in tuple(self._sessions.values()):
             if session.is_idle and session.used_at < oldest:

@@ -13,7 +13,6 @@ from moot.participant.control.controls import Controls
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import ParticipantLimits
 from moot.private_files import use_folder
-from moot.protocol.envelope import DialectName
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +28,6 @@ class MemberSettings(Protocol):
     def token(self) -> str | None: ...
     @property
     def name(self) -> str | None: ...
-    @property
-    def dialect(self) -> DialectName: ...
     @property
     def member(self) -> ParticipantLimits: ...
     @property
@@ -69,7 +66,6 @@ async def run_member(
             settings.space,
             settings.token,
             name=settings.name,
-            dialect=settings.dialect,
             limits=settings.member,
             controls=program.controls,
         ) as space:

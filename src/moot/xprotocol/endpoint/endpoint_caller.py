@@ -275,8 +275,7 @@ class EndpointCaller:
         calls = len(self._pending) - len(self._subscriptions)
         if calls >= self._max_calls:
             raise OutboxFull(
-                f"{calls} calls are pending and max_outbound_calls is {self._max_calls}: "
-                "wait for some of them"
+                f"{calls} calls are pending, and at most {self._max_calls} may be: wait for some of them"
             )
         now = self._clock()
         if self._is_revoked(peer.key, now):

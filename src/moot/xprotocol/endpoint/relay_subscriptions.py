@@ -1,6 +1,6 @@
 """A subscription that survives reconnects: nothing is lost, nothing comes twice.
 
-After a break it subscribes again, from `overlap_seconds` before the break on, and skips what it has had. It
+After a break it subscribes again, from OVERLAP_SECONDS before the break on, and skips what it has had. It
 knows an event by the hash of its bytes, not by its `id`: nothing is verified here, and a hostile relay could
 send a forgery under the id of an event that it wants to suppress. `EventReceiver` verifies events and
 remembers their ids.

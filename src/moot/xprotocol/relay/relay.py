@@ -198,7 +198,7 @@ class Relay:
             self._refuse(client, event.id, reason)
             return
         if client.unconfirmed >= MAX_UNCONFIRMED_EVENTS:
-            reason = f"rate-limited: max_unconfirmed_events is {MAX_UNCONFIRMED_EVENTS}; wait for OK"
+            reason = f"rate-limited: {MAX_UNCONFIRMED_EVENTS} events wait for OK; wait for it"
             self._refuse(client, event.id, reason)
             return
         try:
@@ -254,7 +254,7 @@ class Relay:
         wanted = {key for one in request.filters for key in one.recipients or ()}
         reason = None
         if len(client.subscriptions) >= MAX_SUBSCRIPTIONS:
-            reason = f"rate-limited: max_subscriptions is {MAX_SUBSCRIPTIONS}; close one first"
+            reason = f"rate-limited: at most {MAX_SUBSCRIPTIONS} subscriptions; close one first"
         elif wanted and not client.keys:
             reason = "auth-required: authenticate with this key to receive its events"
         elif not wanted <= client.keys:
@@ -351,7 +351,7 @@ class Relay:
 
     def _fault(self, client: RelayClientState, now: float) -> None:
         if client.faults.take(now):
-            reason = f"too many faults: faults_per_second is {FAULTS_PER_SECOND:g}"
+            reason = f"too many faults: more than {FAULTS_PER_SECOND:g} a second"
             client.connection.end(_POLICY, reason)
 
 

@@ -51,7 +51,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         }
         for name, values in lists.items():
             if values is not None and not 0 < len(values) <= max_values:
-                return f"{name}: 1 to {max_values} values (limits.max_filter_values), or leave it out"
+                return f"{name}: 1 to {max_values} values, or leave it out"
         if sum(len(values) for values in lists.values() if values) > _MAX_VALUES:
             return f"more than {_MAX_VALUES} values in one filter: use several"
         if not all(_HEX_64.fullmatch(id) for id in self.ids or ()):

@@ -102,7 +102,7 @@ def read_message(data: bytes) -> Message:
 def _parse_subscribe(parts: list[msgspec.Raw]) -> SubscribeMessage:
     name = _parse_subscription_id(parts[1])
     if len(parts) - 2 > MAX_FILTERS:
-        raise InvalidClientMessage(f"{len(parts) - 2} filters; max_filters is {MAX_FILTERS}", name)
+        raise InvalidClientMessage(f"{len(parts) - 2} filters; at most {MAX_FILTERS}", name)
     try:
         filters = tuple(_FILTER.decode(part) for part in parts[2:])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as fault:

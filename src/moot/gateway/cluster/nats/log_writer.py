@@ -37,6 +37,8 @@ _WRONG_LAST: Final = frozenset({10071, 10164})
 _TRY_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 0.02
 _HEAD_BYTES: Final = 512
+# Inputs in one message of the log: the measured rate grows little beyond.
+MAX_BATCH_INPUTS: Final = 256
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 _MESSAGE_ID: Final = "Nats-Msg-Id"
 # What an input came to is not for the log to know.
@@ -68,7 +70,6 @@ class LogWriter:
         stream: str,
         subject: str,
         gateway: str,
-        max_batch_inputs: int,
         max_payload_bytes: int,
         position: Callable[[], int],
     ) -> None:
@@ -76,7 +77,6 @@ class LogWriter:
         self._stream = stream
         self._subject = subject
         self._gateway = gateway
-        self._max_inputs = max_batch_inputs
         # How far this gateway has read the log.
         self._position = position
         self.max_bytes = max_payload_bytes - _HEAD_BYTES
@@ -172,7 +172,7 @@ class LogWriter:
     async def _send_next(self) -> None:
         taken: list[PendingInput] = []
         size = 0
-        while self.queued and len(taken) < self._max_inputs:
+        while self.queued and len(taken) < MAX_BATCH_INPUTS:
             size += self.queued[0].input.size
             if taken and size > self.max_bytes:
                 break

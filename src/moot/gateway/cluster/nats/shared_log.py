@@ -51,7 +51,6 @@ class SharedLog:
             stream=stream,
             subject=subject,
             gateway=gateway,
-            max_batch_inputs=config.max_batch_inputs,
             max_payload_bytes=connection.max_payload_bytes,
             position=lambda: self.position,
         )

@@ -126,13 +126,8 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     # Whether arguments and results are logged, too. Then the file is as sensitive as they are.
     plaintext: bool = False
-    # 16 MiB: an editor still opens it.
-    file_bytes: Positive = 16 << 20
-    # Older files kept beside the current one: 336 MiB in all.
+    # Older files of 16 MiB kept beside the current one: 336 MiB in all.
     max_old_files: Count = 20
-    # Lines that wait for the disk; beyond this calls are refused and refusals only counted. 8 MiB are some
-    # 20,000 lines without plaintext.
-    max_buffered_bytes: Positive = 8 << 20
 
 
 class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,8 +144,6 @@ class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
     upstream_start_seconds: Seconds = 60.0
     # Resource subscriptions of all senders (XP 4.5).
     max_subscriptions: Positive = 1_024
-    # How often a resource is read whose server sends no notifications (XP 4.5).
-    resource_poll_seconds: Seconds = 30.0
 
 
 class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Publishes `xp.endpoint.announce`: the public description of the adapter and what it wraps (XP 6.3, 7.2).
 
 An announce is published when the adapter has started, whenever its content differs from the last one (changes
-within `announce_debounce_seconds` make one, D-71), when another relay is in use, and periodically, because
+within ANNOUNCE_DEBOUNCE_SECONDS make one, D-71), when another relay is in use, and periodically, because
 events expire. The adapter's delegations are published with it, so that everybody can walk its chain.
 
 Of two announces a relay keeps the later one by its timestamp, in whole seconds. So each of ours is at least a

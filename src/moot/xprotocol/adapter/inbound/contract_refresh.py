@@ -2,7 +2,7 @@
 
 A source's lists are fetched when it comes up (at the start, too), every `schema_refresh_interval_seconds`, on
 `xp.schema.refresh`, and when the server says that a list changed: at once, but no more often than every
-`announce_debounce_seconds`, since a server can say so a thousand times. A source that cannot be reached keeps
+ANNOUNCE_DEBOUNCE_SECONDS, since a server can say so a thousand times. A source that cannot be reached keeps
 its published contracts: its calls fail until it is back, but nobody has to fetch the contracts again.
 """
 
@@ -198,9 +198,7 @@ class Refresher:
         """
         if self._waiting_requests >= MAX_WAITING_REQUESTS:
             wait = MIN_REFRESH_INTERVAL_SECONDS
-            raise SenderTooFast(
-                f"min_refresh_interval_seconds is {wait:g}: many wait already", retry_after=wait
-            )
+            raise SenderTooFast(f"many refreshes wait already: ask again in {wait:g} s", retry_after=wait)
         task = self._requested.get(name)
         if task is None or task.done():
             task = self._requested[name] = asyncio.create_task(self._run_request(name))

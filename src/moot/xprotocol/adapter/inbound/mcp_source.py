@@ -247,7 +247,7 @@ class McpServerSource:
         if len(found) > most:
             self.left_out[method] = len(found) - most
             log.warning(
-                "a list is too long: the rest of it is ignored (max_listed)",
+                "a list is too long: the rest of it is ignored",
                 extra={"source": self.name, "list": method, "entries": len(found), "max": most},
             )
         return found[:most]

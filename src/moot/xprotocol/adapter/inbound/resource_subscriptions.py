@@ -4,7 +4,7 @@ A subscription belongs to one sender, source and URI; subscribing again replaces
 request that made it expires. The subscriber's right is checked again with every update: whoever lost it, or
 whose key was revoked, gets no more updates. An update is a reply to that request.
 
-Servers with notifications are listened to; others are read every `resource_poll_seconds`. Several changes
+Servers with notifications are listened to; others are read every RESOURCE_POLL_SECONDS. Several changes
 while an update is being sent become one more update.
 """
 
@@ -35,6 +35,8 @@ from moot.xprotocol.events.faults import fault
 from moot.xprotocol.translation.resources import contents_payload, updated_kind
 
 # Resource subscriptions of one sender (XP 4.5).
+# How often a resource is read whose server sends no notifications (XP 4.5).
+RESOURCE_POLL_SECONDS: Final = 30.0
 MAX_SUBSCRIPTIONS_PER_SENDER: Final = 64
 
 log = logging.getLogger(__name__)
@@ -192,7 +194,7 @@ class ResourceSubscriptions:
     async def run(self) -> None:
         """Poll servers without notifications and drop expired subscriptions, until cancelled."""
         while True:
-            await asyncio.sleep(self.limits.resource_poll_seconds)
+            await asyncio.sleep(RESOURCE_POLL_SECONDS)
             self._sweep(time.time())
             for followed in list(self._followed.values()):
                 if not followed.has_notifications:
@@ -218,7 +220,7 @@ class ResourceSubscriptions:
             raise SourceFault(
                 fault(
                     "RATE_LIMITED",
-                    f"max_subscriptions_per_sender is {MAX_SUBSCRIPTIONS_PER_SENDER}: end one first",
+                    f"a sender has at most {MAX_SUBSCRIPTIONS_PER_SENDER} subscriptions: end one first",
                 )
             )
 

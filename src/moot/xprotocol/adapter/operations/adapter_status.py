@@ -14,6 +14,7 @@ from moot.protocol.strict_json import encode
 from moot.xprotocol.adapter.discovery.announcer import Announcer
 from moot.xprotocol.adapter.discovery.well_known import SCHEMAS_PATH, WellKnownPages
 from moot.xprotocol.adapter.inbound.contract_registry import ContractRegistry
+from moot.xprotocol.adapter.inbound.mcp_source import MAX_LISTED
 from moot.xprotocol.adapter.inbound.request_handler import RequestHandler
 from moot.xprotocol.adapter.inbound.resource_subscriptions import ResourceSubscriptions
 from moot.xprotocol.adapter.inbound.source_set import SourceSet
@@ -107,7 +108,7 @@ class AdapterStatus:
         elif self.announcer.trouble:
             problems.append(f"not announced: {self.announcer.trouble}")
         problems += [
-            f"{source.name}: {count} entries of {method} are left out (max_listed)"
+            f"{source.name}: {count} entries of {method} are left out: a list has at most {MAX_LISTED}"
             for source in self.source_set.sources.values()
             for method, count in source.left_out.items()
         ]

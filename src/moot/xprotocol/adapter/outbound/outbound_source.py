@@ -321,8 +321,8 @@ def _notes(catalog: RemoteContractCatalog, offers: MirroredOffers) -> tuple[str,
     notes = [f"{kind or 'catalog'}: {why}" for kind, why in catalog.invalid]
     if catalog.omitted:
         notes.append(
-            f"at least {catalog.omitted} more contracts are not shown: max_tools_per_endpoint is "
-            "met; name those that you need in schema_filter"
+            f"at least {catalog.omitted} more contracts are not shown: there are too many of them; "
+            "name those that you need in schema_filter"
         )
     if not catalog.signed:
         notes.append(

@@ -4,7 +4,7 @@ A line holds ids, kinds, keys and sizes; arguments and results only if `audit.pl
 collected for a moment and written by a thread. While they cannot be written (a full disk) or are written too
 slowly (a disk that hangs) they are kept, `accepts_calls` is false and the adapter starts no calls: a refused
 call is better than one without a trace. So the entries of calls always fit: no more of them come than are in
-progress. Refusals may come for ever; beyond `max_buffered_bytes` they are only counted, and the count is
+progress. Refusals may come for ever; beyond MAX_BUFFERED_BYTES they are only counted, and the count is
 logged and becomes an entry as soon as there is room.
 """
 
@@ -33,6 +33,11 @@ log = logging.getLogger(__name__)
 BATCH_SECONDS: Final = 0.05
 # After a fault of the disk.
 RETRY_SECONDS: Final = 1.0
+# 16 MiB: an editor still opens it.
+FILE_BYTES: Final = 16 << 20
+# Lines that wait for the disk; beyond this calls are refused and refusals only counted. 8 MiB are some 20,000
+# lines without plaintext.
+MAX_BUFFERED_BYTES: Final = 8 << 20
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -108,7 +113,7 @@ class AuditLog:
             self._timer = self._loop.call_later(BATCH_SECONDS, self._write)
 
     def _is_full(self) -> bool:
-        return self._buffered_bytes >= self._settings.max_buffered_bytes
+        return self._buffered_bytes >= MAX_BUFFERED_BYTES
 
     def _update_accepting(self) -> None:
         if not self.is_writable or self._is_full():
@@ -190,14 +195,14 @@ class AuditLog:
     # In the thread
 
     def _append(self, data: bytes) -> None:
-        file, settings = self.file, self._settings
+        file = self.file
         assert file is not None  # noqa: S101  # there is no worker without
         try:
             size = file.stat().st_size
         except FileNotFoundError:
             size = 0
-        if size and size + len(data) > settings.file_bytes:
-            _rotate(file, settings.max_old_files)
+        if size and size + len(data) > FILE_BYTES:
+            _rotate(file, self._settings.max_old_files)
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             before = os.fstat(descriptor).st_size
