@@ -165,6 +165,7 @@ def _ask(options: argparse.Namespace, method: str, path: str, **params: str) -> 
 def _request(url: str, token: str, method: str, path: str, params: dict[str, str]) -> dict[str, Any]:
     import httpx2
 
+    from moot.cli.bounded_request import request_bounded
     from moot.errors import Unreachable
     from moot.net.websocket_client import UpgradeRefused
     from moot.participant.connection.connect_errors import explain_failed_request, explain_not_admitted
@@ -173,8 +174,8 @@ def _request(url: str, token: str, method: str, path: str, params: dict[str, str
     base = f"http{url[2:]}" if url.startswith("ws") else url
     headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = httpx2.request(
-            method, f"{base.rstrip('/')}/{path}", headers=headers, params=params, timeout=15
+        answer = request_bounded(
+            method, f"{base.rstrip('/')}/{path}", seconds=15, headers=headers, params=params
         )
     except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
         raise explain_failed_request(url, fault) from None

@@ -77,9 +77,10 @@ class LineSplitter:
 
 
 class StdioLines(asyncio.Protocol):
-    """Lines with whoever is at the other end of two descriptors; nothing is read while it does not read.
+    """Lines with whoever is at the other end of two descriptors.
 
-    `ended` is set when it has gone; or when it does not read, and then `is_read` is False.
+    While half of `unread_bytes` waits to be read by it, nothing of it is read. `ended` is set when it has
+    gone; or when more than `unread_bytes` wait, and then `is_read` is False.
     """
 
     def __init__(
@@ -106,6 +107,9 @@ class StdioLines(asyncio.Protocol):
         else:
             out = os.fdopen(os.dup(stdout), "wb", buffering=0)
             self._writing, _ = await loop.connect_write_pipe(lambda: _WriteSide(self), out)
+            # Not asyncio's 64 KiB: whoever writes a large message before it reads ours would wait for us, and
+            # we for it. What waits to be read is bounded all the same.
+            self._writing.set_write_buffer_limits(high=self._unread_bytes // 2)
         if _is_file(stdin):
             # All of it is there already.
             while data := os.read(stdin, _CHUNK):

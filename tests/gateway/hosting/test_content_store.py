@@ -39,6 +39,16 @@ def test_the_last_room_of_the_disk_is_left_to_the_journal(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_gateway_that_was_killed_left_half_written_goes_and_nothing_else(tmp_path: Path) -> None:
+    left, fresh = tmp_path / f"{'a' * 64}.1.partial", tmp_path / f"{'b' * 64}.2.partial"
+    for path in (left, fresh):
+        path.write_bytes(b"half of it")
+    os.utime(left, (0, 0))
+    digest = keep_content(tmp_path, b"whole", max_total_bytes=1 << 30)
+    # Somebody may be writing the other one.
+    assert {path.name for path in tmp_path.iterdir()} == {digest, fresh.name}
+
+
 async def test_a_disk_that_takes_no_values_is_said_to_be_the_reason(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, participants(bob=["chat"])) as gateway:
         (gateway.journal().parent / "content").write_text("a file where the folder should be")

@@ -128,3 +128,10 @@ def test_every_envelope_that_decided_leads_to_its_proposal() -> None:
         ("n1", "n2", "r1", "a1"), _known(history)
     )
     assert history.get("nothing") is None
+
+
+def test_of_messages_about_rules_no_more_are_kept_than_of_proposals() -> None:
+    history = ProposalHistory(max_proposals=3)
+    for number in range(10):
+        history.observe(envelope_of("trust/rule", f"u{number}", "ana", {"rule": f"rule {number}"}), START)
+    assert list(history._rules) == ["u7", "u8", "u9"]

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from moot.cli.bounded_request import request_bounded
 from moot.config.gateway_config import is_loopback
 from moot.config.sign_in_store import SignInStore, StoredSignIn
 from moot.errors import Refused, Unauthorized, Unreachable, UsageError
@@ -203,7 +204,7 @@ def _stored(
 
 def _get(url: str, what: str = _PROVIDER) -> Mapping[str, Any]:
     try:
-        answer = httpx2.get(url, timeout=_TIMEOUT_SECONDS, headers={"Accept": "application/json"})
+        answer = request_bounded("GET", url, seconds=_TIMEOUT_SECONDS, headers={"Accept": "application/json"})
         body = answer.json()
     except (httpx2.HTTPError, ValueError) as fault:
         raise explain_failed_request(url, fault, what=what) from None
@@ -215,7 +216,7 @@ def _get(url: str, what: str = _PROVIDER) -> Mapping[str, Any]:
 
 def _post(url: str, form: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
     try:
-        answer = httpx2.post(url, data=dict(form), timeout=_TIMEOUT_SECONDS)
+        answer = request_bounded("POST", url, seconds=_TIMEOUT_SECONDS, data=dict(form))
         body = answer.json()
     except (httpx2.HTTPError, ValueError) as fault:
         raise explain_failed_request(url, fault, what=_PROVIDER) from None

@@ -91,9 +91,10 @@ def log_in(options: argparse.Namespace) -> int:
 def log_out(options: argparse.Namespace) -> int:
     import httpx2
 
+    from moot.cli.bounded_request import request_bounded
     from moot.cli.client.device_sign_in import current_token, normal_url
     from moot.config.sign_in_store import open_sign_ins
-    from moot.errors import MootError
+    from moot.errors import MootError, Unreachable
 
     store = open_sign_ins(os.environ)
     gateway = store.key_of(normal_url(options.gateway))
@@ -104,8 +105,8 @@ def log_out(options: argparse.Namespace) -> int:
     with suppress(MootError):
         headers = {"Authorization": f"Bearer {current_token(store, gateway)}"}
         for each in gateway.split(","):
-            with suppress(httpx2.HTTPError):
-                answer = httpx2.post(f"{each}/oidc/sign-out", headers=headers, timeout=10)
+            with suppress(httpx2.HTTPError, Unreachable):
+                answer = request_bounded("POST", f"{each}/oidc/sign-out", seconds=10, headers=headers)
                 is_signed_out = is_signed_out or answer.status_code == 200
             if is_signed_out:
                 break

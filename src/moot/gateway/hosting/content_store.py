@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+import time
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,9 @@ from moot.store.journal_segments import sync_folder
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 # Of the disk: without a journal nothing happens in a space.
 _FREE_BYTES: Final = 64 << 20
+# What is being written, and how long that takes at most: 32 MiB on a slow disk take seconds.
+_PARTIAL: Final = ".partial"
+_PARTIAL_SECONDS: Final = 600.0
 
 
 def keep_content(folder: Path, data: bytes, *, max_total_bytes: int, free_bytes: int = _FREE_BYTES) -> str:
@@ -36,7 +40,7 @@ def keep_content(folder: Path, data: bytes, *, max_total_bytes: int, free_bytes:
     if disk.f_bavail * disk.f_frsize < len(data) + free_bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     # One's own: several may send the same value at once.
-    partial = folder / f"{digest}.{secrets.token_hex(8)}.partial"
+    partial = folder / f"{digest}.{secrets.token_hex(8)}{_PARTIAL}"
     try:
         with open(partial, "wb", opener=open_private) as file:
             file.write(data)
@@ -69,7 +73,11 @@ def _make_room(folder: Path, max_bytes: int) -> None:
             # What another sender was writing has its name now, or is given up.
             with suppress(FileNotFoundError):
                 facts = entry.stat()
-                found.append((facts.st_mtime, facts.st_size, entry.path))
+                if entry.name.endswith(_PARTIAL) and facts.st_mtime < time.time() - _PARTIAL_SECONDS:
+                    # Left by a gateway that was killed.
+                    Path(entry.path).unlink()
+                else:
+                    found.append((facts.st_mtime, facts.st_size, entry.path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= max_bytes:

@@ -200,6 +200,7 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
         self.max_proposals = max_proposals
         # Called whenever something was decided or answered.
         self.on_change = on_change
+        # The messages that told of rules, the oldest first: as many as proposals.
         self._rules: dict[str, str] = {}
 
     def get(self, id: str) -> HistoryProposal | None:
@@ -217,6 +218,8 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
             name = rule.get("name") if isinstance(rule, dict) else rule
             if isinstance(name, str):
                 self._rules[envelope.id] = name
+                while len(self._rules) > self.max_proposals:
+                    del self._rules[next(iter(self._rules))]
             return None
         if envelope.kind == "trust/stop":
             changed = self._object(envelope, envelope.sender or sender, now)
