@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from moot.config.strict_yaml import read_yaml
+from moot.errors import UsageError
 from moot.protocol.operation import Json
 
 _NOTIFICATIONS: Final = "moot.gateway.notifications"
@@ -131,6 +132,14 @@ def change_constants(values: Mapping[str, Json]) -> None:
     for path, value in values.items():
         if value_of(CONSTANTS[path]) != value:
             OF_THIS_TEST.setattr(CONSTANTS[path], value)
+
+
+def constants_of(file: Path) -> dict[str, Json]:
+    """What a file of an earlier version would have set, by the constants that they are now."""
+    try:
+        return {CONSTANTS[path]: value for path, value in _named_in(file).items()}
+    except (OSError, UsageError):
+        return {}  # a test of a file that cannot be read
 
 
 def use_constants_of(file: Path) -> None:

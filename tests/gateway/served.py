@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import resource
@@ -13,10 +14,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.config.former_constants import constants_of
 from tests.gateway.running_gateway import GatewayUnderTest
 from tests.waiting import bounded, until
 from tests.warm_start import WarmProcess, start_moot
 
+_ROOT = Path(__file__).resolve().parents[2]
 _READY = re.compile(r"moot gateway listening on (http://\S+)")
 
 
@@ -103,6 +106,9 @@ async def started(
     errors = file.parent / f"stderr-{os.urandom(4).hex()}.txt"
     words = ("serve", str(file), *(arguments or ("--port", "0")))
     variables = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"} | dict(environ or {})
+    if module == "moot.cli" and (constants := constants_of(file)):
+        module = "tests.gateway.moot_with_constants"
+        variables |= {"TRIED_CONSTANTS": json.dumps(constants), "PYTHONPATH": str(_ROOT)}
     process: asyncio.subprocess.Process | WarmProcess
     with errors.open("wb") as handle:
         if before or module != "moot.cli":
