@@ -178,6 +178,10 @@ def test_what_the_approver_itself_says_is_no_source() -> None:
     memory.send("chat", "approver", [], {"text": f"to: “{EVIL}” is from read_mail"})
     memory.send("moot/origins", "approver", [], {"asks": True, "why": f"to: {EVIL}", "arguments": []})
     memory.send("trust/suggest", "approver", [], {"rule": f"to: {EVIL}"})
+    # Nor what it alone has read.
+    request = memory.send("mcp/request", "approver", [HOST], {"method": "tools/list"})
+    tools = {"result": {"tools": [{"name": "x", "description": EVIL}]}}
+    memory.send("mcp/response", HOST, ["approver"], tools, [request])
     assert memory.origin(recipient=EVIL).origin == "nobody"
     assert not memory.verdict("send_money", to="Alice", amount=5000).asks
 

@@ -31,6 +31,8 @@ MAIL = (
         ("tomorrow, please", "day", "2024-05-16"),
         ("next Tuesday", "day", "2024-05-21"),
         ("delete file 13", "file_id", "13"),
+        ("cancel my order #W2378156, please", "order_id", "#W2378156"),
+        ("cancel my order W2378156, please", "order_id", "#W2378156"),
         ("close issues 12, 13 and 14", "issue_number", 13),
         ("pay the bill 'bill-december-2023.txt'", "path", "bill-december-2023.txt"),
         ("Book Chez L'Ami Jean for two", "restaurant", "chez l'ami jean"),

@@ -281,6 +281,8 @@ class OriginMemory:
         if len(known) < len(found) or not found:
             readers.update(envelope.to)
         every = not readers or any(not each.readers for each in known)
+        if self.own and readers == {self.own} and not every:
+            return
         before = self.index.dropped
         others = self._add_leaves(source, parts, echoed)
         if others or self.index.dropped != before:

@@ -256,7 +256,8 @@ def number_text(value: str | float) -> str:
 
 
 def compact(code: str) -> str:
-    return re.sub(r"[\s-]", "", fold_strictly(code))
+    """Without spaces and dashes, and without the sign that says that it is a number."""
+    return re.sub(r"[\s-]", "", fold_strictly(code)).lstrip("#")
 
 
 def words_in_name(name: str) -> list[str]:
