@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from statistics import mean
 from typing import Final
 
 from bench import trust_report
-from bench.trust_baselines import BASELINES, run_baseline
+from bench.trust_baselines import BASELINES, run_baseline, share_of
 from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE, NOISY, World
 from bench.trust_run import SimulationRun
 from bench.trust_worlds import READABLE, UNKNOWABLE
@@ -49,7 +50,7 @@ FEWER: Final = 600
 # How many decisions have been made when the share is first promised, and the stretch it is measured over.
 AFTER: Final = 300
 WINDOW: Final = 300
-PROMISED: Final = 0.8
+PROMISED: Final = 0.7
 # The curve: the share within each such stretch.
 STEP: Final = 50
 # The learner looks again after this many decisions by people.
@@ -61,6 +62,14 @@ MAX_FALSE_SUGGESTIONS: Final = 0.02
 # A list of prefixes that is right at least this often is a measure for us.
 RIGHT: Final = 0.99
 PERSON: Final = "person"
+_READS: Final = re.compile("get|list|find|search|read|show|view|calculate|think|fetch|lookup|ls|cat|grep")
+
+
+class DeclaredReads:
+    """The tools whose names say that they read: the stand-in for an accepted `readOnlyHint`."""
+
+    def __contains__(self, tool: object) -> bool:
+        return isinstance(tool, tuple) and _READS.match(str(tool[1])) is not None
 
 
 class Simulation:
@@ -75,7 +84,8 @@ class Simulation:
         self.suspended: dict[str, str] = {}
         self.suggested: dict[str, Suggestion] = {}
         self.acts: dict[str, list[bool]] = {}
-        self.automatic: list[bool] = []
+        # Of each proposal that was wanted whether it ran without a question; None for the others.
+        self.automatic: list[bool | None] = []
         self.rejected = RejectedCalls()
         self.shown = 0
         self.after_contradiction = 0
@@ -99,7 +109,7 @@ class Simulation:
                 rejected=self.rejected,
                 paused=self.reviews.pause_reasons(self.rules),
             )
-            self.automatic.append(verdict.decision != "ask")
+            self.automatic.append(verdict.decision == "approve" if wanted else None)
             if verdict.decision == "ask" or verdict.rule is None:
                 self._asked(case, said=answer)
                 continue
@@ -160,7 +170,12 @@ class Simulation:
             seen = len(self.history)
             self._look_at = seen + LOOK
             for suggestion in suggest(
-                self.history, self.rules, suspended=self.suspended, now=at, settings=DEFAULTS
+                self.history,
+                self.rules,
+                suspended=self.suspended,
+                now=at,
+                settings=DEFAULTS,
+                repeatable=DeclaredReads(),
             ):
                 taken = replace(suggestion.rule, origin=RuleOrigin(suggestion.id, PERSON, at))
                 self.rules = add_rule(self.rules, taken, replaces=suggestion.replaces)
@@ -201,8 +216,8 @@ def simulate(policy: str, seed: int, proposals: int = PROPOSALS) -> SimulationRu
     return SimulationRun(
         policy,
         seed,
-        mean(automatic[AFTER : AFTER + WINDOW]),
-        tuple(mean(automatic[at : at + STEP]) for at in range(0, proposals, STEP)),
+        share_of(automatic[AFTER : AFTER + WINDOW]),
+        tuple(share_of(automatic[at : at + STEP]) for at in range(0, proposals, STEP)),
         simulation.approvals,
         simulation.wrong_approvals,
         simulation.wrong_rejections,

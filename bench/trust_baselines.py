@@ -7,7 +7,7 @@ All of them see the same proposals, ask the same person, and leave the same shar
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Final
@@ -73,17 +73,23 @@ def run_baseline(
     checks = random.Random(seed + 1)
     approved: dict[Hashable, int] = {}
     rejected: set[Hashable] = set()
-    automatic: list[bool] = []
+    automatic: list[bool | None] = []
     approvals = wrong = 0
     for case, wanted, answer in world.proposals(proposals):
         key = key_of(case)
         known = approved.get(key, 0) >= clicks and (key not in rejected or name == "tool_after_k")
-        automatic.append(known and checks.random() >= DEFAULTS.check_share)
-        if automatic[-1]:
+        runs = known and checks.random() >= DEFAULTS.check_share
+        automatic.append(runs if wanted else None)
+        if runs:
             approvals += 1
             wrong += not wanted
         elif answer:
             approved[key] = approved.get(key, 0) + 1
         else:
             rejected.add(key)
-    return BaselineRun(mean(automatic[after : after + window]), approvals, wrong)
+    return BaselineRun(share_of(automatic[after : after + window]), approvals, wrong)
+
+
+def share_of(automatic: Sequence[bool | None]) -> float:
+    """The share that ran without a question of what was wanted."""
+    return mean([each for each in automatic if each is not None] or [False])

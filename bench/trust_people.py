@@ -171,7 +171,6 @@ EXPRESSIBLE: Final[dict[str, Callable[[random.Random], World]]] = {
     "path prefix": by_prefix,
     "tool": by_tool,
     "amount": by_amount,
-    "time of day": by_time,
     "proposer": by_proposer,
     "prefix and size": by_prefix_and_amount,
 }
@@ -183,4 +182,5 @@ INEXPRESSIBLE: Final[dict[str, Callable[[random.Random], World]]] = {
     "checksum": by_checksum,
     "mood": by_mood,
     "relation": by_relation,
+    "time of day": by_time,
 }

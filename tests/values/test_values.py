@@ -287,6 +287,36 @@ def test_without_the_extra_commands_are_compared_word_for_word() -> None:
     )
 
 
+MESSAGES = [f"Please {verb} the {thing} today." for verb in FEW for thing in ("parser", "login")]
+
+
+def test_words_of_a_language_hold_no_keys_numbers_or_passwords() -> None:
+    rules = learned("message", MESSAGES)
+    fine = [
+        "Please read the parser today.",
+        "The meeting of 2026-11-18 is at 10:30, in room 12b.",
+        "We sold 1,250,000 of them in 2025 and 2026.",
+        "JavaScript and GitHub are fine, and so is Geschwindigkeitsbegrenzung.",
+    ]
+    wrong = [
+        "The key is AKIAIOSFODNN7EXAMPLE",
+        "Use AKIAIOSFODNN7EXAMPLE for it.",
+        "Pay with 4111 1111 1111 1111",
+        "Pay with 4111-1111-1111-1111",
+        "Pay to DE89 3704 0044 0532 0130 00",
+        "Pay to DE89370400440532013000",
+        "The account is 12345678",
+        "Her number is 078-05-1120",
+        "The password for it is hunter2",
+        "It is hunter2",
+        "The Password is swordfish",
+        "My pin is 1234",
+        "Use gHpAbCdEfGhIjKl",
+        "Use AKIA-IOSF-ODNN-7EXA-MPLE",
+    ]
+    assert approved(rules, "message", [*fine, *wrong]) == fine
+
+
 def test_rules_with_templates_survive_being_written() -> None:
     text = """
     rules:

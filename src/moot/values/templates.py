@@ -28,7 +28,7 @@ from typing import Final
 
 from moot.errors import UsageError
 from moot.values.quoting import quoted
-from moot.values.word_lists import is_guarded, is_secret
+from moot.values.word_lists import is_guarded, is_secret, is_told_secret
 
 MAX_TEXT_CHARS: Final = 20_000
 MAX_PROSE_CHARS: Final = 4_000
@@ -232,7 +232,47 @@ def _read_slot(name: str) -> str | Slot:
 
 def is_prose(text: str) -> bool:
     """Whether a text is made of words and punctuation alone: no code, options, mentions or addresses."""
-    return len(text) <= MAX_PROSE_CHARS and has_prose_words(text) and not is_command_like(text)
+    return (
+        len(text) <= MAX_PROSE_CHARS
+        and has_prose_words(text)
+        and not is_command_like(text)
+        and not has_code_or_number(text)
+    )
+
+
+# Letters and digits in one run, as in keys and passwords; longer ones than any word; digits of an account.
+_MIXED_CHARS: Final = 7
+_JOINED_CHARS: Final = 12
+_WORD_CHARS: Final = 30
+_NUMBER_DIGITS: Final = 8
+_DAY: Final = re.compile(r"[12][0-9]{3}-[01][0-9]-[0-3][0-9]")
+# Digits in groups: a card, an account, a phone.
+_GROUPED: Final = re.compile(r"\d(?:[ .-]?\d){8,}")
+
+
+def has_code_or_number(text: str) -> bool:
+    """Whether a text has what people should look at before it is sent: keys, card and account numbers, or
+    words such as password.
+    """
+    if _GROUPED.search(_DAY.sub("", text)):
+        return True
+    for word in text.split():
+        runs = re.findall(r"[^\W_]+", word)
+        mixed = [run for run in runs if not run.isalpha() and not run.isdigit()]
+        if any(len(run) >= _MIXED_CHARS for run in mixed):
+            return True
+        if mixed and sum(map(len, runs)) >= _JOINED_CHARS:
+            return True
+        if any(map(_is_odd_run, runs)):
+            return True
+    return False
+
+
+def _is_odd_run(run: str) -> bool:
+    if run.isdigit():
+        return len(run) >= _NUMBER_DIGITS
+    turns = sum(1 for one, other in pairwise(run) if one.islower() and other.isupper())
+    return len(run) > _WORD_CHARS or turns >= 3 or is_told_secret(run)
 
 
 def has_prose_words(text: str) -> bool:

@@ -18,6 +18,8 @@ SECRET: Final = frozenset(
     confidential restricted classified
     """.split()
 )
+# In texts that people read: what is told behind one of these is not for everybody.
+TOLD: Final = SECRET | frozenset("passcode pin tan otp cvv cvc iban swift sortcode".split())
 GUARDED: Final = SECRET | frozenset(
     """
     prod production live main master trunk release root admin administrator superuser sudo system kernel boot
@@ -116,6 +118,11 @@ def is_guarded(text: str) -> bool:
 def is_secret(text: str) -> bool:
     """The same for what files and columns should not be called: `main.py` is fine, `keys.py` is not."""
     return _has_word(text, SECRET)
+
+
+def is_told_secret(word: str) -> bool:
+    """The same for a word of a text."""
+    return _has_word(word, TOLD)
 
 
 def _has_word(text: str, words: frozenset[str]) -> bool:

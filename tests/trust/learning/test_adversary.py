@@ -168,9 +168,9 @@ def test_a_burst_is_stopped_by_the_limit_that_came_with_the_rule() -> None:
         if verdict.decision == "approve":
             tally.record(RULES[0].name, NOW + number)
             given += 1
-    assert given == RULES[0].limits.max_decisions == 40
+    assert given == RULES[0].limits.max_decisions == 20
     assert tally.remaining(RULES[0], NOW + 499) == 0
-    assert tally.remaining(RULES[0], NOW + HOUR + 500) == 40
+    assert tally.remaining(RULES[0], NOW + HOUR + 500) == 20
 
 
 def test_trying_the_edge_suspends_the_rule_and_an_ordinary_miss_does_not() -> None:

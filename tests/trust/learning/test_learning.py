@@ -10,12 +10,12 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.backtest import back_test
-from moot.trust.learning.bounds import decisions_needed, percent, upper_bound
+from moot.trust.learning.bounds import percent, upper_bound
 from moot.trust.learning.learner import suggest
 from moot.trust.learning.learning_settings import LearningSettings
 from moot.trust.rules.accepted_calls import RejectedCalls
+from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.rule import Rule, evaluate
-from moot.trust.rules.tripwires import PersonDecided, check_tripwires
 from tests.trust.histories import HOUR, START, accept, call, decided, history
 
 NOW = START + 30 * 86_400.0
@@ -69,31 +69,11 @@ def test_proposers_are_not_lumped() -> None:
     assert {suggestion.rule.proposer for suggestion in found} == {"agent", "other"}
 
 
-def test_rejections_of_one_kind_suggest_to_reject() -> None:
-    drops = history([{"table": f"t{n}"} for n in range(12)], lambda _: False, tool="drop")
-    (suggestion,) = suggest(drops, now=NOW)
-    assert (suggestion.rule.decision, suggestion.grant) == ("reject", None)
-    assert suggest(drops, now=NOW, settings=LearningSettings(rejecting=False)) == []
-
-
 def test_amounts_are_split_where_people_draw_the_line() -> None:
     rng = random.Random(4)
     payments = history([{"amount": rng.randint(1, 200)} for _ in range(120)], lambda a: a["amount"] <= 100)
-    found = {
-        suggestion.rule.decision: suggestion.rule.range[("amount",)]
-        for suggestion in suggest(payments, now=NOW)
-    }
-    assert found["approve"].high <= 100 < found["reject"].low
-    assert found["approve"].high > 90
-
-
-def test_the_time_of_day_is_found() -> None:
-    cases = [call({"ref": "main"}, tool="deploy", at=START + n * 2.3 * HOUR) for n in range(90)]
-    deployments = [decided(case, approved=9 <= case.at / HOUR % 24 < 17) for case in cases]
-    found = suggest(deployments, now=NOW)
-    (day,) = [suggestion.rule for suggestion in found if suggestion.rule.decision == "approve"]
-    assert day.hours is not None
-    assert 9 * 60 <= day.hours.start < day.hours.end < 17 * 60
+    (suggestion,) = suggest(payments, now=NOW)
+    assert 90 < suggestion.rule.range["amount",].high <= 100
 
 
 def test_large_files_in_one_folder_say_nothing_about_the_other() -> None:
@@ -122,14 +102,6 @@ def test_whoever_decides_by_something_unseen_is_asked() -> None:
     assert suggest(coins, now=NOW) == []
 
 
-def test_where_decisions_are_mixed_a_row_of_approvals_must_be_longer() -> None:
-    rng = random.Random(8)
-    coins = history([{"x": f"/a/n{n}"} for n in range(100)], lambda _: rng.random() < 0.6)
-    assert suggest(_reports(10), now=NOW) != []
-    assert suggest(_reports(10) + coins, now=NOW) == []
-    assert len(suggest(_reports(40) + coins, now=NOW)) == 1
-
-
 def test_mixed_decisions_about_one_tool_say_nothing_about_another() -> None:
     rng = random.Random(8)
     coins = history([{"x": f"/a/n{n}"} for n in range(100)], lambda _: rng.random() < 0.6, tool="other")
@@ -141,14 +113,13 @@ def test_a_suggestion_says_what_it_rests_on_and_how_sure_one_may_be() -> None:
     (suggestion,) = suggest([*_reports(12), near], now=NOW)
     assert suggestion.decisions == 12
     assert suggestion.deciders == ("alice",)
-    # Two places were looked at, each of which may be luck: the doubt of 5 % is halved.
-    assert suggestion.error_bound == pytest.approx(upper_bound(0, 12, doubt=0.025))
+    assert suggestion.error_bound == pytest.approx(upper_bound(0, 12))
     assert suggestion.words == (
         "Approve when agent proposes write_file on files with path “/srv/reports/r-<2 digits>.txt” "
-        "and no other arguments"
+        "and no other arguments; at most 12 times in 1 hour"
     )
     assert "12 approvals by alice and no rejection" in suggestion.evidence
-    assert "up to 27 %" in suggestion.evidence
+    assert "up to 23 %" in suggestion.evidence
     test = suggestion.back_test
     assert (test.history, test.covered, test.agreements, test.conflicts) == (13, 12, 12, ())
     assert [(miss.proposal, miss.decision, miss.part) for miss in test.near_misses] == [
@@ -267,7 +238,6 @@ def test_no_rejection_is_not_no_risk() -> None:
     assert upper_bound(3, 50) == pytest.approx(0.1478, abs=1e-4)
     assert upper_bound(0, 0) == upper_bound(5, 5) == 1.0
     assert (percent(0.2589), percent(0.001), percent(0.0301)) == ("26 %", "0.1 %", "3.1 %")
-    assert decisions_needed(0.5, 1e-3) == 10
 
 
 def test_a_suggestion_shows_calls_at_its_edges_that_nobody_saw_and_some_just_outside() -> None:
@@ -286,18 +256,6 @@ def test_a_suggestion_shows_calls_at_its_edges_that_nobody_saw_and_some_just_out
     assert suggestion.as_json()["allows"] == [dict(each) for each in suggestion.allows]
 
 
-def test_where_a_wide_rule_was_dismissed_the_same_calls_are_still_suggested() -> None:
-    rows = [{"path": f"/srv/reports/r-{n}.txt"} for n in range(10, 18) for _ in range(2)]
-    rows += [{"path": f"/srv/reports/r-{n}.txt"} for n in range(20, 40)]
-    decisions = history(rows)
-    (wide,) = suggest(decisions, now=NOW)
-    assert wide.rule.matches(call({"path": "/srv/reports/r-99.txt"}), START)
-    (narrow,) = suggest(decisions, dismissed=[wide.rule], now=NOW)
-    assert not narrow.rule.matches(call({"path": "/srv/reports/r-99.txt"}), START)
-    assert narrow.rule.matches(call({"path": "/srv/reports/r-12.txt"}), START)
-    assert suggest(decisions, dismissed=[wide.rule, narrow.rule], now=NOW) == []
-
-
 def test_one_unexplained_rejection_concerns_only_what_it_would_have_matched() -> None:
     rows = [{"command": text} for n in range(12) for text in (f"git log -n {n + 3}", f"git show {n:07x}a")]
     no = decided(call({"command": "git show 00000a0"}), approved=False)
@@ -306,33 +264,11 @@ def test_one_unexplained_rejection_concerns_only_what_it_would_have_matched() ->
     assert evaluate(found, call({"command": "git show 00000b0"}), NOW).decision == "ask"
 
 
-def test_a_rejection_counts_at_every_hour() -> None:
-    days = [
-        decided(
-            call({"path": f"/srv/reports/r-{n}.txt"}, at=START + 86_400 * (n % 9) + 60 * n), approved=True
-        )
-        for n in range(10, 30)
-    ]
-    (suggestion,) = suggest(days, now=NOW)
-    assert suggestion.rule.seen_hours is not None
-    night = decided(call({"path": "/srv/reports/r-77.txt"}, at=START + 12 * HOUR), approved=False)
-    assert not suggestion.rule.matches(night.case, night.case.at)
-    assert suggest([*days, night], now=NOW) == []
-    tripped = check_tripwires(suggestion.rule, PersonDecided(night), NOW)
-    assert tripped is not None
-    assert back_test(suggestion.rule, [night]).conflicts == (night.id,)
-
-
-def test_a_call_that_was_rejected_word_for_word_is_not_approved_at_another_hour() -> None:
-    cases = [call({"amount": n % 90 + 10}, tool="pay", at=START + n * 2.3 * HOUR) for n in range(120)]
-    payments = [decided(case, approved=9 <= case.at / HOUR % 24 < 17) for case in cases]
-    rules = [each.rule for each in suggest(payments, now=NOW) if each.rule.decision == "approve"]
+def test_a_call_that_was_rejected_word_for_word_is_not_approved() -> None:
+    rules = [each.rule for each in suggest(_reports(12), now=NOW)]
     noon = START + 2 * HOUR
-    no = next(
-        each
-        for each in payments
-        if each.lesson == "reject" and evaluate(rules, each.case, noon).decision == "approve"
-    )
+    no = decided(call({"path": "/srv/reports/r-77.txt"}), approved=False)
+    assert evaluate(rules, no.case, noon).decision == "approve"
     verdict = evaluate(rules, no.case, noon, rejected=RejectedCalls([no]))
     assert (verdict.decision, "people rejected this very call" in verdict.why) == ("ask", True)
     again = decided(no.case, approved=True)
@@ -345,3 +281,39 @@ def test_shapes_that_were_never_seen_together_are_not_approved() -> None:
     rules = [each.rule for each in suggest(history(rows), now=NOW)]
     assert {evaluate(rules, call(row), NOW).decision for row in rows} == {"approve"}
     assert evaluate(rules, call({"command": "git log -n 5", "cwd": "/srv/one"}), NOW).decision == "ask"
+
+
+def test_what_came_once_a_month_runs_once_a_month() -> None:
+    """Ten rents became ten an hour: the same rent was paid thirty times in 131 minutes."""
+    rent: dict[str, Json] = {"to": "landlord", "amount": 900}
+    rents = history([rent] * 10, tool="pay", every=30.5 * 86_400.0)
+    now = START + 310 * 86_400.0
+    (suggestion,) = suggest(rents, now=now)
+    assert suggestion.words.endswith("; at most 1 time in 30 days")
+    rules = accept((), suggestion, by="alice", now=now)
+    tally, paid = UseTally(), 0
+    for minute in range(131):
+        at = now + 60.0 * minute
+        if evaluate(rules, call(rent, tool="pay"), at, times=tally.times()).decision == "approve":
+            tally.record(rules[0].name, at)
+            paid += 1
+    assert paid == 1
+    assert (
+        evaluate(rules, call(rent, tool="pay"), now + 31 * 86_400.0, times=tally.times()).decision
+        == "approve"
+    )
+
+
+@pytest.mark.parametrize(
+    ("every", "count", "seconds"),
+    [(60.0, 12, HOUR), (HOUR, 1, HOUR), (12 * HOUR, 2, 24 * HOUR), (5 * 24 * HOUR, 2, 7 * 24 * HOUR)],
+)
+def test_a_rule_acts_as_often_as_people_approved(every: float, count: int, seconds: float) -> None:
+    decisions = history([{"path": f"/srv/reports/r-{n}.txt"} for n in range(10, 22)], every=every)
+    (suggestion,) = suggest(decisions, now=NOW)
+    assert (suggestion.rule.limits.max_decisions, suggestion.rule.limits.per_seconds) == (count, seconds)
+    (declared,) = suggest(decisions, now=NOW, repeatable={("files", "write_file")})
+    assert (declared.rule.limits.max_decisions, declared.rule.limits.per_seconds) == (
+        24 if every == 60.0 else 10,
+        HOUR,
+    )

@@ -11,8 +11,8 @@ import pytest
 from moot.protocol.operation import Json
 from moot.trust.approver.rule_suggester import MAX_LATEST_DECISIONS, _learned_from
 from moot.trust.history.proposal_history import HistoryProposal
-from moot.trust.learning.cell_search import ToolSchemas
 from moot.trust.learning.learner import suggest
+from moot.trust.learning.lessons import ToolSchemas
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.rule import Rule, evaluate
 from moot.trust.rules.tripwires import PersonDecided, check_tripwires

@@ -29,6 +29,7 @@ from moot.trust.rules.tripwires import (
     check_tripwires,
     find_anomaly,
     suspension_reasons,
+    trip_rules,
 )
 from tests.trust.histories import START, call, decided
 
@@ -245,7 +246,7 @@ def test_rules_in_plain_words() -> None:
     limited = replace(limited, hours=Hours(540, 1020))
     assert describe_rule(limited) == (
         "Approve when agent proposes write_file on files with path /srv/reports/* and size a whole number "
-        "from 1 to 9 and no other arguments, between 09:00 and 17:00 UTC; at most 3 times in 1 minutes"
+        "from 1 to 9 and no other arguments, between 09:00 and 17:00 UTC; at most 3 times in 1 minute"
     )
 
 
@@ -302,3 +303,20 @@ def test_what_is_left_of_the_budget_is_told_and_decisions_are_counted_beyond_its
     for _ in range(MAX_DECISIONS):
         tally.record("a", 90.0)
     assert tally.count("a") == MAX_DECISIONS + 2
+
+
+def test_one_odd_call_suspends_one_rule_and_the_same_again_no_other() -> None:
+    """All rules of the tool were suspended, and each had to be resumed by itself."""
+    rules = [replace(REPORTS, name=name, arguments={"path": f"/srv/{name}/*"}) for name in ("a", "b", "c")]
+    rules.append(
+        replace(REPORTS, name="sized", arguments={"path": "/srv/b/*"}, range={("size",): Range(1, 9)})
+    )
+    odd = ProposalSeen(call({"path": "/srv/b/../../etc/passwd"}))
+    (tripped,) = trip_rules(rules, odd, START)
+    assert tripped.rule in ("a", "b", "c")
+    assert trip_rules(rules, odd, START) == [tripped]
+    (sized,) = trip_rules(rules, ProposalSeen(call({"path": "/srv/b/x", "size": 10**9})), START)
+    assert sized.rule == "sized"
+    assert trip_rules(rules, ProposalSeen(_case("/srv/b/x", size=5)), START) == []
+    rejected = PersonDecided(decided(_case("/srv/b/x"), approved=False))
+    assert [each.rule for each in trip_rules(rules, rejected, START)] == ["b"]

@@ -49,18 +49,6 @@ def _chance_of_at_most(bad: int, total: int, share: float) -> float:
     return math.fsum(math.exp(value) for value in logs)
 
 
-def decisions_needed(share: float, chance: float) -> int:
-    """How many in a row it takes until luck alone explains them with at most this chance.
-
-    `share` is how often one of them would come out this way if there were nothing behind it.
-    """
-    if share <= 0.0:
-        return 1
-    if share >= 1.0:
-        raise ValueError("an outcome that always happens proves nothing")
-    return math.ceil(math.log(chance) / math.log(share))
-
-
 def percent(share: float) -> str:
     """A bound as text, never rounded down: 0.2589 is "26 %", 0.0001 is "0.1 %"."""
     if share >= 0.095:

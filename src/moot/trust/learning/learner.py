@@ -1,11 +1,9 @@
 """From decisions to suggestions: the narrowest rules that cover enough approvals and no rejection.
 
 Only decisions by people count; what a rule decided proves nothing about the rule. Proposals of one kind are
-generalised together (`generalisation`) and split if needed (`decision_tree`). A rule is suggested if
+generalised together (`generalisation`). A rule is suggested if
 
-- it covers at least `approvals` of them and not a single rejection (or the other way round, to reject),
-- chance does not explain it: where people decide by something that is not in the proposals, a row of
-  approvals must be longer than chance would produce, given how mixed their decisions are,
+- it covers at least `min_approvals` of them and not a single rejection,
 - it would have decided some proposals that the existing rules do not.
 
 Nothing becomes active here: a suggestion is a value, and a person accepts, narrows or dismisses it.
@@ -13,22 +11,13 @@ Nothing becomes active here: a suggestion is a value, and a person accepts, narr
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
-from moot.trust.history.proposal_history import HistoryProposal, Lesson
-from moot.trust.learning.cell_search import (
-    NO_SCHEMAS,
-    Cell,
-    CellFinder,
-    ToolSchemas,
-    group_by_kind,
-    min_decisions,
-    search_cells,
-)
-from moot.trust.learning.generalisation import Example
+from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.learning.generalisation import generalise
 from moot.trust.learning.learning_settings import DEFAULTS, LearningSettings
+from moot.trust.learning.lessons import NO_SCHEMAS, Example, ToolSchemas, group_by_kind
 from moot.trust.learning.suggestion import Suggestion, build_suggestion
 from moot.trust.rules.rule import Rule
 
@@ -50,53 +39,44 @@ def suggest(
     now: float,
     settings: LearningSettings = DEFAULTS,
     schemas: ToolSchemas = NO_SCHEMAS,
+    repeatable: Container[tuple[str, str | None]] = frozenset(),
 ) -> list[Suggestion]:
     """Suggest rules from the history, those that cover the most decisions first. Pure and deterministic.
 
     `dismissed` are rules that people did not want: nothing is suggested that adds little to them. `suspended`
     are names among the rules: where people contradicted a learned one, a rule for the rest may replace it.
-    `schemas` are those of the tools' arguments, as far as they are known.
+    `schemas` are those of the tools' arguments, as far as they are known; `repeatable` the hosts and tools
+    that are declared read-only or idempotent, and accepted as such.
     """
     history = list(decisions)
     lessons = [decision for decision in history if _counts(decision, settings)]
     kinds = group_by_kind(lessons[-MAX_DECISIONS:], schemas)
-    search = search_cells(kinds, settings)
     alive = tuple(rule for rule in rules if rule.limits.expires_at is None or now < rule.limits.expires_at)
     broken = tuple(rule for rule in alive if rule.name in suspended and _is_contradicted(rule, history))
     alive = tuple(rule for rule in alive if rule not in broken)
-    known = (*alive, *dismissed)
-    found: dict[str, Suggestion] = {}
-    cells = deque((kind, lesson, cell, known) for kind, lesson, cell in search.cells)
-    while cells:
-        kind, lesson, cell, known = cells.popleft()
-        these, those = kinds[kind].of(lesson), kinds[kind].against(lesson)
+    cells = [(kind, cell) for kind, found in kinds.items() for cell in generalise(kind, found)]
+    suggestions: dict[str, Suggestion] = {}
+    for kind, cell in cells:
         rule = cell.rule
-        covered = [example for example in these if rule.matches(example.case, example.case.at)]
-        # Parts are narrowed one by one, and a narrower part can be a wider pattern: check all again.
-        if any(rule.covers_call(example.case, example.case.at) for example in those):
-            continue
-        if len(covered) < min_decisions(search, kind, lesson, settings):
-            continue
-        fresh = sum(1 for example in covered if not _decided_by(known, example, lesson))
-        needed = max(MIN_NEW_DECISIONS, MIN_NEW_SHARE * len(covered))
-        if fresh < min(needed, len(covered)):
-            if _is_wide(rule) and known != alive:
-                # Somebody dismissed so wide a rule: the very same calls may still be welcome.
-                exact = CellFinder(kind, kinds[kind].pools[lesson], lesson).of(these, those, exact=True)
-                rest = (*alive, *(each for each in dismissed if not _is_wide(each)))
-                cells.extend((kind, lesson, leaf.general, rest) for leaf in exact if isinstance(leaf, Cell))
+        covered = [each for each in kinds[kind].approved if rule.matches(each.case, each.case.at)]
+        fresh = sum(1 for each in covered if not _is_approved_by((*alive, *dismissed), each))
+        needed = min(max(MIN_NEW_DECISIONS, MIN_NEW_SHARE * len(covered)), len(covered))
+        if len(covered) < settings.min_approvals or fresh < needed:
             continue
         suggestion = build_suggestion(
-            kind, cell, covered, history, (alive, broken), len(search.cells), now, settings
+            kind,
+            cell,
+            covered,
+            history,
+            (alive, broken),
+            len(cells),
+            now,
+            settings,
+            is_repeatable=any((host, kind.tool) in repeatable for host in kind.to),
         )
         if not suggestion.back_test.conflicts:
-            found[suggestion.id] = suggestion
-    return sorted(found.values(), key=lambda suggestion: (-suggestion.decisions, suggestion.id))
-
-
-def _is_wide(rule: Rule) -> bool:
-    """Whether a rule allows what was never seen."""
-    return bool(rule.values or rule.range)
+            suggestions[suggestion.id] = suggestion
+    return sorted(suggestions.values(), key=lambda suggestion: (-suggestion.decisions, suggestion.id))
 
 
 def _counts(decision: HistoryProposal, settings: LearningSettings) -> bool:
@@ -106,10 +86,10 @@ def _counts(decision: HistoryProposal, settings: LearningSettings) -> bool:
     )
 
 
-def _decided_by(rules: Sequence[Rule], example: Example, lesson: Lesson) -> bool:
+def _is_approved_by(rules: Sequence[Rule], example: Example) -> bool:
     # What goes by origins left it to people.
     return any(
-        rule.decision == lesson and rule.ask is None and rule.matches(example.case, example.case.at)
+        rule.decision == "approve" and rule.ask is None and rule.matches(example.case, example.case.at)
         for rule in rules
     )
 

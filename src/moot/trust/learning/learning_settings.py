@@ -16,8 +16,6 @@ class LearningSettings:
     check_share: float = 0.05
     # The share of a rule's decisions that may be unreviewed before people are asked to look at them.
     review_share: float = 0.02
-    # Whether to suggest rejecting rules, too.
-    rejecting: bool = True
     # Whose approvals count; None: those of everyone who could fulfil. Anyone's rejection counts.
     people: frozenset[str] | None = None
 

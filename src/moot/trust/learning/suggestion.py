@@ -18,8 +18,9 @@ from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, Path
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.backtest import BackTest, back_test
 from moot.trust.learning.bounds import DOUBT, percent, upper_bound
-from moot.trust.learning.generalisation import CaseKind, Example, Generalisation
+from moot.trust.learning.generalisation import Generalisation
 from moot.trust.learning.learning_settings import LearningSettings
+from moot.trust.learning.lessons import CaseKind, Example
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_words import count_text, describe_rule, join_names
@@ -27,10 +28,14 @@ from moot.trust.rules.rule_yaml import rule_as_json
 from moot.values.examples import edge_texts, outside_texts
 from moot.values.quoting import anchored
 
-# The hourly limit of a rule: this factor times the most that people approved in one hour, at least
-# MIN_HOURLY.
+# A call that may be repeated (declared read-only or idempotent): this factor times the most that people
+# approved in one hour, at least MIN_HOURLY. Any other call only as often as people approved it.
 BURST_FACTOR: Final = 2.0
 MIN_HOURLY: Final = 10
+# The times over which calls are counted, the longest of which there were so many.
+_HOUR, _DAY = 3600.0, 86_400.0
+PERIODS: Final = (30 * _DAY, 7 * _DAY, _DAY, _HOUR)
+MIN_PERIODS: Final = 3
 # A rule that nobody renews expires.
 EXPIRES_DAYS: Final = 90.0
 
@@ -168,20 +173,23 @@ def build_suggestion(
     cells: int,
     now: float,
     settings: LearningSettings,
+    *,
+    is_repeatable: bool = False,
 ) -> Suggestion:
     bare = rule_as_json(cell.rule)
     del bare["name"]
     digest = hashlib.sha256(canonical(bare)).hexdigest()[:8]
     id = f"s-{digest}"
+    count, seconds = _usual_rate([each.case.at for each in covered], is_repeatable=is_repeatable)
     limits = RuleLimits(
-        max_decisions=_hourly_limit(covered),
-        per_seconds=3600.0,
+        max_decisions=count,
+        per_seconds=seconds,
         expires_at=float(round(now + EXPIRES_DAYS * 86_400)),
         check_share=settings.check_share,
-        review_share=settings.review_share if cell.rule.decision == "approve" else 0.0,
+        review_share=settings.review_share,
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{kind.tool or kind.method}-{kind.proposer}")[:54].strip("-._")
-    words = describe_rule(cell.rule, cell.parts)
+    words = describe_rule(replace(cell.rule, limits=limits), cell.parts)
     rule = replace(
         cell.rule,
         name=f"{name or 'rule'}-{digest}",
@@ -232,16 +240,27 @@ def _evidence_text(
     return text
 
 
-def _hourly_limit(covered: Sequence[Example]) -> int:
-    """The hourly limit: a multiple of the most decisions within one hour."""
+def _usual_rate(moments: Sequence[float], *, is_repeatable: bool) -> tuple[int, float]:
+    """How often a rule may act, and in which time: as often as people approved at most.
+
+    What came once a month is counted by the month, so that ten rents do not become ten an hour.
+    """
+    if is_repeatable:
+        return max(MIN_HOURLY, round(BURST_FACTOR * _most_within(moments, _HOUR))), _HOUR
+    span = max(moments) - min(moments)
+    period = next((each for each in PERIODS if span >= MIN_PERIODS * each), _HOUR)
+    return _most_within(moments, period), period
+
+
+def _most_within(moments: Sequence[float], seconds: float) -> int:
     window: deque[float] = deque()
     most = 0
-    for moment in sorted(example.case.at for example in covered):
+    for moment in sorted(moments):
         window.append(moment)
-        while window[0] <= moment - 3600.0:
+        while window[0] <= moment - seconds:
             window.popleft()
         most = max(most, len(window))
-    return max(MIN_HOURLY, round(BURST_FACTOR * most))
+    return most
 
 
 def _replaced_rules(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning import learner
-from moot.trust.learning.cell_search import Lessons, ToolSchemas, group_by_kind, min_decisions, search_cells
-from moot.trust.learning.generalisation import CaseKind, Example, generalise
+from moot.trust.learning.generalisation import options_of
 from moot.trust.learning.learning_settings import LearningSettings
+from moot.trust.learning.lessons import CaseKind, Example, Lessons, ToolSchemas, group_by_kind
 from moot.trust.rules.rule import Rule
 
 # As many as people read.
@@ -46,13 +46,12 @@ def suggestion_progress(
     people = settings.people
     counted = [each for each in history if each.lesson == "reject" or people is None or each.by in people]
     kinds = group_by_kind(counted[-learner.MAX_DECISIONS :], schemas)
-    search = search_cells(kinds, settings)
     found: dict[str, SuggestionProgress] = {}
     for kind, lessons in kinds.items():
-        left = [each for each in lessons.approve if not _is_covered(each, rules)]
+        left = [each for each in lessons.approved if not _is_covered(each, rules)]
         if not left:
             continue
-        needed = min_decisions(search, kind, "approve", settings)
+        needed = settings.min_approvals
         progress = SuggestionProgress(_call(kind), len(left), needed, _why(kind, lessons, left, needed))
         if progress.call not in found or found[progress.call].approvals < progress.approvals:
             found[progress.call] = progress
@@ -79,17 +78,13 @@ def _call_words(proposer: str, tool: str, to: Sequence[str]) -> str:
 def _why(kind: CaseKind, lessons: Lessons, left: Sequence[Example], needed: int) -> str:
     if len(left) < needed:
         return f"{len(left)} of {needed} decisions of this kind so far"
-    free = [
-        path_text(path)
-        for path, type in kind.shape
-        if generalise(replace(kind, shape=((path, type),)), left, name="-") is None
-    ]
+    free = [path_text(path) for path, type in kind.shape if options_of(kind, path, type, left) is None]
     if free:
         return f"{len(left)} approvals, but {' and '.join(free)} differed too much for a narrow rule"
-    if lessons.reject:
+    if lessons.rejected:
         return (
-            f"{len(left)} approvals and {len(lessons.reject)} rejections, and nothing in the calls tells them"
-            " apart"
+            f"{len(left)} approvals and {len(lessons.rejected)} rejections, and nothing in the calls "
+            "tells them apart"
         )
     return f"{len(left)} approvals, but their arguments differ too much for a narrow rule"
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moot.errors import UsageError
-from moot.trust.rules.rule_words import template_text
 from moot.values.covers import (
     MAX_SINGLE_SHARE,
     MAX_VALUES,
@@ -39,22 +38,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TextCover:
-    """Exact texts, or templates of a kind. `first_times`: the fewest different values behind a slot."""
+    """Exact texts (`kind` is None), or templates of a kind; `first_times`: new values behind the slots."""
 
-    texts: tuple[str, ...]
-    values: ValuePattern | None
-    first_times: int | None
-    description: str
-
-    @property
-    def alternatives(self) -> int:
-        return len(self.texts) if self.values is None else len(self.values.templates)
+    kind: ValueKind | None
+    options: tuple[str, ...]
+    first_times: tuple[int | None, ...]
 
     def index_of(self, text: str) -> int | None:
-        """Which of the alternatives a text is; None if it is none of them."""
-        if self.values is None:
-            return self.texts.index(text) if text in self.texts else None
-        return self.values.index_of(text)
+        """Which of the options a text is; None if it is none of them."""
+        if self.kind is None:
+            return self.options.index(text) if text in self.options else None
+        return ValuePattern(self.kind, self.options).index_of(text)
 
 
 def cover_texts(
@@ -63,30 +57,30 @@ def cover_texts(
     name: str,
     tool: str | None = None,
     schema: object = None,
-    exact: bool = False,
     pool: Sequence[str] | None = None,
 ) -> TextCover | None:
     """The narrowest patterns for the texts of one argument, as far as they support any; None if they do not.
 
-    Some texts may stay outside: those seen once, or unlike all others. `exact`: no templates. `pool` are the
-    texts of this argument in all calls of the tool.
+    Some texts may stay outside: those seen once, or unlike all others. `pool` are the texts of this argument
+    in all calls of the tool.
     """
     counts = Counter(values)
     if len(counts) == 1:
         return _one_of(list(counts))
     listed = _one_of([text for text, count in counts.most_common() if count >= MIN_REPEATS])
-    kind = None if exact else recognise(name, values, tool=tool, schema=schema)
+    kind = recognise(name, values, tool=tool, schema=schema)
     if kind is None or values_recur(counts):
         return listed
     found = [
         cover
         for cover in cover_values(kind, values, pool, stored=stores_texts(name, tool))
         if _can_be_written(cover)
-    ]
-    found = found[:MAX_TEMPLATES]
+    ][:MAX_TEMPLATES]
     if not any(cover.template.slots for cover in found):
         return listed
-    return _templates(kind, found)
+    return TextCover(
+        kind, tuple(str(cover.template) for cover in found), tuple(cover.first_times for cover in found)
+    )
 
 
 def _can_be_written(cover: TemplateCover) -> bool:
@@ -95,12 +89,6 @@ def _can_be_written(cover: TemplateCover) -> bool:
         return read_template(str(cover.template)) == cover.template
     except UsageError:
         return False
-
-
-def _templates(kind: ValueKind, found: Sequence[TemplateCover]) -> TextCover:
-    pattern = ValuePattern(kind, [str(cover.template) for cover in found])
-    first = [cover.first_times for cover in found if cover.first_times is not None]
-    return TextCover((), pattern, min(first, default=None), template_text(pattern))
 
 
 def values_recur(counts: Counter[str]) -> bool:
@@ -116,4 +104,4 @@ def values_recur(counts: Counter[str]) -> bool:
 
 def _one_of(texts: Sequence[str]) -> TextCover | None:
     kept = [text for text in texts if literal(text) is not None][:MAX_VALUES]
-    return TextCover(tuple(kept), None, None, " or ".join(f"“{text}”" for text in kept)) if kept else None
+    return TextCover(None, tuple(kept), (None,) * len(kept)) if kept else None

@@ -86,11 +86,18 @@ def _limits_text(rule: Rule) -> str:
     limits = rule.limits
     text = ""
     if limits.max_decisions is not None:
-        text += f"; at most {limits.max_decisions} times in {limits.per_seconds / 60:g} minutes"
+        text += f"; at most {count_text(limits.max_decisions, 'time')} in {_period_text(limits.per_seconds)}"
     if limits.while_present:
         verb = "is" if len(limits.while_present) == 1 else "are"
         text += f"; only while {join_names(limits.while_present)} {verb} present"
     return text
+
+
+def _period_text(seconds: float) -> str:
+    for unit, name in ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
+        if seconds % unit == 0:
+            return count_text(int(seconds // unit), name)
+    return f"{seconds:g} seconds"
 
 
 def _pattern_text(pattern: Json) -> str:

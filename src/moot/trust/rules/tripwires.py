@@ -6,7 +6,7 @@ asked until a person resumes or removes the rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -126,6 +126,26 @@ def check_tripwires(
         case _:
             assert_never(event)
     return None
+
+
+def trip_rules(
+    rules: Sequence[Rule], event: Event, now: float, *, deciding_rules: Mapping[str, str] | None = None
+) -> list[Suspension]:
+    """The suspensions that an event causes among all rules; an unusual proposal suspends one at most.
+
+    That is the rule which it nearly matched; if it matches one, it is not unusual. `rules` should have the
+    suspended ones, too: who tries the edge of one again suspends no other.
+    """
+    if not isinstance(event, ProposalSeen):
+        found = (check_tripwires(rule, event, now, deciding_rules=deciding_rules) for rule in rules)
+        return [suspension for suspension in found if suspension is not None]
+    case = event.case
+    if any(rule.decision == "approve" and rule.matches(case, case.at) for rule in rules):
+        return []
+    nearest = sorted(rules, key=lambda rule: len(rule.mismatches(case, case.at)))
+    odd = (check_tripwires(rule, event, now) for rule in nearest)
+    first = next((suspension for suspension in odd if suspension is not None), None)
+    return [] if first is None else [first]
 
 
 def suspension_reasons(suspensions: Mapping[str, Suspension]) -> dict[str, str]:

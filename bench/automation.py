@@ -1,0 +1,196 @@
+"""What each part of learning adds: memory, a list of prefixes, the learner, and the learner without a part.
+
+`python -m bench.automation --data FOLDER [--world W …] [--way W …] [--seeds N]`. Replays streams of calls
+with what a careful person decides, from public data (`bench.automation_worlds`, read from the folder) and
+from the made-up worlds of `bench.trust`. For each world and way it tells which share of the wanted calls of
+the second half ran without a question, how many approvals were wrong, and how many suggestions were shown
+and how many of those were false.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.automation_worlds import PUBLIC
+from bench.trust import PERSON, POLICIES, Simulation
+from bench.trust_baselines import prefix_of
+from bench.trust_people import World
+from moot.trust.history.proposal_case import Case
+from moot.trust.learning import generalisation, text_patterns
+from moot.trust.rules.rule import call_key, evaluate
+
+PROPOSALS: Final = 600
+# A person clicks "always" for a prefix after so many approvals.
+CLICKS: Final = 3
+
+
+@dataclass(slots=True)
+class WorldResult:
+    """One way in one world."""
+
+    wanted: int = 0
+    automatic: int = 0
+    approvals: int = 0
+    wrong: int = 0
+    shown: int = 0
+    false: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.automatic / max(1, self.wanted)
+
+    def add(self, other: WorldResult) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How calls are decided: by memory, by prefixes, by learned rules, or by several of them."""
+
+    memory: bool = False
+    prefixes: bool = False
+    learner: bool = False
+    # What is left out: module, name, and what stands in its place.
+    without: tuple[tuple[object, str, object], ...] = ()
+
+
+class Replay(Simulation):
+    """One way with one person."""
+
+    def __init__(self, world: World, seed: int, way: Way) -> None:
+        super().__init__(world, seed)
+        self.way = way
+        self.result = WorldResult()
+        self._remembered: set[bytes] = set()
+        self._approved: dict[object, int] = {}
+        self._rejected: set[object] = set()
+
+    def replay(self, count: int) -> WorldResult:
+        for number, (case, wanted, answer) in enumerate(self.world.proposals(count)):
+            ran = self._runs(case, wanted=wanted, answer=answer)
+            late = number >= count // 2
+            self.result.wanted += wanted and late
+            self.result.automatic += ran and wanted and late
+            self.result.approvals += ran
+            self.result.wrong += ran and not wanted
+        self.result.shown, self.result.false = self.shown, self.false_suggestions()
+        return self.result
+
+    def _runs(self, case: Case, *, wanted: bool, answer: bool) -> bool:
+        key, prefix = call_key(case), prefix_of(case)
+        if self.way.memory and key in self._remembered:
+            return True
+        if self.way.prefixes and self._approved.get(prefix, 0) >= CLICKS and prefix not in self._rejected:
+            return True
+        if self.way.learner:
+            verdict = evaluate(
+                self.rules, case, case.at, {PERSON}, self.tally.times(), suspended=self.suspended,
+                draw=self.draws.random(), rejected=self.rejected,
+                paused=self.reviews.pause_reasons(self.rules),
+            )  # fmt: skip
+            if verdict.decision != "ask" and verdict.rule is not None:
+                self.tally.record(verdict.rule.name, case.at)
+                wrong = wanted != (verdict.decision == "approve")
+                self.acts.setdefault(verdict.rule.name, []).append(wrong)
+                self.reviews.note(verdict.rule, case.id, case.at)
+                self._unseen[case.id] = (case, wrong and not answer)
+                if self.reviews.is_due(verdict.rule):
+                    self._review(verdict.rule, case.at + 30.0)
+                return verdict.decision == "approve"
+            self._asked(case, said=answer)
+        if answer:
+            self._remembered.add(key)
+            self._approved[prefix] = self._approved.get(prefix, 0) + 1
+        else:
+            self._remembered.discard(key)
+            self._rejected.add(prefix)
+        return False
+
+
+@contextmanager
+def _left_out(parts: Sequence[tuple[object, str, object]]) -> Iterator[None]:
+    before = [(module, name, getattr(module, name)) for module, name, _ in parts]
+    try:
+        for module, name, stand_in in parts:
+            setattr(module, name, stand_in)
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _no_templates(*_: object, **__: object) -> list[object]:
+    return []
+
+
+_WITHOUT: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
+    "templates": ((text_patterns, "cover_values", _no_templates),),
+    "ranges": ((generalisation, "MIN_NEW_VALUES", 10**9),),
+    "joining": ((generalisation, "_joined", list),),
+}
+
+WAYS: Final[dict[str, Way]] = {
+    "memory": Way(memory=True),
+    "prefixes": Way(prefixes=True),
+    "memory+prefixes": Way(memory=True, prefixes=True),
+    "learner": Way(learner=True),
+    **{f"without {name}": Way(memory=True, learner=True, without=parts) for name, parts in _WITHOUT.items()},
+    "memory+learner": Way(memory=True, learner=True),
+}
+
+
+def run_world(
+    make: Callable[[random.Random], World], name: str, way: Way, seed: int, count: int
+) -> WorldResult:
+    with _left_out(way.without):
+        return Replay(make(random.Random(f"{name} {seed}")), seed, way).replay(count)
+
+
+def worlds(data: Path | None) -> dict[str, Callable[[random.Random], World]]:
+    found: dict[str, Callable[[random.Random], World]] = {}
+    if data is not None:
+        for name, make in PUBLIC.items():
+            found[name] = lambda rng, make=make: make(data, rng)  # type: ignore[misc]
+    return found | POLICIES
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.automation", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--data", type=Path, help="folder with the repositories that automation_worlds names")
+    parser.add_argument("--world", action="append", help="only this world (repeat for several)")
+    parser.add_argument("--way", action="append", help="only this way (repeat for several)")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each world (default 1)")
+    parser.add_argument("--proposals", type=int, default=PROPOSALS)
+    chosen = parser.parse_args(arguments)
+    print(
+        f"{'world':24}{'way':20}{'automatic':>10}{'approvals':>11}{'wrong':>7}{'shown':>7}{'false':>7}{'seconds':>9}"
+    )
+    for name, make in worlds(chosen.data).items():
+        if chosen.world and name not in chosen.world:
+            continue
+        for way_name, way in WAYS.items():
+            if chosen.way and way_name not in chosen.way:
+                continue
+            start, total = time.process_time(), WorldResult()
+            for seed in range(chosen.seeds):
+                total.add(run_world(make, name, way, seed, chosen.proposals))
+            seconds = time.process_time() - start
+            print(
+                f"{name:24}{way_name:20}{total.share:>10.0%}{total.approvals:>11}{total.wrong:>7}{total.shown:>7}"
+                f"{total.false:>7}{seconds:>9.1f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What people decided, by kind: the same proposer, host, method, tool, and arguments by name and type."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from moot.protocol.operation import Json
+from moot.protocol.patterns.globs import is_wild
+from moot.trust.history.proposal_case import Case, Path, leaves, path_text, type_of, without_nulls
+from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.rules.conditions import canonical
+
+# By host and tool.
+ToolSchemas = Mapping[tuple[str, str], Json]
+NO_SCHEMAS: Final[ToolSchemas] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseKind:
+    """What proposals must have in common to be compared at all."""
+
+    proposer: str
+    to: tuple[str, ...]
+    method: str
+    tool: str | None
+    shape: tuple[tuple[Path, str], ...]
+    # What the tool's schema says about texts, such as `uri`; it tells no proposals apart.
+    formats: tuple[tuple[Path, str], ...] = field(default=(), compare=False)
+
+    def format_of(self, path: Path) -> str | None:
+        return next((format for of, format in self.formats if of == path), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A case with its arguments as leaves."""
+
+    case: Case
+    values: Mapping[Path, Json]
+
+
+@dataclass(slots=True)
+class Lessons:
+    """What people decided about one kind of proposal."""
+
+    approved: list[Example] = field(default_factory=list)
+    # Also rejections of the same calls with an argument that is null: who rejects one means the other, too.
+    rejected: list[Example] = field(default_factory=list)
+    # The approved texts of each argument, shared by all kinds of one proposer and tool.
+    pools: dict[Path, list[str]] = field(default_factory=dict)
+
+
+def group_by_kind(history: Iterable[HistoryProposal], schemas: ToolSchemas) -> dict[CaseKind, Lessons]:
+    kinds: dict[CaseKind, Lessons] = {}
+    pools: dict[tuple[object, ...], dict[Path, list[str]]] = {}
+
+    def lessons_like(case: Case) -> tuple[Lessons, Example] | None:
+        known = kind_of(case)
+        if known is None:
+            return None
+        kind, example = known
+        if kind not in kinds and schemas:
+            kind = replace(kind, formats=_formats_of(kind, schemas))
+        pool = pools.setdefault((kind.proposer, kind.to, kind.method, kind.tool), {})
+        return kinds.setdefault(kind, Lessons(pools=pool)), example
+
+    for decision in history:
+        case, lesson = decision.case, decision.lesson
+        if lesson is None:
+            continue
+        if (known := lessons_like(case)) is not None:
+            lessons, example = known
+            (lessons.approved if lesson == "approve" else lessons.rejected).append(example)
+            for path, value in example.values.items():
+                if isinstance(value, str) and lesson == "approve":
+                    lessons.pools.setdefault(path, []).append(value)
+        bare = without_nulls(case)
+        if lesson == "reject" and bare is not case and (known := lessons_like(bare)) is not None:
+            known[0].rejected.append(known[1])
+    return kinds
+
+
+def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
+    """The kind of a proposal; None if no rule can express it (several hosts, unexpected fields)."""
+    values = dict(leaves(case.arguments))
+    if case.unexpected_fields or len(case.to) > 1 or not case.method:
+        return None
+    if any(is_wild(key) or key.startswith("$") for path in values for key in path):
+        return None
+    if _are_ambiguous(values):
+        return None
+    shape = tuple(sorted((path, _type(case, path, value)) for path, value in values.items()))
+    return CaseKind(case.proposer, case.to, case.method, case.tool, shape), Example(case, values)
+
+
+def _are_ambiguous(paths: Collection[Path]) -> bool:
+    """Whether words cannot tell arguments apart: `{"a.b": …}` from `{"a": {"b": …}}`, or or from a."""
+    if not any("." in key for path in paths for key in path):
+        return False
+    texts = {path_text(path) for path in paths}
+    return len(texts) < len(paths) or any(
+        text[:at] in texts for text in texts for at, sign in enumerate(text) if sign == "."
+    )
+
+
+def _type(case: Case, path: Path, value: Json) -> str:
+    match type_of(value):
+        case "whole number":
+            # 5 and 5.5 are both amounts; what is whole in all examples stays whole in the rule.
+            return "number"
+        case "list" | "object" as type:
+            # A rule holds only for the very same one, so each is a kind of its own.
+            return f"{type} {canonical(case.arguments[path[0]]).decode()}"
+        case type:
+            return type
+
+
+def _formats_of(kind: CaseKind, schemas: ToolSchemas) -> tuple[tuple[Path, str], ...]:
+    """The formats of the texts in these proposals, where their tool declares any."""
+    if len(kind.to) != 1 or kind.tool is None:
+        return ()
+    schema = schemas.get((kind.to[0], kind.tool))
+    found = ((path, _format_at(schema, path)) for path, type in kind.shape if type == "text")
+    return tuple((path, format) for path, format in found if format is not None)
+
+
+def _format_at(schema: Json, path: Path) -> str | None:
+    """Only what stands plainly in `properties`: references and alternatives are not followed."""
+    for key in path:
+        properties = schema.get("properties") if isinstance(schema, Mapping) else None
+        schema = properties.get(key) if isinstance(properties, Mapping) else None
+    format = schema.get("format") if isinstance(schema, Mapping) else None
+    return format if isinstance(format, str) else None
