@@ -142,7 +142,14 @@ def trip_rules(
     case = event.case
     if any(rule.decision == "approve" and rule.matches(case, case.at) for rule in rules):
         return []
-    nearest = sorted(rules, key=lambda rule: len(rule.mismatches(case, case.at)))
+    # Of two that miss as much, the one that knows more of the arguments.
+    nearest = sorted(
+        rules,
+        key=lambda rule: (
+            len(rule.mismatches(case, case.at)),
+            len([*rule.unnamed_arguments(case.arguments)]),
+        ),
+    )
     odd = (check_tripwires(rule, event, now) for rule in nearest)
     first = next((suspension for suspension in odd if suspension is not None), None)
     return [] if first is None else [first]
