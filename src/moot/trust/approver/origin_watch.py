@@ -237,7 +237,10 @@ class OriginWatch:
 
     def _tell(self, case: Case) -> None:
         found = self._findings.get(case.id)
-        if found is None or found == self._told.get(case.id) or not self._space.may(ORIGINS_KIND):
+        if found is None or not self._space.may(ORIGINS_KIND):
+            return
+        told = self._told.get(case.id)
+        if told is not None and _timeless(told) == _timeless(found):
             return
         _put(self._told, case.id, found, MAX_FINDINGS)
         self._send(ORIGINS_KIND, found, about=case.id)
@@ -258,6 +261,14 @@ def _keep_asking(found: dict[str, Json], before: Mapping[str, Json]) -> None:
         if each["origin"] == "person" and "endorsed_by" not in each and each["path"] not in said:
             found |= {"asks": True, "why": before["why"]}
             return
+
+
+def _timeless(found: Mapping[str, Json]) -> dict[str, Json]:
+    """A finding without the times of its sources, which differ a little after a restart."""
+    return {
+        **found,
+        "arguments": [{**each, "at": None} if "at" in each else each for each in found.get("arguments", ())],
+    }
 
 
 def _choices(schema: Json, depth: int = 8) -> list[str]:
