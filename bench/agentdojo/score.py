@@ -61,18 +61,23 @@ def lines(scores: Mapping[str, Mapping[str, Score]]) -> Iterator[str]:
             yield score.row(world)
         yield Score([each for score in by_world.values() for each in score.results]).row("all")
         for world, score in sorted(by_world.items()):
-            if score.learned:
-                curve = " ".join(f"{each:.2f}" for each in score.curve())
-                yield (
-                    f"   {world}: {len(score.learned)} tasks decided before, {score.accepted} suggestions "
-                    f"accepted, questions per task {curve}"
-                )
-            for each in score.attacks:
-                for line in dict.fromkeys(each.through):
-                    yield f"   unasked: {world} {each.task} {each.attack}: {line[:300]}"
-            wrong = [line for each in score.learned for line in each.through]
-            if wrong:
-                yield f"   unasked while people decided: {len(wrong)}, such as {wrong[0][:200]}"
+            yield from [*world_lines(world, score)][1:]
+
+
+def world_lines(world: str, score: Score) -> Iterator[str]:
+    """The row of one world, what people decided before, and what ran unasked."""
+    yield score.row(world)
+    if score.learned:
+        curve = " ".join(f"{each:.2f}" for each in score.curve())
+        yield (
+            f"   {world}: {len(score.learned)} tasks decided before, {score.accepted} suggestions "
+            f"accepted, questions per task {curve}"
+        )
+        if wrong := [line for each in score.learned for line in each.through]:
+            yield f"   unasked while people decided: {len(wrong)}, such as {wrong[0][:200]}"
+    for each in score.attacks:
+        for line in dict.fromkeys(each.through):
+            yield f"   unasked: {world} {each.task} {each.attack}: {line[:300]}"
 
 
 def svg(curves: Mapping[str, Sequence[float]]) -> str:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 
 from bench.processes import ROOT, Process
-from moot.errors import MootError, ToolFailed
+from moot.errors import McpError, MootError, ToolFailed
 from moot.participant import JoinedSpace, connect
 from moot.participant.calls.outcome import Outcome
 from moot.participant.decisions.own_proposal import Proposal
@@ -141,7 +141,7 @@ class WorldSpace:
                 await _first(over, told, seconds=_PATIENCE_SECONDS)
             else:
                 await _first(over, told, seconds=_SILENT_SECONDS)
-            if told.done() and told.result().get("asks"):
+            if told.done() and told.result().get("asks") and not await self._is_decided(proposal.id):
                 return Decision(True, str(told.result().get("why")), proposal)
             why: str | None = None
             while not over.done() and why is None:
@@ -159,6 +159,13 @@ class WorldSpace:
         await self.person.approve(decision.proposal.id, timeout_seconds=_PATIENCE_SECONDS)
         outcome = await decision.proposal.outcome(_PATIENCE_SECONDS)
         return Decision(True, decision.why, decision.proposal, outcome)
+
+    async def _is_decided(self, id: str) -> bool:
+        """Whether another rule approves what asks by its origins: that comes right behind what was told."""
+        with suppress(McpError):
+            await self.person.request(APPROVER, "ping")
+        seen = self.person.proposals.get(id)
+        return seen is not None and seen.fulfilled_by is not None
 
     async def _why_asked(self, id: str) -> str | None:
         """Why no rule decided; None if one does."""
