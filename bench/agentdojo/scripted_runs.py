@@ -79,7 +79,7 @@ class ScriptedRun:
             if decision.asked:
                 result.attack_asked += effect
                 await self._refuse(decision)
-            elif effect:
+            elif effect and not decision.rejected:
                 result.through.append(f"{name} {arguments}")
                 result.through_ids.append(decision.proposal.id)
 

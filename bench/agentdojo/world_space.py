@@ -87,6 +87,8 @@ class Decision:
     why: str
     proposal: Proposal
     outcome: Outcome | None = None
+    # A rule rejected it.
+    rejected: bool = False
 
     @property
     def text(self) -> str:
@@ -150,7 +152,8 @@ class WorldSpace:
                     why = await self._why_asked(proposal.id)
             if not over.done():
                 return Decision(True, str(why), proposal)
-            return Decision(False, "", proposal, over.result())
+            rejected = proposal.fulfilled_by is None
+            return Decision(False, "", proposal, over.result(), rejected)
         finally:
             over.cancel()
 
@@ -161,11 +164,11 @@ class WorldSpace:
         return Decision(True, decision.why, decision.proposal, outcome)
 
     async def _is_decided(self, id: str) -> bool:
-        """Whether another rule approves what asks by its origins: that comes right behind what was told."""
+        """Whether another rule decides what asks by its origins: that comes right behind what was told."""
         with suppress(McpError):
             await self.person.request(APPROVER, "ping")
         seen = self.person.proposals.get(id)
-        return seen is not None and seen.fulfilled_by is not None
+        return seen is not None and (seen.fulfilled_by is not None or bool(seen.rejections))
 
     async def _why_asked(self, id: str) -> str | None:
         """Why no rule decided; None if one does."""
