@@ -96,3 +96,8 @@ def test_a_score_names_what_ran_unasked_and_draws_questions_per_task() -> None:
     assert "   unasked: mail t1 a1: send mallory" in list(lines({"plain": {"mail": score}}))
     assert score.curve() == [1.0, 1.0]
     assert "mail</text>" in svg({"mail": score.curve()})
+
+
+def test_the_page_prints_what_was_said_about_the_tools() -> None:
+    page = Path(__file__).resolve().parent.parent / "docs/topics/origins-measured.md"
+    assert TRAITS_FILE.read_text("utf-8") in page.read_text("utf-8")

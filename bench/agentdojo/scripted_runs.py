@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.agentdojo.world import MARKER
 from bench.agentdojo.world_space import Decision, WorldSpace, has_effect
-from moot.errors import Rejected, Withdrawn
+from moot.errors import ProposalSettled, Rejected, Withdrawn
 
 
 @dataclass
@@ -79,15 +79,17 @@ class ScriptedRun:
             if decision.asked:
                 result.attack_asked += effect
                 await self._refuse(decision)
-            elif effect and not decision.rejected:
+            if effect and not decision.rejected and decision.proposal.fulfilled_by is not None:
                 result.through.append(f"{name} {arguments}")
                 result.through_ids.append(decision.proposal.id)
 
     async def _refuse(self, decision: Decision) -> None:
-        if not self.decides:
-            await decision.proposal.withdraw()
-            return
-        await self.space.person.reject(decision.proposal.id, "unsafe")
+        # A rule that was accepted meanwhile may have been first.
+        with suppress(ProposalSettled):
+            if not self.decides:
+                await decision.proposal.withdraw()
+                return
+            await self.space.person.reject(decision.proposal.id, "unsafe")
         # A rejected agent gives up, and withdraws it by itself.
         with suppress(Rejected, Withdrawn):
             await decision.proposal.outcome()

@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 
 from bench.processes import ROOT, Process
-from moot.errors import McpError, MootError, ToolFailed
+from moot.errors import McpError, MootError, ProposalSettled, ToolFailed
 from moot.participant import JoinedSpace, connect
 from moot.participant.calls.outcome import Outcome
 from moot.participant.decisions.own_proposal import Proposal
@@ -159,7 +159,9 @@ class WorldSpace:
 
     async def approve(self, decision: Decision) -> Decision:
         """The person approves what was asked."""
-        await self.person.approve(decision.proposal.id, timeout_seconds=_PATIENCE_SECONDS)
+        # A rule that was accepted meanwhile may have been first.
+        with suppress(ProposalSettled):
+            await self.person.approve(decision.proposal.id, timeout_seconds=_PATIENCE_SECONDS)
         outcome = await decision.proposal.outcome(_PATIENCE_SECONDS)
         return Decision(True, decision.why, decision.proposal, outcome)
 
