@@ -16,7 +16,6 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver.approver import Approver
 from moot.trust.approver.approver_settings import ApproverSettings
-from moot.trust.approver.origin_watch import _choices
 from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.rules.rule_store import RuleStore
 from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
@@ -41,6 +40,16 @@ APPROVER: Json = [
     {"kind": ["mcp/reject", "mcp/response", "chat", "trust/*", "moot/origins"]},
 ]
 MAIL: Json = ["mcp/response", {"kind": "mcp/request", "payload": {"method": "notifications/*"}}]
+BOOKING: Json = {
+    "type": "object",
+    "properties": {
+        "flights": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"flight_number": {"type": "string"}}},
+        },
+        "for": {"type": "object", "properties": {"first_name": {"type": "string"}}},
+    },
+}
 STRANGER = "billing@evil.example"
 
 
@@ -153,13 +162,27 @@ async def test_what_a_person_said_runs_at_once_and_what_a_mail_said_asks(tmp_pat
         assert space.sent == ["bob@example.org"]
 
 
-def test_options_and_names_of_members_that_a_schema_lists_are_choices() -> None:
-    inner = {
-        "type": "object",
-        "properties": {"flight_number": {"type": "string"}, "kind": {"enum": ["one", 2]}},
-    }
-    schema = {"type": "object", "properties": {"flights": {"type": "array", "items": inner}}}
-    assert set(_choices(schema)) == {"flights", "flight_number", "kind", "one"}
+async def test_names_that_the_schema_lists_are_no_values_and_others_are_at_any_depth(tmp_path: Path) -> None:
+    async with mail_space(tmp_path) as space:
+
+        @space.mail.tool(input_schema=BOOKING)
+        def book(arguments: Json) -> str:
+            return "booked"
+
+        await until(lambda: ("mail", "book") in space.approver.tool_watcher.definitions)
+        await space.alice.send(
+            "trust/accept", {"tools": {"mail/book": {"effect": "writes", "outside": False}}}, confirm=True
+        )
+        await space.say("book HAT123 for Ana Torres")
+        await space.read_mail()
+        booking = {"flights": [{"flight_number": "HAT123"}], "for": {"first_name": "Ana Torres"}}
+        book_it = asyncio.create_task(space.agent.call("mail", "book", booking, timeout_seconds=HANG_SECONDS))
+        assert (await book_it).by == "approver"
+        for odd in ({**booking, "GB29NWBK60161331926819": True}, {"for": {"GB29NWBK60161331926819": True}}):
+            space.told.clear()
+            space.tasks.append(asyncio.create_task(space.agent.call("mail", "book", odd)))
+            await until(lambda: len(space.told) > 0)
+            assert "GB29NWBK60161331926819" in space.told[-1].payload["why"]
 
 
 async def test_what_destroys_asks_whatever_was_said(tmp_path: Path) -> None:

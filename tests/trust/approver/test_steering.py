@@ -19,7 +19,7 @@ from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.tripwires import MemberKicked, ToolChanged, check_tripwires
 from tests.trust.approver.test_approver import ApproverScene, approver_scene
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 
 @dataclass(frozen=True)
@@ -249,3 +249,44 @@ async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:
         await scene.back()
         assert await open_one == "by approver"
         assert scene.approver.decider.tally.count(name) == 1
+
+
+async def test_one_odd_call_suspends_one_rule_and_trying_again_no_other(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        scene.mood = "leave"
+        rules = [
+            Rule(
+                name=name, decision="approve", tool="write_file", arguments={"path": f"{name}/*", "text": "*"}
+            )
+            for name in ("reports", "notes", "plans")
+        ]
+        scene.store.set_rules(rules)
+        for path in ("reports/../secrets.md", "reports/../other.md"):
+            await scene.agent.propose(
+                "files", "tools/call", {"name": "write_file", "arguments": {"path": path, "text": "x"}}
+            )
+        await until(lambda: len(list(scene.approver.ledger)) == 2)
+        assert len(scene.store.suspensions) == 1
+
+
+async def test_people_see_three_suggestions_at_once_and_what_only_reads_may_act_more_often(
+    tmp_path: Path,
+) -> None:
+    async with approver_scene(tmp_path) as scene:
+        for name in ("a", "b", "c", "d"):
+            scene.files.tool(lambda page: "done", name=name)
+        scene.store.set_tools({"files/a": {"effect": "reads"}})
+        for name in ("a", "b", "c", "d"):
+            for _ in range(9 if name == "a" else 8):
+                await scene.agent.call("files", name, {"page": "one"}, timeout_seconds=HANG_SECONDS)
+        await values_recur(scene)
+        shown = dict(scene.store.suggestions)
+        limits = {each["rule"]["tool"]: each["rule"]["limits"]["count"] for each in shown.values()}
+        assert len(limits) == 3
+        assert limits.pop("a") > 9
+        assert set(limits.values()) == {8}
+        await values_recur(scene)
+        assert scene.store.suggestions == shown
+        for id in shown:
+            await scene.alice.send("trust/dismiss", {"suggestion": id}, confirm=True)
+        await until(lambda: len(scene.store.suggestions) == 1 and not scene.store.suggestions.keys() & shown)

@@ -124,6 +124,7 @@ def rule(parts: str) -> str:
         ('tool: fetch, arguments: {url: "https://example.com*"}', "url", "another host"),
         ('tool: send, arguments: {to: "*@example.com"}', "to", "another recipient"),
         ('tool: query, arguments: {sql: "SELECT name FROM orders WHERE id = *"}', "sql", "query"),
+        ('tool: query, sql: {sql: "SELECT name FROM <name> WHERE id = 5"}', "sql", "statement"),
         ('tool: find, arguments: {q: "*"}', "q", "anything"),
         ('tool: find, arguments: {q: "!secret"}', "q", "anything"),
         ('tool: find, text: {q: "<text>"}', "q", "anything"),
@@ -156,6 +157,7 @@ def test_what_a_rule_could_be_abused_for_is_shown_with_a_call_that_it_approves(
         'tool: run, shell: {command: [git status, "git log -n <1..50>"]}',
         'tool: write, arguments: {path: "/^reports/[a-z0-9-]{1,24}[.]txt$/"}',
         "tool: write, arguments: {path: [a.md, b.md]}, equals: {tags: [daily]}",
+        'tool: query, sql: {sql: "SELECT name FROM orders WHERE id = <3 digits>"}',
         "tool: list",
     ],
 )

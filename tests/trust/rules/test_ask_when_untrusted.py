@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from moot.errors import UsageError
+from moot.origins.tool_traits import traits_for
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.checks.rule_check import check_rules
 from moot.trust.checks.rule_diff import compare_rules
 from moot.trust.checks.rule_tests import read_tests, run_tests
 from moot.trust.learning.learner import add_rule
 from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import describe_rule
 from moot.trust.rules.rule_yaml import read_rules, write_rules
 
@@ -77,3 +80,16 @@ def test_learned_rules_come_before_it_and_dropping_it_is_wider() -> None:
     assert [rule.name for rule in add_rule([RULE], learned)] == ["learned", "by-origin"]
     assert find_wider_part(replace(RULE, ask=None), RULE) == "ask"
     assert find_wider_part(RULE, replace(RULE, ask=None)) is None
+
+
+def test_what_people_say_of_a_tool_comes_before_every_line_that_stands_for_it(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "rules: []\ntools:\n  mail/*: {returns: trusted}\n  mail/read: {returns: records}\n  crm/find: {}\n"
+    )
+    store = RuleStore.open(tmp_path)
+    store.set_tools({"mail/read": {"returns": "others"}, "mail/s*": {"returns": "records"}, "crm/find": {}})
+    assert list(store.tools_json) == ["mail/read", "mail/s*", "mail/*", "crm/find"]
+    found = {tool: traits_for(store.tools, "mail", tool, None).returns for tool in ("read", "search", "x")}
+    assert found == {"read": "others", "search": "records", "x": "trusted"}
+    store.set_tools({"mail/read": None})
+    assert list(store.tools_json) == ["mail/s*", "mail/*", "crm/find"]

@@ -59,8 +59,8 @@ from moot.trust.rules.tripwires import (
     ProposalSeen,
     Suspension,
     ToolChanged,
-    check_tripwires,
     names_tool,
+    trip_rules,
 )
 
 log = logging.getLogger(__name__)
@@ -365,16 +365,15 @@ class Approver:
         """
         store, now = self.store, self.wall_clock()
         count = 0
-        for rule in store.rules:
-            if rule.name in store.suspensions or (at is not None and at <= store.reviewed_at(rule.name)):
+        for suspension in trip_rules(store.rules, event, now, deciding_rules=self.decider.deciding_rules):
+            name = suspension.rule
+            if name in store.suspensions or (at is not None and at <= store.reviewed_at(name)):
                 continue
-            suspension = check_tripwires(rule, event, now, deciding_rules=self.decider.deciding_rules)
-            if suspension is not None:
-                self._suspend(suspension)
-                self.history.count("tripped", now, rule=rule.name)
-                if isinstance(event, PersonDecided | Complaint):
-                    self.history.count("wrong", now, rule=rule.name)
-                count += 1
+            self._suspend(suspension)
+            self.history.count("tripped", now, rule=name)
+            if isinstance(event, PersonDecided | Complaint):
+                self.history.count("wrong", now, rule=name)
+            count += 1
         return count
 
     def _suspend(self, suspension: Suspension) -> None:

@@ -22,7 +22,7 @@ from moot.origins.endorsement import ENDORSE_KIND
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
 from moot.origins.origin_verdict import verdict_on
-from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
+from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for, words_of_schema
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -39,8 +39,6 @@ MAX_SEEN: Final = 20_000
 MAX_KEPT_MESSAGES: Final = 4_096
 MAX_KEPT_BYTES: Final = 16 << 20
 MAX_FINDINGS: Final = 10_000
-# Options that one definition lists.
-MAX_CHOICES: Final = 1_000
 # A space whose history is longer when the approver first comes may have begun before that history.
 MAX_NEW_SPACE_MESSAGES: Final = 100
 # Kinds that the history of a gateway keeps over its restarts.
@@ -73,7 +71,7 @@ class OriginWatch:
         self._cases = cases
         self._wall_clock = wall_clock
         self._send = send
-        self.memory = OriginMemory(self.traits_of)
+        self.memory = OriginMemory(self.traits_of, own=self._space.name)
         self._seen: dict[str, None] = {}
         # What the memory was told, for when it becomes known what a tool does; whether there was more.
         self._kept: deque[tuple[Envelope, bool, float]] = deque()
@@ -152,7 +150,7 @@ class OriginWatch:
 
     def read_again(self) -> None:
         """What tools do has changed, so all is read again."""
-        self.memory = OriginMemory(self.traits_of)
+        self.memory = OriginMemory(self.traits_of, own=self._space.name)
         self._is_broken = False
         for agent in self._outside:
             self.memory.read_outside(agent)
@@ -206,7 +204,7 @@ class OriginWatch:
         try:
             found = self._find(case)
             if before is not None and before.get("asks") is not False and not found["asks"]:
-                _keep_asking(found, before)
+                _keep_asking(found, before, case.at)
         except Exception:
             log.exception("origins not found", extra={"proposal": case.id})
             found = {"asks": True, "why": FAILED, "arguments": []}
@@ -217,9 +215,11 @@ class OriginWatch:
         host = case.to[0] if len(case.to) == 1 else ""
         tool = case.tool or ""
         schema = self._tools.schemas.get((host, tool))
+        choices, names = words_of_schema(schema)
         call = OriginCall(
-            case.proposer, tool, case.arguments, self.traits_of(host, tool), frozenset(_choices(schema))
-        )
+            case.proposer, tool, case.arguments, self.traits_of(host, tool), choices,
+            names if isinstance(schema, dict) else None,
+        )  # fmt: skip
         found = payload_of(verdict_on(self.memory, call, self._wall_clock()), agent=case.proposer)
         why = self._other_reason(case, host, tool)
         return found if why is None else {**found, "asks": True, "why": why}
@@ -254,11 +254,19 @@ def sent_at(envelope: Envelope, now: float) -> float:
         return now
 
 
-def _keep_asking(found: dict[str, Json], before: Mapping[str, Json]) -> None:
-    """A value that became a person's since it was proposed, and that nobody endorsed, still asks."""
-    said = {each.get("path") for each in before.get("arguments", ()) if each.get("origin") == "person"}
+def _keep_asking(found: dict[str, Json], before: Mapping[str, Json], at: float) -> None:
+    """A value that became a person's since it was proposed, and that nobody endorsed, still asks.
+
+    So does one that a look-up returned since.
+    """
+    said = {
+        (each.get("path"), each.get("value"))
+        for each in before.get("arguments", ())
+        if each.get("origin") in ("person", "trusted")
+    }
     for each in found["arguments"]:
-        if each["origin"] == "person" and "endorsed_by" not in each and each["path"] not in said:
+        is_late = each["origin"] == "person" or (each["origin"] == "trusted" and each.get("at", 0.0) >= at)
+        if is_late and "endorsed_by" not in each and (each["path"], each["value"]) not in said:
             found |= {"asks": True, "why": before["why"]}
             return
 
@@ -269,25 +277,6 @@ def _timeless(found: Mapping[str, Json]) -> dict[str, Json]:
         **found,
         "arguments": [{**each, "at": None} if "at" in each else each for each in found.get("arguments", ())],
     }
-
-
-def _choices(schema: Json, depth: int = 8) -> list[str]:
-    """The texts that a schema lists as options, and the names of members that it lists."""
-    found: list[str] = []
-    if isinstance(schema, dict) and depth:
-        for name in ("enum", "const"):
-            listed = schema.get(name)
-            found += [
-                each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, str)
-            ]
-        members = schema.get("properties")
-        found += members if isinstance(members, dict) else ()
-        for inner in schema.values():
-            found += _choices(inner, depth - 1)
-    elif isinstance(schema, list) and depth:
-        for inner in schema[:MAX_CHOICES]:
-            found += _choices(inner, depth - 1)
-    return found[:MAX_CHOICES]
 
 
 def _put(table: dict[str, Json], key: str, value: Json, most: int) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from moot.origins.tool_traits import traits_for
 from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.trust.approver.approver_settings import ApproverSettings
@@ -34,6 +35,8 @@ ACCEPT: Final = "trust/accept"
 MAX_PEOPLE: Final = 10_000
 # How long learning waits after a decision: people decide several in a row.
 LEARN_SECONDS: Final = 0.5
+# Suggestions that are open at once: people read few, and decide about few.
+MAX_OPEN_SUGGESTIONS: Final = 3
 # Of what rules decided, the suggestions tell of this many of the latest decisions; takes some 100 ms.
 MAX_LATEST_DECISIONS: Final = 5_000
 
@@ -126,6 +129,7 @@ class RuleSuggester:
             now=now,
             settings=settings,
             schemas=schemas,
+            repeatable=self._repeatable(),
         )
         known = (*rules, *unwanted, *(each.rule for each in found))
         progress = await asyncio.to_thread(suggestion_progress, history, known, settings, schemas)
@@ -133,7 +137,9 @@ class RuleSuggester:
             # Somebody accepted or dismissed one meanwhile: it would be suggested again at once.
             self._evidence_changed.set()
             return
-        fresh = {each.id: each.as_json() for each in found}
+        # What people already see stays before them.
+        found.sort(key=lambda each: each.id not in store.suggestions)
+        fresh = {each.id: each.as_json() for each in found[:MAX_OPEN_SUGGESTIONS]}
         for id in [id for id in store.suggestions if id not in fresh]:
             if id in store.pending and not back_test(store.pending[id].rule, history).conflicts:
                 # Somebody accepted it, and nothing speaks against it: another person may still do so.
@@ -149,6 +155,22 @@ class RuleSuggester:
         if progress != self.progress:
             self.progress = progress
             self.on_progress(progress)
+
+    def _repeatable(self) -> frozenset[tuple[str, str]]:
+        """Tools that may be called again and again: people say that they only read, or accepted that they
+        claim to be idempotent.
+        """
+        found = set()
+        for (host, tool), listed in self._tool_watcher.definitions.items():
+            key, digest = f"{host}/{tool}", self._tool_watcher.definition_of(host, tool)
+            if digest is None or key in self._store.changed_tools:
+                continue
+            hints = listed.annotations if isinstance(listed.annotations, dict) else {}
+            is_accepted = any((each.pattern, each.definition) == (key, digest) for each in self._store.tools)
+            reads = traits_for(self._store.tools, host, tool, digest).effect == "reads"
+            if reads or (is_accepted and hints.get("idempotentHint") is True):
+                found.add((host, tool))
+        return frozenset(found)
 
 
 def _learned_from(decisions: Sequence[HistoryProposal]) -> list[HistoryProposal]:

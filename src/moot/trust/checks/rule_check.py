@@ -29,7 +29,8 @@ from moot.trust.history.proposal_case import Case, Path, path_text
 from moot.trust.rules.rule import NO_LIMITS, Rule, evaluate
 from moot.trust.rules.rule_words import describe_rule
 from moot.values.examples import edge_texts
-from moot.values.kinds import recognise
+from moot.values.kinds import ValuePattern, recognise
+from moot.values.sql import names_a_part
 
 # What is put in place of a wildcard, and behind and before a text, by what it would do.
 _FILLINGS: Final = {
@@ -58,6 +59,7 @@ _WORDS: Final = {
     "another host": "includes addresses of other hosts",
     "another recipient": "includes recipients at other domains",
     "anything": "allows anything",
+    "statement": "lets a table, a column or a keyword be another: it was summarised before values alone were",
     "prefix": "matches a part of the text: anything may stand before it or behind it",
 }
 # Which dangers there are in which kind of value; of what is not known, all.
@@ -154,6 +156,11 @@ def attempted_calls(rule: Rule, base: Case) -> Iterator[tuple[str, str, Case]]:
                 changed_call(base, arguments=with_argument(base.arguments, path, text)),
             )
     for path, values in rule.values.items():
+        for template in values.templates if values.kind == "sql" else ():
+            if names_a_part(template):
+                for text in edge_texts(ValuePattern("sql", [str(template)])):
+                    changed = changed_call(base, arguments=with_argument(base.arguments, path, text))
+                    yield path_text(path), "statement", changed
         if any(slot.kind == "text" for template in values.templates for slot in template.slots):
             for text in (_ANYTHING, *(edge for edge in edge_texts(values))):
                 changed = changed_call(base, arguments=with_argument(base.arguments, path, text))

@@ -25,6 +25,7 @@ from moot.errors import UsageError
 from moot.origins.tool_traits import ToolEntry, entries_from_json
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
+from moot.protocol.patterns.globs import glob
 from moot.resilience.atomic_file import write_atomically
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_yaml import (
@@ -236,12 +237,16 @@ class RuleStore:
     def set_tools(self, changes: Mapping[str, Json]) -> None:
         """Write what some tools do; None removes a line. Raises UsageError.
 
-        The first line that matches counts, so one for a single tool comes before those that were there.
+        The first line that matches counts, so each comes before the first that stands for it, too.
         """
-        kept = {key: changes.get(key, value) for key, value in self.tools_json.items()}
-        new = {key: value for key, value in changes.items() if key not in kept}
-        single = {key: value for key, value in new.items() if "*" not in key}
-        tools = {key: value for key, value in (single | kept | new).items() if value is not None}
+        order = list(self.tools_json)
+        for key in changes:
+            place = next((at for at, line in enumerate(order) if _stands_for(line, key)), len(order))
+            if key in order:
+                order.remove(key)
+            order.insert(place, key)
+        found = {key: changes.get(key, self.tools_json.get(key)) for key in order}
+        tools = {key: value for key, value in found.items() if value is not None}
         entries_from_json(tools)
         self._write(self.rules, tools)
         for key in changes:
@@ -337,6 +342,14 @@ class RuleStore:
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
             raise UsageError(f"{file} is damaged: {fault}. Move it away to start without it") from None
         return True
+
+
+def _stands_for(pattern: str, key: str) -> bool:
+    """Whether a line about tools matches all that another one does."""
+    return all(
+        glob(each).matches(other)
+        for each, other in zip(pattern.split("/", 1), key.split("/", 1), strict=False)
+    )
 
 
 def _stamp_of(file: Path) -> tuple[int, int] | None:
