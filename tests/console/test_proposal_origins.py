@@ -161,11 +161,19 @@ def test_what_was_found_of_no_argument_that_is_shown_is_shown_below_them(
 ) -> None:
     second, proposal = scene(member)
     found: Json = [
-        {"path": "to.part (name)", "origin": "nobody", "text": "nobody said “a”"},
-        {"path": "elsewhere[0].id", "origin": "unknown", "text": "it is not known where “b” came from"},
+        {"path": "to.part (name)", "origin": "nobody", "steers": True, "text": "nobody said “a”"},
+        {
+            "path": "elsewhere[0].id",
+            "origin": "unknown",
+            "steers": True,
+            "text": "it is not known where “b” came from",
+        },
+        {"path": "elsewhere[0].text", "origin": "nobody", "text": "agent wrote this"},
     ]
     tell(second, proposal, report(arguments=found))
     page = page_as("human", "approvals")
     expect(detail(page).locator(".arguments > div").nth(0)).to_contain_text("to.part (name): nobody said “a”")
     below = detail(page).locator(".proposal-readable > .origins")
-    expect(below).to_have_text("elsewhere[0].id: it is not known where “b” came fromEndorse…")
+    expect(below).to_have_text(
+        "elsewhere[0].id: it is not known where “b” came fromEndorse…elsewhere[0].text: agent wrote this"
+    )

@@ -100,7 +100,8 @@ def endorse_choices(seen: ProposalLife, arguments: Json, now: datetime) -> list[
         if each.endorsement:
             text = f"Revoke: {each.path}: {each.text}"
             found.setdefault(each.endorsement, EndorseChoice(text, {"revoke": each.endorsement}))
-        if each.origin not in UNCONFIRMED:
+        if each.origin not in UNCONFIRMED or not each.steers:
+            # What steers nothing asks nobody.
             continue
         value = exact_value(each, arguments)
         if value:

@@ -96,7 +96,7 @@ function originView(context, proposal, report, isWhole, mayEndorse) {
       : said,
     isPending &&
       mayEndorse &&
-      UNCONFIRMED.includes(report.origin) &&
+      asksFor(report) &&
       button("Endorse…", () => endorseDialog(context, proposal, report), {
         class: "small",
         aria: { label: `Endorse ${oneLine(report.path, 60)}…` },
