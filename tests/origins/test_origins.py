@@ -179,7 +179,7 @@ def test_an_agents_words_are_no_source_for_itself_and_others_words_for_another_a
     )
 
 
-def test_to_approve_a_call_is_not_to_say_its_values_and_to_make_one_is() -> None:
+def test_to_approve_or_to_make_a_call_is_not_to_say_its_values() -> None:
     space = TalkingSpace()
     call = {
         "method": "tools/call",
@@ -189,7 +189,7 @@ def test_to_approve_a_call_is_not_to_say_its_values_and_to_make_one_is() -> None
     space.send("mcp/request", ANA, [HOST], call, [proposal])
     assert space.origin(recipient="x@evil.example").origin == "nobody"
     space.send("mcp/request", ANA, [HOST], call)
-    assert space.origin(recipient="x@evil.example").origin == "person"
+    assert space.origin(recipient="x@evil.example").origin == "nobody"
 
 
 def test_who_proposed_a_call_reads_its_result() -> None:
@@ -214,7 +214,7 @@ def test_a_new_task_forgets_nothing_and_a_cleared_context_does_once_the_agent_sa
     assert space.verdict("send_money", recipient="Carl", amount=46).asks
     clear = space.send("participant/clear", ANA, [AGENT], {})
     assert not space.verdict("send_mail", recipient="bob@example.com").asks
-    space.send("participant/status", AGENT, [ANA], {"status": "cleared"}, [clear])
+    space.send("participant/status", AGENT, [ANA], {"messages_in_context": 0}, [clear])
     assert space.verdict("send_mail", recipient="bob@example.com").asks
     space.ana_says("Send 45 to Carl")
     assert not space.verdict("send_money", recipient="Carl", amount=46).asks

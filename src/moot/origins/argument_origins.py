@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from moot.origins.endorsement import Endorsement
@@ -36,6 +36,7 @@ from moot.origins.tool_traits import ToolTraits
 from moot.origins.value_keys import (
     CHARS_PER_STEP,
     MIN_CODE_CHARS,
+    TARGETS,
     Key,
     compact,
     id_keys,
@@ -61,9 +62,9 @@ _DAY: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
 _CHOICE: Final = re.compile(r"[A-Za-z][A-Za-z _-]{0,31}", re.ASCII)
-# What names are written with; anything else has to stand in the text itself.
-_PLAIN_NAME: Final = re.compile(r"[\w\s.,'’&():!?\"-]+")
-_TARGET_KINDS: Final = frozenset({"address", "place", "code", "mention"})
+# What names are written with; anything else, and what may be an option, has to stand in the text itself.
+_PLAIN_NAME: Final = re.compile(r"(?:[\w.,'’&():!?\"]|(?<=\S)-| )+")
+_ADDRESSES: Final = re.compile(r"[^\s,;<>()]+@[^\s,;<>()]+(?:[,;] ?[^\s,;<>()]+@[^\s,;<>()]+)+")
 # Said if the words around them are.
 _COUNTED_KINDS: Final = frozenset({"number", "code", "day", "month-day"})
 _PRIVATE_KINDS: Final = frozenset({"address", "code"})
@@ -97,6 +98,8 @@ class ArgumentOrigin:
     steers: bool = True
     # By what a person endorsed it, if it is a person's only by that.
     endorsement: Endorsement | None = None
+    # Whether a person rejected a call with it before they said it.
+    rejected: bool = False
 
 
 @dataclass(slots=True)
@@ -150,9 +153,24 @@ class OriginReader:
                 return [*found, ArgumentOrigin(path, "…", "unknown")]
             try:
                 self.budget.spend(len(text) // CHARS_PER_STEP + 2)
-                found.append(self._origin(path, name, value, text))
+                found.append(self._unless_rejected(self._origin(path, name, value, text), text))
             except BudgetSpent:
                 found.append(ArgumentOrigin(path, text, "unknown"))
+        return found
+
+    def _unless_rejected(self, found: ArgumentOrigin, text: str) -> ArgumentOrigin:
+        """A value of a call that a person rejected asks until it is endorsed, whatever was said since."""
+        if not self.memory.has_rejections:
+            return found
+        at = self.memory.rejected_at(text)
+        if found.origin in _SAID and found.endorsement is None and _is_later(found.place, at):
+            return replace(found, origin="untrusted", rejected=True)
+        for key, start, end in self._values_in(text):
+            at = self.memory.rejected_at(key[1]) if key[0] in TARGETS else -1
+            if at >= 0 and not (self._values.get(key[1]) or self._values.get(fold_strictly(text))):
+                said = self.memory.index.places([key], self.context.since).get("person")
+                if found.origin not in ("untrusted", "unknown") and _is_later(said, at):
+                    return ArgumentOrigin(found.path, text[start:end], "untrusted", said, rejected=True)
         return found
 
     def _origin(self, path: str, name: str, value: Json, text: str) -> ArgumentOrigin:
@@ -178,9 +196,7 @@ class OriginReader:
     # One value.
 
     def _keyed(self, path: str, text: str, keys: list[Key]) -> ArgumentOrigin:
-        found = self.memory.index.places(keys, self.context.since)
-        if (place := found.get("untrusted")) and place.source.is_own_word_of(self.call.agent):
-            del found["untrusted"]
+        found = self.memory.index.places(keys, self.context.since, self.call.agent)
         return self._found(path, text, found, is_address=keys[0][0] == "address")
 
     def _found(
@@ -216,7 +232,7 @@ class OriginReader:
         hidden = self._decoded(text)
         endorsed: ArgumentOrigin | None = None
         for form in dict.fromkeys((text, *forms, *hidden)):
-            targets = (key[1] for key, _, _ in self._values_in(form) if key[0] in _TARGET_KINDS)
+            targets = (key[1] for key, _, _ in self._values_in(form) if key[0] in TARGETS)
             for value in dict.fromkeys((form, *targets)):
                 found = [
                     self._by_others(path, text, place) if place.source.grade == "untrusted" else place
@@ -264,6 +280,9 @@ class OriginReader:
         places = self._word_places(words, "" if _PLAIN_NAME.fullmatch(text) else fold_strictly(text))
         if not text.isascii() and not places.keys() & {"person", "operator", "untrusted"}:
             places |= self._others_place(words_of(without_disguise(text)))
+        if not places and _ADDRESSES.fullmatch(text):
+            each = [self._name_origin(path, part.strip()) for part in re.split("[,;]", text)]
+            return next((part for part in each if part.origin not in _SAID), each[0])
         if not places and len(words) >= MIN_RUN_WORDS:
             return self._text_origin(path, text, steers=True)
         return self._found(path, text, places)
@@ -320,6 +339,12 @@ class OriginReader:
             return ArgumentOrigin(path, text, "untrusted", untrusted, matters)
         if self._misses_something and len(words) >= MIN_RUN_WORDS and not all(covered):
             return ArgumentOrigin(path, text, "unknown", steers=matters)
+        if steers and not (all(covered) and _PLAIN_NAME.fullmatch(text)):
+            # What steers is said as a whole, with its signs: else what nobody said decides.
+            rest = [
+                self._others_place([word]) for word, done in zip(words, covered, strict=False) if not done
+            ]
+            return self._found(path, text, next(filter(None, rest), {}))
         if said is not None and 2 * sum(covered) >= len(words) and (all(covered) or _is_prose(plain)):
             by = self._sources.get(said.source.envelope)
             return ArgumentOrigin(path, text, "person", said, endorsement=by)
@@ -409,7 +434,7 @@ class OriginReader:
                 if origin.place is not None and origin.origin == "untrusted" and kind in _PRIVATE_KINDS:
                     self._note_private(origin.place, end - start)
                 # Nobody's numbers and days are computed, which matters if from what others wrote.
-                steers = kind in _TARGET_KINDS or not self.clean
+                steers = kind in TARGETS or not self.clean
                 found = ArgumentOrigin(
                     path, form[start:end], origin.origin, origin.place, steers, origin.endorsement
                 )
@@ -429,6 +454,13 @@ class OriginReader:
         if place is not None and place.source.private and self.call.traits.outside:
             noted = self.private.setdefault(place.source.number, PrivateText(place, 0))
             noted.characters += characters
+
+
+def _is_later(place: SourcePlace | None, number: int) -> bool:
+    """Whether this was said after that source, if at all."""
+    return number >= 0 and (
+        place is None or (place.source.number > number and place.source.grade != "operator")
+    )
 
 
 def _chars(words: list[str]) -> int:

@@ -30,8 +30,10 @@ from moot.origins.source_index import MAX_INDEX_CHARS, MIN_PART_CHARS, OriginSou
 from moot.origins.step_budget import MESSAGE_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import fold_loosely, words_of
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, lower_by_labels
+from moot.origins.value_keys import TARGETS, values_in
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json, context_of
+from moot.protocol.payloads import GATEWAY
 
 # Envelopes that nobody has asked about yet: beyond this the oldest are forgotten unread.
 MAX_UNREAD_MESSAGES: Final = 4_096
@@ -39,14 +41,17 @@ MAX_UNREAD_BYTES: Final = 16 << 20
 # Requests whose answers may still come; who reads the answer of one; what one asked for.
 MAX_OPEN_REQUESTS: Final = 10_000
 MAX_READERS: Final = 64
+MAX_TOOL_CHARS: Final = 64
 MAX_ASKED: Final = 64
 MAX_ASKED_CHARS: Final = 4_096
 MAX_AGENTS: Final = 4_096
 MAX_RECORDS: Final = 20_000
 # Names of one record: an object has a name and a title, and others may have had the same id.
 MAX_RECORD_NAMES: Final = 8
-# Nobody takes values from these: they are about members and rights, or say what was found here.
-_WITHOUT_VALUES: Final = ("system/", "capability/", "space/", "trust/", "participant/", "moot/")
+# Values of calls that people rejected.
+MAX_REJECTED: Final = 20_000
+MIN_REJECTED_CHARS: Final = 3
+MAX_REJECTED_CHARS: Final = 512
 
 TraitsOf = Callable[[str, str], ToolTraits]
 
@@ -60,6 +65,8 @@ class _Request(NamedTuple):
     tool: str
     # What it asked for, loosely: a result that repeats it says nothing new. None: too much to compare.
     asked: str | None
+    # Of a proposal, its values as they are, for when a person rejects it.
+    values: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -91,6 +98,8 @@ class OriginMemory:
     _lost_unread: bool = field(init=False, default=False)
     _number: int = field(init=False, default=0)
     _requests: dict[str, _Request] = field(init=False, default_factory=dict)
+    # Values of rejected calls, loosely, each with the number of the rejection.
+    _rejected: dict[str, int] = field(init=False, default_factory=dict)
     # Who has not answered a request to clear.
     _clears: dict[str, set[str]] = field(init=False, default_factory=dict)
     _agents: dict[str, AgentContext] = field(init=False, default_factory=dict)
@@ -144,6 +153,14 @@ class OriginMemory:
             if number > since and self._record_ids.get(name) == {id}
         ]  # fmt: skip
 
+    @property
+    def has_rejections(self) -> bool:
+        return bool(self._rejected)
+
+    def rejected_at(self, value: str) -> int:
+        """When a person last rejected a call with this value, as the number of a source; -1: never."""
+        return self._rejected.get(fold_loosely(value), -1)
+
     # Reading what was seen.
 
     def catch_up(self) -> None:
@@ -169,13 +186,34 @@ class OriginMemory:
             self._read_call(envelope, person, at)
         elif kind == "mcp/response":
             self._read_response(envelope, at)
-        elif kind == "participant/clear":
+        elif kind == "participant/clear" and (person or envelope.sender == GATEWAY):
             _bound(self._clears, MAX_OPEN_REQUESTS)
             self._clears[envelope.id] = set(envelope.to)
-        elif kind == "participant/status":
-            self._read_status(envelope)
-        elif not kind.startswith(_WITHOUT_VALUES) and envelope.sender != self.own:
+        elif person:
+            # People say something in chats alone: whatever else they send is about what others said.
+            if kind == "chat":
+                self._read_words(envelope, person, at)
+            elif kind == "mcp/reject":
+                self._read_rejection(envelope, at)
+        elif envelope.sender not in (self.own, GATEWAY):
+            if kind == "participant/status":
+                self._read_status(envelope)
             self._read_words(envelope, person, at)
+
+    def _read_rejection(self, envelope: Envelope, at: float) -> None:
+        """What people talk about after they rejected it is not what they ask for."""
+        for proposal in envelope.correlation_id:
+            for text in self._requests[proposal].values if proposal in self._requests else ():
+                inner = [
+                    key[1]
+                    for key, _, _ in values_in(text, at, StepBudget(MESSAGE_STEPS))
+                    if key[0] in TARGETS
+                ]
+                for value in (text, *inner):
+                    loose = fold_loosely(value)
+                    if len(loose) >= MIN_REJECTED_CHARS:
+                        _bound(self._rejected, MAX_REJECTED)
+                        self._rejected[loose] = self._number
 
     def _read_status(self, envelope: Envelope) -> None:
         """Cleared is who says so, once: a request alone clears nothing, and neither does an old one."""
@@ -184,7 +222,7 @@ class OriginMemory:
             self._clears[each].discard(envelope.sender)
         left = envelope.payload.get("messages_in_context")
         context = self._context(envelope.sender)
-        if asked and not left and context is not self._everyone:
+        if asked and left == 0 and left is not False and context is not self._everyone:
             context.since, context.task = self._number, ""
 
     def _read_words(self, envelope: Envelope, person: bool, at: float) -> None:
@@ -195,16 +233,33 @@ class OriginMemory:
         source = OriginSource(
             self._number, envelope.id, envelope.sender, at, "person" if person else "untrusted"
         )
-        if not person and not envelope.to:
-            _bound(self._chats, MAX_AGENTS)
-            self._chats[envelope.sender] = self._number
-        else:
+        payload = dict(envelope.payload)
+        text = payload.get("text")
+        if person and isinstance(text, str) and ">" in text:
+            # What people quote others wrote.
+            lines = text.splitlines()
+            quoted = [line for line in lines if line.lstrip().startswith(">")]
+            payload["text"] = "\n".join(line for line in lines if not line.lstrip().startswith(">"))
+            if quoted:
+                self._add_others(
+                    replace(source, grade="untrusted"), envelope.to, ("payload.text", "\n".join(quoted))
+                )
+        if person:
             for context in self._readers(envelope.to):
-                if person:
-                    context.task = envelope.id
-                else:
-                    context.untrusted = self._number
-        self._add_leaves(source, [("payload", dict(envelope.payload))])
+                context.task = envelope.id
+            self._add_leaves(source, [("payload", payload)])
+        else:
+            self._add_others(source, envelope.to, ("payload", payload))
+
+    def _add_others(self, source: OriginSource, to: Sequence[str], part: tuple[str, Json]) -> None:
+        """Words of somebody who is no person, to these members or to all."""
+        if to:
+            for context in self._readers(to):
+                context.untrusted = self._number
+        else:
+            _bound(self._chats, MAX_AGENTS)
+            self._chats[source.by] = self._number
+        self._add_leaves(source, [part])
 
     def _read_report(self, envelope: Envelope, call: Mapping[str, Json], at: float) -> None:
         """An agent tells what it did by itself: it read the result, and it can read more than it tells."""
@@ -241,21 +296,25 @@ class OriginMemory:
             readers = {}
         params = envelope.payload.get("params")
         arguments = params.get("arguments", params) if isinstance(params, dict) else None
+        asked = _asked(arguments)
         _bound(self._requests, MAX_OPEN_REQUESTS)
         self._requests[envelope.id] = _Request(
             hosts if envelope.kind == "mcp/request" else (),
             tuple(readers),
             traits,
-            tool or str(method),
-            _asked(arguments),
+            (tool or str(method))[:MAX_TOOL_CHARS],
+            asked,
+            () if envelope.kind == "mcp/request" else _first_values(arguments),
         )
         if envelope.sender in hosts:
             # An agent that asks before it acts by itself can also read by itself.
             self._context(envelope.sender).outside = True
-        # To approve what another wrote is not to say it; to call a tool oneself is.
-        if person and not envelope.correlation_id:
-            source = OriginSource(self._number, envelope.id, envelope.sender, at, "person")
-            self._add_leaves(source, [("payload.params.arguments", arguments)])
+        # To approve what another wrote is not to say it, and neither is to look something up. What all others
+        # ask for is read by whom they ask.
+        repeats = asked is not None and any(each.asked == asked for each in about)
+        if not (person or envelope.sender == self.own or repeats):
+            source = OriginSource(self._number, envelope.id, envelope.sender, at, "untrusted")
+            self._add_others(source, hosts, ("payload.params", params))
 
     def _read_response(self, envelope: Envelope, at: float) -> None:
         """Traits count only for the answer of the one host that was asked, to nothing but such requests."""
@@ -363,6 +422,12 @@ def _asked(arguments: Json) -> str | None:
     # Without the names of its arguments.
     joined = "".join(text for text, leaf in zip(loose, leaves, strict=True) if leaf.member)
     return "\n".join(["", *loose, joined, ""])
+
+
+def _first_values(arguments: Json) -> tuple[str, ...]:
+    """The texts of a call, as many as are compared."""
+    texts = (leaf.text for leaf in islice(leaves_of(arguments, "", depth=4), MAX_ASKED) if leaf.member)
+    return tuple(text for text in texts if len(text) <= MAX_REJECTED_CHARS and not text.isdigit())
 
 
 def _is_echo(text: str, asked: str, *, whole: bool = False) -> bool:

@@ -21,6 +21,8 @@ def describe_origin(argument: ArgumentOrigin, *, agent: str, viewer: str = "") -
             return "the operator configured this"
         case "trusted" if place is not None:
             return f"{_from(place)}, a trusted look-up"
+        case "untrusted" if argument.rejected:
+            return f"a person rejected a call with {_quoted(argument.value)}"
         case "untrusted" if place is not None:
             return f"{_quoted(argument.value)} is {_from(place)}, which nobody here has confirmed"
         case "unknown":

@@ -53,6 +53,8 @@ _RUN_SLOTS: Final = 1 << 26
 _FOUND_PER_STEP: Final = 400
 # Places of one run of words in one text that are tried.
 MAX_REPEATS: Final = 4
+_BEFORE_SIGN: Final = re.compile(r"(?:^|\s)[\"'“‘„«(`]?$")
+_BEHIND_SIGN: Final = re.compile(r"[\"'”’“»)`]?[.,;:!?]?(?:\s|$)")
 _MISSING_SPACE: Final = re.compile(r"(?<=[a-z]{2})\.(?=[A-Z][a-z])")
 
 
@@ -256,14 +258,14 @@ class SourceIndex:
 
     # Looking up. `since`: only sources after this one, and what the operator configured.
 
-    def places(self, keys: Iterable[Key], since: int = -1) -> dict[Grade, SourcePlace]:
-        """For each grade of source the first place of any of these values."""
+    def places(self, keys: Iterable[Key], since: int = -1, agent: str = "") -> dict[Grade, SourcePlace]:
+        """For each grade of source the first place of any of these values that is no word of this agent."""
         found: dict[Grade, SourcePlace] = {}
         for key in keys:
-            for grade, (first, latest) in self._keys.get(key, {}).items():
-                place = first if _is_after(first, since) else latest
-                if _is_after(place, since) and grade not in found:
-                    found[grade] = place
+            for grade, places in self._keys.get(key, {}).items():
+                for place in places:
+                    if _is_after(place, since) and not place.source.is_own_word_of(agent):
+                        found.setdefault(grade, place)
         return found
 
     def may_begin_value(self, word: str) -> bool:
@@ -276,7 +278,7 @@ class SourceIndex:
         """Where a person or the operator said this run of words, and `sign` with it as it is written."""
         for text, _ in self._texts_with(self._said, words, since, budget):
             budget.spend(len(text.place.text) // CHARS_PER_STEP if sign else 0)
-            if sign in fold_strictly(text.place.text):
+            if not sign or _stands_in(fold_strictly(text.place.text), sign):
                 return _around(text.place, words)
         return None
 
@@ -407,6 +409,19 @@ def _common_words(text: str, words: list[str], start: int, at: int, budget: Step
         most = max(most, count)
         at = text.find(run, at + 1)
     return most
+
+
+def _stands_in(text: str, sign: str) -> bool:
+    """Whether this stands in a text with nothing but quotes, spaces and ends of sentences around it."""
+    at = text.find(sign)
+    for _ in range(MAX_REPEATS):
+        if at < 0:
+            return False
+        before, behind = text[max(0, at - 2) : at], text[at + len(sign) : at + len(sign) + 3]
+        if _BEFORE_SIGN.search(before) and _BEHIND_SIGN.match(behind):
+            return True
+        at = text.find(sign, at + 1)
+    return False
 
 
 def _around(place: SourcePlace, words: list[str]) -> SourcePlace:

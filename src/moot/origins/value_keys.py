@@ -57,6 +57,8 @@ _EXACT: Final = Context(prec=100)
 _MAX_NUMBER_CHARS: Final = 64
 
 Key = tuple[str, str]
+# Kinds of keys that say to whom or where.
+TARGETS: Final = frozenset({"address", "place", "code", "mention"})
 
 
 class FoundValue(NamedTuple):
