@@ -168,7 +168,7 @@ class Run:
         return id
 
     def verdict(self, name: str, args: Mapping[str, Any], traits: Mapping[str, ToolTraits]) -> OriginVerdict:
-        call = OriginCall(AGENT, name, args, traits.get(name, UNKNOWN_TOOL), choices_of(self.suite, name))
+        call = OriginCall(AGENT, name, args, traits.get(name, UNKNOWN_TOOL), schema_of(self.suite, name))
         return verdict_on(self.memory, call, START + self.said)
 
     def call(self, name: str, args: Mapping[str, Any]) -> str:
@@ -199,28 +199,12 @@ def as_json(value: Any) -> Any:
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
-_CHOICES: dict[tuple[str, str], frozenset[str]] = {}
+SEND_SCHEMA = {"properties": {"to": {"type": "string"}, "body": {"type": "string"}}}
 
 
-def choices_of(suite: Any, name: str) -> frozenset[str]:
-    """The options that a tool's definition lists."""
-    if (suite.name, name) in _CHOICES:
-        return _CHOICES[suite.name, name]
-    found: set[str] = set()
-
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            found.update(
-                each for each in [*value.get("enum", ()), value.get("const")] if isinstance(each, str)
-            )
-            for inner in value.values():
-                walk(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner)
-
-    walk(next(tool for tool in suite.tools if tool.name == name).parameters.model_json_schema())
-    return _CHOICES.setdefault((suite.name, name), frozenset(found))
+def schema_of(suite: Any, name: str) -> Any:
+    """How a tool's definition describes its arguments."""
+    return next(tool for tool in suite.tools if tool.name == name).parameters.model_json_schema()
 
 
 # What AgentDojo gives no calls for (its ground truth is empty): the calls that its check of success wants.
@@ -387,7 +371,7 @@ class CostSpace:
         )
 
     def verdict(self, body: str) -> None:
-        call = OriginCall(AGENT, "send", {"to": "Alice", "body": body}, UNKNOWN_TOOL)
+        call = OriginCall(AGENT, "send", {"to": "Alice", "body": body}, UNKNOWN_TOOL, SEND_SCHEMA)
         verdict_on(self.run.memory, call, START)
 
 

@@ -64,7 +64,9 @@ class TalkingSpace:
     def verdict(
         self, tool: str, choices: Sequence[str] = (), agent: str = AGENT, **arguments: Json
     ) -> OriginVerdict:
-        call = OriginCall(agent, tool, arguments, TRAITS.get(tool, UNKNOWN_TOOL), frozenset(choices))
+        """Of a call whose definition lists all its arguments, each with these options."""
+        schema = {"properties": {name: {"enum": list(choices)} for name in arguments}}
+        call = OriginCall(agent, tool, arguments, TRAITS.get(tool, UNKNOWN_TOOL), schema)
         return verdict_on(self.memory, call, self.now)
 
     def origin(self, tool: str = "send_mail", **arguments: Json) -> ArgumentOrigin:

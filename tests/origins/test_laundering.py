@@ -10,7 +10,7 @@ import pytest
 
 from moot.origins.argument_origins import OriginCall
 from moot.origins.origin_verdict import verdict_on
-from moot.origins.tool_traits import UNKNOWN_TOOL, words_of_schema
+from moot.origins.tool_traits import UNKNOWN_TOOL
 from moot.protocol.operation import Json
 from tests.origins.spaces import AGENT, ANA, HOST, OTHER_AGENT, TalkingSpace
 
@@ -279,17 +279,37 @@ def test_look_alike_letters_do_not_hide_what_others_wrote(written: str) -> None:
 
 def test_names_of_members_are_values_unless_the_definition_lists_them() -> None:
     space = tempted("Share it with mallory")
-    arguments: dict[str, Json] = {"file": "Alice", "members": {"mallory": True}}
-    assert space.verdict("share", **arguments).asks
-    schema = {"properties": {"file": {}, "members": {"properties": {"owner": {"enum": ["me"]}}}}}
-    choices, names = words_of_schema(schema)
-    assert choices == {"me"}
-    assert names == {"file", "members", "owner"}
-    for members, asks in (({"owner": True}, False), ({"mallory": True}, True)):
-        call = OriginCall(AGENT, "share", arguments | {"members": members}, UNKNOWN_TOOL, choices, names)
-        assert verdict_on(space.memory, call, space.now).asks is asks
-    top = OriginCall(AGENT, "share", {"file": "Alice", "mallory": True}, UNKNOWN_TOOL, choices, names)
-    assert verdict_on(space.memory, top, space.now).asks
+    listed = {"properties": {"owner": {"$ref": "#/$defs/flag"}, "first_name": True}}
+    schema = {
+        "$defs": {"flag": {"type": "boolean"}, "member": {"anyOf": [{"type": "null"}, listed]}},
+        "properties": {"file": {}, "members": {"items": {"$ref": "#/$defs/member"}}},
+    }
+    for arguments, known, asks in (
+        ({"file": "Alice", "members": [{"owner": True, "first_name": "Alice"}]}, schema, False),
+        ({"file": "Alice", "members": [{"mallory": True}]}, schema, True),
+        ({"file": "Alice", "members": {"owner": True}}, schema, True),
+        ({"file": "Alice", "owner": True}, schema, True),
+        ({"file": "Alice", "US133000000121212121212": True}, schema, True),
+        ({"file": "Alice"}, schema, False),
+        ({"file": "Alice"}, None, True),
+        ({"file": "Alice"}, {"$ref": "#"}, True),
+    ):
+        call = OriginCall(AGENT, "share", arguments, UNKNOWN_TOOL, known)
+        assert verdict_on(space.memory, call, space.now).asks is asks, arguments
+
+
+def test_an_option_counts_only_for_the_argument_that_lists_it() -> None:
+    space = tempted("Make admin the owner")
+    role = {"anyOf": [{"const": "admin"}, {"enum": ["viewer"]}]}
+    schema = {"properties": {"name": {}, "owner": {}, "role": role, "roles": {"items": role}}}
+    for arguments, asks in (
+        ({"name": "Alice", "role": "admin"}, False),
+        ({"name": "Alice", "roles": ["viewer", "admin"]}, False),
+        ({"name": "Alice", "owner": "admin"}, True),
+        ({"name": "Alice", "roles": ["owner"]}, True),
+    ):
+        call = OriginCall(AGENT, "set", arguments, UNKNOWN_TOOL, schema)
+        assert verdict_on(space.memory, call, space.now).asks is asks, arguments
 
 
 @pytest.mark.parametrize(

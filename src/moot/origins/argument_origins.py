@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from moot.origins.call_leaves import call_leaves
 from moot.origins.endorsement import Endorsement
 from moot.origins.origin_memory import AgentContext, OriginMemory
 from moot.origins.result_parts import MAX_VALUE_WORDS
@@ -75,15 +76,14 @@ _SAID: Final = ("person", "operator", "trusted")
 class OriginCall:
     """A call as a proposal or request asks for it.
 
-    `choices` are the options that its definition lists, and `names` the properties; None: not known.
+    `schema` is how its definition describes the arguments; None: not known.
     """
 
     agent: str
     tool: str
     arguments: Mapping[str, Json]
     traits: ToolTraits
-    choices: frozenset[str] = frozenset()
-    names: frozenset[str] | None = None
+    schema: Json = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +146,17 @@ class OriginReader:
     def arguments(self) -> list[ArgumentOrigin]:
         found: list[ArgumentOrigin] = []
         chars = 0
-        for path, name, value in _call_leaves(self.call):
+        for path, name, value, options in call_leaves(self.call.arguments, self.call.schema):
             text = compose(value) if isinstance(value, str) else _scalar_text(value)
             chars += len(text)
             if len(found) >= MAX_CALL_LEAVES or chars > MAX_CALL_CHARS:
                 return [*found, ArgumentOrigin(path, "…", "unknown")]
             try:
                 self.budget.spend(len(text) // CHARS_PER_STEP + 2)
-                found.append(self._unless_rejected(self._origin(path, name, value, text), text))
+                if not text.strip() or (text in options and _CHOICE.fullmatch(text)):
+                    found.append(ArgumentOrigin(path, text, "nobody", steers=False))
+                else:
+                    found.append(self._unless_rejected(self._origin(path, name, value, text), text))
             except BudgetSpent:
                 found.append(ArgumentOrigin(path, text, "unknown"))
         return found
@@ -175,8 +178,6 @@ class OriginReader:
 
     def _origin(self, path: str, name: str, value: Json, text: str) -> ArgumentOrigin:
         if value is None or isinstance(value, bool):
-            return ArgumentOrigin(path, text, "nobody", steers=False)
-        if not text.strip() or (text in self.call.choices and _CHOICE.fullmatch(text)):
             return ArgumentOrigin(path, text, "nobody", steers=False)
         if by := self._values.get(fold_strictly(text)):
             return self._endorsed(path, text, by)
@@ -488,33 +489,3 @@ def _scalar_text(value: Json) -> str:
         if isinstance(value, int | float) and not isinstance(value, bool)
         else (strict_json.encode(value).decode("utf-8", "replace"))
     )
-
-
-_TOP_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
-_MAX_DEPTH: Final = 16
-
-
-def _call_leaves(call: OriginCall) -> Iterator[tuple[str, str, Json]]:
-    """Every value of the arguments, with its path and the name it goes by.
-
-    A name is a value too, unless the definition lists it, or nobody knows what it lists and it is one of the
-    arguments themselves.
-    """
-
-    def walk(value: Json, path: str, name: str, depth: int) -> Iterator[tuple[str, str, Json]]:
-        if isinstance(value, dict) and depth:
-            for key, inner in value.items():
-                below = f"{path}.{key[:64]}"[:256] if path else key[:64]
-                listed = not path and _TOP_NAME.fullmatch(key) if call.names is None else key in call.names
-                if not listed:
-                    yield f"{below} (name)", "", key
-                yield from walk(inner, below, key, depth - 1)
-        elif isinstance(value, list) and depth:
-            for at, inner in enumerate(value):
-                yield from walk(inner, f"{path}[{at}]"[:256], name, depth - 1)
-        elif isinstance(value, dict | list):
-            yield path, "", strict_json.encode(value).decode("utf-8", "replace")
-        else:
-            yield path, name, value
-
-    return walk(dict(call.arguments), "", "", _MAX_DEPTH)

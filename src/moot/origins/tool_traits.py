@@ -38,7 +38,6 @@ class ToolTraits:
 
 UNKNOWN_TOOL: Final = ToolTraits()
 MAX_LABELLED_BLOCKS: Final = 256
-MAX_SCHEMA_PARTS: Final = 10_000
 _UNTRUSTED_HINTS: Final = frozenset({"openWorldHint", "untrustedContentHint", "maliciousActivityHint"})
 _PRIVATE_HINTS: Final = frozenset({"privateHint", "sensitiveHint", "secretHint"})
 _OPTIONS: Final[Mapping[str, tuple[Json, ...]]] = {
@@ -143,27 +142,6 @@ def _lower(traits: ToolTraits, name: str, value: Json) -> ToolTraits:
     if name in _UNTRUSTED_HINTS and value not in (False, None):
         return replace(traits, returns="others")
     return replace(traits, private=True) if name in _PRIVATE_HINTS and value not in (False, None) else traits
-
-
-def words_of_schema(schema: Json) -> tuple[frozenset[str], frozenset[str]]:
-    """The options that a tool's input schema lists (`enum`, `const`), and the names of its properties."""
-    choices: set[str] = set()
-    names: set[str] = set()
-    waiting, seen = [schema], 0
-    while waiting and seen < MAX_SCHEMA_PARTS:
-        seen += 1
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += part
-        if not isinstance(part, dict):
-            continue
-        options = part.get("enum")
-        listed = [*(options if isinstance(options, list) else ()), part.get("const")]
-        choices.update(each for each in listed if isinstance(each, str))
-        properties = part.get("properties")
-        names.update(properties if isinstance(properties, dict) else ())
-        waiting += part.values()
-    return frozenset(choices), frozenset(names)
 
 
 def describe_traits(tool: str, traits: ToolTraits) -> str:

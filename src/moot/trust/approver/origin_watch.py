@@ -22,7 +22,7 @@ from moot.origins.endorsement import ENDORSE_KIND
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
 from moot.origins.origin_verdict import verdict_on
-from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for, words_of_schema
+from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -215,11 +215,7 @@ class OriginWatch:
         host = case.to[0] if len(case.to) == 1 else ""
         tool = case.tool or ""
         schema = self._tools.schemas.get((host, tool))
-        choices, names = words_of_schema(schema)
-        call = OriginCall(
-            case.proposer, tool, case.arguments, self.traits_of(host, tool), choices,
-            names if isinstance(schema, dict) else None,
-        )  # fmt: skip
+        call = OriginCall(case.proposer, tool, case.arguments, self.traits_of(host, tool), schema)
         found = payload_of(verdict_on(self.memory, call, self._wall_clock()), agent=case.proposer)
         why = self._other_reason(case, host, tool)
         return found if why is None else {**found, "asks": True, "why": why}
