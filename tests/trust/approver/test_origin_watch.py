@@ -240,7 +240,7 @@ async def test_a_call_that_people_rejected_is_not_approved_by_origin(tmp_path: P
             await space.tasks.pop()
         # The rule had left it to people, so it does not contradict them.
         assert space.approver.store.suspensions == {}
-        await space.say(f"Write to {STRANGER}")
+        await space.alice.send("moot/endorse", {"value": STRANGER}, confirm=True)
         count = len(space.told)
         space.tasks.append(space.propose(STRANGER))
         await until(lambda: len(space.told) > count)
