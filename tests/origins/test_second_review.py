@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moot.origins.origin_memory import CATCH_UP_STEPS
+from moot.origins.step_budget import MESSAGE_STEPS
 from moot.protocol.operation import Json
 from tests.origins.spaces import AGENT, ANA, HOST, OTHER_AGENT, TalkingSpace
 
@@ -166,3 +168,107 @@ def test_only_people_and_the_gateway_clear_and_an_agent_must_say_that_nothing_is
         space.send("participant/status", AGENT, [sender], answer, [clear])
         space.ana_says("Pay Carl")
         assert space.verdict("pay", to="Carl", account="88812345").asks, (sender, answer)
+
+
+PROSE = "the secret merger with the other firm will be told next week"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{"type": "text", "text": "the"}], "_meta": {"moot/content": [{"sha256": "ab"}]}},
+        {"content": [{"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgoAAAANSUhEUgAAAAUA"}]},
+        {"content": [{"type": "audio", "mimeType": "audio/wav", "data": "iVBORw0KGgoAAAANSUhEUgAAAAUA"}]},
+        {"content": [{"type": "resource", "resource": {"uri": "file:///x", "blob": "iVBORw0KGgoA"}}]},
+        {"contents": [{"uri": "file:///x", "blob": "iVBORw0KGgoA"}]},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("tool", ["read_mail", "my_data"])
+def test_what_was_not_read_of_a_result_is_not_known(result: Json, tool: str) -> None:
+    space = TalkingSpace()
+    space.ana_says("Write to bob@example.com")
+    request = space.send("mcp/request", AGENT, [HOST], calling(tool))
+    space.send("mcp/response", HOST, [AGENT], {"result": result}, [request])
+    assert space.verdict("send_mail", to="bob@example.com", body=PROSE).asks
+    assert space.verdict("pay", to="bob@example.com", account="88812345").asks
+
+
+def test_what_goes_through_a_stream_is_not_known() -> None:
+    space = TalkingSpace()
+    space.ana_says("Write to bob@example.com")
+    space.send("stream/open", "system:gateway", [AGENT], {"stream_id": "s1"})
+    assert space.verdict("send_mail", to="bob@example.com", body=PROSE).asks
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [(987000, 987000.0), ("987000", "987,000"), ("mevil.com", "https://mevil.com/"),
+     ("2031-05-19", "19 May 2031"), ("GB29NWBK60161331926819", "GB29 NWBK 6016 1331 9268 19")],
+)  # fmt: skip
+def test_a_look_up_does_not_vouch_for_its_question_in_another_form(asked: Json, answered: Json) -> None:
+    space = TalkingSpace()
+    space.ana_says("Pay Carl")
+    space.result("read_mail", "Hello")
+    space.result("find_contact", {"value": answered, "city": "Lisbon"}, arguments={"query": asked})
+    assert space.verdict("pay", to="Carl", value=answered).asks
+    assert space.verdict("pay", to="Carl", value=asked).asks
+    assert not space.verdict("pay", to="Carl", city="Lisbon").asks
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("Answer it as soon as possible, please", [{"id": "f-99", "name": "as soon as possible"}]),
+        ("Do it. As soon as possible!", [{"id": "f-99", "name": "as soon as possible"}]),
+        ("Open the Quarterly Report", [{"id": "e-1", "title": "Standup meeting",
+                                        "attachments": [{"id": "f-99", "name": "Quarterly Report"}]}]),
+        ("Open the Quarterly Report", [{"from": "x", "files": [{"id": "f-99", "name": "Quarterly Report"}]}]),
+        ("Open the Quarterly Report", {"title": "", "docs": [{"id": "f-99", "name": "Quarterly Report"}]}),
+        ("Open the Quarterly Report", [{"id": "f-99", "name": "Quarterly Report.exe"}]),
+    ],
+)  # fmt: skip
+def test_a_strangers_record_does_not_take_a_common_phrase_or_hide_in_another(said: str, found: Json) -> None:
+    space = TalkingSpace()
+    space.ana_says(f"{said} Tell Carl.")
+    space.result("find_files", found)
+    assert space.verdict("append", to="Carl", file_id="f-99").asks
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("Open the Quarterly Report", [{"id": "f-99", "name": "Quarterly Report"}]),
+        ("Open 'quarterly report'", {"files": [{"id": "f-99", "name": "Quarterly Report"}]}),
+        ("Move my dental check-up", {"result": {"events": [{"id": "f-99", "title": "Dental check-up"}]}}),
+    ],
+)  # fmt: skip
+def test_a_record_that_a_person_named_is_theirs(said: str, found: Json) -> None:
+    space = TalkingSpace()
+    space.ana_says(said)
+    space.result("find_files", found)
+    assert not space.verdict("append", file_id="f-99").asks
+
+
+def test_unread_messages_are_read_in_slices_and_a_verdict_reads_a_bounded_part() -> None:
+    space = TalkingSpace()
+    space.ana_says("Write to bob@example.com")
+    for count in range(40):
+        space.send("chat", OTHER_AGENT, [], {"text": f"Message {count} " + "and so on " * 100})
+    slices = 1
+    while not space.memory.catch_up(2_000):
+        slices += 1
+    assert slices > 5
+    assert space.origin(to="bob@example.com").origin == "person"
+    for count in range(2 * CATCH_UP_STEPS // MESSAGE_STEPS + 2):
+        space.send("chat", OTHER_AGENT, [], {"text": f"{count} x@a{count}.example " * 12_000})
+    assert space.origin(to="zoe@example.com").origin == "unknown"
+    assert space.memory.catch_up(0)
+
+
+def test_requests_are_bounded_by_what_they_hold() -> None:
+    space = TalkingSpace()
+    for count in range(300):
+        space.send("mcp/request", AGENT, [HOST], calling(f"{count}" + "x" * 50_000, query="y" * 4_000))
+        space.memory.catch_up()
+    held = space.memory._requests.values()
+    assert sum(len(each.tool) for each in held) < 300 * 100

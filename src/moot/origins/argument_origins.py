@@ -261,7 +261,7 @@ class OriginReader:
         # Others may write in a record that a person named, but they do not choose its id.
         for record in self.memory.record_names(text, self.context.since):
             place = self.memory.index.said_place(record.split(), self.context.since, self.budget)
-            if place is not None and place.source.grade == "person":
+            if place is not None and place.source.grade == "person" and _is_named(place.text, record):
                 return ArgumentOrigin(path, text, "person", place)
         return origin
 
@@ -455,6 +455,19 @@ class OriginReader:
         if place is not None and place.source.private and self.call.traits.outside:
             noted = self.private.setdefault(place.source.number, PrivateText(place, 0))
             noted.characters += characters
+
+
+def _is_named(text: str, name: str) -> bool:
+    """Whether words stand in a text as a name: in quotes, or with a capital, a digit or a sign among them."""
+    run = re.search(r"[\W_]+".join(map(re.escape, name.split())), fold_strictly(text))
+    if run is None:
+        return False
+    before, said = text[: run.start()].rstrip(" "), text[run.start() : run.end()]
+    if before.endswith(("'", '"', "“", "‘", "„", "«", "`")):
+        return True
+    # A sentence begins with a capital, whatever it says.
+    begins = not before or before.endswith((".", "!", "?", ":", "\n"))
+    return any(not (char.islower() or char == " ") for char in (said[1:] if begins else said))
 
 
 def _is_later(place: SourcePlace | None, number: int) -> bool:

@@ -12,7 +12,7 @@ cleared and it said so; neither a new task nor a request to clear makes an agent
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -30,14 +30,18 @@ from moot.origins.source_index import MAX_INDEX_CHARS, MIN_PART_CHARS, OriginSou
 from moot.origins.step_budget import MESSAGE_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import fold_loosely, words_of
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, lower_by_labels
-from moot.origins.value_keys import TARGETS, values_in
+from moot.origins.value_keys import TARGETS, Key, values_in
 from moot.protocol.envelope import Envelope
+from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, context_of
 from moot.protocol.payloads import GATEWAY
 
 # Envelopes that nobody has asked about yet: beyond this the oldest are forgotten unread.
 MAX_UNREAD_MESSAGES: Final = 4_096
-MAX_UNREAD_BYTES: Final = 16 << 20
+MAX_UNREAD_BYTES: Final = 4 << 20
+# What a verdict reads of them before it judges: half a second. The rest is forgotten unread.
+CATCH_UP_STEPS: Final = 500_000
+STEPS_PER_MESSAGE: Final = 50
 # Requests whose answers may still come; who reads the answer of one; what one asked for.
 MAX_OPEN_REQUESTS: Final = 10_000
 MAX_READERS: Final = 64
@@ -49,9 +53,13 @@ MAX_RECORDS: Final = 20_000
 # Names of one record: an object has a name and a title, and others may have had the same id.
 MAX_RECORD_NAMES: Final = 8
 # Values of calls that people rejected.
+# What requests hold of what was asked.
+MAX_REQUEST_CHARS: Final = 4_000_000
 MAX_REJECTED: Final = 20_000
 MIN_REJECTED_CHARS: Final = 3
-MAX_REJECTED_CHARS: Final = 512
+# Types of blocks, and names of members, whose content is not text in the message.
+_PICTURES: Final = frozenset({"image", "audio"})
+_ELSEWHERE: Final = frozenset({CONTENT_KEY, "blob"})
 
 TraitsOf = Callable[[str, str], ToolTraits]
 
@@ -65,8 +73,12 @@ class _Request(NamedTuple):
     tool: str
     # What it asked for, loosely: a result that repeats it says nothing new. None: too much to compare.
     asked: str | None
-    # Of a proposal, its values as they are, for when a person rejects it.
+    # Its values as they are.
     values: tuple[str, ...] = ()
+
+    @property
+    def chars(self) -> int:
+        return len(self.asked or "") + sum(map(len, self.values))
 
 
 @dataclass(slots=True)
@@ -97,7 +109,9 @@ class OriginMemory:
     _unread_bytes: int = field(init=False, default=0)
     _lost_unread: bool = field(init=False, default=False)
     _number: int = field(init=False, default=0)
+    _steps: int = field(init=False, default=0)
     _requests: dict[str, _Request] = field(init=False, default_factory=dict)
+    _request_chars: int = field(init=False, default=0)
     # Values of rejected calls, loosely, each with the number of the rejection.
     _rejected: dict[str, int] = field(init=False, default_factory=dict)
     # Who has not answered a request to clear.
@@ -140,7 +154,11 @@ class OriginMemory:
 
     def context_of(self, agent: str) -> AgentContext:
         """What this agent has read by now, the words of others to everybody included."""
-        self.catch_up()
+        if not self.catch_up(CATCH_UP_STEPS):
+            self._number += len(self._unread)
+            self._unread.clear()
+            self._unread_bytes = 0
+            self.index.drop(self._number)
         own = self._agents.get(agent, self._everyone if len(self._agents) >= MAX_AGENTS else AgentContext())
         heard = max((number for name, number in self._chats.items() if name != agent), default=-1)
         untrusted = max(own.untrusted, self._everyone.untrusted, heard)
@@ -163,8 +181,12 @@ class OriginMemory:
 
     # Reading what was seen.
 
-    def catch_up(self) -> None:
-        """Read what was only kept until now: whoever has time to spare may do it before a call comes."""
+    def catch_up(self, steps: int | None = None) -> bool:
+        """Read what was only kept until now: whoever has time to spare may do it before a call comes.
+
+        With `steps` at least one message, and none after so many steps. Returns whether all is read.
+        """
+        until = None if steps is None else self._steps + steps
         if self._lost_unread:
             self._lost_unread = False
             self._number += 1
@@ -179,6 +201,10 @@ class OriginMemory:
                 # Whatever cannot be read is something that nobody here knows, and that asks. It must neither
                 # stop whoever decides nor pass for not said.
                 self.index.drop(self._number)
+            self._steps += STEPS_PER_MESSAGE
+            if until is not None and self._steps >= until:
+                break
+        return not self._unread
 
     def _read(self, envelope: Envelope, person: bool, at: float) -> None:
         kind = envelope.kind
@@ -186,6 +212,9 @@ class OriginMemory:
             self._read_call(envelope, person, at)
         elif kind == "mcp/response":
             self._read_response(envelope, at)
+        elif kind.startswith("stream/"):
+            # What goes through it is in no message.
+            self.index.drop(self._number)
         elif kind == "participant/clear" and (person or envelope.sender == GATEWAY):
             _bound(self._clears, MAX_OPEN_REQUESTS)
             self._clears[envelope.id] = set(envelope.to)
@@ -204,6 +233,8 @@ class OriginMemory:
         """What people talk about after they rejected it is not what they ask for."""
         for proposal in envelope.correlation_id:
             for text in self._requests[proposal].values if proposal in self._requests else ():
+                if text.isdigit():
+                    continue
                 inner = [
                     key[1]
                     for key, _, _ in values_in(text, at, StepBudget(MESSAGE_STEPS))
@@ -297,14 +328,16 @@ class OriginMemory:
         params = envelope.payload.get("params")
         arguments = params.get("arguments", params) if isinstance(params, dict) else None
         asked = _asked(arguments)
-        _bound(self._requests, MAX_OPEN_REQUESTS)
-        self._requests[envelope.id] = _Request(
-            hosts if envelope.kind == "mcp/request" else (),
-            tuple(readers),
-            traits,
-            (tool or str(method))[:MAX_TOOL_CHARS],
-            asked,
-            () if envelope.kind == "mcp/request" else _first_values(arguments),
+        self._keep_request(
+            envelope.id,
+            _Request(
+                hosts if envelope.kind == "mcp/request" else (),
+                tuple(readers),
+                traits,
+                (tool or str(method))[:MAX_TOOL_CHARS],
+                asked,
+                _first_values(arguments),
+            ),
         )
         if envelope.sender in hosts:
             # An agent that asks before it acts by itself can also read by itself.
@@ -315,6 +348,14 @@ class OriginMemory:
         if not (person or envelope.sender == self.own or repeats):
             source = OriginSource(self._number, envelope.id, envelope.sender, at, "untrusted")
             self._add_others(source, hosts, ("payload.params", params))
+
+    def _keep_request(self, id: str, request: _Request) -> None:
+        self._request_chars += request.chars
+        while self._requests and (
+            len(self._requests) >= MAX_OPEN_REQUESTS or self._request_chars > MAX_REQUEST_CHARS
+        ):
+            self._request_chars -= self._requests.pop(next(iter(self._requests))).chars
+        self._requests[id] = request
 
     def _read_response(self, envelope: Envelope, at: float) -> None:
         """Traits count only for the answer of the one host that was asked, to nothing but such requests."""
@@ -343,7 +384,8 @@ class OriginMemory:
         if self.own and readers == {self.own} and not every:
             return
         before = self.index.dropped
-        others = self._add_leaves(source, parts, echoed)
+        values = [text for each in known for text in each.values]
+        others = self._add_leaves(source, parts, echoed, values if trusted else ())
         if others or self.index.dropped != before:
             for context in [self._everyone] if every else self._readers(readers):
                 context.untrusted = self._number
@@ -352,13 +394,20 @@ class OriginMemory:
                 for record in records_of(value):
                     self._add_record(record)
 
-    def _add_leaves(self, source: OriginSource, parts: list[tuple[str, Json]], echoed: str = "") -> bool:
+    def _add_leaves(
+        self,
+        source: OriginSource,
+        parts: list[tuple[str, Json]],
+        echoed: str = "",
+        values: Sequence[str] = (),
+    ) -> bool:
         """Take in a message but for what only repeats a request; returns whether it had words of others."""
         others = replace(source, grade="untrusted")
         written = False
         budget = StepBudget(MESSAGE_STEPS)
         seen: set[tuple[str, str]] = set()
         try:
+            asked = {key for text in values for key, _, _ in values_in(text, source.at, budget)}
             for root, value in parts:
                 for path, member, text in leaves_of(value, root):
                     budget.spend(1)
@@ -366,6 +415,9 @@ class OriginMemory:
                     if (member, text) in seen:
                         continue
                     seen.add((member, text))
+                    if source.grade != "person" and text in (_PICTURES if member == "type" else _ELSEWHERE):
+                        # Whoever reads this message sees more than stands in it.
+                        self.index.drop(source.number)
                     if source.grade != "trusted":
                         if echoed and len(text) <= MAX_ASKED_CHARS:
                             budget.spend((len(echoed) + len(text)) // 16 + 2)
@@ -379,10 +431,11 @@ class OriginMemory:
                         if is_written(line):
                             written = True
                             self.index.add(others, path, line, budget=budget)
-                        elif not _is_echo(line, echoed):
+                        elif not (_is_echo(line, echoed) or _has_key(line, source.at, asked, budget)):
                             self.index.add(source, path, line, member=member, budget=budget)
         except BudgetSpent:
             self.index.drop(source.number)
+        self._steps += MESSAGE_STEPS - budget.left
         return written and source.grade != "person"
 
     def _add_record(self, record: NamedRecord) -> None:
@@ -427,7 +480,13 @@ def _asked(arguments: Json) -> str | None:
 def _first_values(arguments: Json) -> tuple[str, ...]:
     """The texts of a call, as many as are compared."""
     texts = (leaf.text for leaf in islice(leaves_of(arguments, "", depth=4), MAX_ASKED) if leaf.member)
-    return tuple(text for text in texts if len(text) <= MAX_REJECTED_CHARS and not text.isdigit())
+    return tuple(text for text in texts if len(text) <= MAX_ASKED_CHARS)
+
+
+def _has_key(line: str, at: float, keys: Set[Key], budget: StepBudget) -> bool:
+    """Whether a line is one of these values, however it is written."""
+    found = values_in(line, at, budget) if keys else ()
+    return any(key in keys and end - start == len(line) for key, start, end in found)
 
 
 def _is_echo(text: str, asked: str, *, whole: bool = False) -> bool:

@@ -5,7 +5,6 @@ Of a tool's answer, text that is JSON is read as JSON.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -21,6 +20,8 @@ MAX_RECORD_ID_CHARS: Final = 64
 MAX_RECORD_NAME_CHARS: Final = 256
 # A name of a record must be unlikely to be said by chance.
 MIN_RECORD_NAME_CHARS: Final = 8
+# `{"result": {"files": […]}}`
+MAX_WRAPPERS: Final = 3
 # A look-up returns names and values. More words, or a sentence, are what somebody wrote.
 MAX_VALUE_WORDS: Final = 8
 _PARTS_OF_RESULT: Final = frozenset({"content", "structuredContent", "isError"})
@@ -105,21 +106,18 @@ class NamedRecord(NamedTuple):
     name: str
 
 
-def records_of(value: Json, depth: int = MAX_DEPTH) -> Iterator[NamedRecord]:
-    if isinstance(value, list) and depth:
-        for inner in value:
-            yield from records_of(inner, depth - 1)
-    elif isinstance(value, dict) and depth:
-        ids = [each for name, each in value.items() if not _RECORD_IDS.isdisjoint(words_in_name(name))]
+def records_of(value: Json, depth: int = MAX_WRAPPERS) -> Iterator[NamedRecord]:
+    """The records of an answer, and never what stands inside of a record: others write there."""
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, dict):
+            continue
+        ids = [inner for name, inner in each.items() if not _RECORD_IDS.isdisjoint(words_in_name(name))]
+        names = [inner for name, inner in each.items() if not _NAME_MEMBERS.isdisjoint(words_in_name(name))]
         # With two ids it is not clear which is its own.
         if len(ids) == 1 and isinstance(ids[0], str | int) and len(str(ids[0])) <= MAX_RECORD_ID_CHARS:
-            for name, each in value.items():
-                named = isinstance(each, str) and not _NAME_MEMBERS.isdisjoint(words_in_name(name))
-                if named and MIN_RECORD_NAME_CHARS <= len(each) <= MAX_RECORD_NAME_CHARS:
-                    yield NamedRecord(str(ids[0]), each)
-                    # People leave out what kind of file it is.
-                    short = re.sub(r"\.[A-Za-z0-9]{1,5}$", "", each)
-                    if MIN_RECORD_NAME_CHARS <= len(short) < len(each):
-                        yield NamedRecord(str(ids[0]), short)
-        for inner in value.values():
-            yield from records_of(inner, depth - 1)
+            for name in names:
+                if isinstance(name, str) and MIN_RECORD_NAME_CHARS <= len(name) <= MAX_RECORD_NAME_CHARS:
+                    yield NamedRecord(str(ids[0]), name)
+        if not (ids or names or isinstance(value, list)) and depth:
+            for inner in each.values():
+                yield from records_of(inner, depth - 1)
