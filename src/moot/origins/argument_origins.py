@@ -13,7 +13,6 @@ words that the agent wrote itself into an argument for words (`body`, `title`).
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -30,7 +29,6 @@ from moot.origins.text_forms import (
     fold_strictly,
     unspell,
     without_disguise,
-    word_starts,
     words_of,
 )
 from moot.origins.tool_traits import ToolTraits
@@ -62,12 +60,15 @@ MAX_CALL_CHARS: Final = 65_536
 _DAY: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
+_YEAR_SECONDS: Final = 365.2425 * 86_400
+# Behind a host that was said.
+_PLAIN_PATH: Final = re.compile(r"[\w-]+(?:[/.][\w-]+)*/?")
+# A long number in short ones.
+_DIGIT_ROW: Final = re.compile(r"(?:\d{1,2}(?!\d)[\s,.;/|–-]{1,4}){3}\d")
 _CHOICE: Final = re.compile(r"[A-Za-z][A-Za-z _-]{0,31}", re.ASCII)
 # What names are written with; anything else, and what may be an option, has to stand in the text itself.
 _PLAIN_NAME: Final = re.compile(r"(?:[\w.,'’&():!?\"]|(?<=\S)-| )+")
 _ADDRESSES: Final = re.compile(r"[^\s,;<>()]+@[^\s,;<>()]+(?:[,;] ?[^\s,;<>()]+@[^\s,;<>()]+)+")
-# Said if the words around them are.
-_COUNTED_KINDS: Final = frozenset({"number", "code", "day", "month-day"})
 _PRIVATE_KINDS: Final = frozenset({"address", "code"})
 _SAID: Final = ("person", "operator", "trusted")
 
@@ -178,7 +179,8 @@ class OriginReader:
 
     def _origin(self, path: str, name: str, value: Json, text: str) -> ArgumentOrigin:
         if value is None or isinstance(value, bool):
-            return ArgumentOrigin(path, text, "nobody", steers=False)
+            # A list of them can say anything.
+            return ArgumentOrigin(path, text, "nobody", steers=path.endswith("]"))
         if by := self._values.get(fold_strictly(text)):
             return self._endorsed(path, text, by)
         if isinstance(value, str) and find_hidden(text) is not None:
@@ -186,7 +188,7 @@ class OriginReader:
         if is_id_name(name) and len(text) <= 64 and (len(text) < 3 or any(map(str.isdigit, text))):
             return self._id_origin(path, name, text)
         if found := _DAY.fullmatch(text):
-            return self._keyed(path, text, _day_keys(found))
+            return self._keyed(path, text, _day_keys(found, self.now))
         if not isinstance(value, str):
             return self._keyed(path, text, [("number", text)])
         runs_words = not RUNNING_TOOLS.isdisjoint(words_in_name(self.call.tool))
@@ -313,9 +315,9 @@ class OriginReader:
 
     def _place_parts(self, path: str, text: str, place: str) -> ArgumentOrigin:
         """A link whose host was said: each part behind it has to be said, too."""
-        host, slash, rest = place.partition("/")
+        host, _, rest = place.partition("/")
         origin = self._keyed(path, text, [("place", host)])
-        if not slash or "." not in host or origin.origin not in _SAID:
+        if not _PLAIN_PATH.fullmatch(rest) or "." not in host or origin.origin not in _SAID:
             return self._unsaid(path, text)
         for part in words_of(rest):
             inner = self._found(path, part, self._word_places([part]))
@@ -331,7 +333,7 @@ class OriginReader:
             return ArgumentOrigin(path, text, "unknown")
         covered, untrusted, said = self._cover(words, words_of(without_disguise(text)))
         plain = text
-        for start, end, inner in self._inner_values(path, text, covered):
+        for start, end, inner in self._inner_values(path, text):
             if inner.origin in ("untrusted", "unknown") or (inner.origin == "nobody" and inner.steers):
                 return inner
             plain = plain[:start] + " " * (end - start) + plain[end:]
@@ -408,25 +410,15 @@ class OriginReader:
                 return size, trusted
         return own, place
 
-    def _inner_values(
-        self, path: str, text: str, covered: list[bool]
-    ) -> Iterator[tuple[int, int, ArgumentOrigin]]:
+    def _inner_values(self, path: str, text: str) -> Iterator[tuple[int, int, ArgumentOrigin]]:
         """The values inside a text, from where to where, and their origins; small numbers are words."""
         seen = set()
-        starts = word_starts(text)
-        aligned = len(starts) == len(covered)
         for form in dict.fromkeys((text, unspell(text), *self._decoded(text))):
             for key, start, end in self._values_in(form):
                 kind = key[0]
                 if kind in ("called", "part") or key in seen or (kind == "number" and _is_small(key[1])):
                     continue
                 seen.add(key)
-                if form is text and kind in _COUNTED_KINDS and aligned:
-                    first = bisect_left(starts, start)
-                    inside = covered[first : bisect_left(starts, end)]
-                    if inside and all(inside):
-                        yield start, end, ArgumentOrigin(path, text[start:end], "person")
-                        continue
                 by = self._values.get(fold_strictly(form[start:end])) or self._values.get(key[1])
                 if by:
                     origin = ArgumentOrigin(path, form[start:end], "person", endorsement=by)
@@ -483,6 +475,8 @@ def _chars(words: list[str]) -> int:
 
 def _is_prose(text: str) -> bool:
     """Words of a language, in lines and lists, with nothing that a program would run."""
+    if _DIGIT_ROW.search(text) or any(char.isdigit() and not char.isdecimal() for char in text):
+        return False
     lines = [line.strip(" \t\r-*•>#<`|.…") for line in text.splitlines()]
     return all(has_prose_words(line) and not is_shell_like(line) for line in lines if line)
 
@@ -492,8 +486,10 @@ def _is_small(number: str) -> bool:
     return number.isdigit() and len(number) <= 2
 
 
-def _day_keys(found: re.Match[str]) -> list[Key]:
-    return [("day", f"{found[1]}-{found[2]}-{found[3]}"), ("month-day", f"{found[2]}-{found[3]}")]
+def _day_keys(found: re.Match[str], now: float) -> list[Key]:
+    """A day, and the same without its year if that is near: nobody leaves out another."""
+    keys = [("day", f"{found[1]}-{found[2]}-{found[3]}"), ("month-day", f"{found[2]}-{found[3]}")]
+    return keys[: 2 if abs(int(found[1]) - 1970 - now / _YEAR_SECONDS) < 2 else 1]
 
 
 def _scalar_text(value: Json) -> str:

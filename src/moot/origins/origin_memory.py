@@ -323,7 +323,8 @@ class OriginMemory:
         traits = self.traits(hosts[0], tool) if known and tool else UNKNOWN_TOOL
         # Whoever proposed it reads the answer to the request that fulfils it. With too many: everybody.
         readers = dict.fromkeys((envelope.sender, *(name for each in about for name in each.readers)))
-        if len(readers) > MAX_READERS or any(not each.readers for each in about):
+        # What a person looks up by themselves is for everybody to see.
+        if (person and not about) or len(readers) > MAX_READERS or any(not each.readers for each in about):
             readers = {}
         params = envelope.payload.get("params")
         arguments = params.get("arguments", params) if isinstance(params, dict) else None

@@ -34,7 +34,7 @@ _SPELLED_AT: Final = re.compile(r" ?[\[({<] ?(?:at|@) ?[\])}>] ?", re.IGNORECASE
 _SPELLED_DOT: Final = re.compile(r" ?[\[({<] ?(?:dot|\.) ?[\])}>] ?|(?<=\w) dot (?=\w)", re.IGNORECASE)
 _PLAIN_AT: Final = re.compile(r"(?<=\w) at (?=[\w-]+\.\w)", re.IGNORECASE)
 _SPACES: Final = re.compile(r"\s+")
-_WORDS: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_WORDS: Final = re.compile(r"[^\W_]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 # A line end inside of what mails wrap after so many characters.
 _WRAPPED: Final = re.compile(r"\r?\n(?<=[A-Za-z0-9+/]{12}\n)(?=[A-Za-z0-9+/=])")
@@ -102,11 +102,6 @@ def unspell(text: str) -> str:
 def words_of(text: str) -> list[str]:
     """The words of a text in strict form: runs of letters and digits, without what stands between them."""
     return _WORDS.findall(fold_strictly(text))
-
-
-def word_starts(text: str) -> list[int]:
-    """Where each of the words begins, in a composed text."""
-    return [found.start() for found in _WORDS.finditer(fold_strictly(text))]
 
 
 class DecodedText(NamedTuple):

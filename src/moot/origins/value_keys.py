@@ -258,8 +258,8 @@ def number_text(value: str | float) -> str:
 
 
 def compact(code: str) -> str:
-    """Without spaces and dashes, and without the sign that says that it is a number."""
-    return re.sub(r"[\s-]", "", fold_strictly(code)).lstrip("#")
+    """Without spaces and dashes but for a minus, and without the sign that says that it is a number."""
+    return re.sub(r"\s|(?<!^)-", "", fold_strictly(code)).lstrip("#")
 
 
 def words_in_name(name: str) -> list[str]:
