@@ -13,6 +13,7 @@ words that the agent wrote itself into an argument for words (`body`, `title`).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -29,6 +30,7 @@ from moot.origins.text_forms import (
     fold_strictly,
     unspell,
     without_disguise,
+    word_starts,
     words_of,
 )
 from moot.origins.tool_traits import ToolTraits
@@ -333,7 +335,7 @@ class OriginReader:
             return ArgumentOrigin(path, text, "unknown")
         covered, untrusted, said = self._cover(words, words_of(without_disguise(text)))
         plain = text
-        for start, end, inner in self._inner_values(path, text):
+        for start, end, inner in self._inner_values(path, text, covered):
             if inner.origin in ("untrusted", "unknown") or (inner.origin == "nobody" and inner.steers):
                 return inner
             plain = plain[:start] + " " * (end - start) + plain[end:]
@@ -410,15 +412,25 @@ class OriginReader:
                 return size, trusted
         return own, place
 
-    def _inner_values(self, path: str, text: str) -> Iterator[tuple[int, int, ArgumentOrigin]]:
+    def _inner_values(
+        self, path: str, text: str, covered: list[bool]
+    ) -> Iterator[tuple[int, int, ArgumentOrigin]]:
         """The values inside a text, from where to where, and their origins; small numbers are words."""
         seen = set()
+        starts = word_starts(text)
+        aligned = len(starts) == len(covered)
         for form in dict.fromkeys((text, unspell(text), *self._decoded(text))):
             for key, start, end in self._values_in(form):
                 kind = key[0]
                 if kind in ("called", "part") or key in seen or (kind == "number" and _is_small(key[1])):
                     continue
                 seen.add(key)
+                if form is text and kind in ("number", "code") and aligned:
+                    # One word of a run that was said or looked up; `12.15` is two.
+                    first = bisect_left(starts, start)
+                    if covered[first : bisect_left(starts, end)] == [True]:
+                        yield start, end, ArgumentOrigin(path, text[start:end], "person")
+                        continue
                 by = self._values.get(fold_strictly(form[start:end])) or self._values.get(key[1])
                 if by:
                     origin = ArgumentOrigin(path, form[start:end], "person", endorsement=by)

@@ -104,6 +104,11 @@ def words_of(text: str) -> list[str]:
     return _WORDS.findall(fold_strictly(text))
 
 
+def word_starts(text: str) -> list[int]:
+    """Where each of the words begins, in a composed text."""
+    return [found.start() for found in _WORDS.finditer(fold_strictly(text))]
+
+
 class DecodedText(NamedTuple):
     """What the encoded parts of a text say. `whole`: nothing of it was too long to look at."""
 
