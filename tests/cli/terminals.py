@@ -31,15 +31,25 @@ class Terminal:
         os.write(self.handle, text.encode())
 
     def until(self, holds: Callable[[str], bool]) -> str:
-        while not holds(self.shown):
-            readable, _, _ = select.select([self.handle], [], [], HANG_SECONDS)
-            assert readable, self.shown
-            try:
-                self.shown += os.read(self.handle, 1 << 16).decode("utf-8", "replace")
-            except OSError:
-                break
+        while not holds(self.shown) and self._read():
+            pass
         assert holds(self.shown), self.shown
         return self.shown
+
+    def until_end(self) -> str:
+        """All that is shown until nobody is left to write: unread, a full terminal would stop them."""
+        while self._read():
+            pass
+        return self.shown
+
+    def _read(self) -> bool:
+        readable, _, _ = select.select([self.handle], [], [], HANG_SECONDS)
+        assert readable, self.shown
+        try:
+            self.shown += os.read(self.handle, 1 << 16).decode("utf-8", "replace")
+        except OSError:
+            return False
+        return True
 
 
 def terminal(

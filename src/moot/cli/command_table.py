@@ -35,8 +35,7 @@ connect      agent       let a language model take part
              mcp         let an MCP client (Claude Code, Cursor, …) take part
 manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
-             rules       let rules decide: suggestions, accept, list, stop, …
-             origins     what tools do, and whose values need no question
+             rules       let rules decide: list, stop, …; `origins`: what asks
              journal     read, search, export and verify the journal
 also         login, logout, hook, cluster, xp, message, conformance, completion
 """

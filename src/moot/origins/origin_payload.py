@@ -65,8 +65,8 @@ def _argument(argument: ArgumentOrigin, agent: str) -> dict[str, Json]:
         told["text_to"] = {who: describe_origin(argument, agent=agent, viewer=who)}
     if endorsed:
         told |= {"endorsed_by": endorsed.by, "endorsement": endorsed.id}
-    # What the operator configured stands in no message.
-    if place is not None and place.source.envelope:
+    # What the operator configured stands in no message, and what the agent said itself is no source.
+    if place is not None and place.source.envelope and place.source.by != agent:
         told["at"] = place.source.at
         told["envelope"] = place.source.envelope
         told["place"] = shorten(place.path, MAX_PATH_CHARS)

@@ -14,7 +14,10 @@ def describe_origin(argument: ArgumentOrigin, *, agent: str, viewer: str = "") -
     match argument.origin:
         case "person" if argument.endorsement:
             who = "you" if argument.endorsement.by == viewer else argument.endorsement.by
-            return f"{who} endorsed this" if place is None else f"{_from(place)}, which {who} endorsed"
+            # That the agent had said it itself says nothing of where it came from.
+            if place is None or place.source.by == agent:
+                return f"{who} endorsed this"
+            return f"{_from(place)}, which {who} endorsed"
         case "person" if place is not None:
             return f"{'you' if place.source.by == viewer else place.source.by} said this"
         case "operator":

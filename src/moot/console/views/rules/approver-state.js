@@ -20,6 +20,8 @@ const MAX_ACTS = 2_000;
 const AGAIN_MILLISECONDS = 400;
 const ANSWER_MILLISECONDS = 20_000;
 const RETRY_MILLISECONDS = 1_500;
+const MAX_RETRY_MILLISECONDS = 60_000;
+// Failures in a row before the page says so.
 const MAX_TRIES = 4;
 
 /** @type {WeakMap<object, ApproverState>} */
@@ -154,7 +156,9 @@ export class ApproverState {
       this._tries.delete(approver.id);
     } catch (fault) {
       // It may have joined a moment before its tools were announced.
-      const again = this._isWorthATry(approver.id);
+      const tries = this._tries.get(approver.id) ?? 0;
+      this._tries.set(approver.id, tries + 1);
+      const again = tries < MAX_TRIES;
       if (again) setTimeout(() => void this.refresh(), RETRY_MILLISECONDS);
       record.status = before === "known" ? "known" : again ? "announced" : "failed";
       record.error = again ? "" : fault instanceof Error ? fault.message : "no reply";
@@ -188,7 +192,8 @@ export class ApproverState {
       const known = await toolCatalogueOf(this._context).load(each.id);
       // The query is running or not possible yet: a change will be published later.
       if (known.status === "known" || known.status === "failed") this._checked.add(each.id);
-      if (known.status === "known" && !known.tools.some((tool) => tool.name === RULES_TOOL)) this._retryLater(each);
+      const isOther = known.status === "known" && !known.tools.some((tool) => tool.name === RULES_TOOL);
+      if (isOther || known.status === "failed") this._retryLater(each);
       // If we may not list its tools, a member that has the name of an approver is accepted by its messages.
       if (
         known.tools.some((tool) => tool.name === RULES_TOOL) ||
@@ -203,21 +208,20 @@ export class ApproverState {
     if (!isOnline) for (const id of [...this._checked]) if (!state.roster.get(id)?.present) this._checked.delete(id);
   }
 
-  /** An approver may have joined a moment before its tools were announced. @param {import("../../core/state/state-roster.js").Member} member */
+  /** An approver may have joined before its tools were announced, or was too busy to tell. @param {import("../../core/state/state-roster.js").Member} member */
   _retryLater(member) {
-    if ((member.name !== "approver" && !this._records.has(member.name)) || !this._isWorthATry(member.id)) return;
-    setTimeout(async () => {
-      await toolCatalogueOf(this._context).load(member.id, { again: true });
-      this._checked.delete(member.id);
-      await this._findApprover();
-    }, RETRY_MILLISECONDS);
-  }
-
-  /** @param {string} id */
-  _isWorthATry(id) {
-    const tries = this._tries.get(id) ?? 0;
-    this._tries.set(id, tries + 1);
-    return tries < MAX_TRIES;
+    if (member.name !== "approver" && !this._records.has(member.name)) return;
+    const tries = this._tries.get(member.id) ?? 0;
+    this._tries.set(member.id, tries + 1);
+    setTimeout(
+      async () => {
+        if (!this._state.roster.get(member.id)?.present) return;
+        await toolCatalogueOf(this._context).load(member.id, { again: true });
+        this._checked.delete(member.id);
+        await this._findApprover();
+      },
+      Math.min(RETRY_MILLISECONDS * 2 ** tries, MAX_RETRY_MILLISECONDS),
+    );
   }
 
   /** Whether to ask a member for its tools: one with full rights is a person, unless it sends an approver's messages. @param {import("../../core/state/state-roster.js").Member} member */
@@ -243,6 +247,8 @@ export class ApproverState {
         changed = this._readDecision(row) || changed;
     }
     if (changed) this._publish();
+    // Whoever may not list its tools knows an approver by its messages.
+    if (changed && !this.approver) void this._findApprover();
   }
 
   /** @param {import("../../core/state/envelopes.js").Row} row @param {any} envelope */
