@@ -156,9 +156,9 @@ export class ApproverState {
       this._tries.delete(approver.id);
     } catch (fault) {
       // It may have joined a moment before its tools were announced.
-      const tries = this._tries.get(approver.id) ?? 0;
-      this._tries.set(approver.id, tries + 1);
-      const again = tries < MAX_TRIES;
+      const tries = (this._tries.get(approver.id) ?? 0) + 1;
+      this._tries.set(approver.id, tries);
+      const again = tries <= MAX_TRIES;
       if (again) setTimeout(() => void this.refresh(), RETRY_MILLISECONDS);
       record.status = before === "known" ? "known" : again ? "announced" : "failed";
       record.error = again ? "" : fault instanceof Error ? fault.message : "no reply";
@@ -239,8 +239,7 @@ export class ApproverState {
     for (; this._next < envelopes.next; this._next += 1) {
       const row = envelopes.at(this._next);
       if (!row) continue;
-      if (row.type === "gap") this._refreshSoon();
-      else if (row.kind === "moot/endorse") this._refreshSoon();
+      if (row.type === "gap" || row.kind === "moot/endorse") this._refreshSoon();
       else if (row.kind.startsWith("trust/"))
         changed = this._readTrustEnvelope(row, envelopes.envelope(row)) || changed;
       else if (row.about.length > 0 && (row.kind === "mcp/request" || row.kind === "mcp/reject"))
