@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -72,6 +73,8 @@ def program_on_terminal(
         cwd=folder,
         env=environment() | variables,
         start_new_session=True,
+        # As a terminal starts programs, also where the tests run under `nohup`.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     os.close(theirs)
     try:
