@@ -37,7 +37,7 @@ def _endless_server() -> Iterator[str]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("command", ["login", "cluster"])
+@pytest.mark.parametrize("command", ["login", "cluster", "open"])
 def test_an_answer_that_never_ends_is_given_up(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,5 +48,7 @@ def test_an_answer_that_never_ends_is_given_up(
         words = ["login", url]
         if command == "cluster":
             words = ["cluster", "status", "--gateway", url, "--admin-token-file", str(token)]
+        elif command == "open":
+            words = ["open", "--print", "--gateway", url, "--space", "lab", "--token-file", str(token)]
         assert main(words) != EXIT_OK
     assert f"answers with more than {MAX_BYTES >> 20} MiB" in capsys.readouterr().err

@@ -72,6 +72,7 @@ CONSTANTS: Final[Mapping[str, str]] = {
     "spaces.*.limits.max_correlations": "moot.protocol.envelope.MAX_CORRELATIONS",
     "gateway.poll_messages": "moot.gateway.space_factory.POLL_MESSAGES",
     "gateway.poll_bytes": "moot.gateway.space_factory.POLL_BYTES",
+    "gateway.max_content_bytes": "moot.protocol.large_content.MAX_CONTENT_BYTES",
     "gateway.errors_per_second": "moot.gateway.hosting.message_refusals.ERRORS_PER_SECOND",
     "gateway.snapshot_records": "moot.gateway.hosting.journaled_space.SNAPSHOT_RECORDS",
     "gateway.journal.segment_bytes": "moot.store.file_journal.SEGMENT_BYTES",

@@ -47,7 +47,6 @@ EVERYTHING = """
       max_connections: 2
       ping_seconds: 5
       outbox_bytes: 7
-      max_content_bytes: 46
       max_space_content_bytes: 47
       auto_create_spaces: true
       max_auto_spaces: 14

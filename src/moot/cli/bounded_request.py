@@ -23,4 +23,5 @@ def request_bounded(method: str, url: str, *, seconds: float, **more: Any) -> ht
             if len(body) > MAX_BYTES:
                 where = url.partition("?")[0]
                 raise Unreachable(f"{where} answers with more than {MAX_BYTES >> 20} MiB. Check the address")
-    return httpx2.Response(answer.status_code, content=bytes(body))
+    kind = {"content-type": answer.headers.get("content-type", "")}
+    return httpx2.Response(answer.status_code, headers=kind, content=bytes(body))

@@ -101,6 +101,7 @@ MOOT: Final[Former] = {
     "gateway.cluster.max_batch_inputs": 256,
     "gateway.cluster.max_pending_bytes": 16 << 20,
     "gateway.mcp.idle_seconds": 600,
+    "gateway.max_content_bytes": 32 << 20,
     "gateway.max_body_bytes": "twice max_bytes of the space",
 }
 _OF_SPACES: Final = "spaces.*."

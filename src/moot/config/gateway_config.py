@@ -157,9 +157,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Two seconds of the fastest member that the default limits allow; kept once for all that wait for it.
     outbox_bytes: Positive = 16 << 20
 
-    # One large value of a call, such as a file, which is kept for those who need it and not told to all.
-    max_content_bytes: Positive = 32 << 20
-    # Large values of one space in all, 32 of the largest: those that nobody used for longest make room.
+    # Large values of calls, such as files, of one space in all: those that nobody used for longest make room.
     max_space_content_bytes: Positive = 1 << 30
 
     # D-22: the space after which others are made when one of its members joins them; `true`: the default one.

@@ -23,6 +23,8 @@ from moot.protocol import strict_json
 from moot.protocol.operation import Json
 
 CONTENT_KEY: Final = "moot/content"
+# One value, and those of one message together: what people attach to mails has 25 MiB at most.
+MAX_CONTENT_BYTES: Final = 32 << 20
 # Shorter texts stay: the reference to one and its beginning take up to 3 KB.
 _LONG_CHARS: Final = 16_384
 _EXCERPT_CHARS: Final = 2_000

@@ -166,7 +166,7 @@ async def test_a_result_above_the_limit_says_that_the_tool_ran(tmp_path: Path) -
         async with httpx2.AsyncClient() as http:
             refused = await http.post(address, content=b"x" * 100_001, headers=headers)
             assert refused.status_code == 413
-            assert "gateway.max_content_bytes" in refused.text
+            assert "at most 100000 bytes" in refused.text
 
 
 async def test_values_are_for_members_and_make_room_for_newer_ones(tmp_path: Path) -> None:

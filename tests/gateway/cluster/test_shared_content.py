@@ -99,7 +99,7 @@ async def test_a_space_keeps_what_its_limits_allow_and_the_rest_makes_room(
         one, two, three, four = (letter * 400 for letter in (b"1", b"2", b"3", b"4"))
         answer = await send(a, b"x" * 401)
         assert answer.status_code == 413
-        assert "max_content_bytes" in answer.json()["message"]
+        assert "at most 400 bytes" in answer.json()["message"]
         assert (await send(a, one)).status_code == 201
         assert (await send(b, two)).status_code == 201
         # Used again: the other is now the one that nobody used for longest.

@@ -38,6 +38,7 @@ def request_gateway(
     """
     import httpx2
 
+    from moot.cli.bounded_request import request_bounded
     from moot.net.client_tls import verification_for
     from moot.net.websocket_client import UpgradeRefused
     from moot.participant.connection.connect_errors import explain_failed_request, explain_not_admitted
@@ -48,11 +49,11 @@ def request_gateway(
     for number, base in enumerate(bases, 1):
         sent = more if body is None else more | {"json": body(base)}
         try:
-            answer = httpx2.request(
+            answer = request_bounded(
                 method,
                 f"{base}{path}",
                 headers=headers,
-                timeout=_TIMEOUT_SECONDS,
+                seconds=_TIMEOUT_SECONDS,
                 verify=verification_for(base),
                 **sent,
             )

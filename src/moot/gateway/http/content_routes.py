@@ -21,6 +21,7 @@ from moot.gateway.hosting.content_store import find_content, keep_content
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_replies import body_of, denied, json_response
 from moot.gateway.http.request_identity import RequestIdentity
+from moot.protocol import large_content
 from moot.resilience.rate_limits import RateLimits, token_buckets
 from moot.resilience.refused_body import discard_body
 
@@ -63,8 +64,8 @@ class ContentRoutes:
     async def add(self, request: Request) -> Response:
         """Keep a value; answers with its hash."""
         identity = await self._identify(request)
-        most = self._config.max_content_bytes
-        too_large = AccessDenied(413, f"a value has at most {most} bytes: gateway.max_content_bytes")
+        most = large_content.MAX_CONTENT_BYTES
+        too_large = AccessDenied(413, f"a value has at most {most} bytes")
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > most:
             await discard_body(request.receive)

@@ -14,11 +14,8 @@ from moot.errors import EnvelopeTooLarge, InvalidRequest, MootError, Unreachable
 from moot.net.http_client import HttpClient, ResponseTooLarge
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.whole_proposal import find_space
-from moot.protocol.large_content import parts_of, put_back, take_out
+from moot.protocol.large_content import MAX_CONTENT_BYTES, parts_of, put_back, take_out
 from moot.protocol.operation import Json
-
-# The values of one call that are kept by the gateway, because no envelope could hold them.
-MAX_CONTENT_BYTES: Final = 32 << 20
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +54,12 @@ class ContentClient:
         parts = parts_of(body)
         if not parts:
             return body
-        most = MAX_CONTENT_BYTES
         sizes = {part.sha256: part.size for part in parts}
-        if sum(sizes.values()) > most:
-            raise InvalidRequest(f"the message has {sum(sizes.values())} bytes: max_content_bytes is {most}")
+        total = sum(sizes.values())
+        if total > MAX_CONTENT_BYTES:
+            raise InvalidRequest(
+                f"large values of {total} bytes in a message: at most {MAX_CONTENT_BYTES} pass"
+            )
         values = {digest: await self._fetch(digest, size) for digest, size in sizes.items()}
         return put_back(body, values, is_result=is_result)
 
