@@ -108,7 +108,7 @@ async def test_a_flood_costs_a_slow_reader_items_and_never_memory(
             await go.wait()
             got.append(envelope)
 
-        feed = alice._parts.other_readers.open(10)
+        feed = alice._parts.readers.open(10, own=False)
         for n in range(300):
             await bob.send("chat", {"text": str(n)})
         await settled(bob)
@@ -145,9 +145,9 @@ async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -
                 assert item.payload["text"] == "before anybody iterates"
                 break
         # Letting go of it closes it.
-        assert len(alice._parts.other_readers._feeds) == 1
+        assert len(alice._parts.readers._feeds) == 1
         del reader
-        assert alice._parts.other_readers._feeds == []
+        assert alice._parts.readers._feeds == []
         other = alice.envelopes()
         await other.aclose()
         assert [each async for each in other] == []

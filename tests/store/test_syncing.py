@@ -38,7 +38,8 @@ class Disk:
         """Wait for the fsync that covers this record, without anything that would hasten it."""
         async with bounded():
             while not self.taken or self.taken[-1].last < last:
-                if (synced := syncer.next_result()) is not None:
+                if syncer.results:
+                    synced = syncer.results.popleft()
                     self.taken.append(synced)
                 else:
                     await asyncio.sleep(0.0005)
@@ -138,7 +139,8 @@ async def test_who_holds_it_has_the_file_for_themselves() -> None:
         if syncer.pause():
             is_held = True
             await asyncio.sleep(0.0003)
-            while (synced := syncer.next_result()) is not None:
+            while syncer.results:
+                synced = syncer.results.popleft()
                 disk.taken.append(synced)
             covered = disk.taken[-1].last if disk.taken else 0
             is_held = False

@@ -106,7 +106,7 @@ class ClientSocket(WSListener):
         self._fragments: list[bytes] | None = None
         self._fragments_size = 0
         self._fragments_binary = False
-        self._is_closing = False
+        self.is_closing = False
         self._drop_timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -130,7 +130,7 @@ class ClientSocket(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if transport.is_close_frame_sent:
             # picows has closed because of a frame that is too large, and then goes on to hand it over.
-            self._is_closing = True
+            self.is_closing = True
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             raise self._protocol_error(
                 WSCloseCode.PROTOCOL_ERROR, "reserved bits are set, but no extension was agreed"
@@ -138,7 +138,7 @@ class ClientSocket(WSListener):
         kind = frame.msg_type
         if kind == WSMsgType.CLOSE:
             self._handle_close(transport, frame)
-        elif self._is_closing:
+        elif self.is_closing:
             return
         elif kind == WSMsgType.PING:
             # Not by picows itself, which would answer before the reserved bits are checked.
@@ -162,7 +162,7 @@ class ClientSocket(WSListener):
         retrieved = asyncio.ensure_future(transport.wait_disconnected())
         retrieved.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._transport = None
-        self._is_closing = True
+        self.is_closing = True
         if self._drop_timer is not None:
             self._drop_timer.cancel()
         if not self._has_closed.is_set():
@@ -181,9 +181,9 @@ class ClientSocket(WSListener):
     def close(self, code: int, reason: str) -> None:
         """Start the closing handshake; what was sent before still goes out."""
         transport = self._transport
-        if transport is None or self._is_closing:
+        if transport is None or self.is_closing:
             return
-        self._is_closing = True
+        self.is_closing = True
         short = reason.encode()[:_MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
         transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
         loop = asyncio.get_running_loop()
@@ -197,7 +197,7 @@ class ClientSocket(WSListener):
     def send(self, data: bytes, *, binary: bool = False) -> None:
         """One message, in order; raises OutboxFull. On a closed connection it is dropped."""
         transport = self._transport
-        if transport is None or self._is_closing:
+        if transport is None or self.is_closing:
             return
         waiting = transport.underlying_transport.get_write_buffer_size()
         most = self._limits.outbox_bytes
@@ -228,17 +228,13 @@ class ClientSocket(WSListener):
         """Whether whoever sends much should `wait_drained` first."""
         return not self._writable.is_set()
 
-    @property
-    def is_closing(self) -> bool:
-        return self._is_closing
-
     def _drop(self) -> None:
         if self._transport is not None:
             self._transport.underlying_transport.abort()
 
     def _protocol_error(self, code: WSCloseCode, reason: str) -> WSProtocolError:
         """Read nothing more; picows sends the close."""
-        self._is_closing = True
+        self.is_closing = True
         return WSProtocolError(code, reason)
 
     def _add_fragment(self, frame: WSFrame) -> None:
@@ -263,7 +259,7 @@ class ClientSocket(WSListener):
     def _handle_message(self, data: bytes, binary: bool) -> None:
         if len(data) > self._limits.message_bytes:
             # picows has sent its close for that and hands over the message all the same.
-            self._is_closing = True
+            self.is_closing = True
             return
         if not binary and not data.isascii():
             try:
@@ -281,8 +277,8 @@ class ClientSocket(WSListener):
         body = frame.get_payload_as_bytes()
         self.code = struct.unpack("!H", body[:2])[0] if len(body) >= 2 else 1000
         self.reason = body[2:].decode("utf-8", "replace")
-        if not self._is_closing:
-            self._is_closing = True
+        if not self.is_closing:
+            self.is_closing = True
             transport.send_close(cast("WSCloseCode", self.code))
         transport.disconnect()
 

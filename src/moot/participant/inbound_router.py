@@ -13,6 +13,7 @@ from typing import Final
 
 from moot.errors import ParticipantPaused, Refused, UnsupportedByRecipient
 from moot.participant.connection.refusals import refusal_of
+from moot.participant.connection.violation_log import ProtocolViolation
 from moot.participant.control.control_handler import ControlHandler
 from moot.participant.member_parts import MemberParts
 from moot.protocol.envelope import Envelope
@@ -49,8 +50,12 @@ class InboundRouter:
     def route(self, envelope: Envelope) -> None:
         parts = self._parts
         parts.sender.counts.received += 1
-        if not self._is_valid(envelope, is_live=True):
+        violation = parts.validator.check(envelope)
+        if violation is not None:
             parts.sender.counts.dropped += 1
+            self._give_up_answer(envelope, violation)
+            if envelope.kind == "mcp/request" and violation.fault == "bad_payload":
+                parts.server.refuse_malformed(envelope, violation.message)
             return
         parts.correlations.add(envelope)
         own = envelope.sender == parts.sender.me
@@ -61,11 +66,10 @@ class InboundRouter:
             route(envelope)
         if envelope.context is not None or envelope.kind == "reasoning/start":
             parts.contexts.handle(envelope)
-        parts.recorder.record(envelope)
+        if parts.controls.transcript is not None:
+            parts.recorder.record(envelope, parts.controls.transcript)
         parts.handlers.call(envelope, own=own)
-        parts.all_readers.put(envelope)
-        if not own:
-            parts.other_readers.put(envelope)
+        parts.readers.put(envelope, own=own)
 
     def replay(self, history: Iterable[Envelope]) -> list[Envelope]:
         """Learn what was sent before we joined; nothing is handled or answered. Returns what was new."""
@@ -135,17 +139,17 @@ class InboundRouter:
         if not envelope.kind.startswith("system/"):
             self._parts.proposals.observe(envelope)
 
-    def _is_valid(self, envelope: Envelope, *, is_live: bool = False) -> bool:
+    def _is_valid(self, envelope: Envelope) -> bool:
         violation = self._parts.validator.check(envelope)
-        if violation is None:
-            return True
+        if violation is not None:
+            self._give_up_answer(envelope, violation)
+        return violation is None
+
+    def _give_up_answer(self, envelope: Envelope, violation: ProtocolViolation) -> None:
+        """Whoever waits for an answer that is dropped would wait in vain for a better one."""
         if envelope.kind == "mcp/response" and violation.fault != "unasked_answer":
-            # Whoever waits for this answer would wait in vain for a better one.
             self._parts.requests.handle_bad_answer(envelope, violation.message)
             self._parts.proposals.handle_bad_answer(envelope, violation.message)
-        elif is_live and envelope.kind == "mcp/request" and violation.fault == "bad_payload":
-            self._parts.server.refuse_malformed(envelope, violation.message)
-        return False
 
     # Where each kind goes
 

@@ -314,8 +314,7 @@ class JoinedSpace(SpaceCalls):
 
         `own`: ours, too.
         """
-        readers = self._parts.all_readers if own else self._parts.other_readers
-        return readers.read(max_messages or message_feed.MAX_FEED_MESSAGES)
+        return self._parts.readers.read(max_messages or message_feed.MAX_FEED_MESSAGES, own=own)
 
     @property
     def owner_lookup(self) -> OwnerLookup:

@@ -71,10 +71,9 @@ class MemberParts:
     reporter: StatusReporter
     recorder: TranscriptRecorder
     open_work: OpenWork
-    # Handlers by kind, and readers: of everything, and of everything but our own.
+    # Handlers by kind, and readers of everything.
     handlers: KindHandlers
-    all_readers: Feeds[Envelope]
-    other_readers: Feeds[Envelope]
+    readers: Feeds[Envelope]
 
 
 def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
@@ -124,6 +123,5 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
         recorder=TranscriptRecorder(sender, contexts, controls, reporter, tasks.spawn),
         open_work=OpenWork(sender, requests, server, streams, proposal_client, acks),
         handlers=KindHandlers(runner),
-        all_readers=Feeds(counts),
-        other_readers=Feeds(counts),
+        readers=Feeds(counts),
     )

@@ -48,7 +48,9 @@ class MemberSession:
         self._closed = asyncio.Event()
         # Resolved by the first welcome; fails with the reason why there will be none.
         self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # What comes before whoever joins can listen is held; from then on it goes to the router.
         self._held: list[Envelope | Frame] | None = []
+        self.handle_envelope: Callable[[Envelope], None] = self._held.append
         self._lost_at = 0.0
         self._known_before_loss: frozenset[str] = frozenset()
         # Requests wait for another gateway: for how long the oldest did before the loss, and how they fail.
@@ -124,8 +126,7 @@ class MemberSession:
             return
         parts.sender.counts.reconnects += 1
         log.info("rejoined", extra={"participant": parts.sender.me})
-        for readers in (parts.other_readers, parts.all_readers):
-            readers.put(MissedMessages("reconnected"))
+        parts.readers.put(MissedMessages("reconnected"))
         parts.proposals.mark_uncertain()
         parts.tasks.spawn(self._restore_missed_decisions())
         for handler in self._reconnected_handlers:
@@ -143,12 +144,6 @@ class MemberSession:
                 self._lost_fault = None
         await parts.proposal_sync.refresh(self.link.url)
 
-    def handle_envelope(self, envelope: Envelope) -> None:
-        if self._held is None:
-            self.router.route(envelope)
-        else:
-            self._held.append(envelope)
-
     def handle_frame(self, frame: Frame) -> None:
         if self._held is None:
             self._parts.sender.counts.received += 1
@@ -158,6 +153,7 @@ class MemberSession:
 
     def _release_held(self) -> None:
         held, self._held = self._held, None
+        self.handle_envelope = self.router.route
         for item in held or ():
             if isinstance(item, Frame):
                 self.handle_frame(item)
@@ -197,7 +193,7 @@ class MemberSession:
         parts.proposal_sync.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
         parts.owner_lookup.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
         parts.proposals.knowledge = "not_known"
-        for part in (parts.other_readers, parts.all_readers, parts.runner, parts.proposals, parts.streams):
+        for part in (parts.readers, parts.runner, parts.proposals, parts.streams):
             part.end()
         self._control_handler.end()
         parts.tasks.cancel()

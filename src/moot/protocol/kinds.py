@@ -285,6 +285,9 @@ def is_reserved(kind: str) -> bool:
     return kind.startswith("system/") or kind in ("system", "presence")
 
 
+# Those that members send: their names need no look.
+MEMBERS_KINDS: Final = frozenset(kind for kind in KINDS if not is_reserved(kind))
+
 # D-52, D-56: kinds with a word of their own. Everything else is carried over by the mechanical rule.
 MCPX_WORDS: Final[Mapping[str, str]] = {"mcp/withdraw": "proposal/withdraw", "mcp/reject": "proposal/reject"}
 M3P_WORDS: Final[Mapping[str, str]] = {

@@ -289,7 +289,9 @@ class ProposalLife:
         return True
 
     def _begin(self, request: str, by: str, asked: tuple[str, ...]) -> None:
-        self.requests = [*(each for each in self.requests if each != request), request]
+        if request in self.requests:
+            self.requests.remove(request)
+        self.requests.append(request)
         self.requested_by = by
         self.asked = self.waiting = asked
         self.outcome, self.reason = "pending", None

@@ -38,10 +38,9 @@ class ProposalTracker(Generic[P]):
         # Decision 0015: a gateway of Moot gives a reason for whoever does not come back.
         self.leave_reason_is_removal = True
         self._known: dict[str, P] = {}
-        # Those that time can change, when it does, and the same by time: there, what does not hold any more
-        # is passed over.
-        self._timed: dict[str, P] = {}
-        self._deadlines: dict[str, float] = {}
+        # Those that time can change, and when it does; and the same by time: there, what does not hold any
+        # more is passed over.
+        self._timed: dict[str, tuple[float, P]] = {}
         self._by_deadline: list[tuple[float, str]] = []
         # By a request that carries them out, and by the message of a rejection.
         self._requests: dict[str, list[P]] = {}
@@ -63,7 +62,7 @@ class ProposalTracker(Generic[P]):
 
     def untrack(self, id: str) -> P:
         gone = self._known.pop(id)
-        self._untime(id)
+        self._timed.pop(id, None)
         for request in gone.requests:
             left = [each for each in self._requests.pop(request, ()) if each is not gone]
             if left:
@@ -74,7 +73,7 @@ class ProposalTracker(Generic[P]):
 
     def pending(self) -> list[P]:
         """Those that can still be decided on, oldest first; rejected ones too, until withdrawn (D-28)."""
-        return [life for life in self._timed.values() if life.status == "pending"]
+        return [life for _, life in self._timed.values() if life.status == "pending"]
 
     def apply(self, envelope: Envelope, now: float, *names: str) -> list[P]:
         """What an envelope changes; a proposal itself is made and tracked by whoever knows what it wants.
@@ -221,10 +220,11 @@ class ProposalTracker(Generic[P]):
         changed: list[P] = []
         while self._by_deadline and self._by_deadline[0][0] <= now:
             deadline, id = heappop(self._by_deadline)
-            if self._deadlines.get(id) != deadline:
+            due, life = self._timed.get(id, (_NEVER, None))
+            if life is None or due != deadline:
                 continue
-            del self._deadlines[id]
-            life = self._timed[id]
+            # In its place: they are in the order in which they were proposed.
+            self._timed[id] = (_NEVER, life)
             is_late = now >= life.expires and life.settle("expired", life.expires)
             if is_late or (now >= life.answer_by and life.lose_track("timed_out")):
                 changed.append(life)
@@ -232,18 +232,14 @@ class ProposalTracker(Generic[P]):
         return changed
 
     def _time(self, life: P, deadline: float) -> None:
-        self._timed[life.id] = life
-        if self._deadlines.get(life.id) == deadline:
+        known = self._timed.get(life.id)
+        self._timed[life.id] = (deadline, life)
+        if known is not None and known[0] == deadline:
             return
-        self._deadlines[life.id] = deadline
         heappush(self._by_deadline, (deadline, life.id))
-        if len(self._by_deadline) > 2 * len(self._deadlines) + 64:
-            self._by_deadline = [(at, id) for id, at in self._deadlines.items()]
+        if len(self._by_deadline) > 2 * len(self._timed) + 64:
+            self._by_deadline = [(at, id) for id, (at, _) in self._timed.items()]
             heapify(self._by_deadline)
-
-    def _untime(self, id: str) -> None:
-        self._timed.pop(id, None)
-        self._deadlines.pop(id, None)
 
     def _index(self, life: P) -> None:
         """Note when time changes it next, and which answer does."""
@@ -251,7 +247,7 @@ class ProposalTracker(Generic[P]):
         if life.status == "pending" or (life.outcome == "pending" and deadline != _NEVER):
             self._time(life, deadline)
         else:
-            self._untime(life.id)
+            self._timed.pop(life.id, None)
         if life.requests and life not in self._requests.setdefault(life.requests[-1], []):
             self._requests[life.requests[-1]].append(life)
 

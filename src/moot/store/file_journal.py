@@ -243,8 +243,8 @@ class FileJournal(Journal):
             self._syncer.sync_batch(last)
 
     def process_syncs(self) -> None:
-        while (synced := self._syncer.next_result()) is not None:
-            self._process_sync(synced)
+        while self._syncer.results:
+            self._process_sync(self._syncer.results.popleft())
 
     def _process_sync(self, synced: SyncResult) -> None:
         if self._state == "closed":

@@ -2,7 +2,7 @@
 
 The loop reports what it wrote and continues. The thread syncs every `seconds` while there is something new,
 sooner if somebody waits or much was written, and sleeps when nothing is. The loop gets the results of fsyncs
-with `next_result` when it has time; it is woken only by a fault, or if it asked for that (`notify`). To plan
+from `results` when it has time; it is woken only by a fault, or if it asked for that (`notify`). To plan
 every fsync and be woken for it cost the loop more than writing did, and mostly nobody waits.
 
     asleep ──mark_written──▶ waiting ──seconds, or sync_now──▶ fsync ──▶ waiting  (asleep after an idle round)
@@ -103,10 +103,6 @@ class JournalSyncer:
         # In a steady flow the thread is about to do it, and need not be woken.
         if is_new and self._clock() - self._started_at >= self._seconds:
             self._wakeups.put(None)
-
-    def next_result(self) -> SyncResult | None:
-        """The next result of an fsync, oldest first; None if there is no new one."""
-        return self.results.popleft() if self.results else None
 
     @property
     def running_seconds(self) -> float:

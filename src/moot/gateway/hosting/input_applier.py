@@ -246,10 +246,11 @@ class InputApplier:
         if row.changes_verdict or row.shrinks_rights:
             self.journaled.snapshots.mark_rights_change(number)
             return row.changes_verdict
-        if any(isinstance(effect, Deliver) and effect.waits_for_disk for effect in effects):
-            # A crash must not forget a fulfilment that a host has seen: it would be carried out twice.
-            self.journaled.snapshots.mark_fulfilment(number)
-            return True
+        for effect in effects:
+            if isinstance(effect, Deliver) and effect.waits_for_disk:
+                # A crash must not forget a fulfilment that a host has seen: it would be carried out twice.
+                self.journaled.snapshots.mark_fulfilment(number)
+                return True
         return False
 
     def _has_no_room(self, session: SessionId, envelope: Envelope, data: bytes) -> bool:

@@ -185,7 +185,7 @@ class RequestClient:
         pending = _Pending(
             sent.id,
             payload["id"],
-            addressees(to),
+            sent.to,
             future,
             future.get_loop().time(),
             is_fulfilment=encode is not None,

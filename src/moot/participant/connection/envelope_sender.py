@@ -42,13 +42,11 @@ from moot.protocol.envelope import (
     check_kind,
     check_names,
 )
-from moot.protocol.kinds import KINDS, UNKNOWN, is_reserved
+from moot.protocol.kinds import KINDS, MEMBERS_KINDS, UNKNOWN, is_reserved
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns import Rights
 
 NO_RIGHTS: Final = Rights(())
-# Kinds of the table that members send: their names need no look.
-_MEMBERS_KINDS: Final = frozenset(kind for kind in KINDS if not is_reserved(kind))
 
 
 @dataclass(slots=True)
@@ -199,8 +197,12 @@ class EnvelopeSender:
         request_operation: Operation | None = None,
     ) -> bool:
         """Whether the rights of the latest welcome allow it."""
-        body = {} if payload is None else payload
-        names = self._names_of(addressees(to))
+        return self._allows(kind, {} if payload is None else payload, addressees(to), request_operation)
+
+    def _allows(
+        self, kind: str, body: Payload, to: Sequence[str], request_operation: Operation | None
+    ) -> bool:
+        names = self._names_of(to)
         if self._legacy is None:
             return self.rights.allow(kind, body, names, request_operation)
         return self.rights.allow(
@@ -249,7 +251,7 @@ class EnvelopeSender:
         self._check(kind, body, named, correlated, context, received=to_bare_request)
         if self.pause is not None:
             self.check_not_paused(kind)
-        if check_rights and not self.may(kind, body, named, request_operation):
+        if check_rights and not self._allows(kind, body, named, request_operation):
             raise NotAllowed(
                 f"your rights in this space do not allow {_describe(kind, body)}: ask for a grant"
                 + (" or propose it" if kind == "mcp/request" else ""),
@@ -317,7 +319,7 @@ class EnvelopeSender:
         received: bool,
     ) -> None:
         try:
-            if kind.__class__ is not str or kind not in _MEMBERS_KINDS:
+            if kind.__class__ is not str or kind not in MEMBERS_KINDS:
                 check_kind(kind, MAX_KIND_CHARS)
                 if is_reserved(kind):
                     raise PayloadShapeError(f"{kind} is reserved for the gateway")

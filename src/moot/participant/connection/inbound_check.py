@@ -16,7 +16,7 @@ from moot.participant.connection.payload_shapes import PayloadShapeError, check_
 from moot.participant.connection.violation_log import UNKNOWN_SENDER, ProtocolViolation, ViolationLog
 from moot.protocol.agreement import check_agreement
 from moot.protocol.envelope import Envelope
-from moot.protocol.kinds import is_reserved
+from moot.protocol.kinds import MEMBERS_KINDS, is_reserved
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GATEWAY, STREAM_GATEWAY
 
@@ -45,7 +45,7 @@ class InboundValidator:
         kind = envelope.kind
         if envelope.missing:
             return self.report(envelope, "incomplete", f"{', '.join(envelope.missing)} missing")
-        if envelope.sender not in _GATEWAYS and is_reserved(kind):
+        if kind not in MEMBERS_KINDS and envelope.sender not in _GATEWAYS and is_reserved(kind):
             return self.report(envelope, "forged_sender", f"{kind} is the gateway's alone")
         try:
             if envelope.claim is not None:

@@ -48,6 +48,8 @@ class Feed(Generic[T]):
         self._bytes = 0
         self._counts = counts
         self._missed = 0
+        # It reads what we sent ourselves, too.
+        self.has_own = True
         self._ended = False
         self._arrived = asyncio.Event()
 
@@ -103,8 +105,9 @@ class Feeds(Generic[T]):
         self._counts = counts
         self._ended = False
 
-    def open(self, max_messages: int) -> Feed[T]:
+    def open(self, max_messages: int, *, own: bool = True) -> Feed[T]:
         feed: Feed[T] = Feed(max_messages, self._counts)
+        feed.has_own = own
         if self._ended:
             feed.end()
         else:
@@ -116,13 +119,14 @@ class Feeds(Generic[T]):
         if feed in self._feeds:
             self._feeds.remove(feed)
 
-    def read(self, max_messages: int) -> Reader[T]:
-        """A feed from now on, for as long as somebody holds it."""
-        return Reader(self, self.open(max_messages))
+    def read(self, max_messages: int, *, own: bool = True) -> Reader[T]:
+        """A feed from now on, for as long as somebody holds it; `own`: also of what we sent ourselves."""
+        return Reader(self, self.open(max_messages, own=own))
 
-    def put(self, item: T | MissedMessages) -> None:
+    def put(self, item: T | MissedMessages, *, own: bool = False) -> None:
         for feed in self._feeds:
-            feed.put(item)
+            if feed.has_own or not own:
+                feed.put(item)
 
     def end(self) -> None:
         self._ended = True

@@ -10,6 +10,7 @@ from moot.participant.connection.message_feed import Spawn
 from moot.participant.control.controls import Controls
 from moot.participant.control.status_reporter import StatusReporter
 from moot.participant.conversation.contexts import Contexts
+from moot.participant.conversation.transcript import Transcript
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
@@ -32,7 +33,7 @@ _RECORDED: Final = frozenset(
 
 
 class TranscriptRecorder:
-    """Adds what arrives to the transcript, if the member has one."""
+    """Adds what arrives to the transcript of a member that has one."""
 
     def __init__(
         self,
@@ -50,9 +51,9 @@ class TranscriptRecorder:
         self._reported_limit = False
         self._compacting = False
 
-    def record(self, envelope: Envelope) -> None:
-        transcript, kind = self._controls.transcript, envelope.kind
-        if transcript is None or kind not in _RECORDED:
+    def record(self, envelope: Envelope, transcript: Transcript) -> None:
+        kind = envelope.kind
+        if kind not in _RECORDED:
             return
         if kind == "mcp/request" and "id" not in envelope.payload:
             return  # notifications are no part of a conversation

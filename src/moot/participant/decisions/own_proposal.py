@@ -136,8 +136,8 @@ class Proposal:
         if self.on_change is not None:
             self.on_change(self)
 
-    async def _follow(self) -> None:
-        """Wait until it is over; runs as a task of its own."""
+    async def _follow(self, done: Callable[[], None]) -> None:
+        """Wait until it is over, and call `done` then; runs as a task of its own."""
         try:
             self._outcome = await self._wait_for_end()
         except MootError as fault:
@@ -148,8 +148,11 @@ class Proposal:
         finally:
             self.seen.watchers.remove(self._handle_change)
             self._over.set()
-            if self.on_change is not None:
-                self.on_change(self)
+            try:
+                if self.on_change is not None:
+                    self.on_change(self)
+            finally:
+                done()
 
     def _abandon(self) -> None:
         """Nobody follows it any more: we have left."""
@@ -249,13 +252,6 @@ class Proposal:
 
 def follow_proposal(proposal: Proposal, spawn: Spawn, done: Callable[[], None]) -> None:
     """Follow a proposal in a task of its own; `done` is called when it is over."""
-
-    async def follow() -> None:
-        try:
-            await proposal._follow()
-        finally:
-            done()
-
-    if spawn(follow()) is None:
+    if spawn(proposal._follow(done)) is None:
         proposal._abandon()
         done()

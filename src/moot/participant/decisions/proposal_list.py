@@ -8,7 +8,7 @@ proposals and those of others alike; `own_proposal` waits for the outcome of our
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -171,7 +171,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
         for seen in self.apply(envelope, self._clock() + self._gateway_ahead_seconds, name):
             if envelope.kind == "moot/votes":
                 _note_count(seen, envelope.payload)
-            elif envelope.kind == "mcp/response":
+            elif envelope.kind == "mcp/response" and seen.waiting:
                 self._give_up(seen)
             seen.notify_watchers()
 
@@ -249,7 +249,8 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def mark_forgotten(self, id: str) -> None:
         """The gateway does not remember it, so it is not open."""
-        _notify(self.forget(id, self._gateway_now()))
+        for seen in self.forget(id, self._gateway_now()):
+            seen.notify_watchers()
 
     def mark_uncertain(self) -> None:
         """We were away: whatever is not over may have changed without us."""
@@ -264,7 +265,8 @@ class ProposalList(ProposalTracker[SeenProposal]):
     def _set_uncertain(self, changed: list[SeenProposal], value: bool) -> None:
         for seen in changed:
             seen.uncertain = value
-        _notify(changed)
+        for seen in changed:
+            seen.notify_watchers()
 
     def end(self) -> None:
         self._incoming.end()
@@ -277,7 +279,8 @@ class ProposalList(ProposalTracker[SeenProposal]):
         return self._clock() + self._gateway_ahead_seconds
 
     def _expire(self) -> None:
-        _notify(self.expire(self._gateway_now()))
+        for seen in self.expire(self._gateway_now()):
+            seen.notify_watchers()
 
     def _make_room(self) -> None:
         if len(self._known) < MAX_PROPOSALS and self._bytes <= MAX_PROPOSAL_BYTES:
@@ -296,11 +299,6 @@ class ProposalList(ProposalTracker[SeenProposal]):
         gone = super().untrack(id)
         self._bytes -= len(gone.envelope.raw) + gone.origins_bytes
         return gone
-
-
-def _notify(changed: Iterable[SeenProposal]) -> None:
-    for seen in changed:
-        seen.notify_watchers()
 
 
 def _note_count(seen: SeenProposal, payload: Payload) -> None:

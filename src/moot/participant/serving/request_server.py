@@ -50,12 +50,25 @@ class IncomingRequest:
 
     envelope: Envelope
     _server: RequestServer = field(repr=False)
+    sender: str = field(init=False)
+    method: str = field(init=False)
+    params: dict[str, Any] = field(init=False)
+    # The caller's JSON-RPC id; None for a notification, and for a request without one (D-95).
+    rpc_id: str | int | None = field(init=False)
+    is_broadcast: bool = field(init=False)
     is_cancelled: bool = False
     cancel_reason: str | None = None
     _cancelled: asyncio.Event | None = field(default=None, repr=False)
     _task: asyncio.Task[None] | None = field(default=None, repr=False)
-    # With the large values that its envelope only names.
-    _whole_params: dict[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        payload = self.envelope.payload
+        self.sender, self.is_broadcast = self.envelope.sender, not self.envelope.to
+        self.method, self.params, self.rpc_id = (
+            payload["method"],
+            payload.get("params", {}),
+            payload.get("id"),
+        )
 
     @property
     def cancelled(self) -> asyncio.Event:
@@ -67,34 +80,9 @@ class IncomingRequest:
         return self._cancelled
 
     @property
-    def sender(self) -> str:
-        return self.envelope.sender
-
-    @property
-    def method(self) -> str:
-        method: str = self.envelope.payload["method"]
-        return method
-
-    @property
-    def params(self) -> dict[str, Any]:
-        if self._whole_params is not None:
-            return self._whole_params
-        params: dict[str, Any] = self.envelope.payload.get("params", {})
-        return params
-
-    @property
-    def rpc_id(self) -> str | int | None:
-        """The caller's JSON-RPC id; None for a notification, and for a request without one (D-95)."""
-        return self.envelope.payload.get("id")
-
-    @property
     def meta(self) -> dict[str, Any]:
         meta = self.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
-
-    @property
-    def is_broadcast(self) -> bool:
-        return not self.envelope.to
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None, **more: Json
@@ -182,7 +170,7 @@ class RequestServer:
             return
         request = IncomingRequest(envelope, self)
         if len(self._running) < self._sender.limits.max_running_requests:
-            self._start(request, handler)
+            self._begin(request, self._run(request, handler))
         elif len(self._queue) < self._sender.limits.max_queued_requests:
             self._queue.append(request)
         elif not request.is_broadcast:
@@ -262,9 +250,6 @@ class RequestServer:
 
     # Running
 
-    def _start(self, request: IncomingRequest, handler: RequestHandler) -> None:
-        self._begin(request, self._run(request, handler))
-
     def _begin(self, request: IncomingRequest, work: Coroutine[Any, Any, None]) -> None:
         self._running[request.envelope.id] = request
         request._task = self._spawn(work)
@@ -300,7 +285,7 @@ class RequestServer:
         if CONTENT_KEY not in request.meta:
             return
         try:
-            request._whole_params = await self._sender.content.put_back(request.params, is_result=False)
+            request.params = await self._sender.content.put_back(request.params, is_result=False)
         except MootError as fault:
             raise McpError(INVALID_PARAMS, f"nothing was done: {fault}") from None
 
@@ -314,7 +299,8 @@ class RequestServer:
     def _done(self, request: IncomingRequest) -> None:
         self._running.pop(request.envelope.id, None)
         if self._queue and self._handler is not None and self._sender.close_reason is None:
-            self._start(self._queue.popleft(), self._handler)
+            request = self._queue.popleft()
+            self._begin(request, self._run(request, self._handler))
 
     def interrupt(self, message: str) -> None:
         """MEW 3.9.9: stop whatever runs; its callers get an error."""

@@ -186,26 +186,20 @@ def _read_optional_fast(
     """`to`, `correlation_id` and `context` if they are as they should be and nothing else is there."""
     members = 6
     to: Json = fields.get("to")
-    if to is None:
-        to = ()
-    elif _are_names(to, MAX_RECIPIENTS, MAX_ID_CHARS):
-        members = 7
     correlation_id: Json = fields.get("correlation_id")
-    if correlation_id is None:
-        correlation_id = ()
-    elif _are_names(correlation_id, MAX_CORRELATIONS, MAX_ID_CHARS):
+    for names, most in ((to, MAX_RECIPIENTS), (correlation_id, MAX_CORRELATIONS)):
+        if names is None:
+            continue
+        if names.__class__ is not list or len(names) > most:
+            return None
+        for name in names:
+            if name.__class__ is not str or not 0 < len(name) <= MAX_ID_CHARS:
+                return None
         members += 1
     context: Json = fields.get("context")
     if context.__class__ is str and len(context) <= MAX_CONTEXT_CHARS:
         members += 1
-    # One more is unknown, a null or not as it should be.
-    return (to, correlation_id, context) if len(fields) == members else None
-
-
-def _are_names(value: Json, most: int, longest: int) -> bool:
-    if value.__class__ is not list or len(value) > most:
-        return False
-    for name in value:  # noqa: SIM110 (a loop costs half of what a generator does)
-        if name.__class__ is not str or not 0 < len(name) <= longest:
-            return False
-    return True
+    if len(fields) != members:
+        # One more is unknown, a null or not as it should be.
+        return None
+    return () if to is None else to, () if correlation_id is None else correlation_id, context
