@@ -14,8 +14,10 @@ from moot.origins import origin_memory
 from moot.participant import JoinedSpace, Outcome
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.trust.approver import origin_watch
 from moot.trust.approver.approver import Approver
 from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.origin_watch import SLICE_BYTES
 from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.rules.rule_store import RuleStore
 from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
@@ -151,10 +153,15 @@ async def mail_space(tmp_path: Path, rules: str = BY_ORIGIN) -> AsyncIterator[Ma
 async def test_what_a_person_said_runs_at_once_and_what_a_mail_said_asks(tmp_path: Path) -> None:
     async with mail_space(tmp_path) as space:
         await space.say("Write to bob@example.org please")
-        assert (await space.propose("bob@example.org")).by == "approver"
-        (told,) = space.told
-        assert (told.sender, told.payload["asks"]) == ("approver", False)
-        assert told.payload["arguments"][0]["text_to"] == {"alice": "you said this"}
+        ran = await space.propose("bob@example.org")
+        assert ran.by == "approver"
+        await space.settle()
+        # Nobody was asked, so nobody has to read about it; whoever wants to know can ask.
+        assert space.told == []
+        found = await space.alice.call("approver", "trust_origins", {"proposal": ran.proposal_id})
+        told = found.result["structuredContent"]["proposal"]
+        assert told["asks"] is False
+        assert told["arguments"][0]["text_to"] == {"alice": "you said this"}
         await space.read_mail()
         _, why = await space.asked(STRANGER)
         assert why.startswith("to: ")
@@ -359,3 +366,76 @@ async def test_the_approver_tells_what_tools_do_what_they_claim_and_what_is_endo
         assert (tools["mail/read_mail"]["said"], tools["mail/read_mail"]["claims"]) == (True, None)
         (endorsed,) = found["endorsements"]
         assert (endorsed["by"], endorsed["value"]) == ("alice", STRANGER)
+
+
+async def test_a_call_behind_many_messages_waits_for_them_and_nobody_for_it(tmp_path: Path) -> None:
+    async with mail_space(tmp_path) as space:
+        await space.read_mail()
+        origins = space.approver.origins
+        for number in range(60):
+            await space.alice.chat(f"{number} " + "and so on " * 50)
+        await space.settle()
+        most, before = 0, origins._unread_bytes
+        assert before > 2 * SLICE_BYTES
+        await space.agent.propose("mail", "tools/call", {"name": "send", "arguments": {"to": STRANGER}})
+        # Said behind the call, before it was looked at.
+        await space.alice.chat(f"what is {STRANGER}?", to="agent")
+        async with asyncio.timeout(HANG_SECONDS):
+            while not space.told:
+                most, before = max(most, before - origins._unread_bytes), origins._unread_bytes
+                await asyncio.sleep(0)
+        assert f"“{STRANGER}” is from read_mail of mail" in space.told[0].payload["why"]
+        assert most <= 2 * SLICE_BYTES
+        # It is still the origin that is told as the reason, and what people said before is known.
+        found = await space.alice.call("approver", "trust_explain", {"id": space.told[0].correlation_id[0]})
+        assert "read_mail of mail" in found.text
+        await space.say("Write to bob@example.org please")
+        assert (await space.propose("bob@example.org")).by == "approver"
+
+
+async def test_messages_are_read_when_it_is_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origin_watch, "QUIET_SECONDS", 0.01)
+    async with mail_space(tmp_path) as space:
+        for number in range(60):
+            await space.alice.chat(f"{number} " + "and so on " * 50)
+        await space.settle()
+        await until(lambda: not space.approver.origins._unread)
+
+
+async def test_a_look_up_is_trusted_while_its_host_has_shown_it_also_after_a_restart(tmp_path: Path) -> None:
+    rules = BY_ORIGIN.replace("mail/read_mail: {returns: others,", "mail/*: {returns: trusted,")
+    async with mail_space(tmp_path, rules) as space:
+        origins = space.approver.origins
+        assert origins.traits_of("mail", "read_mail").returns == "trusted"
+        assert origins.traits_of("mail", "invented").returns == "others"
+        space.approver.tool_watcher._expire("mail", list_again=False)
+        assert origins.traits_of("mail", "read_mail").returns == "others"
+        await space.stop_approver()
+        await space.start_approver()
+        await space.alice.chat("write to whom the mail names", to="agent")
+        await space.read_mail()
+        await space.stop_approver()
+        await space.start_approver()
+        assert (await space.propose(STRANGER)).by == "approver"
+
+
+async def test_a_tool_that_changes_again_and_again_makes_nobody_read_all_again(tmp_path: Path) -> None:
+    async with mail_space(tmp_path) as space:
+        await space.read_mail()
+        memory = space.approver.origins.memory
+
+        @space.mail.tool(description="Sends it elsewhere.")
+        def send(to: str) -> str:
+            return "sent"
+
+        await until(lambda: "mail/send" in space.approver.store.changed_tools)
+        assert space.approver.origins.memory is memory
+
+
+async def test_what_the_approver_answers_a_person_is_no_source(tmp_path: Path) -> None:
+    async with mail_space(tmp_path) as space:
+        proposal, why = await space.asked("dora@example.org")
+        shown = await space.alice.call("approver", "trust_origins", {"proposal": proposal})
+        assert "dora@example.org" in shown.text
+        await space.settle()
+        assert (await space.asked("dora@example.org"))[1] == why

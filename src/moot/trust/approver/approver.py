@@ -120,6 +120,7 @@ class Approver:
             is_compared=self.tool_watcher.is_compared,
             untrusted=lambda case: self.origins.ask_reason(case),
             on_review_due=self._announce_review,
+            on_left=lambda case: self.origins.tell(case),
             send=self.send,
         )
         self.origins = OriginWatch(
@@ -128,6 +129,7 @@ class Approver:
             self.tool_watcher,
             cases=self._open_cases,
             wall_clock=lambda: self.wall_clock(),
+            on_found=self._observe_origins,
             send=self.send,
         )
         self._load_past_decisions()
@@ -154,7 +156,7 @@ class Approver:
         try:
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(self.suggester.run()), group.create_task(self._reload_rules())]
-                helpers.append(group.create_task(self.tool_watcher.run()))
+                helpers += [group.create_task(each.run()) for each in (self.tool_watcher, self.origins)]
                 async for envelope in reader:
                     if isinstance(envelope, MissedMessages):
                         log.warning("some envelopes were missed")
@@ -214,8 +216,19 @@ class Approver:
         if tools_changed:
             self.origins.read_again()
         for case in self._open_cases():
-            self.origins.look(case)
+            self.origins.look_again(case)
+            self._observe_origins(case)
+
+    def _observe_origins(self, case: Case) -> None:
+        """Rules that go by origins decide; what they leave to people is told to everybody."""
+        if self.decider.is_open(case.id):
             self.decider.apply_by_origin(case)
+            self._tell_origins(case)
+
+    def _tell_origins(self, case: Case) -> None:
+        """Where a rule decided at once, nobody has to look at each argument."""
+        if case.id not in self.decider.deciding_rules or self.origins.was_told(case.id):
+            self.origins.tell(case)
 
     def _find_missed(self, past: Sequence[Envelope]) -> frozenset[str]:
         """What was sent since we saw something last, told by the order of the history.
@@ -270,6 +283,7 @@ class Approver:
                 self.origins.look(decision.case)
                 self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
+                self._tell_origins(decision.case)
             case "space/kick":
                 member = envelope.payload.get("participant_id")
                 self.trip(MemberKicked(str(member), envelope.sender, envelope.id))
@@ -309,15 +323,21 @@ class Approver:
         """Suspend the rules that a decision contradicts, once: its result is not another decision."""
         lesson = decision.lesson
         if lesson is not None and (at is not None or self._considered.get(decision.id) != lesson):
-            self.trip(PersonDecided(decision, self.origins.asked(decision.id)), at=at)
+            behind = self.rule_behind(decision.id)
+            went_by_origin = any(rule.ask is not None and rule.name == behind for rule in self.store.rules)
+            asked = not went_by_origin and self.origins.asked(decision.id)
+            self.trip(PersonDecided(decision, asked), at=at)
         if lesson is not None:
             self._considered[decision.id] = lesson
 
     def _apply_deferred_rules(self, host: str) -> None:
-        for case in self._open_cases():
-            if host in case.to:
-                self.origins.look(case)
+        self.origins.note_compared(host)
+        about = [case for case in self._open_cases() if host in case.to]
+        for case in about:
+            self.origins.look_again(case)
         self.decider.apply_deferred(host)
+        for case in about:
+            self._tell_origins(case)
 
     def _note_approval(self, decision: HistoryProposal) -> None:
         """An approval counts for its tool as it is, unless the tool has changed since."""
@@ -340,8 +360,8 @@ class Approver:
             log.info("approvals before a change of their tool no longer count", extra={"count": len(about)})
         for decision in about:
             decision.outdated = True
+        # What it returned before stays as it was; from now on nobody vouches for it.
         self.store.changed_tools[f"{event.host}/{event.tool}"] = None
-        self.origins.read_again()
         self.trip(event)
         self.suggester.wake()
 

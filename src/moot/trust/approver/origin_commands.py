@@ -53,7 +53,6 @@ def report_origins(
 ) -> dict[str, Json]:
     """What each tool is said to do and claims itself, the lines of the file, and what is endorsed now."""
     tools = sorted(watcher.definitions)[:MAX_REPORTED_TOOLS]
-    origins.memory.context_of("")
     return {
         "tools": [_tool_report(store, watcher, origins, host, tool) for host, tool in tools],
         "lines": [{"pattern": each.pattern, **_traits_report(each)} for each in store.tools],

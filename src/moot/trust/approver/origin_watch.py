@@ -4,16 +4,22 @@ The memory is that of `moot.origins`. What a tool does is said in the rules file
 or by people through `trust/accept`; of a tool that changed since nothing is known. Each call is judged where
 it stands in the order of messages, and again when somebody endorses or revokes something, or says what a tool
 does. What people say after a call was proposed counts only if they endorse it: to talk about a value is not
-to ask for it. What is found is told by `moot/origins`.
+to ask for it. What is found is told by `moot/origins` where people are asked; of what a rule has approved by
+it, `trust_origins` tells.
+
+Messages are only kept, and read in slices: when a call is proposed, when it is quiet, or before they become
+too many. A call that comes behind many is looked at when those before it have been read, and asks until then.
 
 Nothing in here stops the approver, and whatever goes wrong asks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -39,6 +45,10 @@ MAX_SEEN: Final = 20_000
 MAX_KEPT_MESSAGES: Final = 4_096
 MAX_KEPT_BYTES: Final = 16 << 20
 MAX_FINDINGS: Final = 10_000
+# What is read at once, in bytes of messages, but for one that is larger: some 10 ms.
+SLICE_BYTES: Final = 8 << 10
+# Nothing came for so long: there is time to read.
+QUIET_SECONDS: Final = 1.0
 # A space whose history is longer when the approver first comes may have begun before that history.
 MAX_NEW_SPACE_MESSAGES: Final = 100
 # Kinds that the history of a gateway keeps over its restarts.
@@ -53,7 +63,10 @@ class SendAbout(Protocol):
 
 
 class OriginWatch:
-    """The origins of one space. `cases` are the proposals that are open now."""
+    """The origins of one space. `cases` are the proposals that are open now.
+
+    `on_found` is called for each call that was looked at later than it was asked for.
+    """
 
     def __init__(
         self,
@@ -63,6 +76,7 @@ class OriginWatch:
         *,
         cases: Callable[[], Iterable[Case]],
         wall_clock: Callable[[], float],
+        on_found: Callable[[Case], None],
         send: SendAbout,
     ) -> None:
         self._space = space
@@ -70,54 +84,70 @@ class OriginWatch:
         self._tools = tool_watcher
         self._cases = cases
         self._wall_clock = wall_clock
+        self._on_found = on_found
         self._send = send
-        self.memory = OriginMemory(self.traits_of, own=self._space.name)
+        self.memory = OriginMemory(self.traits_of, own=space.name)
         self._seen: dict[str, None] = {}
-        # What the memory was told, for when it becomes known what a tool does; whether there was more.
-        self._kept: deque[tuple[Envelope, bool, float]] = deque()
-        self._kept_bytes = 0
+        # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
+        # there was more. None as the time: as the message itself says.
+        self._unread: deque[tuple[Envelope, bool, float | None]] = deque()
+        self._read: deque[tuple[Envelope, bool, float | None]] = deque()
+        self._unread_bytes = 0
+        self._read_bytes = 0
         self._has_gap = False
         self._is_broken = False
-        self._outside: set[str] = set()
-        # What was found by proposal, and what of it everybody was told.
+        # Calls to judge when their own message was read, and when all were.
+        self._due: dict[str, Case] = {}
+        self._due_last: dict[str, Case] = {}
+        self._wake = asyncio.Event()
+        # Hosts of which something was read before their tools were compared for the first time, and since.
+        self._early: set[str] = set()
+        self._compared: set[str] = set()
+        # What was found by proposal, what of it everybody was told, and what was open when we came.
         self._findings: dict[str, dict[str, Json]] = {}
         self._told: dict[str, dict[str, Json]] = {}
+        self._recalled: frozenset[str] = frozenset()
 
     # Feeding
 
-    def observe(self, envelope: Envelope, *, at: float | None = None) -> bool:
+    def observe(self, envelope: Envelope, *, is_past: bool = False) -> bool:
         """Take in a message with logical names; returns whether open proposals have to be looked at again.
 
-        `at` is when it was sent, if that is not now.
+        For every message of a space, so it does nothing that can wait.
         """
-        if envelope.id in self._seen:
+        id, kind = envelope.id, envelope.kind
+        if id in self._seen:
             return False
-        _put(self._seen, envelope.id, None, MAX_SEEN)
-        is_own = envelope.sender == self._space.name
-        if is_own and envelope.kind == ORIGINS_KIND:
-            for id in envelope.correlation_id:
-                _put(self._told, id, dict(envelope.payload), MAX_FINDINGS)
-        if is_own and not envelope.kind.startswith("mcp/"):
-            # What we say repeats what others wrote, and nobody takes values from it.
+        self._seen[id] = None
+        if envelope.sender == self._space.name and self._is_echo(envelope):
+            # What we say repeats what others wrote.
+            if kind == ORIGINS_KIND:
+                for each in envelope.correlation_id:
+                    _put(self._told, each, dict(envelope.payload), MAX_FINDINGS)
             return False
-        if self._store.first_seen is None and envelope.kind.startswith(_IN_HISTORY):
-            self._store.first_seen = envelope.id
+        if self._store.first_seen is None and kind.startswith(_IN_HISTORY):
+            self._store.first_seen = id
         person = envelope.sender in self._store.people
-        if envelope.kind == "mcp/proposal" and envelope.sender in envelope.to:
-            # It asks before it does something itself, so it also reads what the space does not see.
-            self._outside.add(envelope.sender)
-            self.memory.read_outside(envelope.sender)
-        at = self._wall_clock() if at is None else at
-        self._keep(envelope, person, at)
-        self.memory.see(envelope, person=person, at=at)
-        return person and envelope.kind == ENDORSE_KIND
+        if kind == ENDORSE_KIND:
+            at = self._wall_clock()
+            self.memory.see(envelope, person=person, at=sent_at(envelope, at) if is_past else at)
+            return person
+        self._unread.append((envelope, person, None if is_past else self._wall_clock()))
+        self._unread_bytes += len(envelope.raw)
+        if len(self._unread) > MAX_KEPT_MESSAGES // 2 or self._unread_bytes > MAX_KEPT_BYTES // 2:
+            self._make_room()
+        return False
 
-    def _keep(self, envelope: Envelope, person: bool, at: float) -> None:
-        self._kept.append((envelope, person, at))
-        self._kept_bytes += len(envelope.raw)
-        while len(self._kept) > MAX_KEPT_MESSAGES or self._kept_bytes > MAX_KEPT_BYTES:
-            self._kept_bytes -= len(self._kept.popleft()[0].raw)
-            self._has_gap = True
+    def _is_echo(self, envelope: Envelope) -> bool:
+        """Whether only people read it; an agent that asks our tools reads what others wrote."""
+        is_answer = envelope.kind == "mcp/response" and self._store.people.issuperset(envelope.to)
+        return is_answer or not envelope.kind.startswith("mcp/")
+
+    def _make_room(self) -> None:
+        self._wake.set()
+        while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
+            self._unread_bytes -= len(self._unread.popleft()[0].raw)
+            self._note_gap()
 
     def observe_past(self, past: Sequence[Envelope], *, is_new: bool) -> None:
         """Take in what was sent before we joined, or missed; each open call is judged where it stands."""
@@ -126,18 +156,74 @@ class OriginWatch:
         cases = {case.id: case for case in self._cases()}
         again = False
         for envelope in past:
-            is_fresh = envelope.id not in self._seen
-            again |= self.observe(envelope, at=sent_at(envelope, self._wall_clock()))
-            if is_fresh and envelope.id in cases:
-                self._judge(cases[envelope.id])
-        for case in cases.values():
-            if again or case.id not in self._findings:
-                self._judge(case)
-            # Until its tool is known again after a start, nothing better can be said than was said before.
-            if case.id not in self._told or any(
-                self._tools.definition_of(h, case.tool or "") for h in case.to
-            ):
-                self._tell(case)
+            if envelope.id in cases and envelope.id not in self._seen:
+                self._due[envelope.id] = cases[envelope.id]
+            again |= self.observe(envelope, is_past=True)
+        self._recalled = frozenset(cases)
+        for id, case in cases.items():
+            if again or (id not in self._findings and id not in self._due):
+                self._due_last[id] = case
+        self._wake.set()
+
+    # Reading
+
+    async def run(self) -> None:
+        """Read what was kept until cancelled, and let others work between two slices."""
+        while True:
+            latest = self._latest()
+            try:
+                await asyncio.wait_for(self._wake.wait(), QUIET_SECONDS)
+            except TimeoutError:
+                if self._latest() != latest:
+                    continue
+            self._wake.clear()
+            latest = self._latest()
+            # Until it is quiet no longer, and no call waits.
+            while self._is_due() or (self._unread and self._latest() == latest):
+                self._read_slice()
+                await asyncio.sleep(0)
+
+    def _latest(self) -> str | None:
+        return self._unread[-1][0].id if self._unread else None
+
+    def _is_due(self) -> bool:
+        return bool(self._due or self._due_last) or len(self._unread) > MAX_KEPT_MESSAGES // 4
+
+    def _read_slice(self) -> None:
+        spent = 0
+        while self._unread and (not spent or spent <= SLICE_BYTES):
+            kept = envelope, person, at = self._unread.popleft()
+            size = len(envelope.raw)
+            spent += size
+            self._unread_bytes -= size
+            self._keep(kept, size)
+            try:
+                self.memory.see(
+                    envelope, person=person, at=sent_at(envelope, self._wall_clock()) if at is None else at
+                )
+                self.memory.catch_up()
+            except Exception:
+                log.exception("origins are lost")
+                self._is_broken = True
+            if envelope.id in self._due:
+                self._find_late(self._due.pop(envelope.id))
+        if not self._unread:
+            late, self._due, self._due_last = self._due | self._due_last, {}, {}
+            for case in late.values():
+                self._find_late(case)
+
+    def _find_late(self, case: Case) -> None:
+        self._judge(case)
+        self._on_found(case)
+
+    def _keep(self, kept: tuple[Envelope, bool, float | None], size: int) -> None:
+        self._read.append(kept)
+        self._read_bytes += size
+        while len(self._read) > MAX_KEPT_MESSAGES or self._read_bytes > MAX_KEPT_BYTES:
+            self._read_bytes -= len(self._read.popleft()[0].raw)
+            self._has_gap = True
+        while len(self._seen) > MAX_SEEN:
+            del self._seen[next(iter(self._seen))]
 
     def _is_whole(self, ids: Sequence[str], *, is_new: bool) -> bool:
         """Whether nothing is missing between what we know and this history."""
@@ -149,15 +235,24 @@ class OriginWatch:
         return first in ids or (first is None and (is_new or not ids))
 
     def read_again(self) -> None:
-        """What tools do has changed, so all is read again."""
+        """People said what tools do, so all is read again; what they endorsed and revoked stays."""
+        endorsements = self.memory.endorsements
         self.memory = OriginMemory(self.traits_of, own=self._space.name)
+        self.memory.endorsements |= endorsements
         self._is_broken = False
-        for agent in self._outside:
-            self.memory.read_outside(agent)
         if self._has_gap:
             self._note_gap()
-        for envelope, person, at in self._kept:
-            self.memory.see(envelope, person=person, at=at)
+        self._unread.extendleft(reversed(self._read))
+        self._unread_bytes += self._read_bytes
+        self._read.clear()
+        self._read_bytes = 0
+        self._make_room()
+
+    def note_compared(self, host: str) -> None:
+        """The tools of a host are known. What was read of it before, after a start, is read again, once."""
+        if host in self._early and host not in self._compared:
+            self.read_again()
+        self._compared.add(host)
 
     def _note_gap(self) -> None:
         self._has_gap = True
@@ -171,18 +266,37 @@ class OriginWatch:
     # What tools do
 
     def traits_of(self, host: str, tool: str) -> ToolTraits:
+        """What is said of a tool. Nobody vouches for results of what has joined and not shown its tools."""
         key = f"{host}/{tool}"
         if self._store.fault is not None or key in self._store.changed_tools:
             return UNKNOWN_TOOL
-        return traits_for(self._store.tools, host, tool, self._tools.definition_of(host, tool))
+        definition = self._tools.definition_of(host, tool)
+        traits = traits_for(self._store.tools, host, tool, definition)
+        if definition is None and self._store.tools and self._tools.compares(host):
+            if len(self._early) < MAX_FINDINGS:
+                self._early.add(host)
+            traits = replace(traits, returns="others")
+        return traits
 
     # Judging
 
     def look(self, case: Case) -> None:
-        """Judge a call and tell everybody, if that is something new."""
-        if case.method == "tools/call":
+        """Judge a call that has just been proposed: now, or when what came before it has been read."""
+        self._look(case, self._due)
+
+    def look_again(self, case: Case) -> None:
+        """Judge an open call by all that was seen."""
+        self._look(case, self._due_last)
+
+    def _look(self, case: Case, due: dict[str, Case]) -> None:
+        if case.method != "tools/call":
+            return
+        if self._unread_bytes <= SLICE_BYTES:
+            self._read_slice()
             self._judge(case)
-            self._tell(case)
+        else:
+            due[case.id] = case
+            self._wake.set()
 
     def ask_reason(self, case: Case) -> str | None:
         """Why the origins of its values ask; None if they were looked at and do not."""
@@ -195,6 +309,9 @@ class OriginWatch:
         """Whether a call asked by its origins; what is not known asked."""
         found = self._findings.get(id) or self._told.get(id)
         return found is None or found.get("asks") is not False
+
+    def was_told(self, id: str) -> bool:
+        return id in self._told
 
     def finding(self, id: str) -> dict[str, Json] | None:
         return self._findings.get(id) or self._told.get(id)
@@ -231,13 +348,17 @@ class OriginWatch:
             return f"{tool} of {host} has changed, and nobody has looked at it since"
         return None
 
-    def _tell(self, case: Case) -> None:
+    def tell(self, case: Case) -> None:
+        """Tell everybody what was found of a call that people are asked about, if that is something new."""
         found = self._findings.get(case.id)
         if found is None or not self._space.may(ORIGINS_KIND):
             return
         told = self._told.get(case.id)
-        if told is not None and _timeless(told) == _timeless(found):
-            return
+        if told is not None:
+            # Until its tool is known again after a start, nothing better can be said than was said before.
+            is_known = any(self._tools.definition_of(host, case.tool or "") for host in case.to)
+            if _timeless(told) == _timeless(found) or (case.id in self._recalled and not is_known):
+                return
         _put(self._told, case.id, found, MAX_FINDINGS)
         self._send(ORIGINS_KIND, found, about=case.id)
 

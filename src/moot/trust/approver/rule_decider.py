@@ -20,7 +20,7 @@ from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import RULE_CONTEXT, HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.tripwires import suspension_reasons
 
@@ -58,6 +58,7 @@ class RuleDecider:
         is_compared: Callable[[str, str | None], bool],
         untrusted: Callable[[Case], str | None],
         on_review_due: Callable[[Rule], None],
+        on_left: Callable[[Case], None],
         send: Send,
     ) -> None:
         self.tally = UseTally()
@@ -75,6 +76,8 @@ class RuleDecider:
         self._is_compared = is_compared
         self._untrusted = untrusted
         self._on_review_due = on_review_due
+        # A rule matched, and yet people have to decide.
+        self._on_left = on_left
         self._send = send
         self._reported_rules: set[str] = set()
         # Why people were asked, by proposal.
@@ -146,6 +149,9 @@ class RuleDecider:
     def apply_by_origin(self, case: Case) -> None:
         """The origins of a call may ask no longer: a rule that goes by them decides, and no other."""
         rule = self.verdict(case).rule
+        if self._asked.get(case.id, "").endswith(ORIGINS_UNKNOWN):
+            # It was looked at since.
+            del self._asked[case.id]
         if rule is not None and rule.ask is not None and case.id not in self.deciding_rules:
             self.apply(case, self._draws.get(case.id))
 
@@ -203,8 +209,12 @@ class RuleDecider:
             return True
         self.deciding_rules.pop(case.id, None)
         self._reviews.forget(case.id)
-        self._note_asked(case.id, f"rule {rule.name} matched, but was stopped before it decided")
+        self._leave(case, f"rule {rule.name} matched, but was stopped before it decided")
         return False
+
+    def _leave(self, case: Case, why: str) -> None:
+        self._note_asked(case.id, why)
+        self._on_left(case)
 
     async def _fulfil(self, case: Case, rule: Rule, draw: float) -> None:
         if not self._may_still_decide(case, rule):
@@ -224,22 +234,21 @@ class RuleDecider:
             # It stays open (D-100): rules decide again when its host is back and its tools were compared.
             self.deciding_rules.pop(case.id, None)
             self._reviews.forget(case.id)
-            self._note_asked(case.id, f"rule {rule.name} would approve this, but its host is not connected")
+            self._leave(case, f"rule {rule.name} would approve this, but its host is not connected")
             if len(self.deferred) < MAX_DEFERRED:
                 self.deferred[case.id] = (case, draw)
         except (ProposalSettled, ApprovalRequired) as fault:
             # Somebody else decided first, or several votes are required (D-28).
             self._reviews.forget(case.id)
             if isinstance(fault, ApprovalRequired):
-                self._note_asked(
-                    case.id, f"rule {rule.name} matched, but this space asks for several approvals"
-                )
+                self._leave(case, f"rule {rule.name} matched, but this space asks for several approvals")
             log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:
             self._reviews.forget(case.id)
             self._report_once(
                 rule, f"rule {rule.name} would approve this, but I have no permission to: {fault}"
             )
+            self._on_left(case)
         except MootError as fault:
             log.info("approved, but failed", extra={"proposal": case.id, "why": str(fault)})
 

@@ -83,6 +83,10 @@ class ToolWatcher:
         self._enqueue(host)
         return False
 
+    def compares(self, host: str) -> bool:
+        """Whether the tools of a host are compared once it is here, since rules may decide about them."""
+        return self._is_approved(host) or host in self._known_hosts()
+
     def definition_of(self, host: str, tool: str) -> str | None:
         """The hash of a tool's definition, if it was compared since its host last joined."""
         found = self.definitions.get((host, tool)) if host in self._compared else None
