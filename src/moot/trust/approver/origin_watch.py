@@ -172,7 +172,8 @@ class OriginWatch:
         while True:
             latest = self._latest()
             try:
-                await asyncio.wait_for(self._wake.wait(), QUIET_SECONDS)
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await self._wake.wait()
             except TimeoutError:
                 if self._latest() != latest:
                     continue
@@ -351,7 +352,8 @@ class OriginWatch:
     def tell(self, case: Case) -> None:
         """Tell everybody what was found of a call that people are asked about, if that is something new."""
         found = self._findings.get(case.id)
-        if found is None or not self._space.may(ORIGINS_KIND):
+        is_due = case.id in self._due or case.id in self._due_last
+        if found is None or is_due or not self._space.may(ORIGINS_KIND):
             return
         told = self._told.get(case.id)
         if told is not None:
