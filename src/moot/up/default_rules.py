@@ -15,13 +15,15 @@ _HEADER: Final = """\
 #
 # Calls whose values people said are approved. Those that a value steers which came from somebody else (a
 # mail, a page, a file), and those that can destroy something, are left to you, with the reason.
-# Remove the rule, and every call asks. `moot origins list` shows what tools are said to do.
+# Remove the rule, and every call asks. `moot origins list` shows what tools are said to do. More than `count`
+# calls in an hour ask, too: an agent that runs away is noticed.
 rules:
   - name: by-origin
     decision: approve
     tool: "*"
     extra_arguments: true
     ask: when_untrusted
+    limits: {count: 5000, per: 1h}
 
 # What tools do. Of a tool that is not here the worst is assumed: others write what it returns, it reads
 # private things, has an effect and reaches the outside.

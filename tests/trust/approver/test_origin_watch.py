@@ -87,7 +87,7 @@ class MailSpace:
     async def settle(self) -> None:
         """The approver has seen all that was sent before."""
         sent = await self.alice.send("x-test/fence", {})
-        await until(lambda: sent.id in self.approver.origins._seen)
+        await until(lambda: sent.id in self.approver.origins.known_ids())
 
     async def say(self, text: str) -> None:
         await self.alice.chat(text, to="agent")
@@ -368,24 +368,31 @@ async def test_the_approver_tells_what_tools_do_what_they_claim_and_what_is_endo
         assert (endorsed["by"], endorsed["value"]) == ("alice", STRANGER)
 
 
-async def test_a_call_behind_many_messages_waits_for_them_and_nobody_for_it(tmp_path: Path) -> None:
+async def test_a_call_behind_many_messages_waits_for_them_and_nobody_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with mail_space(tmp_path) as space:
         await space.read_mail()
         origins = space.approver.origins
-        for number in range(60):
+        for number in range(120):
             await space.alice.chat(f"{number} " + "and so on " * 50)
         await space.settle()
-        most, before = 0, origins._unread_bytes
-        assert before > 2 * SLICE_BYTES
+        assert origins._unread_bytes > 2 * SLICE_BYTES
+        read_slice, at_once = origins._read_slice, []
+
+        def read() -> None:
+            before = origins._unread_bytes
+            read_slice()
+            at_once.append(before - origins._unread_bytes)
+
+        monkeypatch.setattr(origins, "_read_slice", read)
         await space.agent.propose("mail", "tools/call", {"name": "send", "arguments": {"to": STRANGER}})
         # Said behind the call, before it was looked at.
         await space.alice.chat(f"what is {STRANGER}?", to="agent")
-        async with asyncio.timeout(HANG_SECONDS):
-            while not space.told:
-                most, before = max(most, before - origins._unread_bytes), origins._unread_bytes
-                await asyncio.sleep(0)
+        await until(lambda: len(space.told) > 0)
         assert f"“{STRANGER}” is from read_mail of mail" in space.told[0].payload["why"]
-        assert most <= 2 * SLICE_BYTES
+        assert len(at_once) > 2
+        assert max(at_once) <= SLICE_BYTES + 1_000
         # It is still the origin that is told as the reason, and what people said before is known.
         found = await space.alice.call("approver", "trust_explain", {"id": space.told[0].correlation_id[0]})
         assert "read_mail of mail" in found.text
@@ -393,13 +400,44 @@ async def test_a_call_behind_many_messages_waits_for_them_and_nobody_for_it(tmp_
         assert (await space.propose("bob@example.org")).by == "approver"
 
 
-async def test_messages_are_read_when_it_is_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origin_watch, "QUIET_SECONDS", 0.01)
-    async with mail_space(tmp_path) as space:
-        for number in range(60):
-            await space.alice.chat(f"{number} " + "and so on " * 50)
+async def test_messages_are_read_when_a_call_with_an_effect_needs_them(tmp_path: Path) -> None:
+    rules = BY_ORIGIN + "  mail/look: {effect: reads, outside: false}\n"
+    async with mail_space(tmp_path, rules) as space:
+
+        @space.mail.tool
+        def look() -> str:
+            return "nothing"
+
+        await until(lambda: ("mail", "look") in space.approver.tool_watcher.definitions)
+        await space.say("Write to bob@example.org please")
+        origins = space.approver.origins
+        unread = len(origins._unread)
+        looked = await space.propose("", "look")
         await space.settle()
-        await until(lambda: not space.approver.origins._unread)
+        assert (looked.by, len(origins._read)) == ("approver", 0)
+        assert len(origins._unread) > unread
+        found = await space.alice.call("approver", "trust_origins", {"proposal": looked.proposal_id})
+        assert found.result["structuredContent"]["proposal"]["why"] == "it only reads"
+        assert (await space.propose("bob@example.org")).by == "approver"
+        assert len(origins._read) > unread
+
+
+async def test_chats_beyond_what_is_kept_are_forgotten_unread_and_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(origin_watch, "MAX_KEPT_MESSAGES", 20)
+    async with mail_space(tmp_path) as space:
+        await space.say("Write to bob@example.org please")
+        for number in range(30):
+            await space.alice.chat(f"this is number {number}", to="agent")
+        await space.settle()
+        origins = space.approver.origins
+        assert len(origins._unread) == 20
+        assert "chat" not in [envelope.kind for envelope, _, _ in origins._read]
+        await space.asked("bob@example.org")
+        assert space.told[-1].payload["arguments"][0]["origin"] == "unknown"
+        await space.say("Write to dora@example.org please")
+        assert (await space.propose("dora@example.org")).by == "approver"
 
 
 async def test_a_look_up_is_trusted_while_its_host_has_shown_it_also_after_a_restart(tmp_path: Path) -> None:

@@ -270,8 +270,10 @@ async def test_one_odd_call_suspends_one_rule_and_trying_again_no_other(tmp_path
 
 
 async def test_people_see_three_suggestions_at_once_and_what_only_reads_may_act_more_often(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not in between: a suggestion stays as it was first shown.
+    monkeypatch.setattr(rule_suggester, "LEARN_SECONDS", 10 * HANG_SECONDS)
     async with approver_scene(tmp_path) as scene:
         for name in ("a", "b", "c", "d"):
             scene.files.tool(lambda page: "done", name=name)
@@ -279,6 +281,7 @@ async def test_people_see_three_suggestions_at_once_and_what_only_reads_may_act_
         for name in ("a", "b", "c", "d"):
             for _ in range(9 if name == "a" else 8):
                 await scene.agent.call("files", name, {"page": "one"}, timeout_seconds=HANG_SECONDS)
+        await until(lambda: sum(each.lesson == "approve" for each in scene.approver.ledger) == 33)
         await values_recur(scene)
         shown = dict(scene.store.suggestions)
         limits = {each["rule"]["tool"]: each["rule"]["limits"]["count"] for each in shown.values()}
@@ -289,4 +292,7 @@ async def test_people_see_three_suggestions_at_once_and_what_only_reads_may_act_
         assert scene.store.suggestions == shown
         for id in shown:
             await scene.alice.send("trust/dismiss", {"suggestion": id}, confirm=True)
-        await until(lambda: len(scene.store.suggestions) == 1 and not scene.store.suggestions.keys() & shown)
+        await until(lambda: not scene.store.suggestions)
+        await values_recur(scene)
+        assert len(scene.store.suggestions) == 1
+        assert not scene.store.suggestions.keys() & shown

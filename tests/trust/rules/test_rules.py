@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import case_of
 from moot.trust.rules.conditions import Hours, Range, is_plain, is_same_json, read_hours
-from moot.trust.rules.rule import Rule, RuleLimits, evaluate
+from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin, evaluate
 from tests.rows import for_each_row
 from tests.trust.histories import HOUR, START, call
 
@@ -176,6 +176,28 @@ def test_a_used_up_limit_asks_and_no_wider_rule_undoes_it() -> None:
     assert (verdict.decision, verdict.rule) == ("ask", limited)
     assert "2 decisions" in verdict.why
     assert evaluate([limited], call(_write()), START + 20, times=acts).decision == "approve"
+
+
+def test_a_learned_limit_says_how_far_the_evidence_goes_and_the_next_rule_decides() -> None:
+    learned = replace(
+        REPORTS, limits=RuleLimits(max_decisions=1, per_seconds=60.0), origin=RuleOrigin("s-1", "alice")
+    )
+    by_origin = Rule(name="by-origin", decision="approve", extra_arguments=True, ask="when_untrusted")
+    acts = {"reports": [START - 10.0]}
+
+    def verdict(*rules: Rule, untrusted: str | None = None) -> tuple[str, str]:
+        found = evaluate(rules, call(_write()), START, times=acts, untrusted=untrusted)
+        return found.decision, found.why
+
+    assert verdict(learned, by_origin) == ("approve", "rule by-origin matches")
+    assert verdict(learned, by_origin, untrusted="a mail said it")[1] == "rule by-origin asks: a mail said it"
+    # With nothing behind it, people hear of the limit.
+    assert "reached its limit of 1 decisions" in verdict(learned)[1]
+    # A limit that a person gave it is one.
+    limited = replace(learned, origin=replace(learned.origin, limited_by="alice"))
+    assert verdict(limited, by_origin)[0] == "ask"
+    # To reject less often is not to approve.
+    assert verdict(replace(learned, decision="reject"), by_origin)[0] == "ask"
 
 
 def test_a_rule_for_when_somebody_is_here_asks_when_they_are_not() -> None:

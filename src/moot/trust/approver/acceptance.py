@@ -66,7 +66,9 @@ class Acceptance:
             store.pending[id] = PendingAcceptance(rule, by, narrowed)
             store.save()
             return store.pending[id]
-        origin = RuleOrigin(id, by[0], now, by[1:])
+        limits, learned = rule.limits, suggested.limits
+        is_same = (limits.max_decisions, limits.per_seconds) == (learned.max_decisions, learned.per_seconds)
+        origin = RuleOrigin(id, by[0], now, by[1:], None if is_same else by[0])
         replaced: Any = suggestion.get("replaces") or ()
         taken = _with_origin(rule, origin, {each.name for each in store.rules if each.name not in replaced})
         store.set_rules(add_rule(store.rules, taken, replaces=replaced))

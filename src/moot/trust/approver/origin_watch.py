@@ -7,8 +7,9 @@ does. What people say after a call was proposed counts only if they endorse it: 
 to ask for it. What is found is told by `moot/origins` where people are asked; of what a rule has approved by
 it, `trust_origins` tells.
 
-Messages are only kept, and read in slices: when a call is proposed, when it is quiet, or before they become
-too many. A call that comes behind many is looked at when those before it have been read, and asks until then.
+Messages are only kept: most are never followed by a call that needs them. They are read, in slices, when a
+call is proposed that does more than read. One that comes behind many is looked at when those before it have
+been read, and asks until then. Beyond what is kept, chats and results are forgotten unread, the oldest first.
 
 Nothing in here stops the approver, and whatever goes wrong asks.
 """
@@ -39,21 +40,22 @@ from moot.trust.rules.rule_store import RuleStore
 
 log = logging.getLogger(__name__)
 
-# Messages that are known to be in the memory, those that can be read again, and findings about proposals; the
+# Messages that were not read, and as many that were and can be read again; findings about proposals. The
 # oldest are dropped first.
-MAX_SEEN: Final = 20_000
 MAX_KEPT_MESSAGES: Final = 4_096
-MAX_KEPT_BYTES: Final = 16 << 20
-MAX_FINDINGS: Final = 10_000
+MAX_KEPT_BYTES: Final = 8 << 20
+MAX_FINDINGS: Final = 2_000
 # What is read at once, in bytes of messages, but for one that is larger: some 10 ms.
-SLICE_BYTES: Final = 8 << 10
-# Nothing came for so long: there is time to read.
-QUIET_SECONDS: Final = 1.0
+SLICE_BYTES: Final = 16 << 10
+# What an agent read or was told: forgotten unread, it is not known. Everything else is read in any case.
+_FORGOTTEN: Final = frozenset({"chat", "mcp/response"})
 # A space whose history is longer when the approver first comes may have begun before that history.
 MAX_NEW_SPACE_MESSAGES: Final = 100
 # Kinds that the history of a gateway keeps over its restarts.
 _IN_HISTORY: Final = ("mcp/", "chat", "trust/")
 FAILED: Final = "where its values came from could not be found out"
+# Of a call that needs no look at its values.
+ONLY_READS: Final[dict[str, Json]] = {"asks": False, "why": "it only reads", "arguments": []}
 
 
 class SendAbout(Protocol):
@@ -87,7 +89,6 @@ class OriginWatch:
         self._on_found = on_found
         self._send = send
         self.memory = OriginMemory(self.traits_of, own=space.name)
-        self._seen: dict[str, None] = {}
         # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
         # there was more. None as the time: as the message itself says.
         self._unread: deque[tuple[Envelope, bool, float | None]] = deque()
@@ -96,6 +97,8 @@ class OriginWatch:
         self._read_bytes = 0
         self._has_gap = False
         self._is_broken = False
+        # Messages of the history, which may be delivered once more.
+        self._past_ids: frozenset[str] = frozenset()
         # Calls to judge when their own message was read, and when all were.
         self._due: dict[str, Case] = {}
         self._due_last: dict[str, Case] = {}
@@ -115,26 +118,25 @@ class OriginWatch:
 
         For every message of a space, so it does nothing that can wait.
         """
-        id, kind = envelope.id, envelope.kind
-        if id in self._seen:
-            return False
-        self._seen[id] = None
-        if envelope.sender == self._space.name and self._is_echo(envelope):
+        sender, kind, store = envelope.sender, envelope.kind, self._store
+        if sender == self._space.name and self._is_echo(envelope):
             # What we say repeats what others wrote.
             if kind == ORIGINS_KIND:
                 for each in envelope.correlation_id:
                     _put(self._told, each, dict(envelope.payload), MAX_FINDINGS)
             return False
-        if self._store.first_seen is None and kind.startswith(_IN_HISTORY):
-            self._store.first_seen = id
-        person = envelope.sender in self._store.people
+        if not is_past and envelope.id in self._past_ids:
+            return False
+        if store.first_seen is None and kind.startswith(_IN_HISTORY):
+            store.first_seen = envelope.id
+        person = sender in store.people
         if kind == ENDORSE_KIND:
             at = self._wall_clock()
             self.memory.see(envelope, person=person, at=sent_at(envelope, at) if is_past else at)
             return person
         self._unread.append((envelope, person, None if is_past else self._wall_clock()))
         self._unread_bytes += len(envelope.raw)
-        if len(self._unread) > MAX_KEPT_MESSAGES // 2 or self._unread_bytes > MAX_KEPT_BYTES // 2:
+        if len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
             self._make_room()
         return False
 
@@ -144,96 +146,91 @@ class OriginWatch:
         return is_answer or not envelope.kind.startswith("mcp/")
 
     def _make_room(self) -> None:
-        self._wake.set()
         while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
-            self._unread_bytes -= len(self._unread.popleft()[0].raw)
-            self._note_gap()
+            if self._unread[0][0].kind in _FORGOTTEN:
+                self._unread_bytes -= len(self._unread.popleft()[0].raw)
+                self._note_gap()
+            else:
+                self._read_oldest()
 
-    def observe_past(self, past: Sequence[Envelope], *, is_new: bool) -> None:
-        """Take in what was sent before we joined, or missed; each open call is judged where it stands."""
-        if not self._is_whole([each.id for each in past if each.kind.startswith(_IN_HISTORY)], is_new=is_new):
+    def observe_past(self, past: Sequence[Envelope], *, is_new: bool, is_whole: bool | None = None) -> None:
+        """Take in what was sent before we joined, or missed; each open call is judged where it stands.
+
+        `is_whole`: whether there was nothing before it, if the gateway tells.
+        """
+        known = self.known_ids()
+        last = max((at for at, each in enumerate(past) if each.id in known), default=-1)
+        if not (last >= 0 or (self._is_whole(past, is_new=is_new) if is_whole is None else is_whole)):
             self._note_gap()
         cases = {case.id: case for case in self._cases()}
         again = False
-        for envelope in past:
-            if envelope.id in cases and envelope.id not in self._seen:
+        for envelope in past[last + 1 :]:
+            if envelope.id in cases:
                 self._due[envelope.id] = cases[envelope.id]
             again |= self.observe(envelope, is_past=True)
+        self._past_ids = frozenset(each.id for each in past)
         self._recalled = frozenset(cases)
         for id, case in cases.items():
             if again or (id not in self._findings and id not in self._due):
                 self._due_last[id] = case
         self._wake.set()
 
+    def known_ids(self) -> set[str]:
+        """The messages that are still kept."""
+        return {each[0].id for kept in (self._read, self._unread) for each in kept}
+
+    def _is_whole(self, past: Sequence[Envelope], *, is_new: bool) -> bool:
+        """Whether a history goes back to the first message that we ever saw."""
+        ids = [each.id for each in past if each.kind.startswith(_IN_HISTORY)]
+        if is_new and len(ids) > MAX_NEW_SPACE_MESSAGES:
+            self._store.first_seen = ""
+        first = self._store.first_seen
+        return first in ids or (first is None and (is_new or not ids))
+
     # Reading
 
     async def run(self) -> None:
-        """Read what was kept until cancelled, and let others work between two slices."""
+        """Read what calls wait for until cancelled, and let others work between two slices."""
         while True:
-            latest = self._latest()
-            try:
-                async with asyncio.timeout(QUIET_SECONDS):
-                    await self._wake.wait()
-            except TimeoutError:
-                if self._latest() != latest:
-                    continue
+            await self._wake.wait()
             self._wake.clear()
-            latest = self._latest()
-            # Until it is quiet no longer, and no call waits.
-            while self._is_due() or (self._unread and self._latest() == latest):
+            while self._due or self._due_last:
                 self._read_slice()
                 await asyncio.sleep(0)
 
-    def _latest(self) -> str | None:
-        return self._unread[-1][0].id if self._unread else None
-
-    def _is_due(self) -> bool:
-        return bool(self._due or self._due_last) or len(self._unread) > MAX_KEPT_MESSAGES // 4
-
     def _read_slice(self) -> None:
-        spent = 0
-        while self._unread and (not spent or spent <= SLICE_BYTES):
-            kept = envelope, person, at = self._unread.popleft()
-            size = len(envelope.raw)
-            spent += size
-            self._unread_bytes -= size
-            self._keep(kept, size)
-            try:
-                self.memory.see(
-                    envelope, person=person, at=sent_at(envelope, self._wall_clock()) if at is None else at
-                )
-                self.memory.catch_up()
-            except Exception:
-                log.exception("origins are lost")
-                self._is_broken = True
-            if envelope.id in self._due:
-                self._find_late(self._due.pop(envelope.id))
+        until = max(0, self._unread_bytes - SLICE_BYTES)
+        while self._unread:
+            self._read_oldest()
+            if self._unread_bytes <= until:
+                break
         if not self._unread:
             late, self._due, self._due_last = self._due | self._due_last, {}, {}
             for case in late.values():
                 self._find_late(case)
 
-    def _find_late(self, case: Case) -> None:
-        self._judge(case)
-        self._on_found(case)
-
-    def _keep(self, kept: tuple[Envelope, bool, float | None], size: int) -> None:
+    def _read_oldest(self) -> None:
+        kept = envelope, person, at = self._unread.popleft()
+        size = len(envelope.raw)
+        self._unread_bytes -= size
         self._read.append(kept)
         self._read_bytes += size
         while len(self._read) > MAX_KEPT_MESSAGES or self._read_bytes > MAX_KEPT_BYTES:
             self._read_bytes -= len(self._read.popleft()[0].raw)
             self._has_gap = True
-        while len(self._seen) > MAX_SEEN:
-            del self._seen[next(iter(self._seen))]
+        try:
+            sent = sent_at(envelope, self._wall_clock()) if at is None else at
+            self.memory.see(envelope, person=person, at=sent)
+            self.memory.catch_up()
+        except Exception:
+            log.exception("origins are lost")
+            self._is_broken = True
+        if envelope.id in self._due:
+            self._find_late(self._due.pop(envelope.id))
 
-    def _is_whole(self, ids: Sequence[str], *, is_new: bool) -> bool:
-        """Whether nothing is missing between what we know and this history."""
-        if self._seen:
-            return not ids or any(id in self._seen for id in ids)
-        if is_new and len(ids) > MAX_NEW_SPACE_MESSAGES:
-            self._store.first_seen = ""
-        first = self._store.first_seen
-        return first in ids or (first is None and (is_new or not ids))
+    def _find_late(self, case: Case) -> None:
+        self._judge(case)
+        self._on_found(case)
 
     def read_again(self) -> None:
         """People said what tools do, so all is read again; what they endorsed and revoked stays."""
@@ -292,6 +289,13 @@ class OriginWatch:
     def _look(self, case: Case, due: dict[str, Case]) -> None:
         if case.method != "tools/call":
             return
+        if case.id not in self._findings and self._only_reads(case):
+            # Whatever its values are. If people are asked all the same, it is looked at before they are told.
+            _put(self._findings, case.id, ONLY_READS, MAX_FINDINGS)
+        else:
+            self._look_at_values(case, due)
+
+    def _look_at_values(self, case: Case, due: dict[str, Case]) -> None:
         if self._unread_bytes <= SLICE_BYTES:
             self._read_slice()
             self._judge(case)
@@ -316,6 +320,13 @@ class OriginWatch:
 
     def finding(self, id: str) -> dict[str, Json] | None:
         return self._findings.get(id) or self._told.get(id)
+
+    def _only_reads(self, case: Case) -> bool:
+        host, tool = case.to[0] if len(case.to) == 1 else "", case.tool or ""
+        if self._other_reason(case, host, tool) is not None:
+            return False
+        traits = self.traits_of(host, tool)
+        return traits.effect == "reads" and not traits.outside
 
     def _judge(self, case: Case) -> None:
         before = self._findings.get(case.id) or self._told.get(case.id)
@@ -351,6 +362,8 @@ class OriginWatch:
 
     def tell(self, case: Case) -> None:
         """Tell everybody what was found of a call that people are asked about, if that is something new."""
+        if self._findings.get(case.id) is ONLY_READS:
+            self._look_at_values(case, self._due)
         found = self._findings.get(case.id)
         is_due = case.id in self._due or case.id in self._due_last
         if found is None or is_due or not self._space.may(ORIGINS_KIND):

@@ -32,7 +32,11 @@ class UseTally:
         self._all: deque[float] = deque(maxlen=MAX_DECISIONS)
 
     def record(self, rule: str, at: float) -> None:
-        self._times.setdefault(rule, deque(maxlen=MAX_DECISIONS)).append(at)
+        times = self._times.setdefault(rule, deque(maxlen=MAX_DECISIONS))
+        is_late = bool(times) and at < times[-1]
+        times.append(at)
+        if is_late:
+            self._times[rule] = deque(sorted(times), maxlen=MAX_DECISIONS)
         self._counts[rule] = self._counts.get(rule, 0) + 1
         self._all.append(at)
 

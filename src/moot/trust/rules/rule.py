@@ -6,6 +6,7 @@ of capabilities (`moot.protocol.patterns`). `evaluate` goes through the rules in
     does not match, expired          next rule
     matches, suspended               ask, with the reason
     matches, a limit is used up      ask, with the limit (a wider rule below must not undo a limit)
+    matches, a learned limit is      next rule: it says only how far its evidence goes
     matches, asks when untrusted     ask, if a value that steers the call came from nobody trusted
     matches                          its decision, but rejecting beats approving at the same breadth
     none                             ask
@@ -18,7 +19,8 @@ An approving rule is *closed*: it does not match if there are arguments that it 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -60,12 +62,16 @@ class RuleLimits:
 
 @dataclass(frozen=True, slots=True)
 class RuleOrigin:
-    """Where a rule came from: a suggestion, who accepted it, who else had to and did, when."""
+    """Where a rule came from: a suggestion, who accepted it, who else had to and did, when.
+
+    `limited_by` is who gave it another limit than was suggested.
+    """
 
     suggestion: str | None = None
     accepted_by: str | None = None
     accepted: float | None = None
     seconded_by: tuple[str, ...] = ()
+    limited_by: str | None = None
 
 
 NO_LIMITS: Final = RuleLimits()
@@ -120,6 +126,12 @@ class Rule:
     def is_careful(self) -> bool:
         """Whether wildcards match plain texts only: for approving; rejecting and asking may match more."""
         return self.decision == "approve"
+
+    @property
+    def has_learned_limit(self) -> bool:
+        """Whether its limit is how often people approved such calls, and nobody's wish."""
+        is_learned = self.origin.suggestion is not None and self.origin.limited_by is None
+        return is_learned and self.decision == "approve"
 
     @property
     def ends_at(self) -> float | None:
@@ -327,13 +339,14 @@ def evaluate(
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
-    `present` are the members who are present, `times` when each rule decided, `suspended` the reasons by
-    rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
-    checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one,
-    `rejected` the calls that people rejected word for word and did not approve since, `expired`
+    `present` are the members who are present, `times` when each rule decided, oldest first, `suspended` the
+    reasons by rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below
+    1 for spot checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is
+    another one, `rejected` the calls that people rejected word for word and did not approve since, `expired`
     the rules that expired before, whatever the clock says now, `paused` why rules wait for a review,
     `untrusted` why the origins of its values ask (None: they were looked at, and do not).
     """
+    at_limit: RuleVerdict | None = None
     for position, rule in enumerate(rules):
         expires = rule.limits.expires_at
         over = rule.name in expired or (expires is not None and now >= expires)
@@ -356,15 +369,21 @@ def evaluate(
             return RuleVerdict("ask", rule, f"rule {rule.name} asks: {untrusted}")
         if rule.decision == "ask":
             return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
-        used_up = _used_up_limit(rule, now if times_now is None else times_now, present, times)
         if rule.name in paused:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {paused[rule.name]}")
-        if used_up:
-            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
+        missing = [name for name in rule.limits.while_present if name not in present]
+        if missing:
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {missing[0]} is not present")
+        if used_up := _used_up_limit(rule, now if times_now is None else times_now, times):
+            verdict = RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
+            if not rule.has_learned_limit:
+                return verdict
+            at_limit = at_limit or verdict
+            continue
         if draw < rule.limits.check_share:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches; this one is a spot check by people")
         return RuleVerdict(rule.decision, rule, f"rule {rule.name} matches")
-    return RuleVerdict("ask", None, "no rule matches")
+    return at_limit or RuleVerdict("ask", None, "no rule matches")
 
 
 def call_key(case: Case) -> bytes:
@@ -386,21 +405,16 @@ def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case,
     return None
 
 
-def count_recent(times: Iterable[float], seconds: float, now: float) -> int:
-    """How many of these are no longer ago than so many seconds.
+def count_recent(times: Sequence[float], seconds: float, now: float) -> int:
+    """How many of these, oldest first, are no longer ago than so many seconds.
 
     One that is yet to come counts: a clock was set back, and that gives nobody more decisions.
     """
-    return sum(1 for at in times if at > now - seconds)
+    return len(times) - bisect_right(times, now - seconds)
 
 
-def _used_up_limit(
-    rule: Rule, now: float, present: Collection[str], times: Mapping[str, Sequence[float]]
-) -> str | None:
+def _used_up_limit(rule: Rule, now: float, times: Mapping[str, Sequence[float]]) -> str | None:
     limits = rule.limits
-    missing = [name for name in limits.while_present if name not in present]
-    if missing:
-        return f"{missing[0]} is not present"
     if limits.max_decisions is not None:
         used = count_recent(times.get(rule.name, ()), limits.per_seconds, now)
         if used >= limits.max_decisions:

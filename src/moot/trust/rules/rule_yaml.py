@@ -70,7 +70,7 @@ RULE_KEYS: Final = (
 LIMIT_KEYS: Final = ("count", "per", "expires_at", "while_present", "check_share", "review_share")
 # As 0.1 wrote them, in rule files and in journals.
 _LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
-_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by")
+_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by", "limited_by")
 
 T = TypeVar("T")
 
@@ -228,7 +228,7 @@ def _origin(value: Json, where: str) -> RuleOrigin:
     if value is None:
         return RuleOrigin()
     fields = _mapping(value, where, _ORIGIN_KEYS)
-    texts = {key: _optional(fields.get(key), lambda v: v, where) for key in ("suggestion", "accepted_by")}
+    texts = {key: fields.get(key) for key in ("suggestion", "accepted_by", "limited_by")}
     for key, text in texts.items():
         if text is not None and not isinstance(text, str):
             raise _error(f"{where}.{key}", "must be text")
@@ -240,6 +240,7 @@ def _origin(value: Json, where: str) -> RuleOrigin:
         texts["accepted_by"],
         _optional(fields.get("accepted"), read_time, f"{where}.accepted"),
         tuple(others),
+        texts["limited_by"],
     )
 
 
@@ -385,7 +386,7 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     limits = _limits_as_json(rule.limits)
     if limits:
         written["limits"] = limits
-    origin = {key: getattr(rule.origin, key) for key in ("suggestion", "accepted_by")}
+    origin = {key: getattr(rule.origin, key) for key in ("suggestion", "accepted_by", "limited_by")}
     if rule.origin.accepted is not None:
         origin["accepted"] = rfc3339(rule.origin.accepted)
     if rule.origin.seconded_by:
