@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Context, Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moot.origins.date_words import DATE_HEADS, days_at
@@ -20,7 +21,8 @@ from moot.origins.step_budget import StepBudget
 from moot.origins.text_forms import fold_strictly
 
 # A comma between digits belongs to a number.
-_PIECES: Final = re.compile(r"[^\s<>()\[\]{}\"“”«»„|;,`]+(?:(?<=\d),(?=\d)[^\s<>()\[\]{}\"“”«»„|;,`]+)*")
+_BETWEEN_PIECES: Final = r"\s<>()\[\]{}\"“”«»„|;,`"
+_PIECES: Final = re.compile(rf"[^{_BETWEEN_PIECES}]+(?:(?<=\d),(?=\d)[^{_BETWEEN_PIECES}]+)*")
 _BEFORE_VALUE: Final = "'’‘*:!?¿¡…"
 _BEHIND_VALUE: Final = _BEFORE_VALUE + "."
 _LINK_HEADS: Final = ("www.", "mailto:", "tel:", "javascript:", "data:")
@@ -29,6 +31,12 @@ _TIME: Final = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?:\.\d{1,9})?z?(?:[ap]
 _NUMBER: Final = re.compile(r"[-+−]?(?:\d{1,3}(?:[,']\d{3})+|\d+)(?:\.\d+)?")
 _LETTERS_WITH_DOTS: Final = re.compile(r"[^\W\d_](?:\.[^\W\d_]){1,2}")
 _WITH_DIGIT: Final = re.compile(r"[\d_]")
+# Plain words in a row, and what stands between them: no values, so they are passed over at once.
+_PLAIN_WORDS: Final = re.compile(
+    rf"(?:[{_BETWEEN_PIECES}]*+(?!{'|'.join(sorted(DATE_HEADS))})[a-z]{{2,32}}+[{_BEHIND_VALUE}]*+"
+    rf"(?=[{_BETWEEN_PIECES}]|\Z))++"
+)
+_PLAIN_WORD: Final = re.compile("[a-z]{2,}")
 # Where a text can be cut: at a line end, and behind a word and its full stop.
 _SENTENCE_ENDS: Final = re.compile(r"[\n.!?](?:(?<=\n)|(?<=[^\W\d_][^\W\d_].) )")
 # What values have and prose has not. One by one: together they take five times as long.
@@ -88,8 +96,9 @@ class _ValueScan:
         self.budget = budget
         # Groups of one number, or single letters, that stand side by side.
         self.row: list[_Piece] = []
-        # The last noun and the last word that means an id, each with its end.
+        # The last noun and the last word that means an id, each with its end; and the plain words since.
         self.noun, self.noun_end, self.id_end = "", -1, -1
+        self.passed = (0, 0)
 
     def values(self) -> Iterator[FoundValue]:
         """Sentences of plain words are passed over as a whole: most of what people write is that."""
@@ -103,21 +112,31 @@ class _ValueScan:
 
     def _values_between(self, first: int, last: int) -> Iterator[FoundValue]:
         folded = self.folded
-        taken = first
-        for found in _PIECES.finditer(folded, first, last):
-            piece = found[0]
+        taken = end = first
+        while True:
+            words = _PLAIN_WORDS.match(folded, end, last)
+            if words and not (self.row and _goes_on(self.row, _PLAIN_WORD.search(folded, end)[0])):  # type: ignore[index]
+                self.budget.spend((words.end() - end) // CHARS_PER_STEP + 1)
+                yield from self._end_row()
+                self._note_passed()
+                self.passed = words.span()
+                end = words.end()
+            found = _PIECES.search(folded, end, last)
+            if found is None:
+                break
+            piece, end = found[0], found.end()
             is_word = piece.isalpha() and 1 < len(piece) <= MAX_WORD_CHARS and piece[:3] not in DATE_HEADS
             if is_word and not (self.row and _goes_on(self.row, piece)):
                 self.budget.spend(STEPS_PER_WORD)
                 yield from self._end_row()
-                self._note_word(piece, found.end())
+                self._note_word(piece, end)
                 continue
             self.budget.spend(STEPS_PER_VALUE)
-            start, end = found.span()
+            start, value_end = found.span()
             if start < taken:
                 continue
             if not (piece[0].isalnum() and piece[-1].isalnum()):
-                piece, start, end = _strip(piece, start)
+                piece, start, value_end = _strip(piece, start)
                 if not piece:
                     continue
             days, day_end = days_at(folded, piece, start, self.at)
@@ -129,18 +148,27 @@ class _ValueScan:
             if "://" in piece or piece.startswith(_LINK_HEADS):
                 link_end = _LINK_END.search(folded, start)
                 taken = link_end.start() if link_end else len(folded)
-                piece, start, end = _strip(folded[start:taken], start)
+                piece, start, value_end = _strip(folded[start:taken], start)
             row = self.row
             if row and (row[-1].end != start - 1 or folded[start - 1] != " " or not _goes_on(row, piece)):
                 yield from self._end_row()
             if _goes_on(self.row, piece):
-                self.row.append(_Piece(piece, start, end))
+                self.row.append(_Piece(piece, start, value_end))
             else:
                 yield from self._end_row()
-                yield from self._piece_values(piece, start, end)
+                yield from self._piece_values(piece, start, value_end)
         yield from self._end_row()
 
+    def _note_passed(self) -> None:
+        """Note those of the plain words that a number behind them could be called by."""
+        first, last = self.passed
+        if last:
+            self.passed = (0, 0)
+            for word in _PLAIN_WORD.finditer(self.folded, max(first, last - 2 * MAX_CALLED_CHARS), last):
+                self._note_word(word[0], word.end())
+
     def _note_word(self, word: str, end: int) -> None:
+        self._note_passed()
         if word in _ID_WORDS:
             self.id_end = end
         elif word not in _BETWEEN:
@@ -174,6 +202,7 @@ class _ValueScan:
             yield FoundValue(key, start, end)
         if keys and keys[0][0] in ("number", "code") and len(piece) < 2 * MIN_CODE_CHARS:
             called = compact(piece.lstrip("#"))
+            self._note_passed()
             if piece[0] == "#" or self._follows(self.id_end, start):
                 yield FoundValue(("called", f"id:{called}"), start, end)
             if self._follows(self.noun_end, start):
@@ -262,9 +291,10 @@ def compact(code: str) -> str:
     return re.sub(r"\s|(?<!^)-", "", fold_strictly(code)).lstrip("#")
 
 
-def words_in_name(name: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def words_in_name(name: str) -> tuple[str, ...]:
     """The words of an argument's or a tool's name: `file_id` and `fileId` are file and id."""
-    return [run.lower() for run in _NAME_WORDS.findall(name[:256])]
+    return tuple(run.lower() for run in _NAME_WORDS.findall(name[:256]))
 
 
 def is_id_name(name: str) -> bool:
