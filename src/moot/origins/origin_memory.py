@@ -264,13 +264,12 @@ class OriginMemory:
         source = OriginSource(
             self._number, envelope.id, envelope.sender, at, "person" if person else "untrusted"
         )
-        payload = dict(envelope.payload)
-        text = payload.get("text")
+        text = envelope.payload.get("text")
         if person and isinstance(text, str) and ">" in text:
             # What people quote others wrote.
             lines = text.splitlines()
             quoted = [line for line in lines if line.lstrip().startswith(">")]
-            payload["text"] = "\n".join(line for line in lines if not line.lstrip().startswith(">"))
+            text = "\n".join(line for line in lines if not line.lstrip().startswith(">"))
             if quoted:
                 self._add_others(
                     replace(source, grade="untrusted"), envelope.to, ("payload.text", "\n".join(quoted))
@@ -278,9 +277,15 @@ class OriginMemory:
         if person:
             for context in self._readers(envelope.to):
                 context.task = envelope.id
-            self._add_leaves(source, [("payload", payload)])
+            # Nothing else of a message is what a person wrote.
+            self._add_leaves(source, [("payload.text", text)])
+        elif isinstance(text, str) and envelope.payload in (
+            {"text": text},
+            {"text": text, "format": "plain"},
+        ):
+            self._add_others(source, envelope.to, ("payload.text", text))
         else:
-            self._add_others(source, envelope.to, ("payload", payload))
+            self._add_others(source, envelope.to, ("payload", dict(envelope.payload)))
 
     def _add_others(self, source: OriginSource, to: Sequence[str], part: tuple[str, Json]) -> None:
         """Words of somebody who is no person, to these members or to all."""
@@ -403,7 +408,7 @@ class OriginMemory:
         values: Sequence[str] = (),
     ) -> bool:
         """Take in a message but for what only repeats a request; returns whether it had words of others."""
-        others = replace(source, grade="untrusted")
+        others = replace(source, grade="untrusted") if source.grade == "trusted" else source
         written = False
         budget = StepBudget(MESSAGE_STEPS)
         seen: set[tuple[str, str]] = set()

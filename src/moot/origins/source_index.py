@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from moot.origins.step_budget import MESSAGE_STEPS, StepBudget
 from moot.origins.text_forms import (
@@ -40,15 +40,18 @@ MAX_TEXT_CHARS: Final = 65_536
 MAX_LOOSE_CHARS: Final = 400_000
 MAX_PATH_CHARS: Final = 256
 EXCERPT_CHARS: Final = 120
+MAX_SHORT_CHARS: Final = 256
 MIN_PART_CHARS: Final = 5
-# Letters and digits alone that are shorter than this hide nothing.
-MIN_ENCODED_CHARS: Final = 12
 MAX_PARTS: Final = 8
 # So many words together are no accident.
 MIN_RUN_WORDS: Final = 4
 # Which runs of that many words others wrote, by their hash: a bit each, of 8 MB. With a full memory one of a
 # hundred is set, so hardly a run is looked for that nobody wrote.
 _RUN_SLOTS: Final = 1 << 26
+# Kinds of values that can be put together from parts.
+_LOOSE_KINDS: Final = frozenset({"address", "place", "code", "part"})
+# What a short text is spelled or encoded with; the decoders look for more than this.
+_MAY_HIDE: Final = re.compile(r"[\[({<%&\\=]| [dD][oO][tT] |[A-Za-z0-9+/_-]{12}|(?:[0-9a-fA-F]{2}[ :]?){6}")
 # Finding a run in a text passes so many characters in a step.
 _FOUND_PER_STEP: Final = 400
 # Places of one run of words in one text that are tried.
@@ -75,8 +78,7 @@ class OriginSource:
         return self.by == agent and self.tool is None
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePlace:
+class SourcePlace(NamedTuple):
     """Where a value stands: in which member of which message, and in the text or what it was decoded to."""
 
     source: OriginSource
@@ -90,8 +92,7 @@ class SourcePlace:
         return excerpt(self.text, self.start, self.end)
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(NamedTuple):
     place: SourcePlace
     # With a space before, between and behind them; then the same without look-alike letters, if it differs.
     words: str
@@ -117,9 +118,11 @@ class SourceIndex:
         self._keys: dict[Key, dict[Grade, tuple[SourcePlace, SourcePlace]]] = {}
         self._key_order: deque[tuple[Key, OriginSource]] = deque()
         # The loose forms of untrusted and private values, for parts of them; joined when they are looked at.
-        self._loose: deque[tuple[str, SourcePlace]] = deque()
+        # `_starts` says where each of those begins.
+        self._loose: list[tuple[str, SourcePlace]] = []
         self._loose_chars = 0
-        self._joined: tuple[str, list[int]] | None = None
+        self._joined = ""
+        self._starts: list[int] = []
 
     def drop(self, number: int) -> None:
         """Something of this source is not known."""
@@ -146,13 +149,14 @@ class SourceIndex:
         text = compose(text)
         place = SourcePlace(source, path[:MAX_PATH_CHARS], text)
         self._cost += TEXT_COST + len(text)
-        words, plain = self._add_words(place)
+        found, plain_words = self._words_of(place)
+        words = f" {' '.join(found)} " if found else ""
         number, self._next = self._next, self._next + 1
         if source.grade == "operator":
             self._pinned += 1
         costs = self._cost
         try:
-            if is_id_name(member) and len(text) <= 64:
+            if member and len(text) <= 64 and is_id_name(member):
                 for key in [*id_keys(text, member), ("code", compact(text))]:
                     self._add_key(key, place)
             if source.grade == "trusted" and words:
@@ -167,24 +171,25 @@ class SourceIndex:
                         self._add_key(key, SourcePlace(source, place.path, form, start, end))
         finally:
             cost = TEXT_COST + len(text) + self._cost - costs
+            plain = f" {' '.join(plain_words)} " if plain_words else ""
             self._texts[number] = _Text(place, words, plain, cost)
-            self._index_words(number, source, words, plain)
+            self._index_words(number, source, found, plain_words)
             while self._cost > self.max_chars and len(self._texts) > self._pinned + 1:
                 self._drop_oldest()
 
-    def _add_words(self, place: SourcePlace) -> tuple[str, str]:
+    def _words_of(self, place: SourcePlace) -> tuple[list[str], list[str]]:
+        """The words of a text, and the same without look-alike letters, if it differs."""
         words = words_of(place.text)
-        joined = f" {' '.join(words)} " if words else ""
         if place.text.isascii() or place.source.grade in ("person", "operator"):
-            return joined, ""
-        plain = f" {' '.join(words_of(without_disguise(place.text)))} "
-        return joined, "" if plain == joined else plain
+            return words, []
+        plain = words_of(without_disguise(place.text))
+        return words, [] if plain == words else plain
 
-    def _index_words(self, number: int, source: OriginSource, words: str, plain: str) -> None:
+    def _index_words(self, number: int, source: OriginSource, words: list[str], plain: list[str]) -> None:
         if source.grade == "trusted":
             return
         table = self._others if source.grade == "untrusted" else self._said
-        for each in (words.split(), plain.split()):
+        for each in (words, plain):
             for word in set(each):
                 table[word].append(number)
             if source.grade == "untrusted" and len(each) >= MIN_RUN_WORDS:
@@ -199,7 +204,7 @@ class SourceIndex:
         if source.grade != "untrusted":
             return
         budget.spend(len(text) // 4)
-        if len(text) < MIN_ENCODED_CHARS and text.isalnum() and text.isascii():
+        if len(text) <= MAX_SHORT_CHARS and text.isascii() and not _MAY_HIDE.search(text):
             return
         if (spelled := unspell(text)) != text:
             yield spelled
@@ -220,16 +225,21 @@ class SourceIndex:
         self._key_order.append((key, source))
         self._cost += KEY_COST + len(key[1])
         kept = source.grade == "untrusted" or (source.grade == "trusted" and source.private)
-        if kept and key[0] in ("address", "place", "code", "part"):
+        if kept and key[0] in _LOOSE_KINDS:
             loose = fold_loosely(key[1])
             if len(loose) >= MIN_PART_CHARS:
                 self._loose.append((loose, place))
-                self._joined = None
                 self._loose_chars += len(loose)
-                while self._loose_chars > MAX_LOOSE_CHARS and len(self._loose) > 1:
-                    gone, where = self._loose.popleft()
-                    self._loose_chars -= len(gone)
-                    self.drop(where.source.number)
+                if self._loose_chars > MAX_LOOSE_CHARS and len(self._loose) > 1:
+                    self._drop_loose()
+
+    def _drop_loose(self) -> None:
+        """Drop the oldest, many at once: what is joined has to be made anew then."""
+        gone = self._loose[: len(self._loose) // 4 + 1]
+        self._loose = self._loose[len(gone) :]
+        self._loose_chars -= sum(len(loose) for loose, _ in gone)
+        self.drop(gone[-1][1].source.number)
+        self._joined, self._starts = "", []
 
     def _drop_oldest(self) -> None:
         number, text = next(islice(self._texts.items(), self._pinned, None))
@@ -347,7 +357,7 @@ class SourceIndex:
         """
         loose = fold_loosely(value)
         budget.spend(len(value) // CHARS_PER_STEP + 2)
-        joined, starts = self._joined or self._join(budget)
+        self._join(budget)
         found, first = [], 0
         for _ in range(MAX_PARTS):
             least = min(MIN_PART_CHARS, len(loose) - first)
@@ -359,7 +369,7 @@ class SourceIndex:
                 key=lambda size: not self._holds(loose[first : first + size + 1], budget),
             )
             part = loose[first : first + least + more]
-            place = self._loose[bisect_right(starts, joined.find(part)) - 1][1]
+            place = self._loose[bisect_right(self._starts, self._joined.find(part)) - 1][1]
             if _is_after(place, since):
                 found.append(place)
             first += len(part)
@@ -368,15 +378,14 @@ class SourceIndex:
         return []
 
     def _holds(self, part: str, budget: StepBudget) -> bool:
-        joined = self._joined[0] if self._joined else ""
-        budget.spend(len(joined) // _FOUND_PER_STEP + 1)
-        return part in joined
+        budget.spend(len(self._joined) // _FOUND_PER_STEP + 1)
+        return part in self._joined
 
-    def _join(self, budget: StepBudget) -> tuple[str, list[int]]:
-        budget.spend(len(self._loose) // 8)
-        starts = list(accumulate((len(loose) + 1 for loose, _ in self._loose), initial=0))
-        self._joined = "\n".join(loose for loose, _ in self._loose), starts[:-1]
-        return self._joined
+    def _join(self, budget: StepBudget) -> None:
+        new = [loose for loose, _ in self._loose[len(self._starts) :]]
+        budget.spend(len(new) // 8)
+        self._starts += list(accumulate((len(loose) + 1 for loose in new), initial=len(self._joined)))[:-1]
+        self._joined += "".join(f"{loose}\n" for loose in new)
 
 
 def excerpt(text: str, start: int, end: int) -> str:

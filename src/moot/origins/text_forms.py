@@ -32,6 +32,7 @@ _ODD_TWINS: Final = re.compile("([\u212a\u037e\u1fef])")
 _ODD_LOWER: Final = re.compile("[\u212a\u0130]|(?![0-9])\\d")
 _SPELLED_AT: Final = re.compile(r" ?[\[({<] ?(?:at|@) ?[\])}>] ?", re.IGNORECASE)
 _SPELLED_DOT: Final = re.compile(r" ?[\[({<] ?(?:dot|\.) ?[\])}>] ?|(?<=\w) dot (?=\w)", re.IGNORECASE)
+_MAY_BE_SPELLED: Final = re.compile(r"[\[({<]| [dD][oO][tT] ")
 _PLAIN_AT: Final = re.compile(r"(?<=\w) at (?=[\w-]+\.\w)", re.IGNORECASE)
 _SPACES: Final = re.compile(r"\s+")
 _WORDS: Final = re.compile(r"[^\W_]+")
@@ -92,7 +93,7 @@ def fold_loosely(text: str) -> str:
 
 def unspell(text: str) -> str:
     """`mark [at] example (dot) com` as the address that it is."""
-    if not any(sign in text for sign in "[({<") and " dot " not in text.lower():
+    if not _MAY_BE_SPELLED.search(text):
         return text
     line = _SPACES.sub(" ", text)
     spelled = _SPELLED_DOT.sub(".", _SPELLED_AT.sub("@", line))

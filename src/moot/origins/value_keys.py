@@ -84,7 +84,10 @@ class _Piece(NamedTuple):
 def values_in(text: str, at: float, budget: StepBudget) -> Iterator[FoundValue]:
     """The values of a composed text; `at` is when it was said, for days like tomorrow."""
     budget.spend(len(text) // CHARS_PER_STEP + 1)
-    return _ValueScan(fold_strictly(text), at, budget).values()
+    folded = fold_strictly(text)
+    if folded.isdigit() and folded.isascii():
+        return iter([FoundValue(key, 0, len(folded)) for key in _keys(folded)])
+    return _ValueScan(folded, at, budget).values()
 
 
 class _ValueScan:
@@ -274,7 +277,10 @@ def link_text(value: str) -> str:
 
 def number_text(value: str | float) -> str:
     """A number in one way of writing it, with all its digits; a long one as it is."""
-    text = re.sub("[,'+]", "", str(value)).replace("−", "-")
+    text = str(value)
+    if text.isascii() and text.isdigit():
+        return text.lstrip("0") or "0" if len(text) <= _MAX_NUMBER_CHARS else text
+    text = re.sub("[,'+]", "", text).replace("−", "-")
     if len(text) > _MAX_NUMBER_CHARS:
         return text
     try:
@@ -288,7 +294,8 @@ def number_text(value: str | float) -> str:
 
 def compact(code: str) -> str:
     """Without spaces and dashes but for a minus, and without the sign that says that it is a number."""
-    return re.sub(r"\s|(?<!^)-", "", fold_strictly(code)).lstrip("#")
+    folded = fold_strictly(code)
+    return folded if folded.isalnum() else re.sub(r"\s|(?<!^)-", "", folded).lstrip("#")
 
 
 @lru_cache(maxsize=4096)
@@ -297,6 +304,7 @@ def words_in_name(name: str) -> tuple[str, ...]:
     return tuple(run.lower() for run in _NAME_WORDS.findall(name[:256]))
 
 
+@lru_cache(maxsize=4096)
 def is_id_name(name: str) -> bool:
     return not _ID_NAMES.isdisjoint(words_in_name(name))
 
