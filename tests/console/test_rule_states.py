@@ -7,7 +7,7 @@ from tests.console.conftest import PageAs
 _TAGS = """async (cases) => {
   const { stateTag, leftText, periodText } = await import("/console/views/rules/rule-list.js");
   const { automationChart, axisEnd } = await import("/console/views/rules/automation-chart.js");
-  const base = { stopped: null, fault: "", shadow: false, budgetLeft: null, left: () => null };
+  const base = { stopped: null, fault: "", observe: false, budgetLeft: null, left: () => null };
   const chart = (days) => {
     const node = automationChart(days);
     document.body.append(node);
@@ -37,7 +37,7 @@ def test_states_and_counts_are_said_as_they_are(page_as: PageAs) -> None:
         (["active", {}, True, 3], "active"),
         (["active", {}, True, 0], "limit reached"),
         (["active", {"budgetLeft": 0}, True, 3], "limit reached"),
-        (["active", {"shadow": True}, True, 0], "only predicts"),
+        (["active", {"observe": True}, True, 0], "only observes"),
         (["active", {}, False, 3], "not applied"),
         (["active", stopped, False, 3], "stopped"),
         (["active", {"fault": "unreadable"}, True, 3], "stopped"),

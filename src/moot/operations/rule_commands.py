@@ -1,4 +1,4 @@
-"""The slash commands for rules: list, review, accept, narrow, grant, dismiss, stop, resume, explain."""
+"""The slash commands for rules: list, review, accept, narrow, grant, dismiss, observe, stop, explain."""
 
 from __future__ import annotations
 
@@ -69,6 +69,12 @@ class TrustCommands:
                 self._accept,
             ),
             ("dismiss", "dismiss a suggestion for good", _dismiss_arguments, self._dismiss),
+            (
+                "observe-rule",
+                "let a rule decide nothing and only be compared with what people decide, or decide again",
+                _observe_arguments,
+                self._observe,
+            ),
             ("stop-rules", "suspend a rule, or stop all rules at once", _stop_arguments, self._stop),
             ("resume-rules", "resume a suspended rule, or all rules", _resume_arguments, self._resume),
             (
@@ -200,6 +206,12 @@ class TrustCommands:
         if len(found.lines) == 1:
             raise UsageError(f"not confirmed: {text}, but no answer in {ANSWER_SECONDS:g} s; repeat it")
         return found
+
+    async def _observe(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        payload: dict[str, Json] = {"observe": args.rule, "on": args.switch == "on"}
+        return await self._send(
+            context, "trust/accept", payload, f"asked to observe {args.rule}: {args.switch}"
+        )
 
     async def _resume(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
         payload: dict[str, Json] = {"resume": True} if args.rule is None else {"lift": args.rule}
@@ -345,6 +357,11 @@ def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rule", nargs="?", metavar="RULE", help="the rule (default: all rules)")
     parser.add_argument("--about", metavar="ID", help="a proposal: suspends the rule that decided it")
     parser.add_argument("--reason", metavar="TEXT", help="why")
+
+
+def _observe_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rule", metavar="RULE", help="the rule")
+    parser.add_argument("switch", choices=("on", "off"), help="on: it decides nothing")
 
 
 def _resume_arguments(parser: argparse.ArgumentParser) -> None:

@@ -97,8 +97,8 @@ def status_lines(log: TrustLog) -> list[str]:
     lines = [] if log.stopped is None else [f"ALL RULES STOPPED {log.stopped}"]
     if report is not None and report.fault:
         lines.append(f"the rules cannot be read, so none is active: {report.fault}")
-    if report is not None and report.shadow:
-        lines.append("Shadow mode: rules only predict; people decide")
+    if report is not None and report.observe:
+        lines.append("Observe mode: rules only predict; people decide")
     return lines
 
 

@@ -66,7 +66,7 @@ class ApproverReport:
     approver: str
     stopped: str | None = None
     fault: str | None = None
-    shadow: bool = False
+    observe: bool = False
     days: list[Json] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
     # Decisions, contradictions and suspensions of each rule, by day.
@@ -130,6 +130,8 @@ class TrustLog:
         ruled.rule = rule or ruled.rule
         ruled.words = _text(payload.get("words")) or _text(rule.get("words")) or ruled.words
         ruled.state = "active" if state == "lifted" else state
+        if ruled.state == "active" and ruled.rule.get("observe") is True:
+            ruled.state = "observing"
         ruled.why = why if state == "suspended" else ""
         review: Json = payload.get("review")
         if isinstance(review, dict):
@@ -186,7 +188,8 @@ class TrustLog:
             approver,
             self.stopped,
             _text(rules.get("fault")) or None,
-            rules.get("shadow") is True,
+            # As 0.2 called it.
+            rules.get("observe", rules.get("shadow")) is True,
             objects_in(report.get("days")),
             [str(each) for each in _list(report.get("people"))],
             objects_in(report.get("rule_history")),

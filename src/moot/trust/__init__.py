@@ -2,7 +2,7 @@
 
     journal ─▶ ledger ─▶ learning ─▶ suggestion ──a person accepts──▶ rule ─▶ verdict on the next proposal
                   ▲                     │ back-test, bound, near misses           │
-                  └──── shadow, trip-wires, budgets ◀─────────────────────────────┘
+                  └──── observe, trip-wires, budgets ◀─────────────────────────────┘
 
     approver                          talks to a space
     learning   checks   imports       suggestions; what can be said of rules without a space; rules of others

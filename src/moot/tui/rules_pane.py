@@ -24,7 +24,7 @@ from moot.tui.row_layout import Line, PaneRow, Tone, line
 _SHARE_KEY: Final = "share"
 _STATUS_KEY: Final = "status"
 _OUTCOMES_KEY: Final = "outcomes"
-_TONES: Final[dict[str, Tone]] = {"active": "good", "suspended": "warn"}
+_TONES: Final[dict[str, Tone]] = {"active": "good", "suspended": "warn", "observing": "note"}
 
 
 class RulesPane(CommandPane):

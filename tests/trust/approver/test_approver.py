@@ -385,16 +385,16 @@ async def test_a_rule_decides_again_when_an_absent_host_is_back_with_the_same_to
         assert calls == ["tools/call"]
 
 
-async def test_in_the_shadow_nothing_is_done_and_predictions_are_compared(tmp_path: Path) -> None:
-    async with approver_scene(tmp_path, ApproverSettings(shadow=True, learning=LEARNING)) as scene:
+async def test_in_observe_mode_nothing_is_done_and_predictions_are_compared(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path, ApproverSettings(observe=True, learning=LEARNING)) as scene:
         name = await scene.accepted()
         scene.mood = "approve"
         for number in (21, 22, 23):
             assert await scene.write(f"reports/day-{number}.md") == "by alice"
-        await until(lambda: scene.approver.shadow.record(name).agreements == 3)
+        await until(lambda: scene.approver.observe.record(name).agreements == 3)
         report = await scene.alice.call("approver", "trust_report", {})
         assert report.structured is not None
-        assert report.structured["shadow"][name]["agreements"] == 3
+        assert report.structured["observe"][name]["agreements"] == 3
 
 
 async def test_a_budget_ends_a_burst_and_everything_is_there_after_a_restart(tmp_path: Path) -> None:

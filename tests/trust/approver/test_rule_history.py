@@ -1,4 +1,4 @@
-"""The history of rules: who decided, what was wrong, what was suspended, and shadow mode, over restarts."""
+"""The history of rules: who decided, what was wrong, what was suspended, and observe mode, over restarts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from moot.trust.approver import rule_history
 from moot.trust.approver.approver_metrics import expose_metrics, serve_metrics
 from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.observe import ObserveMode, rule_version
 from moot.trust.approver.rule_history import HISTORY_NAME, Prediction, RuleHistory
-from moot.trust.approver.shadow import Shadow, rule_version
 from moot.trust.rules.rule import RuleVerdict, evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_yaml import read_rules
@@ -87,23 +87,23 @@ def test_results_of_a_changed_rule_are_not_those_of_the_old_one() -> None:
     (rule,) = read_rules(TEXT)
     (other,) = read_rules(TEXT.replace("a/", "b/"))
     (same,) = read_rules(TEXT.replace("}}]", "}, limits: {count: 3, per: 1h}, words: x}]"))
-    shadow = Shadow()
+    observe = ObserveMode()
     case = call({"path": "a/x.md", "text": "x"})
-    shadow.predict(case.id, RuleVerdict("approve", rule, ""))
-    assert shadow.compare(decided(case, approved=True)) is not None
-    assert shadow.record("r", version=rule_version(same)).agreements == 1
-    assert shadow.record("r", version=rule_version(other)).agreements == 0
+    observe.predict(case.id, RuleVerdict("approve", rule, ""))
+    assert observe.compare(decided(case, approved=True)) is not None
+    assert observe.record("r", version=rule_version(same)).agreements == 1
+    assert observe.record("r", version=rule_version(other)).agreements == 0
     assert evaluate([rule], case, case.at).decision == "approve"
 
 
-async def test_shadow_mode_counts_on_after_a_disagreement_and_over_a_restart(tmp_path: Path) -> None:
+async def test_observe_mode_counts_on_after_a_disagreement_and_over_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "trust"
     folder.mkdir(mode=0o700)
     (folder / "rules.yaml").write_text(TEXT)
-    async with approver_scene(tmp_path, ApproverSettings(shadow=True, learning=LEARNING)) as scene:
+    async with approver_scene(tmp_path, ApproverSettings(observe=True, learning=LEARNING)) as scene:
 
         def record() -> tuple[int, int]:
-            found = scene.approver.shadow.record("r")
+            found = scene.approver.observe.record("r")
             return found.agreements, found.conflicts
 
         # It is past what was before it came, and has looked at the host's tools.
@@ -128,7 +128,7 @@ async def test_shadow_mode_counts_on_after_a_disagreement_and_over_a_restart(tmp
         await scene.back()
         await until(lambda: record() == (3, 1))
         report = scene.approver.status.report()
-        assert report["shadow"]["r"]["agreements"] == 3
+        assert report["observe"]["r"]["agreements"] == 3
         assert report["rule_history"][-1]["tripped"] == 1
 
 

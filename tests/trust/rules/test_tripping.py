@@ -1,4 +1,4 @@
-"""Safety: what suspends a rule, shadow mode, budgets, and the answer to why."""
+"""Safety: what suspends a rule, observe mode, budgets, and the answer to why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.approver.shadow import Shadow
+from moot.trust.approver.observe import ObserveMode
 from moot.trust.checks.explain import explain
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
@@ -142,27 +142,27 @@ def test_a_suspended_rule_asks() -> None:
     assert "alice rejected" in verdict.why
 
 
-def test_shadow_mode_compares_and_bounds_how_wrong_a_rule_would_have_been() -> None:
-    shadow = Shadow()
+def test_observe_mode_compares_and_bounds_how_wrong_a_rule_would_have_been() -> None:
+    observe = ObserveMode()
     for number in range(10):
         case = _case(f"/srv/reports/{number}.txt")
-        shadow.predict(case.id, evaluate([REPORTS], case, START))
-        shadow.compare(decided(case, approved=number != 3))
+        observe.predict(case.id, evaluate([REPORTS], case, START))
+        observe.compare(decided(case, approved=number != 3))
     asked = _case("/etc/x")
-    shadow.predict(asked.id, evaluate([REPORTS], asked, START))
-    assert shadow.compare(decided(asked, approved=True)) is None
-    record = shadow.record("reports")
+    observe.predict(asked.id, evaluate([REPORTS], asked, START))
+    assert observe.compare(decided(asked, approved=True)) is None
+    record = observe.record("reports")
     assert (record.agreements, record.conflicts) == (9, 1)
     assert record.bound == pytest.approx(0.3942, abs=1e-4)
-    assert [compared.agrees for compared in shadow.comparisons].count(False) == 1
+    assert [compared.agrees for compared in observe.comparisons].count(False) == 1
 
 
 def test_an_open_decision_is_compared_when_it_is_made() -> None:
-    shadow = Shadow()
+    observe = ObserveMode()
     case = _case()
-    shadow.predict(case.id, evaluate([REPORTS], case, START))
-    assert shadow.compare(HistoryProposal.of(case)) is None
-    compared = shadow.compare(decided(case, approved=True))
+    observe.predict(case.id, evaluate([REPORTS], case, START))
+    assert observe.compare(HistoryProposal.of(case)) is None
+    compared = observe.compare(decided(case, approved=True))
     assert compared is not None
     assert compared.as_json()["agrees"] is True
 

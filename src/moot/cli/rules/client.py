@@ -85,11 +85,22 @@ def add_actions(group: Any) -> None:
         "  moot rules resume                              all of them, after `moot rules stop`\n",
     )
     resume.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to undo a stop of them all")
+    observe = add_action(
+        group,
+        "observe",
+        rule_changes.observe,
+        "let a rule decide nothing and only be compared with what people decide",
+        "  moot rules observe reports on                  from now on people decide, and it is measured\n"
+        "  moot rules report                              how often it agreed\n"
+        "  moot rules observe reports off                 it decides again\n",
+    )
+    observe.add_argument("rule", metavar="RULE")
+    observe.add_argument("switch", choices=("on", "off"))
     add_action(
         group,
         "report",
         print_report,
-        "show how much is automatic, and how rules did in shadow mode",
+        "show how much is automatic, and how rules did in observe mode",
         "  moot rules report\n",
     )
 
@@ -156,6 +167,8 @@ def _print_progress(answer: dict[str, Any]) -> None:
 
 async def print_rules(space: JoinedSpace, options: argparse.Namespace) -> Any:
     found = await ask_approver(space, options, "trust_rules")
+    # As 0.2 called it.
+    observes = found.get("observe", found.get("shadow", False))
     if not options.json:
         if found["stopped"] is not None:
             print(printable(f"STOPPED by {found['stopped']['by']}: {found['stopped']['why']}"))
@@ -163,8 +176,8 @@ async def print_rules(space: JoinedSpace, options: argparse.Namespace) -> Any:
                 print(printable(f"resumed by {', '.join(found['resumed_by'])}; another person has to, too"))
         if found["fault"] is not None:
             print(printable(f"the rules cannot be read: {found['fault']}"))
-        if found["shadow"]:
-            print("shadow mode: nothing is decided")
+        if observes:
+            print("observe mode: nothing is decided")
         if found.get("accepting_people", 1) > 1:
             print(f"{found['accepting_people']} people have to accept a rule")
         if found["rules"]:
@@ -181,7 +194,7 @@ async def print_rules(space: JoinedSpace, options: argparse.Namespace) -> Any:
         "rules": rules,
         "stopped": stopped,
         "error": found["fault"],
-        "shadow": found["shadow"],
+        "observe": observes,
         "accepting_people": found.get("accepting_people", 1),
     }
 
@@ -221,11 +234,13 @@ async def print_report(space: JoinedSpace, options: argparse.Namespace) -> Any:
         print_table(shares_table(found["days"]))
         if found.get("rule_history"):
             print_table(_outcomes_table(found["rule_history"]))
-        for name, record in found["shadow"].items():
+        for name, record in found.get("observe", found.get("shadow", {})).items():
             total = record["agreements"] + record["conflicts"]
             agreement = f"agrees with {record['agreements']} of {total} decisions"
             print(
-                printable(f"{name} in shadow mode: {agreement}; error rate up to {record['error_bound']:.0%}")
+                printable(
+                    f"{name} in observe mode: {agreement}; error rate up to {record['error_bound']:.0%}"
+                )
             )
     return found
 

@@ -1,4 +1,4 @@
-"""What people decide about rules: accept, narrow, dismiss, review, stop, resume."""
+"""What people decide about rules: accept, narrow, dismiss, review, observe, stop, resume."""
 
 from __future__ import annotations
 
@@ -180,6 +180,17 @@ async def resume(space: JoinedSpace, options: argparse.Namespace) -> Any:
         done = f"resumed as {len(by)} of {people} people; {what} nothing until another person resumes, too"
     found = _print_sent(options, "trust/accept", sent, done)
     return {**found, "resumed_by": by, "accepting_people": people} if isinstance(by, list) else found
+
+
+async def observe(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    check_here(space, options)
+    payload = {"observe": options.rule, "on": options.switch == "on"}
+    sent, answer = await tell_approver(space, options, "trust/accept", payload)
+    done = f"rule {options.rule} {'only observes' if options.switch == 'on' else 'decides'}"
+    if isinstance(by := answer.payload.get("resumed_by"), list):
+        people = answer.payload.get("accepting_people")
+        done = f"wanted by {len(by)} of {people} people; rule {options.rule} only observes until another does"
+    return _print_sent(options, "trust/accept", sent, done)
 
 
 def _print_sent(options: argparse.Namespace, kind: str, sent: SentEnvelope, words: str) -> Any:

@@ -34,7 +34,7 @@ complaint, a kick, a changed tool or an odd argument suspends a rule until a per
 
 _EXAMPLES: Final = """\
   moot rules run --as approver                              in the folder of a space
-  moot rules run --as approver --shadow                     predict and compare, and decide nothing
+  moot rules run --as approver --observe                    predict and compare, and decide nothing
   moot rules run --gateway http://localhost:8080 --token-file approver.token --budget 100/1h
 
 Rules are in STATE/rules.yaml, in their order; edit it and it is read again. Its participant in moot.yaml:
@@ -68,7 +68,10 @@ def add_command(commands: Any, name: str) -> None:
         metavar="DIR",
         help="learn from this journal, too (default: the space's, if it is here)",
     )
-    add("--shadow", action="store_true", help="predict, compare with what people decide, and do nothing")
+    observe_help = "decide nothing: say what rules would have decided, and compare it with what people decide"
+    add("--observe", action="store_true", help=observe_help)
+    # As 0.2 called it.
+    add("--shadow", dest="observe", action="store_true", help=argparse.SUPPRESS)
     add("--budget", type=_budget, metavar="N/TIME", help="all rules together, such as 100/1h or 1000/1d")
     add(
         "--approvals",
@@ -132,7 +135,7 @@ async def _stay(options: argparse.Namespace) -> int:
         ledger = _history(options, space.space)
         approver = Approver(space, store, ledger, settings)
         approver.suggester.on_progress = _print_progress
-        doing = "watching, deciding nothing (--shadow)" if options.shadow else "deciding by rules"
+        doing = "watching, deciding nothing (--observe)" if options.observe else "deciding by rules"
         print(
             f"the approver is {space.name} in {space.space}: {doing}; "
             f"{len(store.rules)} rules in {store.rules_file}, {len(ledger)} decisions known",
@@ -197,7 +200,7 @@ def _settings(options: argparse.Namespace) -> ApproverSettings:
             raise UsageError(f"--review {options.review:g}: a share below 1, such as 0.02")
         learning = replace(learning, review_share=options.review)
     return ApproverSettings(
-        shadow=options.shadow,
+        observe=options.observe,
         budget=options.budget,
         learning=learning,
         makes_suggestions=not options.no_suggestions,

@@ -11,7 +11,8 @@ acts within its own capabilities, never grants, and no rule becomes active befor
     trust/accept      person → all      {suggestion, rule?}: it, or a narrower one; {lift}; {resume};
                                         {reviewed: [proposals]}: these decisions of rules were right;
                                         {suggestion, granted: true, grant?}: the agent was given it itself;
-                                        {tools: {HOST/TOOL: …}}: what tools do
+                                        {tools: {HOST/TOOL: …}}: what tools do;
+                                        {observe: RULE, on: true}: it decides nothing, or decides again
     trust/dismiss     person → all      {suggestion}; nothing like it is suggested again
     trust/rule        approver → all    {rule, why, state}: active, suspended, lifted, removed; and of all
                                         rules together stopped and resumed
@@ -38,13 +39,13 @@ from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.approver_status import ApproverStatus, is_decided
+from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.origin_watch import OriginWatch, sent_at
 from moot.trust.approver.rule_commands import RuleCommands
 from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.approver.rule_suggester import RuleSuggester
-from moot.trust.approver.shadow import Shadow
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
@@ -90,7 +91,7 @@ class Approver:
         self.settings = settings or ApproverSettings()
         self.history = RuleHistory.open(store.folder)
         self.reviews = RuleReviews.open(store.folder)
-        self.shadow = Shadow(self.history)
+        self.observe = ObserveMode(self.history)
         ledger.on_change = self._observe_decision
         self.wall_clock = clock
         # Limits and budgets: a wall clock that is set must not give a rule more decisions than it has.
@@ -113,7 +114,7 @@ class Approver:
             store,
             self.settings,
             reviews=self.reviews,
-            shadow=self.shadow,
+            observe=self.observe,
             wall_clock=lambda: self.wall_clock(),
             uses_clock=self.uses_clock,
             draw=draw,
@@ -188,7 +189,7 @@ class Approver:
         for decision in list(self.ledger):
             self._count(decision)
             # Predicted before a restart, and decided while we were away.
-            self.shadow.compare(decision)
+            self.observe.compare(decision)
             envelopes = (decision.decided.envelope, *(each.id for each in decision.rejections))
             # By their order: of what happened while we were away no clock says whether it was reviewed.
             was_missed = not is_new and any(each in missed for each in envelopes)
@@ -311,7 +312,7 @@ class Approver:
         self.decider.rejected.note(decision)
         if not self._recalling:
             self._compare_with_rules(decision, at=None)
-        self.shadow.compare(decision)
+        self.observe.compare(decision)
         self.suggester.wake()
 
     def _count(self, decision: HistoryProposal) -> None:
@@ -385,7 +386,9 @@ class Approver:
         """
         store, now = self.store, self.wall_clock()
         count = 0
-        for suspension in trip_rules(store.rules, event, now, deciding_rules=self.decider.deciding_rules):
+        # What only observes is measured, and goes on after a disagreement.
+        rules = [rule for rule in store.rules if not rule.observe or isinstance(event, Complaint)]
+        for suspension in trip_rules(rules, event, now, deciding_rules=self.decider.deciding_rules):
             name = suspension.rule
             if name in store.suspensions or (at is not None and at <= store.reviewed_at(name)):
                 continue

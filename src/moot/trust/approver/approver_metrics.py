@@ -33,7 +33,7 @@ TRIPPED: Final = _TABLE.counter(
 )
 PREDICTIONS: Final = _TABLE.counter(
     "moot_rule_predictions_total",
-    "Predictions in shadow mode, by whether people decided so.",
+    "Predictions in observe mode, by whether people decided so.",
     "rule",
     "agrees",
 )

@@ -13,7 +13,7 @@ class ApproverSettings:
     """How an approver behaves."""
 
     # Only predict, and compare with what people decide.
-    shadow: bool = False
+    observe: bool = False
     # For all rules together; None: only each rule's own limits.
     budget: Budget | None = None
     learning: LearningSettings = DEFAULTS

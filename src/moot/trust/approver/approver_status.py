@@ -12,13 +12,13 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.observe import ObserveMode, rule_version
 from moot.trust.approver.origin_commands import report_origins
 from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.approver.rule_suggester import RuleSuggester
-from moot.trust.approver.shadow import Shadow, rule_version
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.checks.explain import explain
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
@@ -47,7 +47,7 @@ class StatusSource(Protocol):
     @property
     def settings(self) -> ApproverSettings: ...
     @property
-    def shadow(self) -> Shadow: ...
+    def observe(self) -> ObserveMode: ...
     @property
     def history(self) -> RuleHistory: ...
     @property
@@ -94,7 +94,7 @@ class ApproverStatus:
 
         @space.tool
         def trust_report() -> dict[str, Json]:
-            """Reports the share of automatic decisions by day, whose approvals count, and shadow results."""
+            """Reports the share of automatic decisions by day, whose approvals count, and observe results."""
             return self.report()
 
         @space.tool
@@ -135,7 +135,8 @@ class ApproverStatus:
         for rule in store.rules:
             suspension = store.suspensions.get(rule.name)
             expired = rule.name in expired_names or rule.has_ended(approver.wall_clock())
-            state = "suspended" if suspension is not None else "expired" if expired else "active"
+            works = "observing" if rule.observe else "active"
+            state = "suspended" if suspension is not None else "expired" if expired else works
             listed.append(
                 {
                     "rule": rule_as_json(rule),
@@ -155,7 +156,7 @@ class ApproverStatus:
             "stopped": None if store.stopped is None else store.stopped.as_json(),
             "resumed_by": list(store.resuming.get(ALL_RULES, ())),
             "fault": store.fault,
-            "shadow": approver.settings.shadow,
+            "observe": approver.settings.observe,
             "accepting_people": store.accepting_people,
             "budget": None
             if (budget := approver.settings.budget) is None
@@ -208,12 +209,12 @@ class ApproverStatus:
         approver = self._approver
         history = approver.history
         versions = {rule.name: rule_version(rule) for rule in approver.store.rules}
-        shadow: dict[str, Json] = {}
+        observe: dict[str, Json] = {}
         for name in history.rules():
-            record = approver.shadow.record(name, version=versions.get(name))
+            record = approver.observe.record(name, version=versions.get(name))
             if not record.agreements + record.conflicts:
                 continue
-            shadow[name] = {
+            observe[name] = {
                 "agreements": record.agreements,
                 "conflicts": record.conflicts,
                 "error_bound": round(record.bound, 4),
@@ -222,7 +223,7 @@ class ApproverStatus:
             "days": daily_shares(approver.ledger),
             # Included in `days`, though whoever asks may receive these decisions later than the report.
             "counted": [each.id for each in approver.ledger if is_decided(each)][-_MAX_LATEST:],
-            "shadow": shadow,
+            "observe": observe,
             "history": history.days(MAX_REPORTED_DAYS),
             "rule_history": history.rule_days(MAX_REPORTED_DAYS),
             "approvals": approver.settings.learning.min_approvals,

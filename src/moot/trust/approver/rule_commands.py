@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from moot.errors import UsageError
@@ -157,6 +158,9 @@ class RuleCommands:
         if isinstance(name, str):
             self._resume_rule(name, envelope)
             return
+        if "observe" in payload:
+            self._set_observe(payload["observe"], payload.get("on"), envelope)
+            return
         if payload.get("reviewed") is not None:
             self._confirm_review(payload["reviewed"], envelope)
             return
@@ -200,6 +204,35 @@ class RuleCommands:
             self._store.save()
             self.announce_rule(name, "lifted", f"resumed by {join_names(by)}", about=envelope.id)
             self._approver.pin([rule])
+
+    def _set_observe(self, name: Json, on: Json, envelope: Envelope) -> None:
+        """Let a rule only observe, or decide again: that as many have to want as accept a rule."""
+        store, state = self._store, "suspended" if name in self._store.suspensions else "active"
+        rule = next((rule for rule in store.rules if rule.name == name), None)
+        if rule is None or not isinstance(on, bool):
+            self._answer(envelope, f"not changed: there is no rule {name}, or `on` is not true or false")
+        elif rule.observe is on:
+            now = "only observes" if on else "decides"
+            self.announce_rule(rule.name, state, f"it {now} already", about=envelope.id)
+        elif not on and self._acceptance.is_about(rule, envelope.sender):
+            self._answer(envelope, "not changed: nobody can let a rule decide about their own proposals")
+        elif not on and (by := self._note_resuming(rule.name, envelope)) is None:
+            why = "it only observes until another person lets it decide, too"
+            self.announce_rule(rule.name, state, why, about=envelope.id, more=self._who_resumes(rule.name))
+        else:
+            people = join_names([envelope.sender] if on else by or ())
+            changed = replace(rule, observe=on)
+            try:
+                store.set_rules(changed if each is rule else each for each in store.rules)
+            except UsageError as fault:
+                self._answer(envelope, f"not changed: {fault}")
+                return
+            store.mark_reviewed([rule.name], self.clock())
+            store.save()
+            why = f"{people} lets it {'only observe' if on else 'decide'}"
+            self.announce_rule(rule.name, state, why, about=envelope.id)
+            if not on:
+                self._approver.pin([changed])
 
     def _set_tools(self, changes: Json, envelope: Envelope) -> None:
         """A person says what tools do."""

@@ -14,8 +14,8 @@ from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.operation import Json
 from moot.trust.approver.approver_settings import ApproverSettings
+from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.rule_reviews import RuleReviews
-from moot.trust.approver.shadow import Shadow
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import RULE_CONTEXT, HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
@@ -51,7 +51,7 @@ class RuleDecider:
         settings: ApproverSettings,
         *,
         reviews: RuleReviews,
-        shadow: Shadow,
+        observe: ObserveMode,
         wall_clock: Callable[[], float],
         uses_clock: Callable[[], float],
         draw: Callable[[], float],
@@ -69,7 +69,7 @@ class RuleDecider:
         self._store = store
         self._settings = settings
         self._reviews = reviews
-        self._shadow = shadow
+        self._observe = observe
         self._wall_clock = wall_clock
         self._uses_clock = uses_clock
         self._draw = draw
@@ -111,7 +111,13 @@ class RuleDecider:
         return found
 
     def _evaluate(
-        self, case: Case, now: float, draw: float, *, suspended: Mapping[str, str] | None = None
+        self,
+        case: Case,
+        now: float,
+        draw: float,
+        *,
+        suspended: Mapping[str, str] | None = None,
+        observing: bool | None = False,
     ) -> RuleVerdict:
         store = self._store
         return evaluate(
@@ -128,6 +134,7 @@ class RuleDecider:
             expired=store.expired_names(),
             paused=self._reviews.pause_reasons(store.rules),
             untrusted=self._untrusted(case),
+            observing=observing,
         )
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
@@ -169,11 +176,9 @@ class RuleDecider:
         if self._uncompared_hosts(case) and len(self.deferred) < MAX_DEFERRED:
             self.deferred[case.id] = (case, draw)
             return
-        if self._settings.shadow:
-            self._note_asked(case.id, "the approver runs in shadow mode and decides nothing")
-            if self._store.fault is None and self._store.stopped is None:
-                # As if no disagreement had suspended a rule: people want to know how often there is one.
-                self._shadow.predict(case.id, self._evaluate(case, self._wall_clock(), 1.0, suspended={}))
+        self._predict(case)
+        if self._settings.observe:
+            self._note_asked(case.id, "the approver runs in observe mode and decides nothing")
             return
         if verdict.decision == "ask":
             self._note_asked(case.id, verdict.why)
@@ -191,6 +196,15 @@ class RuleDecider:
             self._space.spawn(self._reject(case, verdict.rule))
         if self._reviews.is_due(verdict.rule):
             self._on_review_due(verdict.rule)
+
+    def _predict(self, case: Case) -> None:
+        """Note what those rules would decide that only observe: all of them in observe mode."""
+        store, whole = self._store, self._settings.observe
+        if store.fault is None and store.stopped is None and (whole or any(r.observe for r in store.rules)):
+            # As if no disagreement had suspended a rule: people want to know how often there is one.
+            observing = None if whole else True
+            found = self._evaluate(case, self._wall_clock(), 1.0, suspended={}, observing=observing)
+            self._observe.predict(case.id, found)
 
     def _note_asked(self, id: str, why: str) -> None:
         """Note why people are asked, for those who want to know later; the first reason stays."""

@@ -32,7 +32,7 @@ MAX_LINES: Final = 20_000
 MAX_PREDICTIONS: Final = 10_000
 MAX_COUNTED: Final = 10_000
 
-# Decisions by people; of a rule its decisions, those that people contradicted, suspensions; in shadow mode
+# Decisions by people; of a rule its decisions, those that people contradicted, suspensions; in observe mode
 # predictions that people confirmed or not.
 What = Literal["people", "automatic", "wrong", "tripped", "agreements", "conflicts"]
 _DECISIONS: Final = ("people", "automatic")

@@ -166,6 +166,8 @@ def _others(case: Case, rules: Sequence[Rule], now: float, verdict: RuleVerdict)
             misses.append((0, position, f"{rule.name} expired on {rfc3339(expires)}"))
             continue
         mismatches = rule.mismatches(case, now)
+        if rule.observe and not mismatches:
+            misses.append((0, position, f"{rule.name} only observes: it would {rule.decision} this"))
         if mismatches:
             why = join_names([_mismatch_text(part) for part in mismatches[:3]])
             misses.append((len(mismatches), position, f"{rule.name} does not match: {why}"))

@@ -4,6 +4,7 @@ A rule looks at five parts of a proposal: proposer, to, method, tool and argumen
 of capabilities (`moot.protocol.patterns`). `evaluate` goes through the rules in order:
 
     does not match, expired          next rule
+    only observes                    next rule: it decides nothing
     matches, suspended               ask, with the reason
     matches, a limit is used up      ask, with the limit (a wider rule below must not undo a limit)
     matches, a learned limit is      next rule: it says only how far its evidence goes
@@ -85,7 +86,8 @@ class Rule:
     `to` is None for any host and () for proposals without a host. `range` and `values` have paths of
     arguments, `equals` whole arguments that must be exactly this JSON. `seen_hours` is the time of day in
     which such proposals were seen: the rule decides only then, but a contradiction at any time counts. `ask`
-    leaves those to people that a value steers which nobody trusted said (`moot.origins`).
+    leaves those to people that a value steers which nobody trusted said (`moot.origins`). With `observe` it
+    decides nothing: what it would have decided is compared with what people decide.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Rule:
     before: float | None = None
     extra_arguments: bool = False
     ask: AskCondition | None = None
+    observe: bool = False
     limits: RuleLimits = NO_LIMITS
     origin: RuleOrigin = NO_ORIGIN
     words: str = ""
@@ -336,6 +339,7 @@ def evaluate(
     expired: Container[str] = frozenset(),
     paused: Mapping[str, str] = _NO_REASONS,
     untrusted: str | None = ORIGINS_UNKNOWN,
+    observing: bool | None = False,
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
@@ -344,9 +348,12 @@ def evaluate(
     1 for spot checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is
     another one, `rejected` the calls that people rejected word for word and did not approve since, `expired`
     the rules that expired before, whatever the clock says now, `paused` why rules wait for a review,
-    `untrusted` why the origins of its values ask (None: they were looked at, and do not).
+    `untrusted` why the origins of its values ask (None: they were looked at, and do not). `observing`: go by
+    the rules that only observe (None: by all rules, as if each decided).
     """
     at_limit: RuleVerdict | None = None
+    if observing is not None:
+        rules = [rule for rule in rules if rule.observe is observing]
     for position, rule in enumerate(rules):
         expires = rule.limits.expires_at
         over = rule.name in expired or (expires is not None and now >= expires)

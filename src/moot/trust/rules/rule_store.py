@@ -278,10 +278,11 @@ class RuleStore:
         self.dismissed = self.dismissed[-MAX_DISMISSED:]
         while len(self.changed_tools) > MAX_CHANGED_TOOLS:
             del self.changed_tools[next(iter(self.changed_tools))]
+        idle = {*self.suspensions, *(rule.name for rule in self.rules if rule.observe)}
         self.resuming = {
             name: by
             for name, by in self.resuming.items()
-            if (self.stopped is not None if name == ALL_RULES else name in self.suspensions)
+            if (self.stopped is not None if name == ALL_RULES else name in idle)
         }
         if self.fault is None:
             names = {rule.name for rule in self.rules}

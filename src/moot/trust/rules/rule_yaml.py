@@ -12,6 +12,7 @@
         shell: {command: [git status, "git log -n <1..50>"]}
         hours: 09:00-17:00
         ask: when_untrusted
+        observe: true
         limits: {count: 20, per: 1h, expires_at: 2027-01-01T00:00:00Z, while_present: alice}
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
 
@@ -64,6 +65,7 @@ RULE_KEYS: Final = (
     "after",
     "before",
     "ask",
+    "observe",
     "limits",
     "origin",
 )
@@ -162,6 +164,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
             before=_optional(fields.get("before"), read_time, f"{where}.before"),
             extra_arguments=_boolean(fields.get("extra_arguments", False), f"{where}.extra_arguments"),
             ask=ask,
+            observe=_boolean(fields.get("observe", False), f"{where}.observe"),
             limits=_limits(fields.get("limits"), f"{where}.limits"),
             origin=_origin(fields.get("origin"), f"{where}.origin"),
             words=_text(fields.get("words", ""), f"{where}.words"),
@@ -383,6 +386,8 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
             written[key] = rfc3339(moment)
     if rule.ask is not None:
         written["ask"] = rule.ask
+    if rule.observe:
+        written["observe"] = True
     limits = _limits_as_json(rule.limits)
     if limits:
         written["limits"] = limits

@@ -386,7 +386,7 @@ export class ApproverState {
     }
     record.stopped = isObject(known.stopped) ? { by: String(known.stopped.by), why: String(known.stopped.why) } : null;
     record.fault = typeof known.fault === "string" ? known.fault : "";
-    record.shadow = known.shadow === true;
+    record.observe = (known.observe ?? known.shadow) === true;
     record.budget = isObject(known.budget)
       ? { count: number(known.budget.count), seconds: number(known.budget.seconds), left: number(known.budget.left) }
       : null;
@@ -425,7 +425,7 @@ export class ApproverState {
         wrong: number(each.wrong),
         tripped: number(each.tripped),
       }));
-    record.shadows = isObject(known.shadow) ? known.shadow : {};
+    record.observed = isObject(known.observe) ? known.observe : {};
     record.people = list(known.people).map(String);
     record.approvals = number(known.approvals);
   }

@@ -11,14 +11,14 @@ import { openDialog } from "../parts/dialog.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./rule-record.js").RuleState} RuleState */
 
-const TONES = { active: "good", suspended: "warn", expired: "" };
+const TONES = { active: "good", suspended: "warn", observing: "accent", expired: "" };
 
 /** What an active rule does at this moment. @param {ApproverState} approverState @param {RuleState} shown @returns {[string, string]} word and tone */
 function effectOf(approverState, shown) {
   const { record } = approverState;
   if (record?.stopped || record?.fault) return ["stopped", "bad"];
   if (!approverState.isOnline) return ["not applied", "warn"];
-  if (record?.shadow) return ["only predicts", "accent"];
+  if (record?.observe || shown.rule.observe === true) return ["only observes", "accent"];
   if (record?.budgetLeft === 0 || record?.left(String(shown.rule.name)) === 0) return ["limit reached", "warn"];
   return ["active", "good"];
 }
@@ -32,7 +32,7 @@ export function stateTag(approverState, shown) {
   return html.span(
     { class: "tag", data: { tone: TONES[shown.state] ?? "" } },
     shown.state === "suspended" && icon("pause", 12),
-    shown.state,
+    shown.state === "observing" ? "only observes" : shown.state,
   );
 }
 
@@ -67,7 +67,7 @@ export function ruleCard(context, approverState, shown, options) {
   const name = String(rule.name);
   const record = approverState.record;
   const hits = record?.hits(name) ?? 0;
-  const shadow = record?.shadows?.[name];
+  const observe = record?.observed?.[name];
   const { origin, limits } = rule;
   return html.li(
     {
@@ -133,8 +133,8 @@ export function ruleCard(context, approverState, shown, options) {
           origin.accepted && `, ${ago(Date.parse(origin.accepted))}`,
         ],
         !origin?.accepted_by && "written manually",
-        shadow &&
-          `in shadow mode: agreed with ${formatNumber(shadow.agreements)} of ${formatNumber(shadow.agreements + shadow.conflicts)} ${shadow.agreements + shadow.conflicts === 1 ? "decision" : "decisions"}`,
+        observe &&
+          `observed: agreed with ${formatNumber(observe.agreements)} of ${formatNumber(observe.agreements + observe.conflicts)} ${observe.agreements + observe.conflicts === 1 ? "decision" : "decisions"}`,
       ]
         .filter(Boolean)
         .map((each, index) => [index > 0 && " · ", /** @type {any} */ (each)]),
@@ -154,6 +154,16 @@ export function ruleCard(context, approverState, shown, options) {
             aria: { label: `${reviewLabel(shown.unreviewed)} of ${oneLine(name, 60)}` },
           },
         ),
+      button(
+        rule.observe === true ? "Let it decide" : "Only observe",
+        () => void runCommand(context, approverState, "trust/accept", { observe: name, on: rule.observe !== true }),
+        {
+          class: "small quiet",
+          disabled: !approverState.isOnline || !options.may("trust/accept"),
+          data: { focus: `observe-${name}` },
+          aria: { label: `${rule.observe === true ? "Let it decide" : "Only observe"}: ${oneLine(name, 60)}` },
+        },
+      ),
       shown.state === "suspended"
         ? button("Resume rule", () => void runCommand(context, approverState, "trust/accept", { lift: name }), {
             class: "small good",

@@ -70,12 +70,12 @@ export function approverNotices(approverState) {
           html.bdi({}, escapeHidden(record.fault)),
         ),
       ),
-    record?.shadow &&
+    record?.observe &&
       box(
         "info",
         html.p(
           {},
-          html.strong({}, "Shadow mode: "),
+          html.strong({}, "Observe mode: "),
           "rules only predict; the predictions are compared with people’s decisions.",
         ),
       ),

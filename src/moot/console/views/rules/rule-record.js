@@ -47,7 +47,7 @@ export class RuleRecord {
     /** @type {{by: string, why: string} | null} */
     this.stopped = null;
     this.fault = "";
-    this.shadow = false;
+    this.observe = false;
     /** Of all rules together, as reported. @type {{count: number, seconds: number, left: number} | null} */
     this.budget = null;
     /** @type {Day[]} */
@@ -55,7 +55,7 @@ export class RuleRecord {
     /** Outcomes of each rule by day. @type {RuleDay[]} */
     this.ruleDays = [];
     /** @type {Record<string, {agreements: number, conflicts: number, error_bound: number}>} */
-    this.shadows = {};
+    this.observed = {};
     /** @type {string[]} */
     this.people = [];
     this.approvals = 0;

@@ -91,8 +91,8 @@ class RulesView {
         ? `${oneLine(approver.name, 40)} is offline`
         : stopped || record?.fault
           ? "Rules off; you are asked every time"
-          : record?.shadow
-            ? "Shadow mode"
+          : record?.observe
+            ? "Observe mode"
             : record?.rules.size
               ? "Rules on; everything else asks you"
               : "No rules yet: you are asked every time";
@@ -105,7 +105,7 @@ class RulesView {
         approverState.isOnline,
         stopped,
         record?.fault,
-        record?.shadow,
+        record?.observe,
         record?.status,
         record?.error,
         approverState.canQuery,
@@ -129,7 +129,7 @@ class RulesView {
       () => this._suggestionNodes(suggestions),
     );
     const rules = [...(record?.rules.values() ?? [])];
-    redraw(this._rules, [rules, stopped, record?.fault, approverState.isOnline, mine, record?.shadows], () =>
+    redraw(this._rules, [rules, stopped, record?.fault, approverState.isOnline, mine, record?.observed], () =>
       this._ruleNodes(rules),
     );
     for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-hits]"))) {
@@ -149,7 +149,7 @@ class RulesView {
             shown.state,
             stopped,
             record?.fault,
-            record?.shadow,
+            record?.observe,
             record?.budgetLeft === 0,
             record?.left(node.dataset.effect ?? "") === 0,
             approverState.isOnline,

@@ -1,4 +1,4 @@
-"""Shadow mode: rules predict, people decide, and the two are compared. No rule decides.
+"""Observe mode, of all rules or of one: it predicts, people decide, and the two are compared.
 
 It goes on after a disagreement, so that people learn how often a rule is wrong, and over restarts:
 predictions and results are in the history of rules.
@@ -50,8 +50,8 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowRecord:
-    """The results of a rule in shadow mode, with an upper bound of its error rate (95 % confidence)."""
+class ObserveRecord:
+    """The results of a rule in observe mode, with an upper bound of its error rate (95 % confidence)."""
 
     agreements: int
     conflicts: int
@@ -61,7 +61,7 @@ class ShadowRecord:
         return upper_bound(self.conflicts, self.agreements + self.conflicts)
 
 
-class Shadow:
+class ObserveMode:
     """Predictions of one space, compared as decisions come."""
 
     def __init__(self, history: RuleHistory | None = None) -> None:
@@ -92,10 +92,10 @@ class Shadow:
         del self.comparisons[:-MAX_COMPARISONS]
         return compared
 
-    def record(self, rule: str, *, version: str | None = None) -> ShadowRecord:
+    def record(self, rule: str, *, version: str | None = None) -> ObserveRecord:
         """The results of a rule; of its present version alone, if that is given."""
         total = self._history.total
-        return ShadowRecord(
+        return ObserveRecord(
             total("agreements", rule, version=version), total("conflicts", rule, version=version)
         )
 
@@ -103,6 +103,6 @@ class Shadow:
 def rule_version(rule: Rule) -> str:
     """Tells a rule from another one that had its name, whose results say nothing about it."""
     fields = rule_as_json(rule)
-    for key in ("words", "origin", "limits"):
+    for key in ("words", "origin", "limits", "observe"):
         fields.pop(key, None)
     return hashlib.sha256(canonical(fields)).hexdigest()[:12]
