@@ -62,6 +62,7 @@ ROWS = [
     ("moot/votes", "moot/votes", "moot.votes"),
     ("moot/origins", "moot/origins", "moot.origins"),
     ("moot/endorse", "moot/endorse", "moot.endorse"),
+    ("moot/opinion", "moot/opinion", "moot.opinion"),
     ("moot/outcome", "moot/outcome", "moot.outcome"),
     ("moot/list-proposals", "moot/list-proposals", "moot.list-proposals"),
     ("moot/proposals", "moot/proposals", "moot.proposals"),

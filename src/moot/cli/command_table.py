@@ -35,7 +35,7 @@ connect      agent       let a language model take part
              mcp         let an MCP client (Claude Code, Cursor, …) take part
 manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
-             rules       let rules decide: list, stop, …; `origins`: what asks
+             rules       let rules decide; `origins`: what asks; `review`: a no
              journal     read, search, export and verify the journal
 also         login, logout, hook, cluster, xp, message, conformance, completion
 """
@@ -80,6 +80,7 @@ COMMANDS: Final = {
     "proposal": "proposal",
     "rules": "rules",
     "origins": "origins",
+    "review": "review",
     "journal": "journal",
     "cluster": "cluster",
     "xp": "xp",

@@ -103,6 +103,8 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "inputs": list(seen.inputs),
         # Null: nobody has looked where its values came from.
         "origins": None if seen.origins is None else seen.origins.as_json(),
+        # A model's words, by who asked it.
+        "opinions": [{"by": by, **each.as_json()} for by, each in seen.opinions.items()],
     }
 
 

@@ -108,6 +108,10 @@ def _text_of(envelope: Envelope) -> str | None:
             # The same sentence stands at the proposal; what asks for nothing is no news.
             why = payload.get("why")
             return f" on {_about(envelope)}: {_cut(why)}" if isinstance(why, str) and why else None
+        case "moot/opinion":
+            said = "no" if payload.get("says") == "no" else "ask a person"
+            why = _cut(str(payload.get("because")))
+            return f" on {_about(envelope)}, in a model's words: {said}, because {why}"
         case "moot/endorse":
             return f" {_endorsement(payload)}"
         case "reasoning/start":

@@ -30,12 +30,11 @@ def ago(seconds: float) -> str:
 
 
 def caution_lines(seen: ProposalLife) -> list[str]:
-    """The sentence for the top of a decision, and what would leave the space; empty if nothing asks."""
+    """The sentence for the top of a decision, what would leave the space, and what a model thinks of it."""
     report = seen.origins
-    if report is None:
-        return []
-    texts = [report.why, *(each.text for each in report.private)] if report.asks else []
-    return [text for text in dict.fromkeys(texts) if text]
+    asks = report is not None and report.asks
+    texts = [report.why, *(each.text for each in report.private)] if report is not None and asks else []
+    return [*(text for text in dict.fromkeys(texts) if text), *seen.opinion_texts]
 
 
 def asks_for(argument: ArgumentReport) -> bool:

@@ -30,6 +30,7 @@ _DECISIONS: Final = (
     "moot/settle",
     "moot/outcome",
     "moot/origins",
+    "moot/opinion",
     "space/kick",
 )
 _CONTROLS: Final = ("pause", "resume", "shutdown")

@@ -24,6 +24,7 @@ from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.opinion import OPINION_KIND
 from moot.protocol.origin_report import ORIGINS_KIND
 from moot.protocol.proposal_life import GatewayProposal
 
@@ -262,7 +263,7 @@ class SpaceCalls:
         return past
 
     async def recall_origins(self) -> None:
-        """Learn from the history where the values of those open proposals came from that we did not see made.
+        """Learn of open proposals that we did not see made where values came from, and what models think.
 
         Each is looked for once; what is found out later is told to everybody.
         """
@@ -270,7 +271,7 @@ class SpaceCalls:
         unheard = [seen for seen in parts.proposals.open() if seen.origins is None and seen.is_told]
         if unheard:
             since = min(seen.proposed_at for seen in unheard) - HISTORY_MARGIN_SECONDS
-            self._session.router.replay_kinds(await self.history(since), (ORIGINS_KIND,))
+            self._session.router.replay_kinds(await self.history(since), (ORIGINS_KIND, OPINION_KIND))
         for seen in unheard:
             seen.is_told = False
 

@@ -230,6 +230,8 @@ _ROWS: Final = (
     # Where the values of a proposal came from, by whoever found it out; and a person's word for a value.
     Kind("moot/origins", "0180", changes_verdict=False, answers=("mcp/proposal",)),
     Kind("moot/endorse", "0180", changes_verdict=False),
+    # What a model thinks of a proposal: it decides nothing.
+    Kind("moot/opinion", "0199", changes_verdict=False, answers=("mcp/proposal",)),
     Kind("moot/outcome", "D-99", changes_verdict=False, sender="gateway", answers=("mcp/request",)),
     Kind(
         "moot/list-proposals",

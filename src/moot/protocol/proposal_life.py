@@ -26,6 +26,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from moot.protocol.operation import Json
+from moot.protocol.opinion import Opinion
 from moot.protocol.origin_report import OriginReport
 
 Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
@@ -40,7 +41,7 @@ REMOVED: Final = "removed"
 # What is kept of each proposal and of each rejection: anybody may send more.
 MAX_REJECTIONS: Final = 256
 MAX_EXPLANATIONS: Final = 256
-# Members who say where its values came from: one, unless somebody pretends to know.
+# Members who say where its values came from, or what a model thinks of it: one, unless somebody pretends.
 MAX_REPORTERS: Final = 8
 
 
@@ -164,6 +165,8 @@ class ProposalLife:
     note: str | None = None
     # Where its values came from, as each who may tell said last, with the size of that message.
     origins_by: dict[str, tuple[OriginReport, int]] = field(default_factory=dict)
+    # What models think of it, by who asked them; the last words of each.
+    opinions: dict[str, Opinion] = field(default_factory=dict)
     # The gateway does not remember it: it is not open, and what became of it is not known.
     forgotten: bool = False
     # We may have missed something about it.
@@ -351,6 +354,19 @@ class ProposalLife:
             return False
         self.origins_by[by] = (report, size)
         return True
+
+    def note_opinion(self, opinion: Opinion, by: str) -> bool:
+        if (by not in self.opinions and len(self.opinions) >= MAX_REPORTERS) or (
+            self.opinions.get(by) == opinion
+        ):
+            return False
+        self.opinions[by] = opinion
+        return True
+
+    @property
+    def opinion_texts(self) -> list[str]:
+        """What models think of it, for people."""
+        return [each.text(by) for by, each in self.opinions.items()]
 
     def restore(self, told: GatewayProposal, now: float, rejection: type[Any] = RejectionRecord) -> None:
         """Take over what the gateway says, which holds from here on in the order of the space."""

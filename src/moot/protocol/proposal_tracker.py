@@ -17,6 +17,7 @@ from moot.protocol.continuation import given_input, wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json
+from moot.protocol.opinion import read_opinion
 from moot.protocol.origin_report import MAX_REPORT_BYTES, read_report
 from moot.protocol.proposal_life import REMOVED, GatewayProposal, ProposalLife, RejectionRecord
 from moot.protocol.unknown_outcome import says_unknown
@@ -140,6 +141,10 @@ class ProposalTracker(Generic[P]):
                 return life.assess(payload.get("outcome"), who[0], payload.get("note"))
             case "moot/origins":
                 return not life.is_of(who) and self._note_origins(life, envelope, who[-1])
+            case "moot/opinion" if self.keeps_origins and not life.is_of(who):
+                with suppress(ValueError):
+                    return life.note_opinion(read_opinion(payload), who[-1])
+                return False
             case "moot/outcome" if payload.get("outcome") == "unknown":
                 # What carried it out may never have been heard here.
                 life.fulfil(_text(payload.get("request_id")), "", payload.get("asked", ()), now)

@@ -15,6 +15,7 @@ from typing import Final
 
 from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.operation import Json, Payload
+from moot.protocol.opinion import read_opinion
 from moot.protocol.origin_report import read_report
 
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9_]*")
@@ -193,6 +194,13 @@ def _check_origins(payload: Payload) -> None:
         raise PayloadShapeError(f"payload says nothing of origins: {fault}") from None
 
 
+def _check_opinion(payload: Payload) -> None:
+    try:
+        read_opinion(payload)
+    except ValueError as fault:
+        raise PayloadShapeError(f"payload is no opinion: {fault}") from None
+
+
 def _check_endorse(payload: Payload) -> None:
     if sum(name in payload for name in ("value", "source", "revoke")) != 1:
         raise PayloadShapeError("payload must hold exactly one of value, source and revoke")
@@ -245,6 +253,7 @@ CORRELATED: Final = frozenset(
         "moot/approve",
         "moot/settle",
         "moot/origins",
+        "moot/opinion",
     }
 )
 _IN_CONTEXT: Final = frozenset({"reasoning/thought", "reasoning/conclusion", "reasoning/cancel"})
@@ -316,6 +325,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         }
     ),
     "moot/origins": _Shape(check=_check_origins),
+    "moot/opinion": _Shape(check=_check_opinion),
     "moot/endorse": _Shape(
         {
             **dict.fromkeys(("task", "member", "until"), _STRING),

@@ -53,13 +53,13 @@ _SENSITIVE: Final = (
 )
 _ADDRESS: Final = r"(?i)[a-z][a-z0-9+.-]*://([^/?#]*)"
 _ENCODED_HOST: Final = r"(?i)(?:^|\.)xn--"
-_SECRET: Final = (
+SECRET: Final = (
     r"(?a)AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|sk-[A-Za-z0-9_-]{20,}"
     r"|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[\w-]{30,}|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
     r"|eyJ[\w-]{10,500}\.eyJ[\w-]{10,}"
 )
 # A value given to a name such as API_KEY: letters and digits, not the name of a function or a variable.
-_NAMED_SECRET: Final = (
+NAMED_SECRET: Final = (
     r"(?ia)(?:secret|token|passw(?:or)?d|api_?key|private_?key|access_?key)\w{0,40}[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
     r"(?=[^\s\"']{0,60}\d)[A-Za-z0-9+/_=-]{16,}(?![\w.(\[])"
 )
@@ -151,7 +151,7 @@ def _examine_text(text: str, name: str, add: _Add) -> None:
             add("bad", f"{name}: the host is {host}, not what is before the @")
         if address and re.search(_ENCODED_HOST, address[1]):
             add("warn", f"{name}: the host name is encoded (xn--…) and may look like another")
-    if re.search(_SECRET, text) or re.search(_NAMED_SECRET, text):
+    if re.search(SECRET, text) or re.search(NAMED_SECRET, text):
         add("bad", f"{name} contains what looks like a secret")
     if hidden := find_hidden(text) or find_hidden(name):
         add("bad", f"{name} contains characters that cannot be seen ({hidden})")

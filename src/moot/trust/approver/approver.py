@@ -203,13 +203,13 @@ class Approver:
         self._note_seen(past)
         self.store.save()
         for decision in list(self.ledger):
-            if decision.verdict == "pending" and self.decider.is_open(decision.id):
+            if decision.waits_for_rules and self.decider.is_open(decision.id):
                 self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
         self.suggester.wake()
 
     def _open_cases(self) -> list[Case]:
-        pending = (each.case for each in self.ledger if each.verdict == "pending")
+        pending = (each.case for each in self.ledger if each.waits_for_rules)
         return [case for case in pending if case.method == "tools/call" and self.decider.is_open(case.id)]
 
     def look_again(self, *, tools_changed: bool = False) -> None:
@@ -296,7 +296,7 @@ class Approver:
     def _observe_decision(self, decision: HistoryProposal) -> None:
         """Somebody decided, or a result arrived."""
         self._count(decision)
-        if decision.verdict != "pending":
+        if not decision.waits_for_rules:
             self.decider.forget_deferred(decision.id)
         if decision.verdict == "pending" or (decision.automated and decision.lesson is None):
             return

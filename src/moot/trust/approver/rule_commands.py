@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.opinion import OPINION_RULE
 from moot.trust.approver.acceptance import Acceptance
 from moot.trust.approver.origin_commands import set_tools
 from moot.trust.approver.rule_reviews import MIN_DECISIONS, RuleReviews
@@ -95,6 +96,8 @@ class RuleCommands:
                 if self._store.resuming.pop(rule, None) is not None:
                     self._store.save()
                 self.announce_rule(rule, "suspended", self._store.suspensions[rule].why, about=envelope.id)
+            elif rule == OPINION_RULE:
+                self._answer(envelope, "that was a second opinion, no rule: its no rejects nothing any more")
             elif all(each.name != rule for each in self._store.rules):
                 self._answer(
                     envelope, f"not stopped: there is no rule {rule}; omit the name to stop all rules"

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled, TargetAbsent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.operation import Json
+from moot.protocol.opinion import OPINION_REASON, OPINION_RULE
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.rule_reviews import RuleReviews
@@ -277,7 +278,10 @@ class RuleDecider:
 
     def is_open(self, id: str) -> bool:
         seen = self._space.proposals.get(id)
-        return seen is not None and seen.status == "pending" and not seen.rejections
+        if seen is None or seen.status != "pending":
+            return False
+        # What a model thinks of it overrides no rule that people accepted.
+        return all(each.reason == OPINION_REASON for each in seen.rejections)
 
     def _report_once(self, rule: Rule, text: str) -> None:
         if rule.name not in self._reported_rules:
@@ -286,7 +290,8 @@ class RuleDecider:
 
     def count_past(self, ledger: Iterable[HistoryProposal]) -> None:
         """Count decisions of rules that were not counted yet, so that a restart resets no budget."""
-        found = [each for each in ledger if each.rule is not None and each.id not in self.deciding_rules]
+        ours = (each for each in ledger if each.rule not in (None, OPINION_RULE))
+        found = [each for each in ours if each.id not in self.deciding_rules]
         self.deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
         self.tally.record_past(found)
         rules = {rule.name: rule for rule in self._store.rules}

@@ -9,6 +9,7 @@ from typing import Final
 
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
+from moot.protocol.opinion import OPINION_RULE
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
@@ -143,6 +144,8 @@ def _result(decision: HistoryProposal) -> str:
 def _deciding_rule(decision: HistoryProposal, rules: Sequence[Rule]) -> str:
     if decision.rule is None:
         return ""
+    if decision.rule == OPINION_RULE:
+        return " A second opinion did, in a model's words, and no person or rule."
     rule = next((rule for rule in rules if rule.name == decision.rule), None)
     if rule is None:
         return f" Decided automatically by rule {decision.rule}, which no longer exists."

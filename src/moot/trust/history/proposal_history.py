@@ -17,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
+from moot.protocol.opinion import OPINION_RULE
 from moot.protocol.proposal_life import ProposalLife, RejectionRecord
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.protocol.unknown_outcome import says_unknown
@@ -67,6 +68,13 @@ class HistoryProposal(ProposalLife):
     @property
     def verdict(self) -> Verdict:
         return "rejected" if self.rejections and self.status != "fulfilled" else self.status
+
+    @property
+    def waits_for_rules(self) -> bool:
+        """Whether rules may still decide it: what a model thinks of it keeps them from nothing."""
+        return self.status == "pending" and all(
+            self.rules.get(each.id) == OPINION_RULE for each in self.rejections
+        )
 
     @property
     def decided(self) -> DecisionFacts:

@@ -118,6 +118,8 @@ export function summary(envelope, operation, raw = "") {
   if (kind === "moot/votes")
     return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
   if (kind === "moot/origins") return text(payload.why);
+  if (kind === "moot/opinion")
+    return `in a model's words: ${payload.says === "no" ? "no" : "ask a person"}, because ${text(payload.because)}`;
   if (kind === "moot/endorse")
     return payload.revoke
       ? `revokes ${text(payload.revoke).slice(0, 8)}`

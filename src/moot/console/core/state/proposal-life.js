@@ -13,6 +13,9 @@
  * @typedef {import("./state-proposals.js").Proposal} Proposal
  */
 
+import { readOpinion } from "./opinion.js";
+import { readReport } from "./origin-report.js";
+
 /** Members who say where its values came from: one, unless somebody pretends to know. */
 const MAX_REPORTERS = 8;
 
@@ -118,7 +121,7 @@ export function assess(proposal, payload, by, at) {
 }
 
 /** Where its values came from: nobody takes back what another says. @param {Proposal} proposal @param {import("./origin-report.js").OriginReport} report @param {string} by */
-export function noteOrigins(proposal, report, by) {
+function noteOrigins(proposal, report, by) {
   const { originsBy } = proposal;
   if (!originsBy.has(by) && originsBy.size >= MAX_REPORTERS) return false;
   originsBy.set(by, report);
@@ -126,6 +129,19 @@ export function noteOrigins(proposal, report, by) {
   proposal.origins = reports.find((each) => each.asks) ?? reports[0];
   return true;
 }
+
+/** What a model thinks of it, in the last words of who asked it. @param {Proposal} proposal @param {import("./opinion.js").Opinion} opinion @param {string} by */
+function noteOpinion(proposal, opinion, by) {
+  if (!proposal.opinions.has(by) && proposal.opinions.size >= MAX_REPORTERS) return false;
+  proposal.opinions = new Map([...proposal.opinions, [by, opinion]]);
+  return true;
+}
+
+/** What others say about a proposal without deciding on it: how it is read, and noted. @type {Record<string, {read: (payload: any) => any, note: (proposal: Proposal, report: any, by: string) => boolean}>} */
+export const REPORTS = {
+  "moot/origins": { read: readReport, note: noteOrigins },
+  "moot/opinion": { read: readOpinion, note: noteOpinion },
+};
 
 /**
  * Whether others, not this member, have to act: it is their own, they rejected it, or they voted and votes are missing.

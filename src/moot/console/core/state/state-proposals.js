@@ -9,6 +9,7 @@ import { trimMap } from "../page/bounded-map.js";
 import { membersOf, parseJson, textAt } from "./json-text.js";
 import { addressees, callOf, correlations, saysUnknown } from "./envelope-fields.js";
 import {
+  REPORTS,
   addVote,
   answer,
   assess,
@@ -16,13 +17,11 @@ import {
   fulfil,
   isFulfilled,
   loseTrack,
-  noteOrigins,
   reject,
   resume,
   setVotes,
   settle,
 } from "./proposal-life.js";
-import { readReport } from "./origin-report.js";
 import { parseTime } from "../page/time.js";
 import { waitsForOthers } from "./proposal-life.js";
 
@@ -64,6 +63,7 @@ import { waitsForOthers } from "./proposal-life.js";
  * @property {string} note what they said about it
  * @property {import("./origin-report.js").OriginReport | null} origins where its values came from, as the last that counts says
  * @property {Map<string, import("./origin-report.js").OriginReport>} originsBy as each said last
+ * @property {Map<string, import("./opinion.js").Opinion>} opinions what models think of it, by who asked them
  * @property {number} settledAt
  * @property {number} outcomeAt when it became unknown, or somebody said what came of it
  *
@@ -135,7 +135,7 @@ export class Proposals {
     if (kind === "moot/approve")
       return this._change(about, (each) => addVote(each, { by: row.from, at: row.at, id: row.id }));
     if (kind === "moot/settle") return this._change(about, (each) => assess(each, payload, row.from, row.at));
-    if (kind === "moot/origins") return this._noteOrigins(about, payload, row, state);
+    if (Object.hasOwn(REPORTS, kind)) return this._noteReport(REPORTS[kind], about, payload, row, state);
     if (row.from !== GATEWAY) return null;
     const named = this._known([payload.proposal_id]);
     if (kind === "moot/votes") return this._change(named, (each) => this._setCount(each, payload, row.at));
@@ -320,6 +320,7 @@ export class Proposals {
       note: "",
       origins: null,
       originsBy: new Map(),
+      opinions: new Map(),
       settledAt: 0,
       outcomeAt: 0,
     };
@@ -345,13 +346,13 @@ export class Proposals {
     return true;
   }
 
-  /** Nobody says of their own proposal where its values came from. @param {Proposal[]} about @param {any} payload @param {import("./envelopes.js").Row} row @param {import("./state.js").State} [state] */
-  _noteOrigins(about, payload, row, state) {
-    const report = row.raw.length <= MAX_REPORT_CHARS ? readReport(payload) : null;
+  /** Nobody says that of their own proposal. @param {(typeof REPORTS)[string]} way how it is read and noted @param {Proposal[]} about @param {any} payload @param {import("./envelopes.js").Row} row @param {import("./state.js").State} [state] */
+  _noteReport({ read, note }, about, payload, row, state) {
+    const report = row.raw.length <= MAX_REPORT_CHARS ? read(payload) : null;
     const by = state?.roster.get(row.from)?.name ?? row.from;
     const isOf = (/** @type {Proposal} */ each) =>
       each.from === row.from || (state?.roster.get(each.from)?.name ?? each.from) === by;
-    return report && this._change(about, (each) => !isOf(each) && noteOrigins(each, report, by));
+    return report && this._change(about, (each) => !isOf(each) && note(each, report, by));
   }
 
   /** D-99: the host went away, or never answered. What carried it out may never have been received here. @param {Proposal} proposal @param {any} payload @param {number} at */

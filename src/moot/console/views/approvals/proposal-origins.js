@@ -3,6 +3,7 @@
  * A press shows the message where it was said. A value that nobody here stands behind can be endorsed, and an
  * endorsement revoked. Without a report nothing is shown, for nothing is known.
  */
+import { opinionText } from "../../core/state/opinion.js";
 import { exactValue } from "../../core/state/origin-report.js";
 import { button, html, newId, redraw } from "../../core/page/dom.js";
 import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
@@ -24,11 +25,11 @@ function asksFor(report) {
   return report.steers && UNCONFIRMED.includes(report.origin);
 }
 
-/** The sentence that names the one value that matters, and what would leave the space; none if nothing asks. @param {Proposal} proposal @returns {string[]} */
+/** The sentence that names the one value that matters, what would leave the space, and what models think of it. @param {Proposal} proposal @returns {string[]} */
 export function originCautions(proposal) {
-  const { origins } = proposal;
-  if (!origins?.asks) return [];
-  return [...new Set([origins.why, ...origins.private.map((each) => each.text)])].filter(Boolean);
+  const { origins, opinions } = proposal;
+  const texts = origins?.asks ? [origins.why, ...origins.private.map((each) => each.text)] : [];
+  return [...new Set(texts), ...[...opinions].map(([by, each]) => opinionText(each, by))].filter(Boolean);
 }
 
 /** @param {Proposal} proposal */

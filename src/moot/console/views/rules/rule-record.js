@@ -24,7 +24,7 @@ import { isObject } from "../../core/state/json-text.js";
  * @typedef {object} RuleState
  * @property {any} rule
  * @property {string} words
- * @property {"active" | "suspended" | "expired"} state
+ * @property {"active" | "suspended" | "observing" | "expired"} state
  * @property {string} why
  * @property {number} hits as reported, before `since`
  * @property {number | null} left
