@@ -17,6 +17,7 @@ FILES: Final = {
     "agents/a2a/published_card.py": HEADER,
     "agents/model/model.py": HEADER,
     "agents/model/question_inbox.py": "how far back the gateway is asked for questions that were missed",
+    "agents/review/reviewer.py": "when people decided, for the count of a day",
     "agents/model/spending_file.py": "how long ago it was spent, if the machine was restarted since",
     "cli/rules/file_commands.py": "hours and dates of a rule",
     "cli/rules/compare_commands.py": "the times at which rules are compared, and until when a journal counts",

@@ -254,8 +254,7 @@ def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Pat
         if isinstance(inner, dict):
             found += _ranges(_mapping(inner, place), (*path, key), place)
             continue
-        numbers = isinstance(inner, list) and [n for n in inner if isinstance(n, int | float)]
-        if not isinstance(inner, list) or len(inner) != 2 or numbers != inner or True in map(_is_bool, inner):
+        if not isinstance(inner, list) or [n.__class__ in (int, float) for n in inner] != [True, True]:
             raise _error(place, "must be two numbers, the lowest and the highest, as in [1, 100]")
         low, high = inner
         if not low <= high:
@@ -293,10 +292,6 @@ def _templates(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[
             raise _error(place, 'must be a template such as "git log -n <1..50>", or a list of templates')
         found.append(((*path, key), listed))
     return found
-
-
-def _is_bool(value: Json) -> bool:
-    return isinstance(value, bool)
 
 
 def _pattern(value: Json, where: str) -> Json:
