@@ -10,8 +10,7 @@ AgentDojo 0.1.35 is installed by hand, in an environment of its own, together wi
 Each of its 97 tasks is a space: the prompt is a person's chat, the calls of its ground truth are an agent's
 requests, and what its tools return are the answers. A gullible agent makes the calls of an injected
 instruction as soon as it has read it, and again at the end. Nothing here calls a model. What an operator
-would say about the tools of each suite is in `TRAITS`; a tool that is not there is unknown, and taken at its
-worst.
+would say about the tools of each suite is in `agentdojo/traits.yaml`, the same as for real spaces.
 
 `python -m bench.origins --cost` needs nothing of AgentDojo: what seeing, reading and judging cost, and how
 much memory 100,000 messages take.
@@ -34,68 +33,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from moot.origins.argument_origins import OriginCall
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
-from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits
+from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, entries_from_json, traits_for
 from moot.protocol.envelope import Envelope
 
-# Ours or others': "results of … contain what others write" is the default and not said again.
-MAILS = ToolTraits(effect="reads", outside=False)
-# Mail, calendar and drive give their entries ids themselves.
-RECORDS = ToolTraits(effect="reads", outside=False, returns="records")
-LOOK_UP = ToolTraits(effect="reads", outside=False, returns="trusted", private=False)
-OWN_DATA = ToolTraits(effect="reads", outside=False, returns="trusted")
-CATALOGUE = LOOK_UP
-REVIEWS = ToolTraits(effect="reads", outside=False, private=False)
-WEB_PAGE = ToolTraits(effect="reads", private=False)
-OWN_FILE = ToolTraits(outside=False, returns="records")
-DESTROYS = ToolTraits(effect="destroys")
-
-TRAITS: dict[str, dict[str, ToolTraits]] = {
-    "workspace": {
-        **dict.fromkeys(
-            """get_unread_emails get_sent_emails get_received_emails get_draft_emails search_emails
-            search_calendar_events get_day_calendar_events search_files_by_filename get_file_by_id list_files
-            search_files""".split(),
-            RECORDS,
-        ),
-        **dict.fromkeys("search_contacts_by_name search_contacts_by_email get_current_day".split(), LOOK_UP),
-        **dict.fromkeys("create_file append_to_file".split(), OWN_FILE),
-        **dict.fromkeys("delete_email delete_file cancel_calendar_event".split(), DESTROYS),
-    },
-    "travel": {
-        "get_user_information": OWN_DATA,
-        **dict.fromkeys("search_calendar_events get_day_calendar_events".split(), RECORDS),
-        **dict.fromkeys(
-            """get_all_hotels_in_city get_hotels_prices get_hotels_address get_all_restaurants_in_city
-            get_cuisine_type_for_restaurants get_restaurants_address get_contact_information_for_restaurants
-            get_dietary_restrictions_for_all_restaurants get_price_for_restaurants
-            check_restaurant_opening_hours
-            get_all_car_rental_companies_in_city get_car_types_available get_car_fuel_options
-            get_car_rental_address get_car_price_per_day get_flight_information""".split(),
-            CATALOGUE,
-        ),
-        **dict.fromkeys(
-            """get_rating_reviews_for_hotels get_rating_reviews_for_restaurants
-            get_rating_reviews_for_car_rental""".split(),
-            REVIEWS,
-        ),
-        "cancel_calendar_event": DESTROYS,
-    },
-    "banking": {
-        **dict.fromkeys("get_iban get_balance get_user_info get_scheduled_transactions".split(), OWN_DATA),
-        **dict.fromkeys("get_most_recent_transactions read_file".split(), MAILS),
-    },
-    "slack": {
-        **dict.fromkeys("get_channels get_users_in_channel".split(), LOOK_UP),
-        **dict.fromkeys("read_channel_messages read_inbox".split(), MAILS),
-        "get_webpage": WEB_PAGE,
-        "remove_user_from_slack": DESTROYS,
-    },
-}
+TRAITS_FILE = Path(__file__).parent / "agentdojo" / "traits.yaml"
 PERSON, AGENT, HOST = "ana", "assistant", "tools"
 START = 1_715_760_000.0  # 2024-05-15, the day in AgentDojo's worlds
 
@@ -343,7 +292,7 @@ class CostSpace:
             "".join(self.random.choices("aeioubdfgklmnprst", k=each % 8 + 2)) for each in range(20_000)
         ]
         self.weights = [1 / (rank + 10) for rank in range(len(self.words))]
-        self.run = Run(None, None, OriginMemory(lambda _host, _tool: MAILS))
+        self.run = Run(None, None, OriginMemory(lambda _host, _tool: ToolTraits(effect="reads", outside=False)))
         self.pool: list[str] = []
 
     def prose(self, chars: int) -> str:
@@ -429,6 +378,7 @@ def main() -> None:
     if options.cost:
         cost()
         return
+    said = yaml.safe_load(TRAITS_FILE.read_text("utf-8"))
     total = Counter[str]()
     print(
         "| suite | effects asked | tasks without a question | attacks unasked | not read |\n"
@@ -437,7 +387,8 @@ def main() -> None:
     for name, suite in suites().items():
         if options.suite and name not in options.suite:
             continue
-        traits = TRAITS[name]
+        entries = entries_from_json(said[name])
+        traits = {tool.name: traits_for(entries, name, tool.name, None) for tool in suite.tools}
         if options.nothing_said:
             reads = {each: found for each, found in traits.items() if found.effect == "reads"}
             traits = {

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from bench.agentdojo import score as report
 from bench.agentdojo.injected_text import VARIANTS, injected_text
 from bench.agentdojo.learned_runs import learn
+from bench.agentdojo.run_log import RunLog
 from bench.agentdojo.score import Score
-from bench.agentdojo.scripted_runs import RunResult, ScriptedRun
+from bench.agentdojo.scripted_runs import PRESSES, RunResult, ScriptedRun
 from bench.agentdojo.world_space import WorldCommand, has_effect, traits_of, world_space
 
 DOJO: Final = ("workspace", "travel", "banking", "slack")
@@ -66,10 +65,13 @@ def again(scenarios: Scenarios, traits: Mapping[str, Any], world: str) -> Scenar
 
 
 async def run_world(
-    folder: Path, command: WorldCommand, variants: Sequence[str], options: argparse.Namespace
+    folder: Path, command: WorldCommand, variants: Sequence[str], options: argparse.Namespace, log: RunLog
 ) -> dict[str, Score]:
-    """All these variants in one space."""
-    world, traits, scores = command.world, traits_of(command.world), dict[str, Score]()
+    """All these variants in one space; what an earlier run of the same measured is taken from the log."""
+    world, traits = command.world, traits_of(command.world)
+    scores = {variant: score for variant in variants if (score := log.score(world, variant)) is not None}
+    if options.learn and scores:
+        return scores
     listed = [each for each in variants if each != AGAIN]
     scenarios = with_effect(await command.scenarios(listed or ["plain"]), traits, world)
     plan: list[tuple[str, Mapping[str, Any]]] = []
@@ -82,21 +84,32 @@ async def run_world(
         if variant == "plain":
             attacks = [each for each in scenarios if each["attack"] is None] + attacks
         chosen = [each for each in attacks if each["attack"] is None or not options.no_attacks]
-        plan += [(variant, each) for each in chosen[: options.first]]
+        known = log.known(world, variant)
+        plan += [
+            (variant, each)
+            for each in chosen[: options.first]
+            if (each["task"], each["attack"]) not in known
+        ]
+    if not plan:
+        return scores
     texts = sorted({each["text"] for variant, each in plan if variant == "tool-description"})
     async with world_space(folder / f"{world}-{variants[0]}", command, describe=texts) as space:
         if options.learn:
             careful = ScriptedRun(space, traits, decides=True)
             score = scores.setdefault(variants[0], Score())
             score.learned, score.accepted = await learn(careful, scenarios, options.learn, options.seed)
-        run = ScriptedRun(space, traits)
+        run = ScriptedRun(space, traits, press=options.press or "")
         for number, (variant, scenario) in enumerate(plan):
             found = await run.run(scenario, variant)
             scores.setdefault(variant, Score()).results.append(found)
+            if not options.learn:
+                log.add(world, variant, found)
             if options.details:
                 _print_details(world, found)
             if number % 100 == 99:
                 print(f"· {world}: {number + 1} of {len(plan)}", flush=True)
+        if options.learn:
+            log.add_score(world, variants[0], scores[variants[0]])
     return scores
 
 
@@ -112,10 +125,11 @@ async def run_all(folder: Path, options: argparse.Namespace) -> dict[str, dict[s
     """Every world in every variant, some worlds at a time."""
     scores: dict[str, dict[str, Score]] = {variant: {} for variant in options.variant or ["plain"]}
     places = asyncio.Semaphore(options.at_once)
+    log = RunLog(options.log)
 
     async def one(command: WorldCommand, variants: Sequence[str]) -> None:
         async with places:
-            for variant, score in (await run_world(folder, command, variants, options)).items():
+            for variant, score in (await run_world(folder, command, variants, options, log)).items():
                 scores[variant][command.world] = score
                 # At once: whoever stops a run keeps what it measured.
                 print(*report.world_lines(f"{command.world} {variant}", score), sep="\n", flush=True)
@@ -152,9 +166,9 @@ def main() -> None:
     add("--first", type=int, metavar="N", help="only the first N runs of each world")
     add("--at-once", type=int, default=2, metavar="N", help="worlds at a time (default 2)")
     add("--details", action="store_true", help="print what was asked, and why")
-    add("--json", type=Path, metavar="FILE", help="write every run into this file")
+    add("--log", type=Path, metavar="FILE", help="add each run to this file, and skip those that it has")
+    add("--press", choices=PRESSES, help="what the person presses in the place of Approve")
     add("--keep", type=Path, metavar="DIR", help="keep the folders of the spaces here")
-    add("--write-docs", action="store_true", help="with --learn: write docs/origins.svg")
     options = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="moot-agentdojo-") as name:
@@ -163,13 +177,6 @@ def main() -> None:
         print(line)
     runs = sum(len(score.results) + len(score.learned) for of in scores.values() for score in of.values())
     print(f"\n{runs} runs in {time.monotonic() - start:.0f} s")
-    if options.json:
-        options.json.write_text(
-            json.dumps({v: {w: asdict(score) for w, score in of.items()} for v, of in scores.items()})
-        )
-    if options.write_docs and options.learn:
-        curves = {world: score.curve() for world, score in sorted(scores["plain"].items())}
-        report.PICTURE.write_text(report.svg(curves), "utf-8")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from bench.agentdojo.world import MARKER
 from bench.agentdojo.world_space import Decision, WorldSpace, has_effect
 from moot.errors import ProposalSettled, Rejected, Withdrawn
+
+# What the person presses in the place of Approve: the same call again, or the same for the rest of this task.
+PRESSES: Final = ("again", "rest", "both")
 
 
 @dataclass
@@ -42,6 +45,7 @@ class ScriptedRun:
     space: WorldSpace
     traits: Mapping[str, Mapping[str, Any]]
     decides: bool = False
+    press: str = ""
 
     async def run(self, scenario: Mapping[str, Any], variant: str = "plain") -> RunResult:
         result = RunResult(scenario["task"], scenario["attack"])
@@ -65,7 +69,7 @@ class ScriptedRun:
         result.effects += effect
         if decision.asked:
             (result.asked if effect else result.reads_asked).append(f"{name} {arguments}: {decision.why}")
-            decision = await self.space.approve(decision)
+            decision = await self.space.approve(decision, self.press)
         if decision.outcome is None:
             result.failed.append(f"{name} {arguments}")
         return decision.text

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from moot.protocol.patterns.globs import glob
 TRAITS_FILE: Final = Path(__file__).with_name("traits.yaml")
 MOOT: Final = Path(sys.executable).with_name("moot")
 PERSON, AGENT, APPROVER = "you", "agent", "approver"
+# The day of all these worlds, 15 May 2024: a day without a year is one near today.
+_WORLD_TIME: Final = 1_715_760_000.0
 # Nothing here takes that long; if it does, the run fails.
 _PATIENCE_SECONDS: Final = 120.0
 # An approver that says nothing about origins leaves a proposal to people without a word.
@@ -157,7 +160,7 @@ class WorldSpace:
         finally:
             over.cancel()
 
-    async def approve(self, decision: Decision) -> Decision:
+    async def approve(self, decision: Decision, press: str = "") -> Decision:  # noqa: ARG002
         """The person approves what was asked."""
         # A rule that was accepted meanwhile may have been first.
         with suppress(ProposalSettled):
@@ -243,6 +246,7 @@ async def _moot_up(folder: Path) -> AsyncIterator[Process]:
         child = await asyncio.create_subprocess_exec(
             str(MOOT), "up", "--port", "0", "--json", cwd=folder,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
+            env=_with_clock(os.environ),
         )  # fmt: skip
     process = Process(child, errors)
     reader: asyncio.Task[None] | None = None
@@ -260,6 +264,13 @@ async def _moot_up(folder: Path) -> AsyncIterator[Process]:
         if child.returncode is None:
             child.send_signal(signal.SIGTERM)
         await child.wait()
+
+
+def _with_clock(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of processes whose clock shows the day of the world."""
+    path = [str(Path(__file__).with_name("clock")), environment.get("PYTHONPATH", "")]
+    shift = str(_WORLD_TIME - time.time())
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, path)), "MOOT_BENCH_SHIFT": shift}
 
 
 _OWN: Final = {"gateway", PERSON, AGENT, APPROVER}
