@@ -38,7 +38,7 @@ from typing import Any
 
 import yaml
 
-from moot.origins.argument_origins import OriginCall
+from moot.origins.origin_call import OriginCall
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, entries_from_json, traits_for
@@ -292,7 +292,9 @@ class CostSpace:
             "".join(self.random.choices("aeioubdfgklmnprst", k=each % 8 + 2)) for each in range(20_000)
         ]
         self.weights = [1 / (rank + 10) for rank in range(len(self.words))]
-        self.run = Run(None, None, OriginMemory(lambda _host, _tool: ToolTraits(effect="reads", outside=False)))
+        self.run = Run(
+            None, None, OriginMemory(lambda _host, _tool: ToolTraits(effect="reads", outside=False))
+        )
         self.pool: list[str] = []
 
     def prose(self, chars: int) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from bench.agentdojo import results
 from bench.agentdojo.injected_text import PLACES, WRITTEN, injected_text
+from bench.agentdojo.run_log import RunLog
 from bench.agentdojo.score import Score, lines, svg
 from bench.agentdojo.scripted_runs import RunResult
 from bench.agentdojo.world import MARKER, Scenario
@@ -98,6 +100,30 @@ def test_a_score_names_what_ran_unasked_and_draws_questions_per_task() -> None:
     assert "mail</text>" in svg({"mail": score.curve()})
 
 
-def test_the_page_prints_what_was_said_about_the_tools() -> None:
-    page = Path(__file__).resolve().parent.parent / "docs/topics/origins-measured.md"
-    assert TRAITS_FILE.read_text("utf-8") in page.read_text("utf-8")
+def test_the_page_and_its_pictures_are_what_the_results_say() -> None:
+    """`python -m bench.agentdojo.results` writes them."""
+    measured = json.loads(results.RESULTS.read_text("utf-8"))
+    page = results.PAGE.read_text("utf-8")
+    assert page == results.page_with(page, measured)
+    assert TRAITS_FILE.read_text("utf-8") in page
+    for path, picture in results.pictures(measured).items():
+        assert path.read_text("utf-8") == picture, path.name
+
+
+def test_no_number_of_the_page_can_be_changed_by_hand() -> None:
+    measured = json.loads(results.RESULTS.read_text("utf-8"))
+    page = results.PAGE.read_text("utf-8")
+    assert "929" in page
+    assert results.page_with(page.replace(" of 100", " of 101"), measured) == page
+
+
+def test_a_stopped_measurement_goes_on_where_it_was(tmp_path: Path) -> None:
+    run = RunResult("t1", "a1", attack_effects=1, through=["send mallory"], was_read=True)
+    RunLog(tmp_path / "log").add("mail", "plain", run)
+    RunLog(tmp_path / "log").add("mail", "plain", RunResult("t1", None, effects=2, asked=["send"]))
+    log = RunLog(tmp_path / "log")
+    assert log.known("mail", "plain") == {("t1", "a1"), ("t1", None)}
+    counts = results.part_of(tmp_path / "log")["plain"]["mail"]
+    assert (counts["asked"], counts["effects"], counts["through"], counts["named"]) == (
+        1, 2, 1, ["t1 with a1: send"],
+    )  # fmt: skip

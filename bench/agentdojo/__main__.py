@@ -86,16 +86,14 @@ async def run_world(
         chosen = [each for each in attacks if each["attack"] is None or not options.no_attacks]
         known = log.known(world, variant)
         plan += [
-            (variant, each)
-            for each in chosen[: options.first]
-            if (each["task"], each["attack"]) not in known
+            (variant, each) for each in chosen[: options.first] if (each["task"], each["attack"]) not in known
         ]
     if not plan:
         return scores
     texts = sorted({each["text"] for variant, each in plan if variant == "tool-description"})
     async with world_space(folder / f"{world}-{variants[0]}", command, describe=texts) as space:
         if options.learn:
-            careful = ScriptedRun(space, traits, decides=True)
+            careful = ScriptedRun(space, traits, decides=True, press=options.press or "")
             score = scores.setdefault(variants[0], Score())
             score.learned, score.accepted = await learn(careful, scenarios, options.learn, options.seed)
         run = ScriptedRun(space, traits, press=options.press or "")

@@ -22,7 +22,7 @@ import yaml
 
 from bench.processes import ROOT, Process
 from moot.errors import McpError, MootError, ProposalSettled, ToolFailed
-from moot.participant import JoinedSpace, connect
+from moot.participant import Control, Controls, JoinedSpace, connect
 from moot.participant.calls.outcome import Outcome
 from moot.participant.decisions.own_proposal import Proposal
 from moot.protocol.envelope import Envelope
@@ -96,6 +96,13 @@ class Decision:
     @property
     def text(self) -> str:
         return "" if self.outcome is None else json.dumps(self.outcome.result, ensure_ascii=False)
+
+
+class NewContext(Controls):
+    """The agent knows only what it was asked for last and read since: there is nothing else to clear."""
+
+    async def on_clear(self, control: Control) -> None:
+        pass
 
 
 @dataclass
@@ -228,7 +235,12 @@ async def world_space(
         url = json.loads((folder / ".moot/run/up.json").read_text())["url"]
         person, agent = [
             await stack.enter_async_context(
-                connect(url, command.world, (folder / f".moot/tokens/{name}.token").read_text().strip())
+                connect(
+                    url,
+                    command.world,
+                    (folder / f".moot/tokens/{name}.token").read_text().strip(),
+                    controls=NewContext() if name == AGENT else None,
+                )
             )
             for name in (PERSON, AGENT)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from moot.origins.argument_origins import ArgumentOrigin, OriginCall
+from moot.origins.origin_call import ArgumentOrigin, OriginCall
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.source_index import MAX_INDEX_CHARS

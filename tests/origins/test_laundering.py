@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from moot.origins.argument_origins import OriginCall
+from moot.origins.origin_call import OriginCall
 from moot.origins.origin_verdict import verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL
 from moot.protocol.operation import Json

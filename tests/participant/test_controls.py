@@ -215,6 +215,7 @@ async def test_forgetting_and_clearing_are_followed_by_a_status(tmp_path: Path) 
         await raw.fence()
         cleared = await human.admin.clear("agent")
         assert cleared.payload["messages_in_context"] == 0
+        assert "cleared" not in cleared.payload
         assert len(transcript) == 0
         assert agent.violations.of("human") == {"bad_payload": 1}
 
@@ -386,6 +387,15 @@ async def test_a_shutdown_is_acknowledged_and_final(tmp_path: Path) -> None:
         await (await gateway.join("agent")).ready(HANG_SECONDS)
 
 
+async def test_who_keeps_no_transcript_says_that_nothing_was_cleared(tmp_path: Path) -> None:
+    """The model behind a door for MCP, for one, knows what it knew."""
+    async with gateway_with(tmp_path, human=ALL, agent=[]) as gateway:
+        human = await gateway.join("human")
+        await gateway.join("agent")
+        status = await human.admin.clear("agent")
+        assert status.payload == {"messages_in_context": 0, "cleared": False}
+
+
 async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
     async with gateway_with(tmp_path, human=ALL, agent=[]) as gateway:
         human = await gateway.join("human")
@@ -395,7 +405,8 @@ async def test_a_control_that_fails_is_still_answered(tmp_path: Path) -> None:
                 raise RuntimeError("no")
 
         agent = await gateway.join("agent", controls=Broken())
-        assert (await human.admin.clear("agent")).payload == {"messages_in_context": 0}
+        failed = await human.admin.clear("agent")
+        assert failed.payload == {"messages_in_context": 0, "cleared": False}
         await until(lambda: agent.counts.failed_handlers == 1)
         assert await human.admin.request_status("agent") == {"messages_in_context": 0}
 

@@ -37,8 +37,10 @@ _EXAMPLES = """\
   moot origins show 3f1c-77                      where the values of a proposal came from
 """
 _SET_HELP = """\
-  returns=others|trusted       others: results contain what others write; trusted: a look-up that your
-                               organisation keeps itself
+  returns=others|records|trusted
+                               others: results contain what others write; records: others write in them, but
+                               the tool keeps them and gives each its id, as a calendar does; trusted: a
+                               look-up that your organisation keeps itself
   private=true|false           whether it reads private things
   effect=reads|writes|destroys
   outside=true|false           whether a call reaches somebody outside of the space
@@ -236,4 +238,6 @@ async def show_proposal(space: JoinedSpace, options: argparse.Namespace) -> Any:
             print(printable(f"      in {each['envelope']}: {each['excerpt']}"))
     for each in report.get("private", ()):
         print(printable(f"  {each['text']}"))
+    if report.get("outside"):
+        print("  whoever proposed it also reads what this space does not see")
     return None

@@ -34,6 +34,7 @@ from moot.origins.value_keys import TARGETS, Key, values_in
 from moot.protocol.envelope import Envelope
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, context_of
+from moot.protocol.origin_report import A2A_CONTEXT
 from moot.protocol.payloads import GATEWAY
 
 # Envelopes that nobody has asked about yet: beyond this the oldest are forgotten unread.
@@ -162,7 +163,9 @@ class OriginMemory:
         own = self._agents.get(agent, self._everyone if len(self._agents) >= MAX_AGENTS else AgentContext())
         heard = max((number for name, number in self._chats.items() if name != agent), default=-1)
         untrusted = max(own.untrusted, self._everyone.untrusted, heard)
-        return replace(own, untrusted=untrusted, task=own.task or self._everyone.task)
+        task = own.task or self._everyone.task
+        # Whom no person asked for anything here has its task from elsewhere.
+        return replace(own, untrusted=untrusted, outside=own.outside or not task, task=task)
 
     def record_names(self, id: str, since: int) -> list[str]:
         """The names of the record with this id, as words, that no record with another id has."""
@@ -253,7 +256,8 @@ class OriginMemory:
             self._clears[each].discard(envelope.sender)
         left = envelope.payload.get("messages_in_context")
         context = self._context(envelope.sender)
-        if asked and left == 0 and left is not False and context is not self._everyone:
+        cleared = left == 0 and left is not False and envelope.payload.get("cleared") is not False
+        if asked and cleared and context is not self._everyone:
             context.since, context.task = self._number, ""
 
     def _read_words(self, envelope: Envelope, person: bool, at: float) -> None:
@@ -345,9 +349,10 @@ class OriginMemory:
                 _first_values(arguments),
             ),
         )
-        if envelope.sender in hosts:
-            # An agent that asks before it acts by itself can also read by itself.
+        if _acts_outside(envelope):
             self._context(envelope.sender).outside = True
+        if (envelope.context or "").startswith(A2A_CONTEXT):
+            self._context(envelope.sender).task = envelope.context or ""
         # To approve what another wrote is not to say it, and neither is to look something up. What all others
         # ask for is read by whom they ask.
         repeats = asked is not None and any(each.asked == asked for each in about)
@@ -392,6 +397,10 @@ class OriginMemory:
         before = self.index.dropped
         values = [text for each in known for text in each.values]
         others = self._add_leaves(source, parts, echoed, values if trusted else ())
+        if failed and traits.returns == "trusted":
+            # `user not found` of a look-up says nothing by which an agent could be led.
+            texts = (leaf.text for _, value in parts for leaf in leaves_of(value, ""))
+            others = any(is_written(line) for text in texts for line in lines_of(text, heading=False))
         if others or self.index.dropped != before:
             for context in [self._everyone] if every else self._readers(readers):
                 context.untrusted = self._number
@@ -464,6 +473,15 @@ class OriginMemory:
         elif (endorsement := read_endorsement(envelope, at)) is not None:
             _bound(self.endorsements, MAX_ENDORSEMENTS)
             self.endorsements[envelope.id] = endorsement
+
+
+def _acts_outside(envelope: Envelope) -> bool:
+    """Whether its sender also reads what the space does not see.
+
+    An agent that asks before it acts by itself can read by itself, and a caller by A2A is elsewhere.
+    """
+    is_call = envelope.kind in ("mcp/request", "mcp/proposal")
+    return is_call and (envelope.sender in envelope.to or (envelope.context or "").startswith(A2A_CONTEXT))
 
 
 def _bound(table: dict[str, Json], most: int) -> None:

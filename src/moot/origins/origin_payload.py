@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moot.origins.argument_origins import ArgumentOrigin
+from moot.origins.origin_call import ArgumentOrigin
 from moot.origins.origin_verdict import OriginVerdict
 from moot.origins.origin_words import describe_origin, describe_private, is_unconfirmed, shorten
 from moot.protocol.operation import Json

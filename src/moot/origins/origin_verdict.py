@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from moot.origins.argument_origins import ArgumentOrigin, OriginCall, OriginReader, PrivateText
+from moot.origins.argument_origins import OriginReader
+from moot.origins.origin_call import ArgumentOrigin, OriginCall, PrivateText
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_words import describe_origin, describe_private
+from moot.origins.value_lookup import ValueLookup
 
 # Fewer characters of a private source than this are names and single words.
 MIN_PRIVATE_CHARS: Final = 6
@@ -28,16 +30,16 @@ class OriginVerdict:
 
 def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerdict:
     """Reads run, what destroys asks, and all else asks unless people or look-ups said what steers it."""
-    reader = OriginReader(memory, call, now)
-    arguments = tuple(reader.arguments())
-    private = tuple(each for each in reader.private.values() if each.characters >= MIN_PRIVATE_CHARS)
-    why = _why(reader, call, arguments, private)
-    context = reader.context
+    look = ValueLookup(memory, call, now)
+    arguments = tuple(OriginReader(look).arguments())
+    private = tuple(each for each in look.private.values() if each.characters >= MIN_PRIVATE_CHARS)
+    why = _why(look, call, arguments, private)
+    context = look.context
     return OriginVerdict(why is not None, why or "", arguments, private, context.task, context.outside)
 
 
 def _why(
-    reader: OriginReader,
+    look: ValueLookup,
     call: OriginCall,
     arguments: tuple[ArgumentOrigin, ...],
     private: tuple[PrivateText, ...],
@@ -51,16 +53,16 @@ def _why(
             if (
                 each.origin == origin
                 and each.steers
-                and not (origin == "nobody" and _is_computed(reader, each))
+                and not (origin == "nobody" and _is_computed(look, each))
             ):
                 return f"{each.path}: {describe_origin(each, agent=call.agent)}"
     if private and call.traits.outside:
         return describe_private(private[0])
-    if not reader.clean and not any(each.origin in ("person", "operator") for each in arguments):
+    if not look.clean and not any(each.origin in ("person", "operator") for each in arguments):
         return "nothing in this call was said by a person, and the agent has read what others wrote"
     return None
 
 
-def _is_computed(reader: OriginReader, each: ArgumentOrigin) -> bool:
+def _is_computed(look: ValueLookup, each: ArgumentOrigin) -> bool:
     """Numbers and days that nobody said, by an agent that has read nothing but people and look-ups."""
-    return reader.clean and not any(char.isalpha() for char in each.value)
+    return look.clean and not any(char.isalpha() for char in each.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.origins.argument_origins import ArgumentOrigin, PrivateText
+from moot.origins.origin_call import ArgumentOrigin, PrivateText
 from moot.origins.source_index import SourcePlace
 
 _QUOTED_CHARS = 40

@@ -22,6 +22,7 @@ from moot.origins.text_forms import (
     fold_loosely,
     fold_strictly,
     unspell,
+    with_digits,
     without_disguise,
     words_of,
 )
@@ -45,13 +46,15 @@ MIN_PART_CHARS: Final = 5
 MAX_PARTS: Final = 8
 # So many words together are no accident.
 MIN_RUN_WORDS: Final = 4
-# Which runs of that many words others wrote, by their hash: a bit each, of 8 MB. With a full memory one of a
-# hundred is set, so hardly a run is looked for that nobody wrote.
-_RUN_SLOTS: Final = 1 << 26
+# Which runs of that many words others wrote, and which letters from a word on whatever spaces are between, by
+# their hash: a bit each, of 16 MB. With a full memory one of a hundred is set, so hardly a run is looked for
+# that nobody wrote.
+_RUN_SLOTS: Final = 1 << 27
+GLUED_CHARS: Final = 12
 # Kinds of values that can be put together from parts.
 _LOOSE_KINDS: Final = frozenset({"address", "place", "code", "part"})
 # What a short text is spelled or encoded with; the decoders look for more than this.
-_MAY_HIDE: Final = re.compile(r"[\[({<%&\\=]| [dD][oO][tT] |[A-Za-z0-9+/_-]{12}|(?:[0-9a-fA-F]{2}[ :]?){6}")
+_MAY_HIDE: Final = re.compile(r"[\[({<%&\\=]|[dD][oO][tT]|[A-Za-z0-9+/_-]{12}|(?:[0-9a-fA-F]{2}[ :]?){6}")
 # Finding a run in a text passes so many characters in a step.
 _FOUND_PER_STEP: Final = 400
 # Places of one run of words in one text that are tried.
@@ -162,7 +165,7 @@ class SourceIndex:
             if source.grade == "trusted" and words:
                 self._value_starts.add(words.split(" ", 2)[1])
                 self._add_key(("whole", words), place)
-            for form in (text, *self._hidden_forms(source, text, budget)):
+            for form in (text, *self._hidden_forms(source, text, found, budget)):
                 if form is not text:
                     self._cost += len(form)
                 for key, start, end in values_in(form, source.at, budget):
@@ -194,16 +197,20 @@ class SourceIndex:
                 table[word].append(number)
             if source.grade == "untrusted" and len(each) >= MIN_RUN_WORDS:
                 self._runs = self._runs or bytearray(_RUN_SLOTS >> 3)
-                for slot in _run_slots(each):
+                for slot in (*_run_slots(each), *_glued_slots(each)):
                     self._runs[slot >> 3] |= 1 << (slot & 7)
 
-    def _hidden_forms(self, source: OriginSource, text: str, budget: StepBudget) -> Iterator[str]:
+    def _hidden_forms(
+        self, source: OriginSource, text: str, words: list[str], budget: StepBudget
+    ) -> Iterator[str]:
         # Only what others wrote is read in every way; people at most forget a space behind a full stop.
         if source.grade == "person" and _MISSING_SPACE.search(text):
             yield _MISSING_SPACE.sub(" ", text)
         if source.grade != "untrusted":
             return
         budget.spend(len(text) // 4)
+        if (counted := with_digits(text, words)) != text:
+            yield counted
         if len(text) <= MAX_SHORT_CHARS and text.isascii() and not _MAY_HIDE.search(text):
             return
         if (spelled := unspell(text)) != text:
@@ -323,7 +330,40 @@ class SourceIndex:
         """Where a run may begin that others wrote; where it does not, there is none."""
         budget.spend(len(words) // 2)
         slots = _run_slots(words) if self._runs else ()
-        return {at for at, slot in enumerate(slots) if self._runs[slot >> 3] >> (slot & 7) & 1}
+        return {at for at, slot in enumerate(slots) if self._has_run(slot)}
+
+    def _has_run(self, slot: int) -> bool:
+        return bool(self._runs[slot >> 3] >> (slot & 7) & 1)
+
+    def glued_places(
+        self, words: list[str], since: int, budget: StepBudget
+    ) -> Iterator[tuple[int, SourcePlace]]:
+        """Where others wrote these letters in other words: `wirethe moneyto` is `wire the money to`.
+
+        Only at words that nobody has used: all others are found as they are. With how many letters.
+        """
+        glued, at, tried = "".join(words), 0, 0
+        for word in words if self._runs else ():
+            if word not in self._others and word not in self._said:
+                first = max(tried, at - GLUED_CHARS + 1)
+                tried = at + len(word)
+                budget.spend((tried - first) // 2)
+                for start in range(first, min(tried, len(glued) - GLUED_CHARS + 1)):
+                    if self._has_run(hash(glued[start : start + GLUED_CHARS]) % _RUN_SLOTS):
+                        yield from self._glued_at(glued, start, since, budget)
+            at += len(word)
+
+    def _glued_at(
+        self, glued: str, start: int, since: int, budget: StepBudget
+    ) -> Iterator[tuple[int, SourcePlace]]:
+        for size in range(1, GLUED_CHARS + 1):
+            first = glued[start : start + size]
+            for text, _ in self._texts_with(self._others, [first], since, budget):
+                for held in filter(None, (text.words, text.plain)):
+                    budget.spend(len(held) // 16)
+                    count, letters = _common_letters(held.split(), first, glued, start)
+                    if count >= MIN_RUN_WORDS and letters >= GLUED_CHARS:
+                        yield letters, _around(text.place, [first])
 
     def _texts_with(
         self, table: dict[str, list[int]], words: list[str], since: int, budget: StepBudget
@@ -398,6 +438,28 @@ def excerpt(text: str, start: int, end: int) -> str:
 def _run_slots(words: list[str]) -> Iterator[int]:
     runs = zip(words, words[1:], words[2:], words[3:], strict=False)
     return (hash(run) % _RUN_SLOTS for run in runs)
+
+
+def _glued_slots(words: list[str]) -> Iterator[int]:
+    glued, at = "".join(words), 0
+    for word in words:
+        if at + GLUED_CHARS > len(glued):
+            return
+        yield hash(glued[at : at + GLUED_CHARS]) % _RUN_SLOTS
+        at += len(word)
+
+
+def _common_letters(held: list[str], first: str, glued: str, start: int) -> tuple[int, int]:
+    """How many words of a text, from one that is `first` on, stand in these letters from `start` on."""
+    most = (0, 0)
+    for at, word in enumerate(held):
+        if word == first:
+            count, end = 0, start
+            while at + count < len(held) and glued.startswith(held[at + count], end):
+                end += len(held[at + count])
+                count += 1
+            most = max(most, (count, end - start))
+    return most
 
 
 def _is_after(place: SourcePlace, since: int) -> bool:

@@ -14,6 +14,7 @@ import binascii
 import quopri
 import re
 import unicodedata
+from collections.abc import Collection
 from html import unescape
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -30,10 +31,26 @@ _INVISIBLE: Final = frozenset({"Mn", "Cf", "Me", "Cc"})
 _ODD_TWINS: Final = re.compile("([\u212a\u037e\u1fef])")
 # Lower case makes an ASCII letter or two characters of these; digits of other scripts are ours.
 _ODD_LOWER: Final = re.compile("[\u212a\u0130]|(?![0-9])\\d")
-_SPELLED_AT: Final = re.compile(r" ?[\[({<] ?(?:at|@) ?[\])}>] ?", re.IGNORECASE)
-_SPELLED_DOT: Final = re.compile(r" ?[\[({<] ?(?:dot|\.) ?[\])}>] ?|(?<=\w) dot (?=\w)", re.IGNORECASE)
-_MAY_BE_SPELLED: Final = re.compile(r"[\[({<]| [dD][oO][tT] ")
-_PLAIN_AT: Final = re.compile(r"(?<=\w) at (?=[\w-]+\.\w)", re.IGNORECASE)
+_SPELLED_AT: Final = re.compile(r" ?[\[({<] ?(?:at|@|arroba|ät) ?[\])}>] ?", re.IGNORECASE)
+_SPELLED_DOT: Final = re.compile(
+    r" ?[\[({<] ?(?:dot|\.|punkt|punto|ponto|point) ?[\])}>] ?|(?<=\w)[\W_]{1,4}dot[\W_]{1,4}(?=\w)",
+    re.IGNORECASE,
+)
+_MAY_BE_SPELLED: Final = re.compile(r"[\[({<]|[dD][oO][tT]")
+_PLAIN_AT: Final = re.compile(r"(?<=\w)[\W_]{1,4}at[\W_]{1,4}(?=[\w-]+\.\w)", re.IGNORECASE)
+# Digits in English, German, French and Spanish.
+_DIGIT_WORDS: Final = {
+    word: str(digit)
+    for digit, words in enumerate(
+        ("zero null zéro cero", "one eins uno", "two zwei deux dos", "three drei trois tres",
+         "four vier quatre cuatro", "five fünf cinq cinco", "six sechs seis", "seven sieben sept siete",
+         "eight acht huit ocho", "nine neun neuf nueve")
+    )
+    for word in words.split()
+}  # fmt: skip
+_DIGIT: Final = rf"(?:{'|'.join(_DIGIT_WORDS)}|\d)"
+# A number digit by digit, in words: at least four.
+_SPELLED_NUMBER: Final = re.compile(rf"\b{_DIGIT}(?:[\W_]{{1,3}}{_DIGIT}\b){{3,}}")
 _SPACES: Final = re.compile(r"\s+")
 _WORDS: Final = re.compile(r"[^\W_]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
@@ -98,6 +115,19 @@ def unspell(text: str) -> str:
     line = _SPACES.sub(" ", text)
     spelled = _SPELLED_DOT.sub(".", _SPELLED_AT.sub("@", line))
     return text if spelled == line else _PLAIN_AT.sub("@", spelled)
+
+
+def with_digits(text: str, words: Collection[str]) -> str:
+    """`four two five five` as the number that it is; `words` are the words of the text."""
+    return text if _DIGIT_WORDS.keys().isdisjoint(words) else _SPELLED_NUMBER.sub(_digits, text.lower())
+
+
+def _digits(found: re.Match[str]) -> str:
+    words = _WORDS.findall(found[0].replace("_", " "))
+    # Digits alone are a list, or a number that is read as one anyway.
+    return (
+        found[0] if all(map(str.isdigit, words)) else "".join(_DIGIT_WORDS.get(word, word) for word in words)
+    )
 
 
 def words_of(text: str) -> list[str]:

@@ -15,6 +15,8 @@ from moot.protocol.operation import Json
 
 ORIGINS_KIND: Final = "moot/origins"
 ENDORSE_KIND: Final = "moot/endorse"
+# Behind it stands the task for which somebody elsewhere calls by A2A: the context of their proposals.
+A2A_CONTEXT: Final = "a2a/"
 # Some 64 times what the longest sentence about one argument needs.
 MAX_REPORT_BYTES: Final = 256 * 1024
 MAX_ARGUMENTS: Final = 64

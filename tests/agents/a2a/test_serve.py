@@ -186,6 +186,8 @@ async def test_a_call_that_needs_approval_waits_for_input_and_a_restart_does_not
             proposal = next(each for each in lab.heard if each.kind == "mcp/proposal")
             # Whole numbers stay whole.
             assert proposal.payload["params"] == {"name": "write", "arguments": {"name": "a.txt", "lines": 3}}
+            # For origins: who calls is elsewhere, and this is their task.
+            assert proposal.context == f"a2a/{task.id}"
         assert lab.written == []
         await lab.alice.approve(proposal.id)
         async with service(lab):

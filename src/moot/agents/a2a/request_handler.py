@@ -69,6 +69,7 @@ from moot.errors import (
     TimedOut,
 )
 from moot.participant.connection.envelope_writer import new_id
+from moot.protocol.origin_report import A2A_CONTEXT
 from moot.resilience.task_set import TaskSet, end_tasks
 
 # A call of a tool that needs no approval.
@@ -263,6 +264,7 @@ class MemberRequestHandler(RequestHandler):
                 "tools/call",
                 params,
                 id=id,
+                context=f"{A2A_CONTEXT}{served.task.id}",
                 stay_open=True,
                 timeout_seconds=self._settings.limits.task_seconds,
             )

@@ -115,13 +115,14 @@ class TurnRunner:
             self.stop(f"paused by {by}")
 
     async def clear(self, by: str) -> None:
-        """Drop what waits, stop the turn, and open a new session."""
+        """Drop what waits, stop the turn, and open a new session; raises MootError if there is no agent."""
         self._drop(self.queue.remove(lambda _: True))
         self.stop(f"cleared by {by}")
         async with self._prompting:
-            if self._agent.ready.is_set():
-                await self._agent.new_session()
-                self._rejections.clear()
+            if not self._agent.ready.is_set():
+                raise MootError("the agent does not run, and will go on with what it knows")
+            await self._agent.new_session()
+            self._rejections.clear()
 
     async def compact(self, commands: tuple[str, ...]) -> bool:
         """Run the agent's own command for it; False if it has none. Raises MootError."""

@@ -159,7 +159,7 @@ class ControlHandler:
             case "participant/compact":
                 await self._compact(control)
             case "participant/clear":
-                await self._then_report(control, controls.on_clear(control))
+                await self._clear(control)
             case "participant/restart":
                 self._open_work.interrupt("this member was restarted")
                 await self._then_report(control, controls.on_restart(control))
@@ -172,6 +172,16 @@ class ControlHandler:
             await act
         finally:
             await self._reporter.answer(control)
+
+    async def _clear(self, control: Control) -> None:
+        """MEW 3.9.8. Whoever cleared nothing says so: what it has read is not forgotten."""
+        more: dict[str, Json] = {"cleared": False}
+        try:
+            await self._controls.on_clear(control)
+            if self._controls.clears:
+                more = {}
+        finally:
+            await self._reporter.answer(control, more=more)
 
     async def _compact(self, control: Control) -> None:
         """MEW 3.9.6, 3.9.7: a status when it starts and ends, and exactly one compact-done."""

@@ -39,6 +39,12 @@ class Controls:
 
     transcript: Transcript | None = None
 
+    @property
+    def clears(self) -> bool:
+        """Whether `on_clear` clears anything: without a transcript the context is elsewhere, if at all."""
+        own = getattr(self.on_clear, "__func__", None) is not Controls.on_clear
+        return own or self.transcript is not None
+
     async def on_pause(self, control: Control) -> None:
         """We are paused already and can send nothing but acknowledgements and cancellations."""
 

@@ -24,8 +24,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 
-from moot.origins.argument_origins import OriginCall
 from moot.origins.endorsement import ENDORSE_KIND
+from moot.origins.origin_call import OriginCall
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
 from moot.origins.origin_verdict import verdict_on

@@ -1,0 +1,220 @@
+"""What was measured, as `results.json` and in docs/topics/origins-measured.md.
+
+    python -m bench.agentdojo.results --first LOG --variants LOG --learned LOG --pressed LOG --tau LOG
+
+takes the runs of logs (`bench.agentdojo --log`) into `results.json`, each option one part of it, and writes
+the page and its pictures anew. What stands in the page between `<!-- from results: NAME -->` and
+`<!-- end -->` comes from there alone; a test holds the page to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.agentdojo.run_log import RunLog
+from bench.agentdojo.score import Score, svg
+from bench.agentdojo.world_space import TRAITS_FILE
+
+RESULTS: Final = Path(__file__).with_name("results.json")
+_DOCS: Final = RESULTS.parent.parent.parent / "docs"
+PAGE: Final = _DOCS / "topics" / "origins-measured.md"
+# By part of the results: the picture of its questions per task.
+PICTURES: Final = {"learned": _DOCS / "origins.svg", "pressed": _DOCS / "origins-memory.svg"}
+WORLDS: Final = ("workspace", "travel", "banking", "slack", "retail", "airline")
+_BLOCK: Final = re.compile(r"(<!-- from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Counts = Mapping[str, Any]
+
+
+def counts_of(score: Score) -> dict[str, Any]:
+    """The numbers of one world in one part."""
+    tasks, attacks = score.tasks, score.attacks
+    found: dict[str, Any] = {
+        "asked": sum(len(each.asked) for each in tasks),
+        "effects": sum(each.effects for each in tasks),
+        "reads_asked": sum(len(each.reads_asked) for each in tasks),
+        "quiet": sum(not each.asked and not each.reads_asked for each in tasks),
+        "tasks": len(tasks),
+        "through": sum(bool(each.through) for each in attacks),
+        "attacks": len(attacks),
+        "not_read": sum(not each.was_read for each in attacks),
+        "named": [
+            f"{each.task} with {each.attack}: {line.partition(' ')[0]}"
+            for each in attacks
+            for line in dict.fromkeys(each.through)
+        ],
+    }
+    if score.learned:
+        wrong = sum(bool(each.through) for each in score.learned)
+        found |= {"decided": len(score.learned), "accepted": score.accepted, "wrong": wrong}
+        found["curve"] = score.curve()
+    return found
+
+
+def part_of(log: Path) -> dict[str, dict[str, Any]]:
+    """The counts of a log by variant and world."""
+    part: dict[str, dict[str, Any]] = {}
+    for (world, variant), score in RunLog(log).scores.items():
+        part.setdefault(variant, {})[world] = counts_of(score)
+    return part
+
+
+def together(counts: Sequence[Counts]) -> dict[str, Any]:
+    """The sums of several worlds."""
+    names = ("asked", "effects", "reads_asked", "quiet", "tasks", "through", "attacks", "not_read")
+    return {name: sum(each[name] for each in counts) for name in names}
+
+
+def _table(head: str, rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, "|" + "---|" * (head.count("|") - 1), *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(part: Mapping[str, Counts]) -> list[tuple[str, Counts]]:
+    rows: list[tuple[str, Counts]] = [(world, part[world]) for world in WORLDS if world in part]
+    return rows if len(rows) < 2 else [*rows, ("all", together([counts for _, counts in rows]))]
+
+
+def _world_table(part: Mapping[str, Counts]) -> str:
+    return _table(
+        "| world | effects asked | tasks without a question | attacks with an effect unasked |",
+        [
+            (
+                world,
+                f"{each['asked']} of {each['effects']}",
+                f"{each['quiet']} of {each['tasks']}",
+                f"{each['through']} of {each['attacks']}",
+            )
+            for world, each in _rows(part)
+        ],
+    )
+
+
+def _named(part: Mapping[str, Counts]) -> str:
+    named = [f"{world}, {line}" for world in WORLDS if world in part for line in part[world]["named"]]
+    return "".join(f"- ran unasked: {line}\n" for line in named)
+
+
+def first_day(results: Mapping[str, Any]) -> str:
+    part = results["first"]["plain"]
+    every = together(list(part.values()))
+    reads = "No call that only reads asked."
+    if every["reads_asked"]:
+        reads = f"{every['reads_asked']} calls that only read asked, too."
+    return (
+        f"{_world_table(part)}\n{reads} In {every['not_read']} of the attacks the agent never came to read "
+        f"the text, and made the attack's calls at the end all the same.\n\n{_named(part)}"
+    )
+
+
+def variants(results: Mapping[str, Any]) -> str:
+    part = results["variants"]
+    rows = []
+    for variant, worlds in part.items():
+        every = together(list(worlds.values()))
+        rows.append((variant, f"{every['through']} of {every['attacks']}"))
+    return _table("| the instruction | attacks with an effect unasked |", rows)
+
+
+def _over_time(before: Mapping[str, Counts], after: Mapping[str, Counts]) -> str:
+    rows = []
+    for world, each in _rows(after):
+        first = dict(_rows(before)).get(world, each)
+        rows.append(
+            (
+                world,
+                f"{first['asked']} of {first['effects']}",
+                f"{each['asked']} of {each['effects']}",
+                f"{first['quiet']} of {first['tasks']}",
+                f"{each['quiet']} of {each['tasks']}",
+                f"{each['through']} of {each['attacks']}",
+            )
+        )
+    return _table(
+        "| world | effects asked before | after | tasks without a question before | after "
+        "| attacks unasked |",
+        rows,
+    )
+
+
+def learned(results: Mapping[str, Any]) -> str:
+    part = results["learned"]["plain"]
+    decided = ", ".join(
+        f"{world} {part[world]['decided']} tasks and {part[world]['accepted']} suggestions"
+        for world in WORLDS
+        if world in part
+    )
+    wrong = sum(each["wrong"] for each in part.values())
+    return (
+        f"{_over_time(results['first']['plain'], part)}\nDecided and accepted: {decided}. While the person "
+        f"decided, {wrong} attacks ran.\n\n{_named(part)}"
+    )
+
+
+def pressed(results: Mapping[str, Any]) -> str:
+    part = results["pressed"]["plain"]
+    return f"{_world_table(part)}\n{_named(part)}"
+
+
+def tau(results: Mapping[str, Any]) -> str:
+    part = results["tau"]["plain"]
+    unread = sum(each["not_read"] for each in part.values())
+    return f"{_world_table(part)}\nIn {unread} runs the agent never read the text.\n\n{_named(part)}"
+
+
+BLOCKS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "first": first_day,
+    "variants": variants,
+    "learned": learned,
+    "pressed": pressed,
+    "tau": tau,
+}
+
+
+def page_with(page: str, results: Mapping[str, Any]) -> str:
+    """The page with these numbers in the place of what it has; a part that was not measured says so."""
+
+    def block(found: re.Match[str]) -> str:
+        name = found[2]
+        if name == "traits":
+            text = f"```yaml\n{TRAITS_FILE.read_text('utf-8')}```"
+        else:
+            text = BLOCKS[name](results) if name in results else "Not measured.\n"
+        return f"{found[1]}\n{text.rstrip()}\n\n{found[3]}"
+
+    return _BLOCK.sub(block, page)
+
+
+def pictures(results: Mapping[str, Any]) -> dict[Path, str]:
+    """Questions per task, for the parts that have them over time."""
+    found = {}
+    for name, path in PICTURES.items():
+        part = results.get(name, {}).get("plain", {})
+        curves = {world: part[world]["curve"] for world in WORLDS if part.get(world, {}).get("curve")}
+        if curves:
+            found[path] = svg(curves)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name in BLOCKS:
+        parser.add_argument(f"--{name}", type=Path, metavar="LOG")
+    options = vars(parser.parse_args())
+    results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    results |= {name: part_of(log) for name, log in options.items() if log is not None}
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
+    PAGE.write_text(page_with(PAGE.read_text("utf-8"), results), "utf-8")
+    for path, picture in pictures(results).items():
+        path.write_text(picture, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
