@@ -18,7 +18,7 @@
     │   ├── AlreadyAnswered         already_answered         step 9
     │   ├── ProposalSettled         proposal_settled         step 10
     │   ├── ProposalMismatch        proposal_mismatch        step 10
-    │   ├── ApprovalRequired        approval_required        step 10
+    │   ├── ApprovalRequired        approval_required        steps 10 and 13
     │   ├── InvalidRequest          invalid_request          step 11
     │   │   └── InvalidPattern      a capability that cannot be read
     │   ├── InvalidOperation        invalid_operation        step 11
@@ -29,7 +29,8 @@
     │   ├── UnauthorizedStreamWrite unauthorized_stream_write   frames
     │   ├── Unavailable             unavailable              step 12
     │   ├── OutcomeUnknown          outcome_unknown          over HTTP only, after the ladder
-    │   └── ResourceLimit           resource_limit           step 13
+    │   ├── ResourceLimit           resource_limit           step 13
+    │   └── BudgetExceeded          budget_exceeded          step 13
     ├── UsageError              we were misused: a caller's mistake, a bad configuration
     │   └── FolderInUse         another process works in this folder
     ├── NotOnDisk               a gateway stopped before all of it was on disk
@@ -256,6 +257,12 @@ class ResourceLimit(Refused):
     """A limit of the configuration is reached; `limit` names it."""
 
     code = "resource_limit"
+
+
+class BudgetExceeded(Refused):
+    """A call would pass a budget of the space, or its amount cannot be told; `budget` names it."""
+
+    code = "budget_exceeded"
 
 
 # Taking part: what `moot.participant` and `moot.net.websocket_client` raise.

@@ -68,6 +68,7 @@ COMMANDS: Final = {
     "tools": "client.operation_commands",
     "call": "client.operation_commands",
     "proposals": "client.operation_commands",
+    "budgets": "client.operation_commands",
     "approve": "client.operation_commands",
     "reject": "client.operation_commands",
     "agent": "agent",

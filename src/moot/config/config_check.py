@@ -9,6 +9,7 @@ from pathlib import Path
 from moot.config.configuration import Configuration, MemberConfig, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, bracketed
 from moot.config.loader import load
+from moot.space.budgets import describe_budget
 
 
 def check(
@@ -72,6 +73,8 @@ def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Ite
             facts.append(f"written to {space.output_logs[participant]}")
         facts += _started(space.members.get(participant))
         yield f"  {participant}: {', '.join(facts)}"
+    for budget in config.budgets:
+        yield f"  budget {budget.name}: {describe_budget(budget)}"
 
 
 def _started(member: MemberConfig | None) -> Iterator[str]:

@@ -11,6 +11,7 @@ from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import LOOPBACK, GatewayConfig, bracketed, is_loopback, is_wildcard
 from moot.protocol.patterns import Capability
 from moot.protocol.patterns.capability_typos import empty_negations, misspelt_words, tool_like_kinds
+from moot.protocol.patterns.globs import is_wild
 from moot.space.config import SpaceConfig
 
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -91,6 +92,7 @@ def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
     if config.delegation == "unrestricted":
         yield f"space {name}: members may hand on rights that they do not hold (delegation: unrestricted)"
     yield from _about_quorum(name, config)
+    yield from _about_budgets(name, config)
     for participant, settings in config.participants.items():
         if not settings.capabilities and participant not in space.output_logs:
             yield f"space {name}: {participant} has no capability and can only listen"
@@ -114,6 +116,16 @@ def _about_quorum(name: str, config: SpaceConfig) -> Iterator[str]:
         )
         for unknown in [each for each in rule.exempt if each not in config.participants]:
             yield f"space {name}: quorum[{index}].exempt: there is no participant {unknown}"
+
+
+def _about_budgets(name: str, config: SpaceConfig) -> Iterator[str]:
+    for budget in config.budgets:
+        for who in budget.who:
+            if not is_wild(who) and who not in config.participants:
+                yield (
+                    f"space {name}: budgets.{budget.name}.who: there is no participant {who}: the budget"
+                    " binds whoever is invited under that name, and nobody else"
+                )
 
 
 def _doubtful(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moot.config.budget_reader import read_budgets
 from moot.config.section_reader import Reader, at, checked, mapping, one_of, probably, unknown_key
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
 from moot.protocol.envelope import EnvelopeLimits
@@ -200,6 +201,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "dialects": _dialects,
     "accept_protocols": _strings,
     "quorum": _quorum,
+    "budgets": read_budgets,
     "connection_url": _url,
     "limits": _limits,
 }

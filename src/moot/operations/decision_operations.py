@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from moot.errors import UsageError, VoteCounted
 from moot.operations.content_operation import reference_text
 from moot.operations.input_text import input_lines, questions_in
@@ -16,6 +18,7 @@ from moot.operations.operation import (
     OperationResult,
     UserOperation,
     list_result,
+    no_arguments,
     short_id,
 )
 from moot.operations.origin_text import OriginNotes, caution_lines
@@ -99,6 +102,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "approvals_needed": seen.approvals_needed,
         "approvals_missing": seen.approvals_missing,
         "exempt": list(seen.exempt),
+        "budgets": [msgspec.to_builtins(each) for each in seen.budgets] if seen.status == "pending" else [],
         "risks": [{"severity": each.severity, "text": each.text} for each in seen.risks],
         "inputs": list(seen.inputs),
         # Null: nobody has looked where its values came from.
@@ -126,6 +130,7 @@ def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
     return [
         *(f"! {text}" for text in caution_lines(seen)),
         *(f"! {each.text}" for each in seen.risks),
+        *budget_lines(seen),
         *argument_lines(seen.params, notes, is_interactive=context.is_interactive),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
@@ -133,6 +138,13 @@ def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
         *input_lines(seen),
         *_outcome_lines(seen),
     ]
+
+
+def budget_lines(seen: SeenProposal) -> list[str]:
+    """What a pending call would take of the space's budgets; what stops it stands out."""
+    if seen.status != "pending":
+        return []
+    return [f"{'' if each.verdict == 'free' else '! '}{each.text}" for each in seen.budgets]
 
 
 def _outcome_lines(seen: SeenProposal) -> list[str]:
@@ -185,6 +197,30 @@ def argument_lines(
             lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
         lines += [f"  ← {text}" for _, found in notes.take(name) for text in found]
     return [*lines, *(f"  ← {text}" for _, found in notes.take_rest() for text in found)]
+
+
+async def _budgets(context: ClientContext, _: argparse.Namespace) -> OperationResult:
+    space = context.space
+    # They change with every call, so they are asked for.
+    if not await space.refresh_proposals():
+        raise UsageError("the gateway did not say what is used of the budgets: try again")
+    found = space.proposals.budgets
+    table = TextTable(
+        ("BUDGET", "OF", "USED", "ASKS BEYOND", "AT MOST", "FREE AGAIN"),
+        [
+            (
+                each.budget,
+                each.holder or "",
+                each.used,
+                each.ask_at or "",
+                each.at_most or "",
+                each.resets_at[:16].replace("T", " "),
+            )
+            for each in found
+        ],
+        [[each.about] for each in found],
+    )
+    return list_result([msgspec.to_builtins(each) for each in found], table, "this space has no budgets")
 
 
 def _approve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -292,6 +328,15 @@ OPERATIONS = (
         arguments=_proposals_arguments,
         run=_proposals,
         needs_history=True,
+    ),
+    UserOperation(
+        name="budgets",
+        help="list the budgets of the space and what is used of them",
+        description="Lists how much calls may come to in this space, as its configuration says (`budgets`), "
+        "what is used, and when they are free again (UTC).",
+        examples="  moot budgets\n  moot budgets --json | jq '.[] | {budget, used, at_most}'\n",
+        arguments=no_arguments,
+        run=_budgets,
     ),
     UserOperation(
         name="approve",

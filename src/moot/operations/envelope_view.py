@@ -14,6 +14,7 @@ from moot.operations.operation import short_id
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.proposal_life import read_budget_notes
 from moot.protocol.unknown_outcome import says_unknown, unknown_reason
 
 # Longer texts are cut in the timeline; `proposals` shows proposals in full.
@@ -212,6 +213,9 @@ def _votes(payload: Mapping[str, Json]) -> str:
     which = short_id(str(payload.get("proposal_id")))
     if not isinstance(needed, int) or not isinstance(missing, int):
         return f"votes for {which}"
+    if not needed:
+        texts = [each.text for each in read_budget_notes(payload.get("budgets"))]
+        return f"{which}: {'; '.join(texts) or 'no approvals are missing'}"
     refusal = payload.get("not_carried_out")
     why = f"; not carried out: {_cut(str(refusal.get('message')))}" if isinstance(refusal, dict) else ""
     return f"{which} has {needed - missing} of {needed} approvals{why}"

@@ -16,10 +16,10 @@ from moot.errors import MootError, UsageError
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.proposal_life import RULE_CONTEXT
 
 # Suggestions and rules that are kept; the latest win.
 MAX_KEPT: Final = 512
-_RULE_CONTEXT: Final = "trust/rule/"
 _ASK_SECONDS: Final = 10.0
 # More than are decided while the approver answers.
 _MAX_DECISIONS: Final = 50
@@ -141,7 +141,7 @@ class TrustLog:
         """Count a decision that a rule made."""
         context = envelope.context or ""
         named: Json = envelope.payload.get("rule") if envelope.kind == "mcp/reject" else None
-        name = context[len(_RULE_CONTEXT) :] if context.startswith(_RULE_CONTEXT) else named
+        name = context[len(RULE_CONTEXT) :] if context.startswith(RULE_CONTEXT) else named
         if isinstance(name, str):
             self._decisions.append((name, envelope.sender, frozenset(envelope.correlation_id)))
             self._count(*self._decisions[-1])

@@ -37,12 +37,56 @@ ProposalState = Literal[
 ]
 # The reason of a withdrawal without a message: its proposer was removed (decision 0015).
 REMOVED: Final = "removed"
+# How a decision shows that a rule made it: by its context, or by the message of that rule that it names.
+RULE_CONTEXT: Final = "trust/rule/"
+RULE_KINDS: Final = frozenset({"trust/rule", "trust/accept"})
 
 # What is kept of each proposal and of each rejection: anybody may send more.
 MAX_REJECTIONS: Final = 256
 MAX_EXPLANATIONS: Final = 256
 # Members who say where its values came from, or what a model thinks of it: one, unless somebody pretends.
 MAX_REPORTERS: Final = 8
+
+
+class BudgetNote(msgspec.Struct, frozen=True):
+    """What a pending call would take of a budget of its space, in the gateway's words."""
+
+    budget: str
+    text: str
+    # `asks`: a person has to approve it; `refused`: it would pass the limit, so nobody can.
+    verdict: Literal["free", "asks", "refused"]
+    used: str = ""
+    per: str = ""
+    resets_at: str = ""
+    # None: it cannot be told.
+    amount: str | None = None
+    ask_at: str | None = None
+    at_most: str | None = None
+    holder: str | None = None
+
+
+class BudgetUse(msgspec.Struct, frozen=True):
+    """One budget of a space and what is used of it; amounts are decimals, as text."""
+
+    budget: str
+    used: str
+    text: str
+    # What the budget says, in words.
+    about: str = ""
+    per: str = ""
+    resets_at: str = ""
+    ask_at: str | None = None
+    at_most: str | None = None
+    # Whose, where each member has its own.
+    holder: str | None = None
+
+
+def read_budget_notes(told: Json) -> list[BudgetNote]:
+    """As `moot/votes` tells them; none of what cannot be read."""
+    try:
+        return msgspec.convert(told or [], list[BudgetNote])
+    except msgspec.ValidationError:
+        return []
 
 
 class GatewayProposal(msgspec.Struct):
@@ -59,6 +103,7 @@ class GatewayProposal(msgspec.Struct):
     approvals_missing: int = 0
     exempt: list[str] = []
     approved_by: list[str] = []
+    budgets: list[BudgetNote] = []
     rejected_by: list[str] = []
     # In the same order; of a gateway that does not tell it, empty.
     reject_reasons: list[str] = []
@@ -147,6 +192,8 @@ class ProposalLife:
     approvals_needed: int = 0
     approvals_missing: int = 0
     exempt: list[str] = field(default_factory=list)
+    # What it would take of the budgets of the space, as it was told last.
+    budgets: list[BudgetNote] = field(default_factory=list)
     # Who fulfilled it, with which requests (the last counts: the others were answered with a question), whom
     # these asked, and who of them has not answered.
     fulfilled_by: str | None = None
@@ -372,6 +419,7 @@ class ProposalLife:
         """Take over what the gateway says, which holds from here on in the order of the space."""
         self.uncertain = False
         self.count_votes(told.approved_by, told.approvals_needed, told.approvals_missing, told.exempt)
+        self.budgets = told.budgets
         for by, reason in told.rejections:
             self.reject(rejection("", by, reason, now))
         if told.state == "fulfilled":

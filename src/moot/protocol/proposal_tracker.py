@@ -19,7 +19,13 @@ from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json
 from moot.protocol.opinion import read_opinion
 from moot.protocol.origin_report import MAX_REPORT_BYTES, read_report
-from moot.protocol.proposal_life import REMOVED, GatewayProposal, ProposalLife, RejectionRecord
+from moot.protocol.proposal_life import (
+    REMOVED,
+    GatewayProposal,
+    ProposalLife,
+    RejectionRecord,
+    read_budget_notes,
+)
 from moot.protocol.unknown_outcome import says_unknown
 
 P = TypeVar("P", bound=ProposalLife)
@@ -136,6 +142,7 @@ class ProposalTracker(Generic[P]):
                 return who[0] not in life.votes and life.set_votes([*life.votes, who[0]])
             case "moot/votes":
                 exempt, needed = payload.get("exempt", ()), payload["approvals_needed"]
+                life.budgets = read_budget_notes(payload.get("budgets"))
                 return life.count_votes(payload["approved_by"], needed, payload["approvals_missing"], exempt)
             case "moot/settle":
                 return life.assess(payload.get("outcome"), who[0], payload.get("note"))

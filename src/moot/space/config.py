@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Literal, NewType
 
 import msgspec
@@ -66,6 +67,27 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     exempt: tuple[Name, ...] = ()
 
 
+# How long a budget lasts: from one full hour, midnight, Monday or first of the month (UTC) to the next.
+BudgetPeriod = Literal["hour", "day", "week", "month"]
+
+
+class SpaceBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """How much may be done in a time by calls that match: counted, or a number in their arguments summed."""
+
+    name: str
+    calls: Capability
+    # Globs of names; empty: anybody.
+    who: tuple[str, ...] = ()
+    # Each of them has its own; otherwise all share one.
+    each: bool = False
+    # Where the number stands in the arguments; empty: calls are counted.
+    sum: tuple[str, ...] = ()
+    per: BudgetPeriod = "day"
+    # Beyond it a person has to approve, beyond the other nobody can.
+    ask_at: Decimal | None = None
+    at_most: Decimal | None = None
+
+
 # D-23: what anyone who may invite can give an invitee, though they hold less themselves.
 INVITE_BASELINE = read_capabilities(
     [
@@ -109,6 +131,7 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     quorum: tuple[Quorum, ...] = ()
     # D-103: the vote that completes a quorum makes the call; otherwise somebody approves it once more.
     last_vote_carries_out: bool = True
+    budgets: tuple[SpaceBudget, ...] = ()
     # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.
     connection_url: str | None = None
     limits: SpaceLimits = SpaceLimits()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 from moot.protocol.operation import Json
-from moot.space.config import Quorum, SpaceConfig, SpaceLimits
+from moot.space.config import Quorum, SpaceBudget, SpaceConfig, SpaceLimits
 from moot.space.members import load_capabilities, load_participant, save_capability, save_participant
 
 # Limits as version 0.1 named them in its journals and snapshots.
@@ -61,6 +62,8 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
             for rule in config.quorum
         ],
         "limits": msgspec.to_builtins(config.limits),
+        # Left out where there are none: earlier versions compare what they know.
+        **({"budgets": [_save_budget(each) for each in config.budgets]} if config.budgets else {}),
     }
 
 
@@ -92,7 +95,21 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
             for pattern, needed, *exempt in saved["quorum"]
         ),
         limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
+        budgets=tuple(_load_budget(each) for each in saved.get("budgets", ())),
     )
+
+
+def _save_budget(budget: SpaceBudget) -> dict[str, Json]:
+    fields: dict[str, Json] = msgspec.structs.asdict(budget)
+    limits = {name: None if fields[name] is None else str(fields[name]) for name in ("ask_at", "at_most")}
+    lists = {"who": list(budget.who), "sum": list(budget.sum)}
+    return fields | limits | lists | {"calls": save_capability(budget.calls)}
+
+
+def _load_budget(saved: dict[str, Any]) -> SpaceBudget:
+    limits = {name: None if saved[name] is None else Decimal(saved[name]) for name in ("ask_at", "at_most")}
+    lists = {"who": tuple(saved["who"]), "sum": tuple(saved["sum"])}
+    return SpaceBudget(**(saved | limits | lists | {"calls": load_capabilities([saved["calls"]])[0]}))
 
 
 def _with_todays_names(limits: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ Each rung either passes or refuses with its own error code, and the first refusa
                                 target_not_found, target_absent
     11  shape of the act        invalid_request, …_not_found, invalid_operation
     12  journal able            unavailable
-    13  limits                  resource_limit
+    13  limits and budgets      resource_limit, budget_exceeded, approval_required
     14  execute and deliver
 
 A refused input changes nothing. What the gateway itself executes is in `acts/`, one file per subject.
@@ -58,6 +58,7 @@ from moot.space.acts import (
     roster_pages,
     streams,
 )
+from moot.space.budgets import check_charges
 from moot.space.config import SessionId
 from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Result
 from moot.space.grant_limits import count_use, counted_rights, rights_at
@@ -184,6 +185,8 @@ def process_envelope(
         # What is replayed was accepted, perhaps under other limits.
         if act is not None and not state.replaying:
             act.check_limits()
+            if act.charges:
+                check_charges(state.budgets, act.charges, is_approved=act.is_approved, now=now)
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
@@ -233,9 +236,11 @@ def _accepted(
             kind == "mcp/request" and state.ledger.knows_any(envelope.correlation_id)
         )
         # After a crash nobody may use again what was used before.
-        waits = carries_out or used is not None
+        waits = carries_out or used is not None or (act is not None and bool(act.charges))
         effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=waits))
     if act is not None:
+        if act.charges:
+            state.budgets.count(act.charges, now)
         effects += act.execute(record, now, mint)
     if used is not None:
         effects += count_use(state, used, now, mint)

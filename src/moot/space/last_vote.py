@@ -19,7 +19,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope, rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.proposal_life import proposed_bytes
-from moot.space.acts.proposals import announce_votes
+from moot.space.acts.approvals import announce_votes
 from moot.space.effects import Deliver, Effect, Mint, Reply, Result
 from moot.space.ladder import process_envelope
 from moot.space.members import Session

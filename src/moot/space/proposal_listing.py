@@ -16,7 +16,8 @@ from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, DialectName, Envelope, readdress, rfc3339
 from moot.protocol.operation import Json
-from moot.space.acts.proposals import describe_votes
+from moot.space.acts.approvals import describe_votes
+from moot.space.budgets import list_budgets
 from moot.space.members import SpaceMember
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.state import State
@@ -59,7 +60,7 @@ def list_proposals(state: State, reader: ProposalReader, *, after: int, now: flo
     most = MAX_PAGE_BYTES
     entries: list[Json] = []
     size = 0
-    page: dict[str, Json] = {"proposals": entries}
+    page: dict[str, Json] = {"proposals": entries, **_budgets(state, now)}
     for proposal in state.ledger.listed(after):
         if not reader.may_see(proposal):
             continue
@@ -93,10 +94,16 @@ def find_proposals(state: State, reader: ProposalReader, ids: Iterable[str], *, 
             continue
         size += cost
         entries.append(describe_proposal(state, reader, proposal, now))
-    page: dict[str, Json] = {"proposals": entries, "not_known": not_known}
+    page: dict[str, Json] = {"proposals": entries, "not_known": not_known, **_budgets(state, now)}
     if left:
         page["next_ids"] = left
     return ProposalPage(page, size)
+
+
+def _budgets(state: State, now: float) -> dict[str, Json]:
+    """What is used of the space's budgets; nothing where it has none."""
+    budgets = state.config.budgets
+    return {"budgets": list_budgets(state.budgets, budgets, now)} if budgets else {}
 
 
 def _cost(proposal: ProposalRecord, most: int) -> int:
@@ -117,7 +124,7 @@ def describe_proposal(
         "to": state.runtime_ids(proposal.to),
         "arguments_hash": proposal.fingerprint,
         "expires_at": rfc3339(proposal.expires),
-        **describe_votes(state, proposal),
+        **describe_votes(state, proposal, now),
         "rejected_by": state.runtime_ids(proposal.rejected_by),
         "reject_reasons": [proposal.reject_reasons.get(name, "other") for name in proposal.rejected_by],
     }

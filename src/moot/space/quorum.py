@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, Payload
+from moot.protocol.patterns import Capability
 from moot.protocol.patterns.globs import MAX_TEXT
 from moot.protocol.patterns.jsonpath import MAX_VISITS, MessageVisits
 from moot.protocol.patterns.pattern import Fields, Node, OneOf, Pattern, Search
@@ -36,13 +37,16 @@ def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequenc
     method = payload.get("method")
     if isinstance(method, str) and (method in UNBOUND_METHODS or method.startswith(NOTIFICATION_PREFIX)):
         return NeededApprovals()
-    matching = [
-        rule for rule in rules if any(_binds(pattern, payload, to) for pattern in rule.pattern.patterns)
-    ]
+    matching = [rule for rule in rules if binds_call(rule.pattern, payload, to)]
     if not matching:
         return NeededApprovals()
     exempt = [name for name in matching[0].exempt if all(name in rule.exempt for rule in matching)]
     return NeededApprovals(max(rule.approvals_needed for rule in matching), tuple(exempt))
+
+
+def binds_call(calls: Capability, payload: Payload, to: Sequence[str]) -> bool:
+    """Whether a call is, or may be, one of these."""
+    return any(_binds(pattern, payload, to) for pattern in calls.patterns)
 
 
 def _binds(pattern: Pattern, payload: Payload, to: Sequence[str]) -> bool:

@@ -28,6 +28,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space import grant_limits, membership, operator_changes, sign_in
 from moot.space.acts import control, proposals, streams
+from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.grant_table import GrantTable
@@ -344,6 +345,8 @@ def save_state(state: State) -> dict[str, Json]:
         "journal_able": state.journal_writable,
         "sessions_joined": state.sessions_joined,
         "deadlines": state.deadlines.save(),
+        # Left out while there is nothing: gateways of an earlier version compare what they know.
+        **({"budgets": saved} if (saved := state.budgets.save()) else {}),
     }
 
 
@@ -371,6 +374,7 @@ def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
     for request in state.ledger.resume_executions(lambda name: pinned[name].owed if name in pinned else ()):
         state.window.pin(request, pinned[request])
     state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
+    state.budgets = BudgetTable.load(saved.get("budgets", ()))
     state.journal_writable = saved["journal_able"]
     state.sessions_joined = saved.get("sessions_joined", 0)
     for when, what, key in saved["deadlines"]:

@@ -10,6 +10,7 @@ from moot.protocol.kinds import KINDS, UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
 from moot.protocol.payloads import GatewayNotice
+from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.deadlines import Deadline, Deadlines
 from moot.space.effects import Deliver, Effect, Mint
@@ -47,6 +48,7 @@ class State:
         self.window = IdWindow(config.limits.max_recent_ids)
         self.temporary_tokens = TemporaryTokens()
         self.offer_owners = OfferOwners()
+        self.budgets = BudgetTable()
         self.journal_writable = True
         # How many sessions have joined, but for posts: the number of the last one.
         self.sessions_joined = 0
@@ -87,6 +89,7 @@ class State:
         self._configured_rate = SendRate.of(config.limits)
         self._set_send_rate()
         self.window.resize(config.limits.max_recent_ids)
+        self.budgets.keep(config.budgets)
         for member in self.roster:
             # How long one may be is a rule as well.
             member.description = None

@@ -37,6 +37,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "unauthorized": "it belongs to somebody else: only its owner or the gateway can do that",
     "proposal_settled": "the proposal was already approved or withdrawn, or it has expired",
     "proposal_mismatch": "it differs from the proposal: approve the proposal unchanged, or make a new one",
+    "budget_exceeded": "a budget of this space is used up: /budgets shows when it is free again",
     "approval_required": "this call needs approvals of others: /propose proposes it, /approve adds yours",
     "invalid_request": "a field of the payload is invalid: the message above names it",
     "invalid_operation": "this is not possible here: the message above says why",

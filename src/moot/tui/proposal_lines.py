@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from moot.operations.content_operation import reference_text
+from moot.operations.decision_operations import budget_lines
 from moot.operations.input_text import input_lines
 from moot.operations.origin_text import OriginNotes, ago, asks_for, caution_lines
 from moot.participant import SeenProposal
@@ -80,6 +81,7 @@ def summary_lines(seen: SeenProposal, number: int, *, note: str = "") -> tuple[L
     worst: list[tuple[str, Tone]] = [
         *((text, "warn") for text in caution_lines(seen)[:1]),
         *((each.text, "bad") for each in seen.risks if each.severity == "bad"),
+        *((text[2:], "bad") for text in budget_lines(seen) if text.startswith("! ")),
     ]
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
@@ -122,6 +124,7 @@ def full_lines(
     lines += [
         line(("! ", tone), (each.text, tone)) for each in seen.risks for tone in [_RISK_TONES[each.severity]]
     ]
+    lines += [line((text, "bad" if text.startswith("! ") else "note")) for text in budget_lines(seen)]
     notes = OriginNotes(seen.origins, viewers, with_places=with_places)
     lines += _params(seen, texts, seen.params if whole is None else whole, notes)
     lines += _origins(notes.take_rest())

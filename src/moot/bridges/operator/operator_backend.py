@@ -160,10 +160,13 @@ class OperatorBackend(ToolsOnlyBackend):
             lines.append(
                 f"{excluded} more were proposed by {self._space.me} or its assistant: others decide on those."
             )
+        budgets = [one_line(each.text) for each in self._space.proposals.budgets]
+        lines += [f"Budget {text}." for text in budgets]
         if not self._space.proposals.known:
             lines.append("The gateway did not tell whether there are more: ask again.")
         facts: JsonObject = {
             "proposals": shown,
+            **({"budgets": budgets} if budgets else {}),
             "is_complete": self._space.proposals.known and len(shown) == len(mine),
             "untrusted": True,
         }

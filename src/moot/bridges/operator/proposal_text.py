@@ -66,6 +66,8 @@ def describe(seen: SeenProposal) -> JsonObject:
         made["params_cut"] = f"{len(text)} characters; moot_explain shows all of them"
     if seen.origins is not None:
         made["origins"] = show_hidden_in(seen.origins.as_json())
+    if seen.budgets:
+        made["budgets"] = [show_hidden(each.text) for each in seen.budgets]
     if has_hidden_in(seen.params):
         made["warning"] = "contains invisible characters, shown as escapes such as \\u202e"
     return made
@@ -83,6 +85,7 @@ def question_text(seen: SeenProposal, me: str, own_name: str = "") -> str:
     lines = [
         f"Approve this call as {me}? It runs at once, exactly as shown.",
         *(f"Careful: {one_line(text)}." for text in caution_lines(seen)),
+        *(f"Budget {one_line(each.text)}." for each in seen.budgets),
         f"Proposed by: {_name_in_text(seen.proposer)}.",
         f"On: {host}.",
         f"Call: {call}.",

@@ -35,6 +35,7 @@ STATUS: Final[Mapping[str, int]] = {
     "proposal_settled": 409,
     "proposal_mismatch": 409,
     "approval_required": 409,
+    "budget_exceeded": 409,
     "already_answered": 409,
     "target_absent": 409,
     "rate_limited": 429,

@@ -322,6 +322,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
             "approvals_missing": _required(_COUNT),
             "approved_by": _required(_NAMES),
             "exempt": _required(_NAMES),
+            "budgets": _LIST,
         }
     ),
     "moot/origins": _Shape(check=_check_origins),

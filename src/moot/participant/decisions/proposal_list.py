@@ -32,7 +32,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Payload
-from moot.protocol.proposal_life import GatewayProposal
+from moot.protocol.proposal_life import BudgetUse, GatewayProposal
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.resilience.steady_clock import SteadyClock
 
@@ -62,6 +62,8 @@ class ProposalList(ProposalTracker[SeenProposal]):
         self.knowledge: Knowledge = "not_known"
         # Open ones that the gateway told of, but that could not be read.
         self.unreadable: set[str] = set()
+        # The budgets of the space, as the gateway told with its list.
+        self.budgets: list[BudgetUse] = []
         self._incoming: Feeds[SeenProposal] = Feeds(runner.counts)
         self._handlers: list[RunningHandler[SeenProposal]] = []
 

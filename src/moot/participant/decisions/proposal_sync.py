@@ -25,7 +25,7 @@ from moot.participant.decisions.proposal_list import ProposalList
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.protocol.proposal_life import GatewayProposal
+from moot.protocol.proposal_life import BudgetUse, GatewayProposal
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class _Page(msgspec.Struct):
     next: int | None = None
     next_ids: list[str] = []
     not_known: list[str] = []
+    budgets: list[BudgetUse] = []
 
 
 class _Answer(msgspec.Struct):
@@ -138,6 +139,7 @@ class ProposalSync:
                 continue
             with suppress(ValueError):
                 self._proposals.set_gateway_time(datetime.fromisoformat(envelope.ts).timestamp())
+            self._proposals.budgets = page.budgets
             for entry in page.proposals:
                 self._proposals.restore(entry, self._read(entry))
             self._replies.resolve(id, page)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.space.budgets import Charge
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
@@ -27,6 +28,9 @@ class Act(NamedTuple):
 
     execute: Callable[[SeenEnvelope, float, Mint], list[Effect]]
     check_limits: Callable[[], None] = _no_limits
+    # What it takes of the space's budgets, and whether a person has approved it.
+    charges: tuple[Charge, ...] = ()
+    is_approved: bool = False
 
 
 # None: there is nothing to do but to relay the envelope.

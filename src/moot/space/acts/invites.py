@@ -13,8 +13,8 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space import grant_limits, sign_in
 from moot.space.acts import Act, control
+from moot.space.acts.approvals import announce_votes
 from moot.space.acts.grants import check_delegation, check_numbers
-from moot.space.acts.proposals import announce_votes
 from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
 from moot.space.config import Name
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Mint, Reply, Result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from moot.errors import (
@@ -18,9 +17,10 @@ from moot.errors import (
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint
-from moot.protocol.operation import Json, operation_of
+from moot.protocol.operation import operation_of
 from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act, requests
+from moot.space.acts.approvals import announce_votes, describe_charges
 from moot.space.continued_calls import find_continued
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
@@ -229,7 +229,9 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         )
         state.window.pin(envelope.id, record)
         state.deadlines.schedule(expires, "proposal", envelope.id)
-        return announce_votes(state, [envelope.id] if needed.approvals else [], now, mint)
+        made = state.ledger.get(envelope.id)
+        told = needed.approvals or (made is not None and describe_charges(state, made, now))
+        return announce_votes(state, [envelope.id] if told else [], now, mint)
 
     return Act(execute, check_limits)
 
@@ -279,29 +281,6 @@ def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
         if before != (each.approvals_needed, each.exempt):
             bound.append(each.id)
     return announce_votes(state, bound, now, mint)
-
-
-def announce_votes(state: State, ids: Iterable[str], now: float, mint: Mint, **facts: Json) -> list[Effect]:
-    """Tell everybody how many approvals these proposals have by now, in the gateway's own count."""
-    if state.replaying:
-        # An older version announced nothing, and drew no id for it.
-        return []
-    told = [proposal for id in ids if (proposal := state.ledger.get(id)) is not None]
-    return [
-        state.announce("moot/votes", describe_votes(state, each) | facts, now, mint, correlation_id=[each.id])
-        for each in told
-    ]
-
-
-def describe_votes(state: State, proposal: ProposalRecord) -> dict[str, Json]:
-    """How many approvals a proposal needs, who gave theirs, how many are missing, and for whom none are."""
-    return {
-        "proposal_id": proposal.id,
-        "approvals_needed": proposal.approvals_needed,
-        "approvals_missing": proposal.approvals_missing(),
-        "approved_by": state.runtime_ids(proposal.approved_by),
-        "exempt": state.runtime_ids(proposal.exempt),
-    }
 
 
 def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:

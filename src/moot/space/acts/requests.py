@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from moot.errors import AlreadyAnswered, RequestNotFound, ResourceLimit, Unauthorized
+from moot.errors import AlreadyAnswered, InvalidRequest, RequestNotFound, ResourceLimit, Unauthorized
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES, WHILE_ASKED
 from moot.protocol.operation import Operation
 from moot.protocol.unknown_outcome import says_unknown
 from moot.space.acts import Act
+from moot.space.acts.approvals import announce_budgets, is_approved_by_person
+from moot.space.budgets import Charge, find_charges
 from moot.space.continued_calls import find_continued, note_wanted_input
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
 from moot.space.offer_owners import LIST_METHODS
+from moot.space.proposal_ledger import ProposalRecord
 from moot.space.state import State
 
 
@@ -21,6 +24,10 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
     fulfilled = state.ledger.named_in(tuple(envelope.correlation_id)) if envelope.correlation_id else []
     continued = find_continued(state, session, envelope) if fulfilled else None
+    charges: tuple[Charge, ...] = ()
+    if state.config.budgets and continued is None:
+        charges = _find_charges(state, session, envelope, fulfilled)
+    is_approved = bool(charges) and is_approved_by_person(state, session, envelope, fulfilled)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         # Only members can owe; the sender may address itself, and the gateway answers nothing.
@@ -38,11 +45,23 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             state.record_pending_answer(envelope.id, record, owed, now)
         elif method == CANCELLED:
             return _cancel_fulfilments(state, session, envelope, now, mint)
-        return []
+        return announce_budgets(state, charges, now, mint)
 
     if notification or not envelope.to:
-        return Act(execute)
-    return Act(execute, lambda: check_open_requests(state, session))
+        return Act(execute, charges=charges, is_approved=is_approved)
+    return Act(execute, lambda: check_open_requests(state, session), charges, is_approved)
+
+
+def _find_charges(
+    state: State, session: Session, envelope: Envelope, fulfilled: list[ProposalRecord]
+) -> tuple[Charge, ...]:
+    """What was proposed is its proposer's, whoever carries it out."""
+    callers = {each.proposer for each in fulfilled} or {session.member.name}
+    to = state.resolve_names(envelope.to)
+    found = find_charges(state.config.budgets, envelope.payload, envelope.raw, to, sorted(callers))
+    if found and not to and not state.replaying:
+        raise InvalidRequest("a call that a budget counts names its host: put it into `to`")
+    return found
 
 
 def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:

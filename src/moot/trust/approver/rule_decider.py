@@ -10,15 +10,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled, TargetAbsent
+from moot.errors import ApprovalRequired, BudgetExceeded, MootError, NotAllowed, ProposalSettled, TargetAbsent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_REASON, OPINION_RULE
+from moot.protocol.proposal_life import RULE_CONTEXT
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.history.proposal_case import Case
-from moot.trust.history.proposal_history import RULE_CONTEXT, HistoryProposal
+from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, evaluate
@@ -252,11 +253,12 @@ class RuleDecider:
             self._leave(case, f"rule {rule.name} would approve this, but its host is not connected")
             if len(self.deferred) < MAX_DEFERRED:
                 self.deferred[case.id] = (case, draw)
-        except (ProposalSettled, ApprovalRequired) as fault:
-            # Somebody else decided first, or several votes are required (D-28).
+        except (ProposalSettled, ApprovalRequired, BudgetExceeded) as fault:
+            # Somebody else decided first, several votes are required (D-28), or a budget is used up.
             self._reviews.forget(case.id)
-            if isinstance(fault, ApprovalRequired):
-                self._leave(case, f"rule {rule.name} matched, but this space asks for several approvals")
+            if not isinstance(fault, ProposalSettled):
+                why = str(fault) if "budget" in fault.details else "this space asks for several approvals"
+                self._leave(case, f"rule {rule.name} matched, but {why}")
             log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:
             self._reviews.forget(case.id)

@@ -14,11 +14,11 @@ import msgspec
 from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE
+from moot.protocol.proposal_life import RULE_KINDS
 from moot.store.journal_reader import JournalRecord, read_records
 from moot.trust.history.proposal_history import (
     MAX_PROPOSALS,
     PROPOSAL_SECONDS,
-    RULE_KINDS,
     HistoryProposal,
     ProposalHistory,
 )

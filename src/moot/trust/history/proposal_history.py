@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_RULE
-from moot.protocol.proposal_life import ProposalLife, RejectionRecord
+from moot.protocol.proposal_life import RULE_CONTEXT, RULE_KINDS, ProposalLife, RejectionRecord
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.protocol.unknown_outcome import says_unknown
 from moot.trust.history.proposal_case import Case, case_of
@@ -28,10 +28,8 @@ Verdict = Literal["pending", "fulfilled", "rejected", "withdrawn", "expired"]
 # What learning takes from a decision: an approval, a rejection, or nothing.
 Lesson = Literal["approve", "reject"]
 
-RULE_CONTEXT: Final = "trust/rule/"
 # The reason of a rejection that came after a rule had approved.
 OBJECTION: Final = "objection"
-RULE_KINDS: Final = frozenset({"trust/rule", "trust/accept"})
 # D-28: the defaults of `proposal_seconds` and `request_seconds` of a space.
 PROPOSAL_SECONDS: Final = 86_400.0
 ANSWER_SECONDS: Final = 3_600.0

@@ -115,6 +115,8 @@ export function summary(envelope, operation, raw = "") {
   if (kind.startsWith("stream/"))
     return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
   if (kind.startsWith("trust/")) return trustSummary(payload);
+  if (kind === "moot/votes" && !payload.approvals_needed && Array.isArray(payload.budgets))
+    return payload.budgets.map((/** @type {any} */ each) => text(each?.text)).join("; ");
   if (kind === "moot/votes")
     return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
   if (kind === "moot/origins") return text(payload.why);

@@ -223,6 +223,7 @@ function outcomeOf(context, shown, fault) {
         message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).`,
       };
     case "approval_required": {
+      if (fault.payload?.budget) return { status: "approvals", message: `Not yet: ${escapeHidden(fault.message)}.` };
       const needed = Number(fault.payload?.approvals_needed) || 0;
       return {
         status: "approvals",

@@ -148,11 +148,26 @@ export function cautionsView(context, proposal) {
   );
   return [
     ...originCautionViews(proposal),
+    ...budgetViews(proposal),
     ...risks,
     ...warningsOf(context, proposal).map((text) =>
       html.p({ class: "caution" }, icon("warning", 16), html.span({}, text)),
     ),
   ];
+}
+
+const BUDGET_TONES = /** @type {Record<string, string>} */ ({ refused: "bad", asks: "warn" });
+
+/** What it would take of the space’s budgets, in the gateway’s words. @param {Proposal} proposal */
+function budgetViews(proposal) {
+  if (proposal.status !== "pending") return [];
+  return (proposal.budgets ?? []).map(({ text, verdict }) =>
+    html.p(
+      { class: "caution budget", data: { tone: BUDGET_TONES[verdict] ?? "info" } },
+      icon(verdict in BUDGET_TONES ? "warning" : "help", 16),
+      html.bdi({}, oneLine(text, 300)),
+    ),
+  );
 }
 
 /** Warnings to read before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */

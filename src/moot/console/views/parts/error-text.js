@@ -40,6 +40,10 @@ const CODES = {
     "In this space the call needs approvals of others, whoever makes it.",
     "Propose it, or vote for the proposal.",
   ],
+  budget_exceeded: [
+    "The call would pass a budget of this space, so nobody can make it now.",
+    "The message says when the budget is free again.",
+  ],
   invalid_request: ["The payload is not valid for this kind.", "The message names the field."],
   invalid_operation: ["The operation makes no sense, such as removing yourself.", "Check the target."],
   participant_not_found: ["No member of this space has that name.", "Check the list of members."],
