@@ -97,3 +97,16 @@ def test_amounts() -> None:
         "reject",
     ]
     assert decided(10.0, currency="BTC") == "ask"
+
+
+def test_a_budget_for_a_day() -> None:
+    space = space_of("A budget for a day")
+    assert request(space, "agent", "bank", call("pay", amount=200)) is None
+    assert request(space, "agent", "bank", call("pay", amount=1)) == "approval_required"
+    assert space.says("agent", "mcp/proposal", call("pay", amount=300), to=["bank"], id="p1") is None
+    assert request(space, "you", "bank", call("pay", amount=300), about=["p1"]) is None
+    assert request(space, "agent", "bank", call("pay", amount=0.01)) == "budget_exceeded"
+    assert request(space, "you", "bank", call("pay", amount=300)) is None
+    for count in range(51):
+        refusal = request(space, "you" if count % 2 else "agent", "mailer", call("send_mail", to="ana"))
+        assert refusal == (None if count < 50 else "budget_exceeded")

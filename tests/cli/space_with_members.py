@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     "default_participant": "alice",
     "dialects": ["mew", "mcpx"],
     "quorum": [{"payload": {"method": "tools/call", "params": {"name": "launch"}}, "approvals_needed": 2}],
+    "budgets": {"payments": {"tool": "pay", "sum": "arguments.amount", "ask_at": 400, "at_most": 500}},
     "participants": {
         "alice": {"capabilities": [{"kind": "*"}]},
         "bob": {"capabilities": [{"kind": "*"}]},

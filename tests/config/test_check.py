@@ -187,3 +187,30 @@ def test_a_file_that_everyone_reads_is_fine_while_no_token_stands_in_it(tmp_path
     path = written(tmp_path, "spaces: {lab: {participants: {a: {token_env: T, profile: full}}}}")
     path.chmod(0o644)
     assert not [line for line in check(path, environ={"T": "t"}) if line.startswith("note")]
+
+
+def test_budgets_are_said_in_words_and_all_mistakes_in_them_at_once(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        spaces:
+          lab:
+            budgets:
+              mail:
+                {who: [agnt, "bot-*"], each: true, tool: [send, reply], to: mailer, at_most: 50, per: hour}
+              euros: {arguments: {currency: EUR}, sum: arguments.lines.*.amount, ask_at: 0.5}
+            participants: {agent: {}}
+        """,
+    )
+    said = check(path, environ=NO_ENVIRONMENT)
+    assert "  budget mail: calls of send, reply at mailer by each agnt, bot-*, in an hour: at most 50" in said
+    assert (
+        '  budget euros: the sum of arguments.lines.*.amount in calls with {"currency": "EUR"}, in a day: '
+        "a person approves beyond 0.5"
+    ) in said
+    assert any("budgets.mail.who: there is no participant agnt" in line for line in said)
+    path.write_text(path.read_text("utf-8").replace("0.5", "-1").replace("per: hour", "per: 1h"), "utf-8")
+    with pytest.raises(
+        UsageError, match=r"(?s)budgets.mail.per: must be one of hour.*budgets.euros.ask_at: must"
+    ):
+        check(path, environ=NO_ENVIRONMENT)

@@ -423,6 +423,24 @@ async def test_a_budget_ends_a_burst_and_everything_is_there_after_a_restart(tmp
     assert [rule.name for rule in again.rules] == [name]
 
 
+async def test_beyond_the_threshold_of_a_budget_the_approver_stands_back(tmp_path: Path) -> None:
+    budgets = {"budgets": {"writes": {"tool": "write_file", "ask_at": 1, "at_most": 9}}}
+    async with approver_scene(tmp_path, rules=budgets) as scene:
+        scene.store.rules_file.write_text(
+            "rules:\n  - {name: all, decision: approve, proposer: agent, tool: write_file, "
+            "arguments: {path: '*', text: '*'}}\n"
+        )
+        await until(lambda: len(scene.store.rules) == 1)
+        scene.mood = "leave"
+        await scene.agent.call("files", "write_file", {"path": "x", "text": "y"})
+        params: Json = {"name": "write_file", "arguments": {"path": "x2", "text": "y"}}
+        proposal = await scene.agent.propose("files", "tools/call", params)
+        why = await until(lambda: scene.approver.decider.asked_because(proposal.id) or "")
+        assert "rule all matched, but propose it: budget writes: 1 of 9 calls used today" in why
+        assert proposal.seen.status == "pending"
+        assert len(scene.written) == 1
+
+
 async def test_where_several_people_are_needed_the_approver_stands_back(tmp_path: Path) -> None:
     quorum = {
         "quorum": [

@@ -15,6 +15,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.patterns import covers, read_capabilities
 from moot.space.acts.invites import remove_member
+from moot.space.acts.requests import charges_of
 from moot.space.config_json import load_config
 from moot.space.effects import Token
 from moot.space.id_window import SeenEnvelope
@@ -76,6 +77,8 @@ def _reduce(space: Space, stored: StoredInput) -> None:
             envelope = _envelope_of(stored)
             if envelope is None:
                 return
+            for made in _requests(stored, envelope):
+                state.budgets.count(charges_of(state, state.roster.find(stored.who).name, made), now)
             if envelope.kind == "space/kick":
                 member = state.roster.find(str(envelope.payload.get("participant_id")))
                 remove_member(state, member, "kicked", now, mint)
@@ -139,10 +142,12 @@ def _open_ones(space: Space, envelope: Envelope) -> list[ProposalRecord]:
 
 def _fulfilments(stored: StoredInput, envelope: Envelope) -> list[Envelope]:
     """The requests that may have carried a proposal out: it must not be carried out again."""
-    if envelope.kind == "mcp/request" and envelope.correlation_id:
-        return [envelope]
+    return [each for each in _requests(stored, envelope) if each.correlation_id]
+
+
+def _requests(stored: StoredInput, envelope: Envelope) -> list[Envelope]:
     # The last vote of a quorum makes one.
-    return [read_made(bytes(each)) for each in stored.made]
+    return [envelope] if envelope.kind == "mcp/request" else [read_made(bytes(each)) for each in stored.made]
 
 
 def _envelope_of(stored: StoredInput) -> Envelope | None:

@@ -10,12 +10,12 @@ from moot.protocol.unknown_outcome import says_unknown
 from moot.space.acts import Act
 from moot.space.acts.approvals import announce_budgets, is_approved_by_person
 from moot.space.budgets import Charge, find_charges
+from moot.space.config import Name
 from moot.space.continued_calls import find_continued, note_wanted_input
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
 from moot.space.offer_owners import LIST_METHODS
-from moot.space.proposal_ledger import ProposalRecord
 from moot.space.state import State
 
 
@@ -26,7 +26,9 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     continued = find_continued(state, session, envelope) if fulfilled else None
     charges: tuple[Charge, ...] = ()
     if state.config.budgets and continued is None:
-        charges = _find_charges(state, session, envelope, fulfilled)
+        charges = charges_of(state, session.member.name, envelope)
+        if charges and not envelope.to and not state.replaying:
+            raise InvalidRequest("a call that a budget counts names its host: put it into `to`")
     is_approved = bool(charges) and is_approved_by_person(state, session, envelope, fulfilled)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
@@ -52,16 +54,11 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     return Act(execute, lambda: check_open_requests(state, session), charges, is_approved)
 
 
-def _find_charges(
-    state: State, session: Session, envelope: Envelope, fulfilled: list[ProposalRecord]
-) -> tuple[Charge, ...]:
-    """What was proposed is its proposer's, whoever carries it out."""
-    callers = {each.proposer for each in fulfilled} or {session.member.name}
-    to = state.resolve_names(envelope.to)
-    found = find_charges(state.config.budgets, envelope.payload, envelope.raw, to, sorted(callers))
-    if found and not to and not state.replaying:
-        raise InvalidRequest("a call that a budget counts names its host: put it into `to`")
-    return found
+def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, ...]:
+    """What a request takes of the budgets: what was proposed is its proposer's, whoever carries it out."""
+    callers = {each.proposer for each in state.ledger.named_in(tuple(request.correlation_id))} or {sender}
+    to = state.resolve_names(request.to)
+    return find_charges(state.config.budgets, request.payload, request.raw, to, sorted(callers))
 
 
 def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:

@@ -254,7 +254,7 @@ export class Proposals {
     setVotes(proposal, [...known, ...others.map((by) => ({ by, at, id: proposal.id }))]);
     proposal.votesMissing = Number(told.approvals_missing ?? proposal.votesMissing) || 0;
     proposal.exempt = strings(told.exempt);
-    proposal.budgets = Array.isArray(told.budgets) ? told.budgets : [];
+    proposal.budgets = Array.isArray(told.budgets) ? told.budgets : undefined;
     return true;
   }
 

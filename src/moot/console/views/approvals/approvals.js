@@ -41,7 +41,7 @@ class ApprovalsView {
     /** The index of the selected proposal among the pending ones, and whether it was decided while it was shown. */
     this._position = 0;
     this._justDecided = false;
-    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, origins: Proposal["origins"], opinions: Proposal["opinions"], alike?: string} | null} */
+    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, origins: Proposal["origins"], opinions: Proposal["opinions"], budgets: Proposal["budgets"], alike?: string} | null} */
     this._shown = null;
     /** @type {Set<string>} */
     this._announced = new Set(this._proposals.open().map((each) => each.id));
@@ -175,10 +175,11 @@ class ApprovalsView {
             .map((each) => each.id)
             .join(" ")
         : "";
-    const { alike, origins, opinions } = this._shown;
-    if ((alike !== undefined && alike !== now) || origins !== proposal.origins || opinions !== proposal.opinions)
-      view.refresh();
-    Object.assign(this._shown, { alike: now, origins: proposal.origins, opinions: proposal.opinions });
+    const { alike, origins, opinions, budgets } = this._shown;
+    const told = { origins: proposal.origins, opinions: proposal.opinions, budgets: proposal.budgets };
+    const isNew = origins !== told.origins || opinions !== told.opinions || budgets !== told.budgets;
+    if ((alike !== undefined && alike !== now) || isNew) view.refresh();
+    Object.assign(this._shown, { alike: now, ...told });
   }
 
   /**
@@ -197,8 +198,8 @@ class ApprovalsView {
     this._justDecided = false;
     const view = proposalView(this._context, proposal);
     const historyNode = html.div({});
-    const { origins, opinions } = proposal;
-    this._shown = { proposal, view, drawnFor: "", history: historyNode, origins, opinions };
+    const { origins, opinions, budgets } = proposal;
+    this._shown = { proposal, view, drawnFor: "", history: historyNode, origins, opinions, budgets };
     replace(this._body, view.node, historyNode);
     this._sizes.disconnect();
     for (const node of [this._body, view.node, historyNode]) this._sizes.observe(node);
