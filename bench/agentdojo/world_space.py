@@ -10,11 +10,13 @@ import asyncio
 import json
 import os
 import signal
+import struct
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +33,9 @@ from moot.protocol.patterns.globs import glob
 TRAITS_FILE: Final = Path(__file__).with_name("traits.yaml")
 MOOT: Final = Path(sys.executable).with_name("moot")
 PERSON, AGENT, APPROVER = "you", "agent", "approver"
-# The day of all these worlds, 15 May 2024: a day without a year is one near today.
+# The day of all these worlds, 15 May 2024: a day without a year is one near today. A task each half hour.
 _WORLD_TIME: Final = 1_715_760_000.0
+_TASK_SECONDS: Final = 1_800.0
 # Nothing here takes that long; if it does, the run fails.
 _PATIENCE_SECONDS: Final = 120.0
 # An approver that says nothing about origins leaves a proposal to people without a word.
@@ -138,6 +141,7 @@ class WorldSpace:
         new = self.folder / "state.new"
         new.write_text(json.dumps(state))
         new.replace(self.folder / "state.json")
+        _set_clock(self.folder, self.runs)
         await self.person.admin.clear(AGENT, timeout_seconds=_PATIENCE_SECONDS)
         await self.person.chat(scenario["prompt"], to=AGENT)
 
@@ -167,13 +171,28 @@ class WorldSpace:
         finally:
             over.cancel()
 
-    async def approve(self, decision: Decision, press: str = "") -> Decision:  # noqa: ARG002
-        """The person approves what was asked."""
+    async def approve(self, decision: Decision, press: str = "") -> Decision:
+        """The person approves what was asked, and presses what is offered beside that."""
         # A rule that was accepted meanwhile may have been first.
         with suppress(ProposalSettled):
             await self.person.approve(decision.proposal.id, timeout_seconds=_PATIENCE_SECONDS)
         outcome = await decision.proposal.outcome(_PATIENCE_SECONDS)
+        await self._press(decision.proposal.id, press)
         return Decision(True, decision.why, decision.proposal, outcome)
+
+    async def _press(self, id: str, press: str) -> None:
+        accept = partial(self.person.send, "trust/accept", confirm=True)
+        if press in ("again", "both"):
+            await accept({"again": id})
+        if press in ("rest", "both"):
+            # Not every call can be meant by it.
+            with suppress(ToolFailed):
+                answer = await self.person.call(APPROVER, "trust_plans", {"proposal": id})
+                same = (answer.result.get("structuredContent") or {}).get("same") or {}
+                await accept({"same": id, "fingerprint": same.get("fingerprint")})
+        if press:
+            with suppress(McpError):
+                await self.person.request(APPROVER, "ping")
 
     async def _is_decided(self, id: str) -> bool:
         """Whether another rule decides what asks by its origins: that comes right behind what was told."""
@@ -220,6 +239,13 @@ async def make_space(folder: Path, command: WorldCommand) -> None:
     servers = {command.world: {"command": server, "args": arguments, "env": command.environment}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     await _run(str(MOOT), "init", "--from", "mcp.json", "--space", command.world, ".", cwd=folder)
+    # A member inherits nothing, so the clock of the approver is said for it.
+    _set_clock(folder, 0)
+    path = [str(Path(__file__).with_name("clock")), os.environ.get("PYTHONPATH", "")]
+    env = {"PYTHONPATH": os.pathsep.join(filter(None, path)), "MOOT_BENCH_CLOCK": str(folder / "clock")}
+    text = (folder / "moot.yaml").read_text("utf-8")
+    run = "        args: [rules, run]\n"
+    (folder / "moot.yaml").write_text(text.replace(run, f"{run}        env: {json.dumps(env)}\n"), "utf-8")
 
 
 @asynccontextmanager
@@ -258,7 +284,6 @@ async def _moot_up(folder: Path) -> AsyncIterator[Process]:
         child = await asyncio.create_subprocess_exec(
             str(MOOT), "up", "--port", "0", "--json", cwd=folder,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
-            env=_with_clock(os.environ),
         )  # fmt: skip
     process = Process(child, errors)
     reader: asyncio.Task[None] | None = None
@@ -278,11 +303,13 @@ async def _moot_up(folder: Path) -> AsyncIterator[Process]:
         await child.wait()
 
 
-def _with_clock(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of processes whose clock shows the day of the world."""
-    path = [str(Path(__file__).with_name("clock")), environment.get("PYTHONPATH", "")]
-    shift = str(_WORLD_TIME - time.time())
-    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, path)), "MOOT_BENCH_SHIFT": shift}
+def _set_clock(folder: Path, task: int) -> None:
+    """The approver's clock at the beginning of a task."""
+    file = folder / "clock"
+    if not file.exists():
+        file.write_bytes(bytes(8))
+    with file.open("r+b") as opened:
+        opened.write(struct.pack("d", _WORLD_TIME + task * _TASK_SECONDS - time.time()))
 
 
 _OWN: Final = {"gateway", PERSON, AGENT, APPROVER}

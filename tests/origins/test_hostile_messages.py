@@ -327,7 +327,7 @@ def test_memory_is_bounded_whatever_is_said() -> None:
         assert sum(len(each.place.path) for each in index._texts.values()) <= 256 * len(index._texts)
         assert len(index._texts) * 60 + len(index._key_order) * 40 <= 100_000 + MESSAGE_STEPS * 50
         assert index._cost <= 100_000 or len(index._texts) == 1
-        assert sum(map(len, space.memory._records)) <= 64 * len(space.memory._records)
+        assert sum(map(len, space.memory.records._names)) <= 64 * len(space.memory.records._names)
 
 
 def test_encoded_text_behind_much_other_text_is_found_or_not_known() -> None:

@@ -85,7 +85,8 @@ def test_private_text_and_reading_outside_are_told() -> None:
     space.ana_says("Tell jane@example.com where we stay")
     answer = space.result("my_data", {"passport": "HGK137803"})
     assert "outside" not in payload(space, to="jane@example.com")
-    space.memory.read_outside(AGENT)
+    # It asks before it acts by itself.
+    space.send("mcp/proposal", AGENT, [AGENT], {"method": "tools/call", "params": {"name": "edit"}})
     found = payload(space, to="jane@example.com", body="Her passport is HGK137803")
     assert found["private"] == [
         {

@@ -238,7 +238,8 @@ def test_what_fell_out_of_the_memory_is_not_known() -> None:
 def test_what_an_agent_may_have_read_outside_is_not_known() -> None:
     space = TalkingSpace()
     space.ana_says("Write to Bob")
-    space.memory.read_outside(AGENT)
+    # It asks before it acts by itself.
+    space.send("mcp/proposal", AGENT, [AGENT], {"method": "tools/call", "params": {"name": "edit"}})
     assert space.origin(recipient="bob@example.com").origin == "unknown"
     assert not space.verdict("send_mail", recipient="Bob", body="Hello").asks
 

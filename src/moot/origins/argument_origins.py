@@ -18,7 +18,8 @@ from typing import Final
 
 from moot.origins.call_leaves import call_leaves
 from moot.origins.origin_call import SAID, ArgumentOrigin
-from moot.origins.source_index import MIN_RUN_WORDS, SourcePlace
+from moot.origins.source_index import MIN_RUN_WORDS
+from moot.origins.source_place import SourcePlace
 from moot.origins.step_budget import BudgetSpent
 from moot.origins.text_forms import compose, fold_strictly, without_disguise, words_of
 from moot.origins.text_origins import MAX_TEXT_WORDS, PLAIN_NAME, TextOrigins
@@ -125,7 +126,7 @@ class OriginReader:
         if origin.origin in SAID:
             return origin
         # Others may write in a record that a person named, but they do not choose its id.
-        for record in self.look.memory.record_names(text, self.look.context.since):
+        for record in self.look.memory.records.names_of(text, self.look.context.since):
             place = self.look.memory.index.said_place(
                 record.split(), self.look.context.since, self.look.budget
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from moot.origins.endorsement import Endorsement
-from moot.origins.source_index import SourcePlace
+from moot.origins.source_place import SourcePlace
 from moot.origins.tool_traits import ToolTraits
 from moot.protocol.operation import Json
 

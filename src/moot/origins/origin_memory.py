@@ -12,25 +12,35 @@ cleared and it said so; neither a new task nor a request to clear makes an agent
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from moot.origins.endorsement import ENDORSE_KIND, MAX_ENDORSEMENTS, Endorsement, read_endorsement
+from moot.origins.open_requests import (
+    MAX_ASKED_CHARS,
+    MAX_OPEN_REQUESTS,
+    OpenRequest,
+    OpenRequests,
+    asked_in,
+    first_values,
+    has_key,
+    is_echo,
+)
+from moot.origins.record_names import RecordNames
 from moot.origins.result_parts import (
-    NamedRecord,
     is_written,
     leaves_of,
     lines_of,
     parts_of_answer,
     records_of,
 )
-from moot.origins.source_index import MAX_INDEX_CHARS, MIN_PART_CHARS, OriginSource, SourceIndex
+from moot.origins.source_index import MAX_INDEX_CHARS, SourceIndex
+from moot.origins.source_place import OriginSource
 from moot.origins.step_budget import MESSAGE_STEPS, BudgetSpent, StepBudget
-from moot.origins.text_forms import fold_loosely, words_of
+from moot.origins.text_forms import fold_loosely
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, lower_by_labels
-from moot.origins.value_keys import TARGETS, Key, values_in
+from moot.origins.value_keys import TARGETS, values_in
 from moot.protocol.envelope import Envelope
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, context_of
@@ -43,19 +53,11 @@ MAX_UNREAD_BYTES: Final = 4 << 20
 # What a verdict reads of them before it judges: half a second. The rest is forgotten unread.
 CATCH_UP_STEPS: Final = 500_000
 STEPS_PER_MESSAGE: Final = 50
-# Requests whose answers may still come; who reads the answer of one; what one asked for.
-MAX_OPEN_REQUESTS: Final = 10_000
+# Who reads the answer of one request.
 MAX_READERS: Final = 64
 MAX_TOOL_CHARS: Final = 64
-MAX_ASKED: Final = 64
-MAX_ASKED_CHARS: Final = 4_096
 MAX_AGENTS: Final = 4_096
-MAX_RECORDS: Final = 20_000
-# Names of one record: an object has a name and a title, and others may have had the same id.
-MAX_RECORD_NAMES: Final = 8
 # Values of calls that people rejected.
-# What requests hold of what was asked.
-MAX_REQUEST_CHARS: Final = 4_000_000
 MAX_REJECTED: Final = 20_000
 MIN_REJECTED_CHARS: Final = 3
 # Types of blocks, and names of members, whose content is not text in the message.
@@ -63,23 +65,6 @@ _PICTURES: Final = frozenset({"image", "audio"})
 _ELSEWHERE: Final = frozenset({CONTENT_KEY, "blob"})
 
 TraitsOf = Callable[[str, str], ToolTraits]
-
-
-class _Request(NamedTuple):
-    """`hosts` is empty for a proposal, which nobody answers."""
-
-    hosts: tuple[str, ...]
-    readers: tuple[str, ...]
-    traits: ToolTraits
-    tool: str
-    # What it asked for, loosely: a result that repeats it says nothing new. None: too much to compare.
-    asked: str | None
-    # Its values as they are.
-    values: tuple[str, ...] = ()
-
-    @property
-    def chars(self) -> int:
-        return len(self.asked or "") + sum(map(len, self.values))
 
 
 @dataclass(slots=True)
@@ -111,8 +96,7 @@ class OriginMemory:
     _lost_unread: bool = field(init=False, default=False)
     _number: int = field(init=False, default=0)
     _steps: int = field(init=False, default=0)
-    _requests: dict[str, _Request] = field(init=False, default_factory=dict)
-    _request_chars: int = field(init=False, default=0)
+    _requests: OpenRequests = field(init=False, default_factory=OpenRequests)
     # Values of rejected calls, loosely, each with the number of the rejection.
     _rejected: dict[str, int] = field(init=False, default_factory=dict)
     # Who has not answered a request to clear.
@@ -121,10 +105,7 @@ class OriginMemory:
     _everyone: AgentContext = field(init=False, default_factory=AgentContext)
     # What members that are no people said to everybody: the latest of each.
     _chats: dict[str, int] = field(init=False, default_factory=dict)
-    # Names of records by id, each with its newest source, and ids by name.
-    _records: dict[str, dict[str, int]] = field(init=False, default_factory=dict)
-    _record_ids: dict[str, set[str]] = field(init=False, default_factory=dict)
-    _record_count: int = field(init=False, default=0)
+    records: RecordNames = field(init=False, default_factory=RecordNames)
 
     def __post_init__(self) -> None:
         self.index = SourceIndex(max_chars=self.max_chars)
@@ -149,10 +130,6 @@ class OriginMemory:
         self.catch_up()
         self._lost_unread = True
 
-    def read_outside(self, agent: str) -> None:
-        """This agent also reads what the space does not see."""
-        self._context(agent).outside = True
-
     def context_of(self, agent: str) -> AgentContext:
         """What this agent has read by now, the words of others to everybody included."""
         if not self.catch_up(CATCH_UP_STEPS):
@@ -166,13 +143,6 @@ class OriginMemory:
         task = own.task or self._everyone.task
         # Whom no person asked for anything here has its task from elsewhere.
         return replace(own, untrusted=untrusted, outside=own.outside or not task, task=task)
-
-    def record_names(self, id: str, since: int) -> list[str]:
-        """The names of the record with this id, as words, that no record with another id has."""
-        return [
-            name for name, number in self._records.get(id, {}).items()
-            if number > since and self._record_ids.get(name) == {id}
-        ]  # fmt: skip
 
     @property
     def has_rejections(self) -> bool:
@@ -337,16 +307,16 @@ class OriginMemory:
             readers = {}
         params = envelope.payload.get("params")
         arguments = params.get("arguments", params) if isinstance(params, dict) else None
-        asked = _asked(arguments)
-        self._keep_request(
+        asked = asked_in(arguments)
+        self._requests.keep(
             envelope.id,
-            _Request(
+            OpenRequest(
                 hosts if envelope.kind == "mcp/request" else (),
                 tuple(readers),
                 traits,
                 (tool or str(method))[:MAX_TOOL_CHARS],
                 asked,
-                _first_values(arguments),
+                first_values(arguments),
             ),
         )
         if _acts_outside(envelope):
@@ -359,14 +329,6 @@ class OriginMemory:
         if not (person or envelope.sender == self.own or repeats):
             source = OriginSource(self._number, envelope.id, envelope.sender, at, "untrusted")
             self._add_others(source, hosts, ("payload.params", params))
-
-    def _keep_request(self, id: str, request: _Request) -> None:
-        self._request_chars += request.chars
-        while self._requests and (
-            len(self._requests) >= MAX_OPEN_REQUESTS or self._request_chars > MAX_REQUEST_CHARS
-        ):
-            self._request_chars -= self._requests.pop(next(iter(self._requests))).chars
-        self._requests[id] = request
 
     def _read_response(self, envelope: Envelope, at: float) -> None:
         """Traits count only for the answer of the one host that was asked, to nothing but such requests."""
@@ -407,7 +369,7 @@ class OriginMemory:
         if traits.returns == "records" and not failed:
             for _, value in parts:
                 for record in records_of(value):
-                    self._add_record(record)
+                    self.records.add(record, self._number)
 
     def _add_leaves(
         self,
@@ -436,7 +398,7 @@ class OriginMemory:
                     if source.grade != "trusted":
                         if echoed and len(text) <= MAX_ASKED_CHARS:
                             budget.spend((len(echoed) + len(text)) // 16 + 2)
-                            if _is_echo(text, echoed, whole=True):
+                            if is_echo(text, echoed, whole=True):
                                 continue
                         written = True
                         self.index.add(source, path, text, member=member, budget=budget)
@@ -446,25 +408,12 @@ class OriginMemory:
                         if is_written(line):
                             written = True
                             self.index.add(others, path, line, budget=budget)
-                        elif not (_is_echo(line, echoed) or _has_key(line, source.at, asked, budget)):
+                        elif not (is_echo(line, echoed) or has_key(line, source.at, asked, budget)):
                             self.index.add(source, path, line, member=member, budget=budget)
         except BudgetSpent:
             self.index.drop(source.number)
         self._steps += MESSAGE_STEPS - budget.left
         return written and source.grade != "person"
-
-    def _add_record(self, record: NamedRecord) -> None:
-        self._record_count += 1
-        if self._record_count > MAX_RECORDS:
-            # What is forgotten here is asked for.
-            self._records, self._record_ids, self._record_count = {}, {}, 1
-        name = " ".join(words_of(record.name))
-        names = self._records.setdefault(record.id, {})
-        if len(names) < MAX_RECORD_NAMES or name in names:
-            names[name] = self._number
-        ids = self._record_ids.setdefault(name, set())
-        if len(ids) < 2:
-            ids.add(record.id)
 
     def _read_endorsement(self, envelope: Envelope, at: float) -> None:
         revoked = envelope.payload.get("revoke")
@@ -488,32 +437,3 @@ def _bound(table: dict[str, Json], most: int) -> None:
     """Make room for one more: the oldest goes."""
     while len(table) >= most:
         del table[next(iter(table))]
-
-
-def _asked(arguments: Json) -> str | None:
-    """What a request asks for, loosely, each value in a line and all of them in one; None: too much."""
-    leaves = list(islice(leaves_of(arguments, "", depth=4), MAX_ASKED + 1))
-    if len(leaves) > MAX_ASKED or sum(len(leaf.text) for leaf in leaves) > MAX_ASKED_CHARS:
-        return None
-    loose = [fold_loosely(leaf.text) for leaf in leaves]
-    # Without the names of its arguments.
-    joined = "".join(text for text, leaf in zip(loose, leaves, strict=True) if leaf.member)
-    return "\n".join(["", *loose, joined, ""])
-
-
-def _first_values(arguments: Json) -> tuple[str, ...]:
-    """The texts of a call, as many as are compared."""
-    texts = (leaf.text for leaf in islice(leaves_of(arguments, "", depth=4), MAX_ASKED) if leaf.member)
-    return tuple(text for text in texts if len(text) <= MAX_ASKED_CHARS)
-
-
-def _has_key(line: str, at: float, keys: Set[Key], budget: StepBudget) -> bool:
-    """Whether a line is one of these values, however it is written."""
-    found = values_in(line, at, budget) if keys else ()
-    return any(key in keys and end - start == len(line) for key, start, end in found)
-
-
-def _is_echo(text: str, asked: str, *, whole: bool = False) -> bool:
-    """Whether a text stands in what was asked, however it is written; `whole`: as one value of it."""
-    loose = fold_loosely(text)
-    return f"\n{loose}\n" in asked if whole or len(loose) < MIN_PART_CHARS else loose in asked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moot.origins.origin_call import ArgumentOrigin, PrivateText
-from moot.origins.source_index import SourcePlace
+from moot.origins.source_place import SourcePlace
 
 _QUOTED_CHARS = 40
 

@@ -11,10 +11,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
+from moot.origins.source_place import Grade, OriginSource, SourcePlace
 from moot.origins.step_budget import MESSAGE_STEPS, StepBudget
 from moot.origins.text_forms import (
     compose,
@@ -27,8 +27,15 @@ from moot.origins.text_forms import (
     words_of,
 )
 from moot.origins.value_keys import CHARS_PER_STEP, Key, compact, id_keys, is_id_name, values_in
-
-Grade = Literal["person", "operator", "trusted", "untrusted"]
+from moot.origins.word_runs import (
+    GLUED_CHARS,
+    RUN_SLOTS,
+    common_letters,
+    common_words,
+    glued_slots,
+    run_slots,
+    stands_in,
+)
 
 # 4 million characters, some 60 MB with what finds them: a working day of ten busy agents.
 MAX_INDEX_CHARS: Final = 4_000_000
@@ -40,59 +47,18 @@ STEPS_PER_LEAF: Final = 12
 MAX_TEXT_CHARS: Final = 65_536
 MAX_LOOSE_CHARS: Final = 400_000
 MAX_PATH_CHARS: Final = 256
-EXCERPT_CHARS: Final = 120
 MAX_SHORT_CHARS: Final = 256
 MIN_PART_CHARS: Final = 5
 MAX_PARTS: Final = 8
 # So many words together are no accident.
 MIN_RUN_WORDS: Final = 4
-# Which runs of that many words others wrote, and which letters from a word on whatever spaces are between, by
-# their hash: a bit each, of 16 MB. With a full memory one of a hundred is set, so hardly a run is looked for
-# that nobody wrote.
-_RUN_SLOTS: Final = 1 << 27
-GLUED_CHARS: Final = 12
 # Kinds of values that can be put together from parts.
 _LOOSE_KINDS: Final = frozenset({"address", "place", "code", "part"})
 # What a short text is spelled or encoded with; the decoders look for more than this.
 _MAY_HIDE: Final = re.compile(r"[\[({<%&\\=]|[dD][oO][tT]|[A-Za-z0-9+/_-]{12}|(?:[0-9a-fA-F]{2}[ :]?){6}")
 # Finding a run in a text passes so many characters in a step.
 _FOUND_PER_STEP: Final = 400
-# Places of one run of words in one text that are tried.
-MAX_REPEATS: Final = 4
-_BEFORE_SIGN: Final = re.compile(r"(?:^|\s)[\"'“‘„«(`]?$")
-_BEHIND_SIGN: Final = re.compile(r"[\"'”’“»)`]?[.,;:!?]?(?:\s|$)")
 _MISSING_SPACE: Final = re.compile(r"(?<=[a-z]{2})\.(?=[A-Z][a-z])")
-
-
-@dataclass(frozen=True, slots=True)
-class OriginSource:
-    """One message, or the operator's configuration, as a source of values."""
-
-    number: int
-    envelope: str
-    by: str
-    at: float
-    grade: Grade
-    private: bool = False
-    # Whose result it is; None for what somebody said.
-    tool: str | None = None
-
-    def is_own_word_of(self, agent: str) -> bool:
-        return self.by == agent and self.tool is None
-
-
-class SourcePlace(NamedTuple):
-    """Where a value stands: in which member of which message, and in the text or what it was decoded to."""
-
-    source: OriginSource
-    path: str
-    text: str
-    start: int = 0
-    end: int = 0
-
-    @property
-    def excerpt(self) -> str:
-        return excerpt(self.text, self.start, self.end)
 
 
 class _Text(NamedTuple):
@@ -196,8 +162,8 @@ class SourceIndex:
             for word in set(each):
                 table[word].append(number)
             if source.grade == "untrusted" and len(each) >= MIN_RUN_WORDS:
-                self._runs = self._runs or bytearray(_RUN_SLOTS >> 3)
-                for slot in (*_run_slots(each), *_glued_slots(each)):
+                self._runs = self._runs or bytearray(RUN_SLOTS >> 3)
+                for slot in (*run_slots(each), *glued_slots(each)):
                     self._runs[slot >> 3] |= 1 << (slot & 7)
 
     def _hidden_forms(
@@ -295,7 +261,7 @@ class SourceIndex:
         """Where a person or the operator said this run of words, and `sign` with it as it is written."""
         for text, _ in self._texts_with(self._said, words, since, budget):
             budget.spend(len(text.place.text) // CHARS_PER_STEP if sign else 0)
-            if not sign or _stands_in(fold_strictly(text.place.text), sign):
+            if not sign or stands_in(fold_strictly(text.place.text), sign):
                 return _around(text.place, words)
         return None
 
@@ -312,7 +278,7 @@ class SourceIndex:
         if start + 1 >= len(words) or words[start] not in self._said or words[start + 1] not in self._said:
             return most
         for text, at in self._texts_with(self._said, words[start : start + 2], since, budget):
-            count = _common_words(text.words, words, start, at, budget)
+            count = common_words(text.words, words, start, at, budget)
             if count > most[0]:
                 most = (count, _around(text.place, words[start : start + 1]))
         return most
@@ -324,12 +290,12 @@ class SourceIndex:
         run = words[start : start + MIN_RUN_WORDS]
         for text, at in self._texts_with(self._others, run, since, budget):
             held = text.words if f" {' '.join(run)} " in text.words else text.plain
-            yield _common_words(held, words, start, at, budget), _around(text.place, run)
+            yield common_words(held, words, start, at, budget), _around(text.place, run)
 
     def run_starts(self, words: list[str], budget: StepBudget) -> set[int]:
         """Where a run may begin that others wrote; where it does not, there is none."""
         budget.spend(len(words) // 2)
-        slots = _run_slots(words) if self._runs else ()
+        slots = run_slots(words) if self._runs else ()
         return {at for at, slot in enumerate(slots) if self._has_run(slot)}
 
     def _has_run(self, slot: int) -> bool:
@@ -349,7 +315,7 @@ class SourceIndex:
                 tried = at + len(word)
                 budget.spend((tried - first) // 2)
                 for start in range(first, min(tried, len(glued) - GLUED_CHARS + 1)):
-                    if self._has_run(hash(glued[start : start + GLUED_CHARS]) % _RUN_SLOTS):
+                    if self._has_run(hash(glued[start : start + GLUED_CHARS]) % RUN_SLOTS):
                         yield from self._glued_at(glued, start, since, budget)
             at += len(word)
 
@@ -361,7 +327,7 @@ class SourceIndex:
             for text, _ in self._texts_with(self._others, [first], since, budget):
                 for held in filter(None, (text.words, text.plain)):
                     budget.spend(len(held) // 16)
-                    count, letters = _common_letters(held.split(), first, glued, start)
+                    count, letters = common_letters(held.split(), first, glued, start)
                     if count >= MIN_RUN_WORDS and letters >= GLUED_CHARS:
                         yield letters, _around(text.place, [first])
 
@@ -428,71 +394,8 @@ class SourceIndex:
         self._joined += "".join(f"{loose}\n" for loose in new)
 
 
-def excerpt(text: str, start: int, end: int) -> str:
-    """A short piece of a text around what was found in it."""
-    left = max(0, start - (EXCERPT_CHARS - min(end - start, EXCERPT_CHARS)) // 2)
-    piece = " ".join(text[left : left + EXCERPT_CHARS].split())
-    return ("…" if left else "") + piece + ("…" if left + EXCERPT_CHARS < len(text) else "")
-
-
-def _run_slots(words: list[str]) -> Iterator[int]:
-    runs = zip(words, words[1:], words[2:], words[3:], strict=False)
-    return (hash(run) % _RUN_SLOTS for run in runs)
-
-
-def _glued_slots(words: list[str]) -> Iterator[int]:
-    glued, at = "".join(words), 0
-    for word in words:
-        if at + GLUED_CHARS > len(glued):
-            return
-        yield hash(glued[at : at + GLUED_CHARS]) % _RUN_SLOTS
-        at += len(word)
-
-
-def _common_letters(held: list[str], first: str, glued: str, start: int) -> tuple[int, int]:
-    """How many words of a text, from one that is `first` on, stand in these letters from `start` on."""
-    most = (0, 0)
-    for at, word in enumerate(held):
-        if word == first:
-            count, end = 0, start
-            while at + count < len(held) and glued.startswith(held[at + count], end):
-                end += len(held[at + count])
-                count += 1
-            most = max(most, (count, end - start))
-    return most
-
-
 def _is_after(place: SourcePlace, since: int) -> bool:
     return place.source.number > since or place.source.grade == "operator"
-
-
-def _common_words(text: str, words: list[str], start: int, at: int, budget: StepBudget) -> int:
-    """How many of the words from `start` on stand together in a text that has the first of them at `at`."""
-    most, run = 0, f" {words[start]} {words[start + 1]} "
-    for _ in range(MAX_REPEATS):
-        if at < 0:
-            break
-        count, end = 0, at
-        while start + count < len(words) and text.startswith(f" {words[start + count]} ", end):
-            end += len(words[start + count]) + 1
-            count += 1
-        budget.spend(count // 2 + 1)
-        most = max(most, count)
-        at = text.find(run, at + 1)
-    return most
-
-
-def _stands_in(text: str, sign: str) -> bool:
-    """Whether this stands in a text with nothing but quotes, spaces and ends of sentences around it."""
-    at = text.find(sign)
-    for _ in range(MAX_REPEATS):
-        if at < 0:
-            return False
-        before, behind = text[max(0, at - 2) : at], text[at + len(sign) : at + len(sign) + 3]
-        if _BEFORE_SIGN.search(before) and _BEHIND_SIGN.match(behind):
-            return True
-        at = text.find(sign, at + 1)
-    return False
 
 
 def _around(place: SourcePlace, words: list[str]) -> SourcePlace:

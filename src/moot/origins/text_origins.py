@@ -14,7 +14,8 @@ from typing import Final
 
 from moot.origins.origin_call import SAID, ArgumentOrigin
 from moot.origins.result_parts import MAX_VALUE_WORDS
-from moot.origins.source_index import MIN_RUN_WORDS, SourcePlace
+from moot.origins.source_index import MIN_RUN_WORDS
+from moot.origins.source_place import SourcePlace
 from moot.origins.text_forms import (
     fold_strictly,
     unspell,

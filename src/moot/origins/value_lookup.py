@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from moot.origins.endorsement import Endorsement
 from moot.origins.origin_call import ArgumentOrigin, OriginCall, PrivateText
 from moot.origins.origin_memory import AgentContext, OriginMemory
-from moot.origins.source_index import Grade, SourcePlace
+from moot.origins.source_place import Grade, SourcePlace
 from moot.origins.step_budget import VERDICT_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import compose, decoded, fold_strictly, unspell
 from moot.origins.value_keys import TARGETS, Key, values_in
