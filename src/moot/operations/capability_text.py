@@ -48,6 +48,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "mcp/reject": "reject proposals",
     "mcp/*": "use all of MCP (call, propose, answer)",
     "moot/approve": "vote for proposals",
+    "moot/plan": "lay out plans",
     "chat": "chat",
     "chat/*": "acknowledge and cancel messages",
     "chat/acknowledge": "acknowledge messages",

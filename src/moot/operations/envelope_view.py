@@ -115,6 +115,8 @@ def _text_of(envelope: Envelope) -> str | None:
             return f" on {_about(envelope)}, in a model's words: {said}, because {why}"
         case "moot/endorse":
             return f" {_endorsement(payload)}"
+        case "moot/plan":
+            return _plan(payload)
         case "reasoning/start":
             return f" starts reasoning: {reasoning_text(payload)}  [{short_id(envelope.id)}]"
         case "reasoning/thought":
@@ -234,7 +236,17 @@ def _granted(capabilities: Json) -> str:
     return "; ".join(in_words(each) for each in capabilities) if isinstance(capabilities, list) else "nothing"
 
 
+def _plan(payload: Mapping[str, Json]) -> str:
+    if "withdraw" in payload:
+        return f" withdraws the plan {short_id(str(payload['withdraw']))}"
+    lines = payload.get("lines")
+    count = len(lines) if isinstance(lines, list) else 0
+    return f" lays out a plan: {_cut(str(payload.get('task')))} ({count} line{'s' if count != 1 else ''})"
+
+
 def _rule(payload: Json) -> str:
+    if payload.get("state") == "plan":
+        return f": {_cut(str(payload.get('why')))}"
     rule: Json = payload.get("rule")
     name = rule.get("name") if isinstance(rule, dict) else rule
     what = f"rule {name} is" if name else "all rules are"

@@ -13,6 +13,7 @@ from moot.operations import (
     decision_operations,
     member_operations,
     message_operations,
+    plan_operations,
     stream_operations,
 )
 from moot.operations.operation import UserOperation
@@ -20,6 +21,7 @@ from moot.operations.operation import UserOperation
 OPERATIONS: Final[tuple[UserOperation, ...]] = (
     *message_operations.OPERATIONS,
     *decision_operations.OPERATIONS,
+    *plan_operations.OPERATIONS,
     *call_operations.OPERATIONS,
     *content_operation.OPERATIONS,
     *member_operations.OPERATIONS,

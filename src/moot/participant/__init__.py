@@ -34,6 +34,7 @@ from moot.participant.conversation.stream_handle import StreamHandle
 from moot.participant.conversation.transcript import CompactionResult, Transcript
 from moot.participant.decisions.call_risks import Risk
 from moot.participant.decisions.own_proposal import Proposal
+from moot.participant.decisions.plan_client import LaidOutPlan
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import ParticipantLimits
@@ -56,6 +57,7 @@ __all__ = [
     "IncomingRequest",
     "Invitation",
     "JoinedSpace",
+    "LaidOutPlan",
     "Member",
     "MissedMessages",
     "Outcome",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Unpack
 
 from moot.errors import McpError, ToolFailed, UsageError
@@ -19,6 +19,7 @@ from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, SentEnvelope
 from moot.participant.connection.history import HISTORY_MARGIN_SECONDS, fetch_history
 from moot.participant.decisions.own_proposal import Proposal
+from moot.participant.decisions.plan_client import LaidOutPlan, PlanClient
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
@@ -41,6 +42,7 @@ class SpaceCalls:
     def __init__(self, parts: MemberParts, session: MemberSession) -> None:
         self._parts = parts
         self._session = session
+        self._plan_client: PlanClient | None = None
 
     def may_request(self, to: Addressees, method: str, params: Mapping[str, Json] | None = None) -> bool:
         """Whether our rights allow exactly this request."""
@@ -219,6 +221,25 @@ class SpaceCalls:
         `approve` does the same, and waits for the result.
         """
         return await self._parts.proposal_client.vote(proposal)
+
+    async def plan(
+        self,
+        task: str,
+        lines: Sequence[Mapping[str, Json]],
+        *,
+        hours: float | None = None,
+        member: str | None = None,
+    ) -> LaidOutPlan:
+        """Lay out the calls of a task, which people approve once; what is outside of it asks as before.
+
+        A line is `{"to": "files", "tool": "write_file", "arguments": {...}, "count": 2}`: exact arguments,
+        and templates and ranges for what varies, as in rules. People may do it for another `member`.
+        """
+        if self._plan_client is None:
+            self._plan_client = PlanClient(self._parts.sender)
+            for kind in ("trust/rule", "chat"):
+                self._parts.handlers.add(kind, self._plan_client.observe, own=False)
+        return await self._plan_client.lay_out(task, lines, hours, member)
 
     async def settle(
         self, proposal: SeenProposal | str, outcome: Literal["done", "failed"], *, note: str | None = None

@@ -42,6 +42,8 @@ class Kind(msgspec.Struct, frozen=True):
     passes_shutdown: bool = False  # D-26
     # It asks the gateway for what members may see anyway, and needs no capability.
     everyone: bool = False
+    # Whoever may send this kind, if only in part, may send it, too.
+    implied_by: str = ""
     # D-85: refused while the journal cannot be written. Acts that only shrink rights are never audited first.
     audited: bool = False
     bridging: Bridging = "passed"
@@ -232,6 +234,8 @@ _ROWS: Final = (
     Kind("moot/endorse", "0180", changes_verdict=False),
     # What a model thinks of a proposal: it decides nothing.
     Kind("moot/opinion", "0199", changes_verdict=False, answers=("mcp/proposal",)),
+    # The calls of a task, laid out together; people approve them by trust/accept.
+    Kind("moot/plan", "0193", changes_verdict=False, implied_by="mcp/proposal"),
     Kind("moot/outcome", "D-99", changes_verdict=False, sender="gateway", answers=("mcp/request",)),
     Kind(
         "moot/list-proposals",

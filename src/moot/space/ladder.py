@@ -330,6 +330,7 @@ def _find_used_grant(
     if (
         _allow(state, others, envelope, to, every, agreed=agreed)
         or _is_everyones(envelope.kind)
+        or _is_implied(state, session, envelope.kind, now)
         or requests.is_obliged(state, session, envelope, now)
     ):
         return None
@@ -340,7 +341,11 @@ def _find_used_grant(
 
 
 def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: float) -> None:
-    if not requests.is_obliged(state, session, envelope, now) and not _is_everyones(envelope.kind):
+    if (
+        not requests.is_obliged(state, session, envelope, now)
+        and not _is_everyones(envelope.kind)
+        and not _is_implied(state, session, envelope.kind, now)
+    ):
         kind = envelope.wire_kind or envelope.kind
         hint = ": send it as mcp/proposal and let someone decide" if envelope.kind == "mcp/request" else ""
         raise CapabilityViolation(f"your capabilities do not allow this {kind}{hint}")
@@ -348,6 +353,10 @@ def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: 
 
 def _is_everyones(kind: str) -> bool:
     return KINDS.get(kind, UNKNOWN).everyone
+
+
+def _is_implied(state: State, session: Session, kind: str, now: float) -> bool:
+    return rights_at(state, session, now).allow_some(KINDS.get(kind, UNKNOWN).implied_by)
 
 
 def _address_runtime_ids(state: State, envelope: Envelope) -> Envelope:

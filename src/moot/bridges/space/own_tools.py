@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.bridges.space.error_text import describe_fault
 from moot.bridges.space.pending_calls import PendingCalls
 from moot.bridges.space.pending_text import STATUS_TOOL
+from moot.bridges.space.plan_tool import PLAN_DEFINITION, PLAN_TOOL, PlanTool
 from moot.bridges.space.short_answers import cut, found_result, listed_result
 from moot.errors import McpError, MootError
 from moot.mcp.downstream.backend import PendingCall, text_result
@@ -28,8 +29,8 @@ CHAT_TOOL: Final = "moot_chat"
 PARTICIPANTS_TOOL: Final = "moot_participants"
 FIND_TOOL: Final = "moot_find_tools"
 CALL_TOOL: Final = "moot_call_tool"
-# Those that are always listed, and all that no member's tool is shown under.
-OWN_NAMES: Final = (CHAT_TOOL, PARTICIPANTS_TOOL, FIND_TOOL, STATUS_TOOL)
+# Those that we answer ourselves, and all that no member's tool is shown under.
+OWN_NAMES: Final = (CHAT_TOOL, PARTICIPANTS_TOOL, FIND_TOOL, STATUS_TOOL, PLAN_TOOL)
 RESERVED_NAMES: Final = (*OWN_NAMES, CALL_TOOL)
 
 # Chat messages that are kept, and the length of one.
@@ -168,9 +169,10 @@ class OwnTools:
         find: Callable[[str, int], Awaitable[tuple[list[JsonObject], SearchMode]]],
         definition_of: Callable[[str], JsonObject | None],
         search_status: Callable[[], SearchStatus],
+        locate: Callable[[str], tuple[str, str] | None],
     ) -> None:
         """`find` searches and says how; `definition_of` is that of a tool which may be used, by its name;
-        `search_status` says how the next search will work."""
+        `search_status` says how the next search will work; `locate` finds whose tool a listed name is."""
         self._definition_of = definition_of
         self._space = space
         self._pending_calls = pending_calls
@@ -178,6 +180,7 @@ class OwnTools:
         self._count_offers = count_offers
         self._find = find
         self._search_status = search_status
+        self._plans = PlanTool(space, locate)
         self._chats: deque[JsonObject] = deque(maxlen=MAX_CHATS)
         space.on("chat", own=True)(self._on_chat)
 
@@ -186,11 +189,12 @@ class OwnTools:
     ) -> list[JsonObject]:
         """The tools to list; `unlisted` is how many tools of members are not listed beside them, `silent` who
         has not told yet which it has. Without `may_ask` tools may be called that are not known here."""
+        own = [*list_own_tools(), *([PLAN_DEFINITION] if self._plans.is_useful else [])]
         if not may_ask and not unlisted:
             text = f"{_UNKNOWN_TOOLS} {_CALL_DEFINITION['description']}"
-            return [*list_own_tools(), {**_CALL_DEFINITION, "description": text}]
+            return [*own, {**_CALL_DEFINITION, "description": text}]
         if not unlisted and not silent:
-            return list_own_tools()
+            return own
         note = ""
         if unlisted:
             note = (
@@ -202,7 +206,7 @@ class OwnTools:
             note += f" Not listed yet, since their servers have not answered: the tools of {names}."
         listed = [
             {**each, "description": each["description"] + note} if each["name"] == FIND_TOOL else each
-            for each in _DEFINITIONS
+            for each in own
         ]
         return [*listed, _CALL_DEFINITION] if unlisted else listed
 
@@ -215,6 +219,8 @@ class OwnTools:
                     return self._participants()
                 case "moot_find_tools":
                     return await self._find_tools(arguments)
+                case "moot_plan":
+                    return await self._plans.call(arguments)
             return await self._status(arguments)
         except BadArgument as fault:
             return text_result(f"{name}: {fault}", is_error=True)

@@ -141,6 +141,7 @@ class SpaceBackend:
             find=self._find,
             definition_of=self._definition_of,
             search_status=lambda: self._offer_search().vectors.status(),
+            locate=self._locate_tool,
         )
         self.about = ServerDescription(
             {"name": "moot", "title": f"Moot space {space_name}".strip(), "version": __version__},
@@ -220,6 +221,10 @@ class SpaceBackend:
     def _definition_of(self, name: str) -> JsonObject | None:
         offer = self.offer_table.find("tools", name)
         return None if offer is None or not self._is_visible(offer) else self._to_listed(offer)
+
+    def _locate_tool(self, name: str) -> tuple[str, str] | None:
+        offer = self.offer_table.find("tools", name)
+        return None if offer is None or not self._is_visible(offer) else (offer.owner, offer.key)
 
     async def _find(self, query: str, limit: int) -> tuple[list[JsonObject], SearchMode]:
         search = self._offer_search()

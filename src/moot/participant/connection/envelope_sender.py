@@ -203,10 +203,9 @@ class EnvelopeSender:
         self, kind: str, body: Payload, to: Sequence[str], request_operation: Operation | None
     ) -> bool:
         names = self._names_of(to)
-        if self._legacy is None:
-            return self.rights.allow(kind, body, names, request_operation)
-        return self.rights.allow(
-            kind, body, names, request_operation, claim_of(kind, body, request_operation)
+        claim = None if self._legacy is None else claim_of(kind, body, request_operation)
+        return self.rights.allow(kind, body, names, request_operation, claim) or self.rights.allow_some(
+            KINDS.get(kind, UNKNOWN).implied_by
         )
 
     def check_not_paused(self, kind: str) -> None:

@@ -209,6 +209,11 @@ def _check_endorse(payload: Payload) -> None:
         raise PayloadShapeError("payload.value must be a string or a number")
 
 
+def _check_plan(payload: Payload) -> None:
+    if ("withdraw" in payload) == ("lines" in payload):
+        raise PayloadShapeError("payload must hold a task with lines, or withdraw")
+
+
 def _are_owners(entries: Json) -> bool:
     """The names of each participant that belong to others: by namespace and name, the owner."""
     return all(
@@ -333,6 +338,13 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
             **dict.fromkeys(("source", "revoke"), replace(_TEXT, is_required=False)),
         },
         _check_endorse,
+    ),
+    "moot/plan": _Shape(
+        {
+            **dict.fromkeys(("task", "member", "withdraw"), replace(_TEXT, is_required=False)),
+            "lines": _LIST,
+        },
+        _check_plan,
     ),
     "moot/outcome": _Shape(
         {"proposal_id": _TEXT, "outcome": _TEXT, "reason": _STRING, "request_id": _STRING}

@@ -126,6 +126,12 @@ class Rights:
         """Whether every message of this kind is allowed, whatever its payload and its addressees."""
         return self._facts.allow_all(kind)
 
+    def allow_some(self, kind: str) -> bool:
+        """Whether messages of this kind are allowed, if only with some payloads or to some addressees."""
+        return bool(kind) and any(
+            pattern.kind.matches(kind) for capability in self.capabilities for pattern in capability.patterns
+        )
+
     def _claims_allow(self, kind: str, claim: Operation) -> bool:
         if not self._strings:
             return False

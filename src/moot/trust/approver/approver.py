@@ -17,6 +17,7 @@ acts within its own capabilities, never grants, and no rule becomes active befor
     trust/rule        approver → all    {rule, why, state}: active, suspended, lifted, removed; and of all
                                         rules together stopped and resumed
     trust/stop        person → all      {} all rules; {rule}, or about something that a rule did: that rule
+    moot/plan         member → all      the calls of a task, which people approve once (`plan_commands`)
     moot/origins      approver → all    about a proposed call: where its values came from (`origin_watch`)
 """
 
@@ -41,6 +42,7 @@ from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.approver_status import ApproverStatus, is_decided
 from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.origin_watch import OriginWatch, sent_at
+from moot.trust.approver.plan_commands import PlanCommands
 from moot.trust.approver.rule_commands import RuleCommands
 from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
@@ -50,6 +52,7 @@ from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.accepted_calls import AcceptedCalls, RejectedCalls
+from moot.trust.rules.plan import PLAN_KIND
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.tripwires import (
@@ -120,6 +123,7 @@ class Approver:
             draw=draw,
             is_compared=self.tool_watcher.is_compared,
             untrusted=lambda case: self.origins.ask_reason(case),
+            unnamed_untrusted=lambda case, rule: self.origins.unnamed_reason(case, rule),
             on_review_due=self._announce_review,
             on_left=lambda case: self.origins.tell(case),
             send=self.send,
@@ -145,6 +149,7 @@ class Approver:
         )
         self.status = ApproverStatus(self)
         self.commands = RuleCommands(self, clock)
+        self.plans = PlanCommands(self, lambda: max(self.wall_clock(), self.uses_clock()))
         store.mark_reviewed(store.unreviewed(), clock())
         # Before `run`, so that the tools are there as soon as anyone sees us.
         self.status.offer(space)
@@ -195,12 +200,16 @@ class Approver:
             was_missed = not is_new and any(each in missed for each in envelopes)
             self._compare_with_rules(decision, at=None if was_missed else decision.at)
         for envelope in past:
+            if envelope.id in missed and (not is_new or envelope.kind == PLAN_KIND):
+                self.plans.process(envelope, was_missed=True)
             # A stop is obeyed even if it was sent while we were away, or to another approver.
             if envelope.kind == "trust/stop" and envelope.id in missed and envelope.sender != self.space.name:
                 named = envelope.payload.get("rule")
                 if not is_new or not isinstance(named, str) or named in {r.name for r in self.store.rules}:
                     self.commands.stop(envelope)
         self._note_seen(past)
+        self.plans.end_absent()
+        self.plans.end_expired()
         self.store.save()
         for decision in list(self.ledger):
             if decision.waits_for_rules and self.decider.is_open(decision.id):
@@ -211,6 +220,20 @@ class Approver:
     def _open_cases(self) -> list[Case]:
         pending = (each.case for each in self.ledger if each.waits_for_rules)
         return [case for case in pending if case.method == "tools/call" and self.decider.is_open(case.id)]
+
+    def apply_to(self, member: str) -> None:
+        """Rules decide what a member has proposed before."""
+        for case in self._open_cases():
+            if case.proposer == member:
+                self.decider.apply(case)
+
+    def steering(self, proposal: str) -> dict[str, bool]:
+        """Of each argument of a call whether it steers, as people see it; empty if that is not known."""
+        found: dict[str, bool] = {}
+        for each in (self.origins.finding(proposal) or {}).get("arguments", ()):
+            name = each["path"].partition(".")[0].partition("[")[0].removesuffix(" (name)")
+            found[name] = found.get(name, False) or (each["steers"] and not each["path"].endswith(" (name)"))
+        return found
 
     def look_again(self, *, tools_changed: bool = False) -> None:
         """Judge open calls once more: somebody endorsed or revoked something, or said what a tool does."""
@@ -277,7 +300,7 @@ class Approver:
             self.ledger.observe(envelope, self.wall_clock())
             return
         decision = self.ledger.observe(envelope, self.wall_clock())
-        if envelope.sender == self.space.name:
+        if envelope.sender == self.space.name or self.plans.process(envelope):
             return
         match envelope.kind:
             case "mcp/proposal" if decision is not None:
@@ -419,11 +442,13 @@ class Approver:
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
             self.store.note_expired(max(self.wall_clock(), self.uses_clock()))
+            self.plans.end_expired()
             if self.store.last_seen != saved and abs(self.uses_clock() - saved_at) >= SAVE_SECONDS:
                 saved, saved_at = self.store.last_seen, self.uses_clock()
                 self.store.save()
             before, was_broken = self.store.rules, self.store.fault is not None
             if self.store.reload():
+                self.plans.drop_stale_rules()
                 self.commands.announce_changes(before, was_broken=was_broken)
                 self.look_again(tools_changed=True)
                 self.suggester.wake()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
+from moot.errors import UsageError
 from moot.participant import ToolError
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
@@ -15,6 +16,7 @@ from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.observe import ObserveMode, rule_version
 from moot.trust.approver.origin_commands import report_origins
 from moot.trust.approver.origin_watch import OriginWatch
+from moot.trust.approver.plan_commands import PlanCommands
 from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_reviews import RuleReviews
@@ -60,6 +62,8 @@ class StatusSource(Protocol):
     def tool_watcher(self) -> ToolWatcher: ...
     @property
     def origins(self) -> OriginWatch: ...
+    @property
+    def plans(self) -> PlanCommands: ...
 
     uses_clock: Callable[[], float]
     wall_clock: Callable[[], float]
@@ -72,7 +76,7 @@ class ApproverStatus:
         self._approver = approver
 
     def offer(self, space: JoinedSpace) -> None:
-        """Offer six read-only tools."""
+        """Offer seven read-only tools."""
 
         @space.tool
         def trust_rules() -> dict[str, Json]:
@@ -116,6 +120,20 @@ class ApproverStatus:
                     await approver.tool_watcher.load_schemas(sorted(hosts))
             now = approver.wall_clock()
             return report_origins(approver.store, approver.tool_watcher, approver.origins, now)
+
+        @space.tool
+        def trust_plans(proposal: str | None = None) -> dict[str, Json]:
+            """Lists the plans that members laid out, what of them is approved, and how much of it is used.
+
+            Args:
+                proposal: Tells instead what "the same for the rest of this task" would allow.
+            """
+            if proposal is None:
+                return self._approver.plans.report()
+            try:
+                return self._approver.plans.report_like(proposal)
+            except UsageError as fault:
+                raise ToolError(str(fault)) from None
 
         @space.tool
         def trust_explain(id: str) -> dict[str, Json]:

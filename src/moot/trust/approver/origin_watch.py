@@ -35,7 +35,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
-from moot.trust.rules.rule import ORIGINS_UNKNOWN
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 from moot.trust.rules.rule_store import RuleStore
 
 log = logging.getLogger(__name__)
@@ -309,6 +309,30 @@ class OriginWatch:
         if found is None or case.method != "tools/call":
             return ORIGINS_UNKNOWN
         return str(found["why"]) if found["asks"] is not False else None
+
+    def unnamed_reason(self, case: Case, rule: Rule) -> str | None:
+        """Why a value asks that a line of a plan does not name itself; None if all of them may be used.
+
+        Within its bounds a plan lets an agent choose, so what nobody said is fine; what others wrote is not.
+        """
+        if case.arguments.keys() <= rule.equals.keys():
+            return None
+        found = self._findings.get(case.id)
+        if found is None or found["asks"] is False:
+            return None if found is not None else ORIGINS_UNKNOWN
+        host, tool = case.to[0] if len(case.to) == 1 else "", case.tool or ""
+        other = self._other_reason(case, host, tool)
+        if other is not None or not found["arguments"] or "more" in found:
+            return other or str(found["why"])
+        free = [name for name in case.arguments if name not in rule.equals]
+        for each in found["arguments"]:
+            # The rule names all arguments that a call may have, so their names ask nothing.
+            is_free = any(
+                each["path"] == name or each["path"].startswith((f"{name}.", f"{name}[")) for name in free
+            )
+            if is_free and each["steers"] and each["origin"] in ("untrusted", "unknown"):
+                return f"{each['path']}: {each['text']}"
+        return None
 
     def asked(self, id: str) -> bool:
         """Whether a call asked by its origins; what is not known asked."""

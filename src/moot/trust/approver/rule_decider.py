@@ -22,8 +22,8 @@ from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, evaluate
-from moot.trust.rules.rule_store import RuleStore
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of, evaluate
+from moot.trust.rules.rule_store import RuleStore, is_counted
 from moot.trust.rules.tripwires import suspension_reasons
 
 log = logging.getLogger(__name__)
@@ -59,11 +59,14 @@ class RuleDecider:
         draw: Callable[[], float],
         is_compared: Callable[[str, str | None], bool],
         untrusted: Callable[[Case], str | None],
+        unnamed_untrusted: Callable[[Case, Rule], str | None],
         on_review_due: Callable[[Rule], None],
         on_left: Callable[[Case], None],
         send: Send,
     ) -> None:
         self.tally = UseTally()
+        for name, uses in store.uses.items():
+            self.tally.restore(name, uses.times, uses.sums)
         # The rule that decided each proposal, for our decisions alone.
         self.deciding_rules: dict[str, str] = {}
         self.rejected = RejectedCalls()
@@ -77,6 +80,7 @@ class RuleDecider:
         self._draw = draw
         self._is_compared = is_compared
         self._untrusted = untrusted
+        self._unnamed_untrusted = unnamed_untrusted
         self._on_review_due = on_review_due
         # A rule matched, and yet people have to decide.
         self._on_left = on_left
@@ -137,6 +141,8 @@ class RuleDecider:
             paused=self._reviews.pause_reasons(store.rules),
             untrusted=self._untrusted(case),
             observing=observing,
+            unnamed_untrusted=lambda rule: self._unnamed_untrusted(case, rule),
+            spent=self.tally.spent(),
         )
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
@@ -190,8 +196,16 @@ class RuleDecider:
         if not self._reviews.note(verdict.rule, case.id, self._wall_clock()):
             self._note_asked(case.id, f"rule {verdict.rule.name} matched, but could not note it for review")
             return
+        amounts, at = amounts_of(verdict.rule, case), self._uses_clock()
+        if is_counted(verdict.rule):
+            try:
+                self._store.note_use(verdict.rule, at, amounts)
+            except OSError as fault:
+                log.warning("a use of a rule cannot be written down", extra={"why": str(fault)})
+                self._note_asked(case.id, f"rule {verdict.rule.name} matched, but could not be counted")
+                return
         self.deciding_rules[case.id] = verdict.rule.name
-        self.tally.record(verdict.rule.name, self._uses_clock())
+        self.tally.record(verdict.rule.name, at, amounts)
         if verdict.decision == "approve":
             self._space.spawn(self._fulfil(case, verdict.rule, draw))
         else:
@@ -221,7 +235,13 @@ class RuleDecider:
     def _may_still_decide(self, case: Case, rule: Rule) -> bool:
         """Whether nobody stopped the rule after it matched and before its decision is sent."""
         store = self._store
-        if store.stopped is None and store.fault is None and rule.name not in store.suspensions:
+        is_over = rule.origin.plan is not None and all(each.name != rule.name for each in store.rules)
+        if (
+            store.stopped is None
+            and store.fault is None
+            and rule.name not in store.suspensions
+            and not is_over
+        ):
             return True
         self.deciding_rules.pop(case.id, None)
         self._reviews.forget(case.id)
@@ -295,7 +315,7 @@ class RuleDecider:
         ours = (each for each in ledger if each.rule not in (None, OPINION_RULE))
         found = [each for each in ours if each.id not in self.deciding_rules]
         self.deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
-        self.tally.record_past(found)
+        self.tally.record_past([each for each in found if each.rule not in self._store.uses])
         rules = {rule.name: rule for rule in self._store.rules}
         # Where the notes about reviews were lost, what was decided since counts as not reviewed.
         noted_at = self._reviews.last_at

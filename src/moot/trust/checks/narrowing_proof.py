@@ -103,6 +103,9 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
         return "limits.while_present"
     if theirs.review_share and not 0 < mine.review_share <= theirs.review_share:
         return "limits.review_share"
+    for path, most in theirs.sums.items():
+        if not mine.sums.get(path, float("inf")) <= most:
+            return f"limits.sums of {'.'.join(path)}"
     return "limits.check_share" if mine.check_share < theirs.check_share else None
 
 

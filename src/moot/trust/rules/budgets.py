@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
+from moot.trust.history.proposal_case import Path
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule, count_recent
 
@@ -30,8 +32,9 @@ class UseTally:
         # All of them, also those whose times are not kept any more.
         self._counts: dict[str, int] = {}
         self._all: deque[float] = deque(maxlen=MAX_DECISIONS)
+        self._sums: dict[str, dict[Path, Decimal]] = {}
 
-    def record(self, rule: str, at: float) -> None:
+    def record(self, rule: str, at: float, amounts: Mapping[Path, Decimal | None] | None = None) -> None:
         times = self._times.setdefault(rule, deque(maxlen=MAX_DECISIONS))
         is_late = bool(times) and at < times[-1]
         times.append(at)
@@ -39,6 +42,19 @@ class UseTally:
             self._times[rule] = deque(sorted(times), maxlen=MAX_DECISIONS)
         self._counts[rule] = self._counts.get(rule, 0) + 1
         self._all.append(at)
+        sums = self._sums.setdefault(rule, {}) if amounts else {}
+        for path, amount in (amounts or {}).items():
+            sums[path] = sums.get(path, Decimal(0)) + (amount or Decimal(0))
+
+    def restore(self, rule: str, times: Iterable[float], sums: Mapping[Path, Decimal]) -> None:
+        """Count what a rule decided in earlier runs."""
+        for at in times:
+            self.record(rule, at)
+        self._sums[rule] = dict(sums)
+
+    def spent(self) -> Mapping[str, Mapping[Path, Decimal]]:
+        """What the numbers in the calls of each rule came to, as `evaluate` takes it; not a copy."""
+        return self._sums
 
     def record_past(self, decisions: Sequence[HistoryProposal]) -> None:
         """Record the automatic decisions of a ledger, so that a restart does not reset a budget."""

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -104,6 +105,19 @@ def read_time(value: Json) -> float:
         value = value.replace(tzinfo=UTC)
     moment: float = value.timestamp()
     return moment
+
+
+# A number as text: no sign, no exponent, no thousands.
+_NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
+
+
+def amount_of(value: Json) -> Decimal | None:
+    """A number of at least 0, exactly as it is written; None for all else, so that nothing counts as less."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str):
+        return Decimal(value) if _NUMBER.fullmatch(value) else None
+    return Decimal(str(value)) if 0 <= value < 1e18 else None
 
 
 def is_same_json(one: Json, other: Json) -> bool:

@@ -9,6 +9,7 @@ of capabilities (`moot.protocol.patterns`). `evaluate` goes through the rules in
     matches, a limit is used up      ask, with the limit (a wider rule below must not undo a limit)
     matches, a learned limit is      next rule: it says only how far its evidence goes
     matches, asks when untrusted     ask, if a value that steers the call came from nobody trusted
+    a line of a plan that asks       next rule: it may be within another line
     matches                          its decision, but rejecting beats approving at the same breadth
     none                             ask
 
@@ -21,8 +22,9 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
@@ -30,7 +32,7 @@ from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
 from moot.trust.history.proposal_case import Case, Path, path_text, without_nulls
-from moot.trust.rules.conditions import Hours, Range, canonical, is_plain, is_same_json
+from moot.trust.rules.conditions import Hours, Range, amount_of, canonical, is_plain, is_same_json
 from moot.values.kinds import ValuePattern
 
 RuleDecision = Literal["approve", "reject", "ask"]
@@ -42,6 +44,7 @@ ASK_CONDITIONS: Final = ("when_untrusted",)
 ORIGINS_UNKNOWN: Final = "where its values came from is not known here"
 _PARTS: Final = ("proposer", "method", "tool", "arguments")
 _NO_TIMES: Final[Mapping[str, Sequence[float]]] = {}
+_NOTHING_SPENT: Final[Mapping[str, Mapping[Path, Decimal]]] = {}
 _NO_REASONS: Final[Mapping[str, str]] = {}
 
 
@@ -49,6 +52,7 @@ _NO_REASONS: Final[Mapping[str, str]] = {}
 class RuleLimits:
     """At most `max_decisions` in `per_seconds`; people still decide `check_share` of the matches.
 
+    `sums` are the most that the numbers of an argument may come to, in all calls that it approves together.
     `review_share` is the share of its decisions that may be unreviewed before people are asked to look at
     them (`rule_reviews`); 0 if nobody has to.
     """
@@ -59,11 +63,12 @@ class RuleLimits:
     while_present: tuple[str, ...] = ()
     check_share: float = 0.0
     review_share: float = 0.0
+    sums: Mapping[Path, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleOrigin:
-    """Where a rule came from: a suggestion, who accepted it, who else had to and did, when.
+    """Where a rule came from: a suggestion or plan, who accepted it, who else had to and did, when.
 
     `limited_by` is who gave it another limit than was suggested.
     """
@@ -73,6 +78,7 @@ class RuleOrigin:
     accepted: float | None = None
     seconded_by: tuple[str, ...] = ()
     limited_by: str | None = None
+    plan: str | None = None
 
 
 NO_LIMITS: Final = RuleLimits()
@@ -340,6 +346,8 @@ def evaluate(
     paused: Mapping[str, str] = _NO_REASONS,
     untrusted: str | None = ORIGINS_UNKNOWN,
     observing: bool | None = False,
+    unnamed_untrusted: Callable[[Rule], str | None] = lambda _: ORIGINS_UNKNOWN,
+    spent: Mapping[str, Mapping[Path, Decimal]] = _NOTHING_SPENT,
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
@@ -348,8 +356,9 @@ def evaluate(
     1 for spot checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is
     another one, `rejected` the calls that people rejected word for word and did not approve since, `expired`
     the rules that expired before, whatever the clock says now, `paused` why rules wait for a review,
-    `untrusted` why the origins of its values ask (None: they were looked at, and do not). `observing`: go by
-    the rules that only observe (None: by all rules, as if each decided).
+    `untrusted` why the origins of its values ask (None: they were looked at, and do not), `unnamed_untrusted`
+    the same for a line of a plan, which names values itself, `spent` what the numbers of each rule came to.
+    `observing`: go by the rules that only observe (None: by all rules, as if each decided).
     """
     at_limit: RuleVerdict | None = None
     if observing is not None:
@@ -372,8 +381,14 @@ def evaluate(
                 )
             if case.proposer == me:
                 return RuleVerdict("ask", rule, "nobody can approve their own proposal")
-        if rule.ask is not None and untrusted is not None:
-            return RuleVerdict("ask", rule, f"rule {rule.name} asks: {untrusted}")
+        is_line = rule.origin.plan is not None
+        reason = None if rule.ask is None else unnamed_untrusted(rule) if is_line else untrusted
+        if reason is not None:
+            verdict = RuleVerdict("ask", rule, f"rule {rule.name} asks: {reason}")
+            if not is_line:
+                return verdict
+            at_limit = at_limit or verdict
+            continue
         if rule.decision == "ask":
             return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
         if rule.name in paused:
@@ -381,9 +396,10 @@ def evaluate(
         missing = [name for name in rule.limits.while_present if name not in present]
         if missing:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {missing[0]} is not present")
-        if used_up := _used_up_limit(rule, now if times_now is None else times_now, times):
+        used_up = _used_up_limit(rule, now if times_now is None else times_now, times)
+        if used_up := used_up or _exceeded_sum(rule, case, spent.get(rule.name, {})):
             verdict = RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
-            if not rule.has_learned_limit:
+            if not (rule.has_learned_limit or is_line):
                 return verdict
             at_limit = at_limit or verdict
             continue
@@ -427,4 +443,19 @@ def _used_up_limit(rule: Rule, now: float, times: Mapping[str, Sequence[float]])
         if used >= limits.max_decisions:
             per = f"{limits.max_decisions} decisions in {limits.per_seconds:g} seconds"
             return f"it has reached its limit of {per}"
+    return None
+
+
+def amounts_of(rule: Rule, case: Case) -> dict[Path, Decimal | None]:
+    """What a call adds to the sums of a rule, by argument; None if that is no number that can be added."""
+    return {path: amount_of(_at(case.arguments, path)) for path in rule.limits.sums}
+
+
+def _exceeded_sum(rule: Rule, case: Case, spent: Mapping[Path, Decimal]) -> str | None:
+    for path, amount in amounts_of(rule, case).items():
+        most, used = Decimal(str(rule.limits.sums[path])), spent.get(path, Decimal(0))
+        if amount is None:
+            return f"its {path_text(path)} is no number that can be added up"
+        if used + amount > most:
+            return f"{path_text(path)} may be {most:f} in all, and {used:f} of it is used"
     return None

@@ -5,7 +5,8 @@
     state.json    suspensions, suggestions (open, half accepted, dismissed, granted), pinned tool definitions,
                   when tools changed, whether all rules are stopped, who wants to resume what, who is known
                   as a person, when a person last reviewed each rule, which rules have expired, which tools
-                  changed unseen, and the first and the last messages that the approver saw
+                  changed unseen, plans and how much of them is used, and the first and the last messages
+                  that the approver saw
 
 Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
 all rules: half of somebody's rules may be the wrong half.
@@ -17,6 +18,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,9 @@ from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import glob
 from moot.resilience.atomic_file import write_atomically
+from moot.trust.history.proposal_case import Path as ArgumentPath
+from moot.trust.rules.budgets import MAX_DECISIONS
+from moot.trust.rules.plan import PlanRecord, record_of_json
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_yaml import (
     read_accepting_people,
@@ -46,6 +51,8 @@ ALL_RULES: Final = ""
 MAX_SUGGESTIONS: Final = 100
 MAX_DISMISSED: Final = 500
 MAX_CHANGED_TOOLS: Final = 1_000
+MAX_PLANS: Final = 100
+MAX_USES: Final = 1_000
 # Several, since a gateway that restarts may not bring back the very last one.
 MAX_LAST_SEEN: Final = 20
 
@@ -60,6 +67,22 @@ class RuleStop:
 
     def as_json(self) -> dict[str, Json]:
         return {"by": self.by, "why": self.why, "at": self.at}
+
+
+@dataclass(slots=True)
+class RuleUses:
+    """When a rule decided, and what the numbers in its calls came to."""
+
+    times: list[float] = field(default_factory=list)
+    sums: dict[ArgumentPath, Decimal] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Json]:
+        return {"times": self.times, "sums": [[list(path), str(sum)] for path, sum in self.sums.items()]}
+
+
+def is_counted(rule: Rule) -> bool:
+    """Whether its uses are kept over restarts, whatever the gateway's history has of them."""
+    return rule.origin.plan is not None or bool(rule.limits.sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +149,10 @@ class RuleStore:
     tools_json: dict[str, Json] = field(default_factory=dict)
     tools: tuple[ToolEntry, ...] = ()
     stopped: RuleStop | None = None
+    # By the message that laid each out, oldest first.
+    plans: dict[str, PlanRecord] = field(default_factory=dict)
+    # What was used of rules that are counted over restarts (`is_counted`).
+    uses: dict[str, RuleUses] = field(default_factory=dict)
     # Why the rules file cannot be used; None if it can.
     fault: str | None = None
     _stamp: tuple[int, int] | None = None
@@ -213,6 +240,14 @@ class RuleStore:
         ends = ((rule.name, rule.ends_at) for rule in self.rules)
         return frozenset(name for name, moment in ends if moment and self.expired.get(name) == moment)
 
+    def note_use(self, rule: Rule, at: float, amounts: Mapping[ArgumentPath, Decimal | None]) -> None:
+        """Write down that a rule is about to decide; raises OSError if that cannot be written."""
+        uses = self.uses.setdefault(rule.name, RuleUses())
+        uses.times = [*uses.times, at][-MAX_DECISIONS:]
+        for path, amount in amounts.items():
+            uses.sums[path] = uses.sums.get(path, Decimal(0)) + (amount or Decimal(0))
+        self.save()
+
     def open_suggestions(self) -> list[dict[str, Json]]:
         """The open suggestions as people should see them, with who has accepted each."""
         return [self.open_suggestion(id) for id in self.suggestions]
@@ -288,6 +323,12 @@ class RuleStore:
             names = {rule.name for rule in self.rules}
             self.reviewed = {name: at for name, at in self.reviewed.items() if name in names}
             self.expired = {name: at for name, at in self.expired.items() if name in names}
+            # Not at once: a file that is replaced is gone for a moment, and that must give no rights back.
+            for name in [name for name in self.uses if name not in names][:-MAX_USES]:
+                del self.uses[name]
+        for id in [id for id, each in self.plans.items() if each.state == "ended"]:
+            if len(self.plans) > MAX_PLANS:
+                del self.plans[id]
         state: dict[str, Json] = {
             "suspensions": [each.as_json() for each in self.suspensions.values()],
             "dismissed": [rule_as_json(rule) for rule in self.dismissed],
@@ -305,6 +346,8 @@ class RuleStore:
             "changed_tools": list(self.changed_tools),
             "first_seen": self.first_seen,
             "stopped": None if self.stopped is None else self.stopped.as_json(),
+            "plans": {id: each.as_json() for id, each in self.plans.items()},
+            "uses": {name: each.as_json() for name, each in self.uses.items()},
         }
         write_atomically(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1).encode())
 
@@ -340,7 +383,15 @@ class RuleStore:
             self.changed_tools = dict.fromkeys(str(each) for each in state.get("changed_tools", ()))
             self.first_seen = state.get("first_seen", "")
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
-        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
+            self.plans = {id: record_of_json(each) for id, each in state.get("plans", {}).items()}
+            self.uses = {
+                name: RuleUses(
+                    [float(at) for at in each["times"]],
+                    {tuple(path): Decimal(sum) for path, sum in each["sums"]},
+                )
+                for name, each in state.get("uses", {}).items()
+            }
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, UsageError) as fault:
             raise UsageError(f"{file} is damaged: {fault}. Move it away to start without it") from None
         return True
 

@@ -87,10 +87,15 @@ def _limits_text(rule: Rule) -> str:
     text = ""
     if limits.max_decisions is not None:
         text += f"; at most {count_text(limits.max_decisions, 'time')} in {_period_text(limits.per_seconds)}"
+    text += "".join(f"; {sum}" for sum in sum_texts(rule))
     if limits.while_present:
         verb = "is" if len(limits.while_present) == 1 else "are"
         text += f"; only while {join_names(limits.while_present)} {verb} present"
     return text
+
+
+def sum_texts(rule: Rule) -> list[str]:
+    return [f"{path_text(path)} at most {most:g} in all" for path, most in rule.limits.sums.items()]
 
 
 def _period_text(seconds: float) -> str:

@@ -26,7 +26,7 @@ limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import yaml
@@ -69,10 +69,10 @@ RULE_KEYS: Final = (
     "limits",
     "origin",
 )
-LIMIT_KEYS: Final = ("count", "per", "expires_at", "while_present", "check_share", "review_share")
+LIMIT_KEYS: Final = ("count", "per", "expires_at", "while_present", "check_share", "review_share", "sums")
 # As 0.1 wrote them, in rule files and in journals.
 _LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
-_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by", "limited_by")
+_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by", "limited_by", "plan")
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
     for name_ in equals:
         if name_ in arguments:
             raise _error(f"{where}.equals.{name_}", "is also in arguments; write it once")
-    spans = dict(_ranges(_mapping(fields.get("range", {}), f"{where}.range"), (), f"{where}.range"))
+    spans = dict(_by_path(fields.get("range", {}), f"{where}.range", _range))
     try:
         return Rule(
             name=name,
@@ -202,7 +202,14 @@ def _limits(value: Json, where: str) -> RuleLimits:
         while_present=tuple(present),
         check_share=check,
         review_share=review,
+        sums=dict(_by_path(fields.get("sums", {}), f"{where}.sums", _sum)),
     )
+
+
+def _sum(value: Json, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
+        raise _error(where, "must be the most that all calls together may have, as in 500")
+    return value
 
 
 def _share(fields: Mapping[str, Json], name: str, where: str, meaning: str) -> float:
@@ -231,7 +238,7 @@ def _origin(value: Json, where: str) -> RuleOrigin:
     if value is None:
         return RuleOrigin()
     fields = _mapping(value, where, _ORIGIN_KEYS)
-    texts = {key: fields.get(key) for key in ("suggestion", "accepted_by", "limited_by")}
+    texts = {key: fields.get(key) for key in ("suggestion", "accepted_by", "limited_by", "plan")}
     for key, text in texts.items():
         if text is not None and not isinstance(text, str):
             raise _error(f"{where}.{key}", "must be text")
@@ -244,23 +251,29 @@ def _origin(value: Json, where: str) -> RuleOrigin:
         _optional(fields.get("accepted"), read_time, f"{where}.accepted"),
         tuple(others),
         texts["limited_by"],
+        texts["plan"],
     )
 
 
-def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, Range]]:
-    found: list[tuple[Path, Range]] = []
-    for key, inner in value.items():
+def _by_path(
+    value: Json, where: str, read: Callable[[Json, str], T], path: Path = ()
+) -> Iterator[tuple[Path, T]]:
+    """What is said of arguments, by their paths: objects nest."""
+    for key, inner in _mapping(value, where).items():
         place = f"{where}.{key}"
         if isinstance(inner, dict):
-            found += _ranges(_mapping(inner, place), (*path, key), place)
-            continue
-        if not isinstance(inner, list) or [n.__class__ in (int, float) for n in inner] != [True, True]:
-            raise _error(place, "must be two numbers, the lowest and the highest, as in [1, 100]")
-        low, high = inner
-        if not low <= high:
-            raise _error(place, f"runs from {low} down to {high}; the lowest comes first")
-        found.append(((*path, key), Range(low, high)))
-    return found
+            yield from _by_path(inner, place, read, (*path, key))
+        else:
+            yield (*path, key), read(inner, place)
+
+
+def _range(value: Json, where: str) -> Range:
+    if not isinstance(value, list) or len(value) != 2 or any(type(n) not in (int, float) for n in value):
+        raise _error(where, "must be two numbers, the lowest and the highest, as in [1, 100]")
+    low, high = value
+    if not low <= high:
+        raise _error(where, f"runs from {low} down to {high}; the lowest comes first")
+    return Range(low, high)
 
 
 def _value_patterns(fields: Mapping[str, Json], where: str) -> dict[Path, ValuePattern]:
@@ -269,7 +282,7 @@ def _value_patterns(fields: Mapping[str, Json], where: str) -> dict[Path, ValueP
     for kind in KINDS:
         if kind not in fields:
             continue
-        for path, templates in _templates(_mapping(fields[kind], f"{where}.{kind}"), (), f"{where}.{kind}"):
+        for path, templates in _by_path(fields[kind], f"{where}.{kind}", _templates):
             place = f"{where}.{kind}.{'.'.join(path)}"
             if path in found:
                 raise _error(place, f"is also under {found[path].kind}; an argument has one kind")
@@ -280,18 +293,11 @@ def _value_patterns(fields: Mapping[str, Json], where: str) -> dict[Path, ValueP
     return found
 
 
-def _templates(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, list[str]]]:
-    found: list[tuple[Path, list[str]]] = []
-    for key, inner in value.items():
-        place = f"{where}.{key}"
-        if isinstance(inner, dict):
-            found += _templates(_mapping(inner, place), (*path, key), place)
-            continue
-        listed = [inner] if isinstance(inner, str) else inner
-        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            raise _error(place, 'must be a template such as "git log -n <1..50>", or a list of templates')
-        found.append(((*path, key), listed))
-    return found
+def _templates(value: Json, where: str) -> list[str]:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise _error(where, 'must be a template such as "git log -n <1..50>", or a list of templates')
+    return listed
 
 
 def _pattern(value: Json, where: str) -> Json:
@@ -386,7 +392,7 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     limits = _limits_as_json(rule.limits)
     if limits:
         written["limits"] = limits
-    origin = {key: getattr(rule.origin, key) for key in ("suggestion", "accepted_by", "limited_by")}
+    origin = {key: getattr(rule.origin, key) for key in ("suggestion", "plan", "accepted_by", "limited_by")}
     if rule.origin.accepted is not None:
         origin["accepted"] = rfc3339(rule.origin.accepted)
     if rule.origin.seconded_by:
@@ -409,6 +415,8 @@ def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
         written["check_share"] = limits.check_share
     if limits.review_share:
         written["review_share"] = limits.review_share
+    if limits.sums:
+        written["sums"] = _nested(limits.sums)
     return written
 
 

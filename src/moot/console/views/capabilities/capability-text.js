@@ -17,6 +17,7 @@ const KINDS = {
   "mcp/reject": "reject proposals",
   "mcp/*": "use all of MCP (call, propose, answer)",
   "moot/approve": "vote for proposals",
+  "moot/plan": "lay out plans",
   chat: "chat",
   "chat/*": "acknowledge and cancel messages",
   "chat/acknowledge": "acknowledge messages",

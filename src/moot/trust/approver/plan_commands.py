@@ -1,0 +1,329 @@
+"""Plans in a space: laid out by members, approved or cut by people, and ended (`moot.trust.rules.plan`).
+
+    moot/plan      member → all     {task, hours, lines, member?}; {withdraw: PLAN}
+    trust/accept   person → all     {plan, fingerprint, lines?, hours?}: it, or less of it;
+                                    {same: PROPOSAL, fingerprint}: calls like this one, which they approved,
+                                    until they write to its member again
+    trust/dismiss  person → all     {plan}: not approved, or over
+    trust/rule     approver → all   {state: "plan", plan: {…}}: what became of it
+
+A plan ends with its time, by a person, by who laid it out, when its member leaves, is removed, cleared,
+restarted or shut down. Its rules go together: whatever rule names a plan that is not active is removed. What
+was sent while the approver was away counts if it ends something; an approval has to be given again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from moot.errors import UsageError
+from moot.participant.connection.roster import PresenceEvent
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol.envelope import Envelope, rfc3339
+from moot.protocol.operation import Json
+from moot.trust.approver.rule_decider import RuleDecider
+from moot.trust.approver.task_plan import plan_for_task
+from moot.trust.checks.narrowing_proof import find_wider_part
+from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.rules.plan import Plan, PlanRecord, cut_plan, read_plan
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_store import RuleStore, RuleUses
+from moot.trust.rules.rule_words import join_names
+from moot.trust.rules.rule_yaml import MAX_RULES
+
+log = logging.getLogger(__name__)
+
+# Of one member; older ones have to be decided or withdrawn first.
+MAX_OPEN_PLANS: Final = 5
+# A plan that nobody decides is over after a day, as a proposal is.
+OPEN_SECONDS: Final = 86_400.0
+_CONTROLS: Final = ("participant/clear", "participant/restart", "participant/shutdown")
+
+
+class PlanTarget(Protocol):
+    """What plans need of an approver."""
+
+    @property
+    def space(self) -> JoinedSpace: ...
+    @property
+    def store(self) -> RuleStore: ...
+    @property
+    def ledger(self) -> ProposalHistory: ...
+    @property
+    def decider(self) -> RuleDecider: ...
+    def send(
+        self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
+    ) -> None: ...
+    def pin(self, rules: Iterable[Rule]) -> None: ...
+    def apply_to(self, member: str) -> None: ...
+    def steering(self, proposal: str) -> Mapping[str, bool]: ...
+
+
+class PlanCommands:
+    """The plans of one space; the gateway has checked that senders may send what they send."""
+
+    def __init__(self, approver: PlanTarget, clock: Callable[[], float]) -> None:
+        self._approver = approver
+        self._store = approver.store
+        self._clock = clock
+        approver.space.roster.on_change(self._on_presence)
+        self.drop_stale_rules()
+
+    # What is said
+
+    def process(self, envelope: Envelope, *, was_missed: bool = False) -> bool:
+        """Carry out what an envelope says of plans; returns whether it is about nothing else."""
+        payload, member = envelope.payload, ""
+        match envelope.kind:
+            case "moot/plan":
+                self._try(envelope, self._lay_out, was_missed=was_missed)
+                return True
+            case "trust/accept" if "plan" in payload or "same" in payload:
+                if not was_missed:
+                    self._try(envelope, self._accept if "plan" in payload else self._accept_same)
+                return True
+            case "trust/dismiss" if "plan" in payload:
+                self._try(envelope, self._dismiss, was_missed=was_missed)
+                return True
+            case "chat" if envelope.sender in self._store.people:
+                for record in self._records(ends_with_message=True):
+                    if not envelope.to or record.plan.member in envelope.to:
+                        self._end(record, f"{envelope.sender} wrote to {record.plan.member} again")
+            case "space/kick":
+                member = str(payload.get("participant_id"))
+                self._end_all(member, f"{envelope.sender} removed {member}")
+            case kind if kind in _CONTROLS:
+                done = f"{kind.partition('/')[2]} of {{}} by {envelope.sender}"
+                for member in envelope.to:
+                    self._end_all(member, done.format(member))
+        return False
+
+    def _try(self, envelope: Envelope, act: Callable[[Envelope], None], *, was_missed: bool = False) -> None:
+        try:
+            act(envelope)
+        except UsageError as fault:
+            if was_missed:
+                # It may have been answered before.
+                return
+            words: dict[str, Json] = {"text": f"plan: {fault}", "format": "plain"}
+            self._approver.send("chat", words, to=envelope.sender, about=envelope.id)
+
+    def _lay_out(self, envelope: Envelope) -> None:
+        payload, by = envelope.payload, envelope.sender
+        if "withdraw" in payload:
+            record = self._find(payload["withdraw"])
+            if by not in (record.plan.by, record.plan.member):
+                raise UsageError("only who laid a plan out withdraws it")
+            self._end(record, f"withdrawn by {by}", about=envelope.id)
+            return
+        if envelope.id in self._store.plans:
+            return
+        plan = read_plan(payload, id=envelope.id, by=by)
+        if plan.member != by and by not in self._store.people:
+            raise UsageError("only people lay out plans for other members; leave `member` out")
+        own = [each for each in self._records("open") if each.plan.member == plan.member]
+        if len(own) >= MAX_OPEN_PLANS:
+            raise UsageError(f"{MAX_OPEN_PLANS} plans of {plan.member} wait for a decision; withdraw one")
+        record = self._store.plans[plan.id] = PlanRecord(plan, self._clock())
+        self._store.save()
+        self._announce(record, about=envelope.id)
+
+    def _accept(self, envelope: Envelope) -> None:
+        payload = envelope.payload
+        record = self._find(payload["plan"])
+        if record.state != "open":
+            raise UsageError("it was decided before")
+        if payload.get("fingerprint") != record.plan.fingerprint:
+            raise UsageError("it is another one than you saw; look at it again: moot plan show")
+        lines, hours = payload.get("lines"), payload.get("hours")
+        accepted = cut_plan(record.plan, lines=lines, hours=hours)
+        self._check_narrower(record.plan, accepted, lines)
+        self._check_person(envelope.sender, record.plan)
+        by: tuple[str, ...] = (envelope.sender,)
+        if record.accepted == accepted:
+            by = tuple(dict.fromkeys((*(n for n in record.accepted_by if n in self._store.people), *by)))
+        record.accepted, record.accepted_by = accepted, by
+        if len(by) < self._store.accepting_people:
+            self._store.save()
+            self._announce(record, about=envelope.id)
+            return
+        self._activate(record, about=envelope.id)
+        self._approver.apply_to(record.plan.member)
+
+    def _check_person(self, sender: str, plan: Plan) -> None:
+        if sender not in self._store.people:
+            raise UsageError("only people approve plans")
+        if sender == plan.member:
+            raise UsageError("nobody approves a plan for their own calls")
+
+    def _check_narrower(self, laid_out: Plan, accepted: Plan, lines: Json) -> None:
+        numbers = [each["line"] for each in lines] if lines is not None else range(1, len(laid_out.lines) + 1)
+        if len(set(numbers)) < len(numbers):
+            raise UsageError("a line is named twice")
+        if accepted.hours > laid_out.hours:
+            raise UsageError(f"hours may only be less than {laid_out.hours:g}; lay out a plan of your own")
+        before = laid_out.rules(by=[laid_out.by], now=0.0)
+        after = cut_plan(accepted, hours=laid_out.hours).rules(by=[laid_out.by], now=0.0)
+        for number, rule in zip(numbers, after, strict=True):
+            wider = find_wider_part(rule, before[number - 1])
+            if wider is not None:
+                raise UsageError(
+                    f"line {number} may allow more than was laid out, in: {wider}. Lay out a plan of your own"
+                )
+
+    def _accept_same(self, envelope: Envelope) -> None:
+        """Calls like one that this person has just approved, for the rest of the task."""
+        payload, store = envelope.payload, self._store
+        plan = self.plan_like(str(payload["same"]))
+        self._check_person(envelope.sender, plan)
+        decision = self._approver.ledger.get(str(payload["same"]))
+        if decision is None or decision.verdict != "fulfilled" or decision.by != envelope.sender:
+            raise UsageError("approve the call first; then calls like it can be approved")
+        if decision.by_quorum or store.accepting_people > 1:
+            raise UsageError("several people decide such calls together")
+        if payload.get("fingerprint") != plan.fingerprint:
+            raise UsageError("it is another one than you saw; look at the call again")
+        if plan.id in store.plans:
+            raise UsageError("it was approved before")
+        record = PlanRecord(plan, self._clock(), ends_with_message=True)
+        record.accepted, record.accepted_by = plan, (envelope.sender,)
+        self._activate(record, about=envelope.id)
+
+    def plan_like(self, proposal: str) -> Plan:
+        """The plan of one line for calls like a proposal; raises UsageError if there is none."""
+        decision = self._approver.ledger.get(proposal)
+        if decision is None:
+            raise UsageError(f"nothing is known of a proposal {proposal!r}")
+        return plan_for_task(decision.case, self._approver.steering(decision.id))
+
+    def _dismiss(self, envelope: Envelope) -> None:
+        record = self._find(envelope.payload["plan"])
+        word = "ended" if record.state == "active" else "not approved"
+        reason = envelope.payload.get("reason")
+        why = f"{word} by {envelope.sender}{f': {reason}' if isinstance(reason, str) and reason else ''}"
+        self._end(record, why, about=envelope.id)
+
+    # What becomes of them
+
+    def _activate(self, record: PlanRecord, *, about: str) -> None:
+        store, now = self._store, self._clock()
+        plan = record.accepted or record.plan
+        rules = plan.rules(by=record.accepted_by, now=now)
+        if store.fault is not None:
+            raise UsageError(f"correct {store.rules_file} first: {store.fault}")
+        if len(store.rules) + len(rules) > MAX_RULES:
+            raise UsageError(f"there are {len(store.rules)} rules, and {MAX_RULES} are the most")
+        record.plan, record.state, record.ends_at = plan, "active", rules[0].limits.expires_at
+        # First the plan, then its rules: rules without a plan are removed, and a plan alone allows nothing.
+        store.plans[plan.id] = record
+        store.uses |= {rule.name: RuleUses() for rule in rules}
+        store.mark_reviewed([rule.name for rule in rules], now)
+        store.save()
+        store.set_rules((*store.rules, *rules))
+        store.mark_reviewed([rule.name for rule in rules], now)
+        store.save()
+        self._announce(record, about=about)
+        self._approver.pin(rules)
+
+    def _end(self, record: PlanRecord, why: str, *, about: str | None = None) -> None:
+        if record.state == "ended":
+            raise UsageError(f"it is over: {record.why}")
+        record.state, record.why = "ended", why
+        self._store.save()
+        self.drop_stale_rules()
+        log.info("plan ended", extra={"plan": record.plan.id, "why": why})
+        self._announce(record, about=about)
+
+    def _end_all(self, member: str, why: str) -> None:
+        for record in self._records():
+            if record.plan.member == member:
+                self._end(record, why)
+
+    def end_expired(self) -> None:
+        """End plans whose time is over, and those that nobody decided for a day."""
+        now = self._clock()
+        for record in self._records():
+            if record.state == "open" and now >= record.at + OPEN_SECONDS:
+                self._end(record, "nobody decided it")
+            elif record.ends_at is not None and now >= record.ends_at:
+                self._end(record, "its time is over")
+
+    def drop_stale_rules(self) -> None:
+        """Remove rules of plans that are not active."""
+        active = {record.plan.id for record in self._records("active")}
+        kept = [rule for rule in self._store.rules if rule.origin.plan in (None, *active)]
+        if len(kept) < len(self._store.rules):
+            self._store.set_rules(kept)
+
+    def _on_presence(self, event: PresenceEvent) -> None:
+        if event.event in ("leave", "refreshed"):
+            self.end_absent()
+
+    def end_absent(self) -> None:
+        """End the plans of members who are not here; what nobody approved yet waits for them."""
+        roster = self._approver.space.roster
+        here = {member.name for member in roster.values()}
+        for record in self._records("active") if roster.is_complete else ():
+            if record.plan.member not in here:
+                self._end(record, f"{record.plan.member} left")
+
+    # Telling
+
+    def _records(
+        self, state: str | None = None, *, ends_with_message: bool | None = None
+    ) -> list[PlanRecord]:
+        """Those that are not over; of one state, or that end with a message, if that is said."""
+        return [
+            each
+            for each in self._store.plans.values()
+            if each.state != "ended"
+            and state in (None, each.state)
+            and ends_with_message in (None, each.ends_with_message)
+        ]
+
+    def _find(self, id: Json) -> PlanRecord:
+        found = self._store.plans.get(id) if isinstance(id, str) else None
+        if found is None:
+            raise UsageError("there is no such plan; list them: moot plans")
+        return found
+
+    def report(self) -> dict[str, Json]:
+        """All plans that are known, the newest last."""
+        return {"plans": [self._describe(each) for each in self._store.plans.values()]}
+
+    def report_like(self, proposal: str) -> dict[str, Json]:
+        """What "the same for the rest of this task" would allow."""
+        plan = self.plan_like(proposal)
+        return {"same": {**plan.as_json(), "fingerprint": plan.fingerprint, "words": plan.line_texts()}}
+
+    def _describe(self, record: PlanRecord) -> dict[str, Json]:
+        plan, tally = record.plan, self._approver.decider.tally
+        names = [plan.rule_name(number) for number in range(1, len(plan.lines) + 1)]
+        told: dict[str, Any] = {
+            **plan.as_json(),
+            "state": record.state,
+            "fingerprint": plan.fingerprint,
+            "words": plan.line_texts(),
+            "used": [tally.count(name) for name in names],
+            "laid_out_at": rfc3339(record.at),
+            "why": record.why,
+        }
+        if record.ends_at is not None:
+            told["ends_at"] = rfc3339(record.ends_at)
+        if record.accepted_by:
+            told |= {
+                "accepted_by": list(record.accepted_by),
+                "accepting_people": self._store.accepting_people,
+            }
+        if record.ends_with_message:
+            told["ends_with_message"] = True
+        return told
+
+    def _announce(self, record: PlanRecord, *, about: str | None = None) -> None:
+        by, plan = join_names(record.accepted_by), record.plan
+        words = {"open": "waits for people", "active": f"approved by {by}", "ended": f"over: {record.why}"}
+        why = f"plan “{plan.task}” of {plan.member} {words[record.state]}"
+        told: dict[str, Json] = {"state": "plan", "why": why, "plan": self._describe(record)}
+        self._approver.send("trust/rule", told, about=about or plan.id)
