@@ -128,7 +128,8 @@ export function summary(envelope, operation, raw = "") {
       : payload.source
         ? `what ${text(payload.source).slice(0, 8)} says`
         : `“${String(payload.value)}”`;
-  if (kind === "moot/plan") return payload.withdraw ? `withdraws ${text(payload.withdraw).slice(0, 8)}` : text(payload.task);
+  if (kind === "moot/plan")
+    return payload.withdraw ? `withdraws ${text(payload.withdraw).slice(0, 8)}` : text(payload.task);
   if (kind === "moot/outcome") return unknownReason(text(payload.reason));
   if (kind === "moot/settle")
     return `${{ done: "it was done", failed: "it was not done" }[String(payload.outcome)] ?? ""}${payload.note ? `: ${text(payload.note)}` : ""}`;

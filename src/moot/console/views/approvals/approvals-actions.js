@@ -7,7 +7,7 @@
  *
  * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
  */
-import { capitalize, hostChoice, questionOf, settleButtons } from "./approvals-buttons.js";
+import { capitalize, confirmationRow, hostChoice, settleButtons } from "./approvals-buttons.js";
 import { button, html, replace } from "../../core/page/dom.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
@@ -27,6 +27,7 @@ import {
 } from "./proposal-decisions.js";
 import { SETTLE_MILLISECONDS, rejectDialog, summaryOf } from "./approvals-dialogs.js";
 import { grantDialog } from "../capabilities/grant-dialog.js";
+import { offersTask, taskDialog } from "./task-approval.js";
 import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
 import { icon } from "../parts/icons.js";
 
@@ -223,6 +224,13 @@ export class ApprovalActions {
           disabled: !able.grant,
           title: able.grant ? undefined : "Your permissions do not allow this grant",
         }),
+        missing === 0 &&
+          able.approve &&
+          offersTask(this._context, proposal) &&
+          button("Same for this task…", () => this.approveTask(), {
+            shortcut: "t",
+            title: "Approve it, and calls like it for the rest of this task",
+          }),
         button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
         button("Reject because…", () => this.reject(), {
           class: "danger quiet",
@@ -242,37 +250,17 @@ export class ApprovalActions {
 
   /** @param {Proposal} proposal @param {Confirmed} what */
   _confirmation(proposal, what) {
-    const isLastVote = votesMissingFor(proposal, this._context.state.me.id) <= 1;
-    const question = questionOf(proposal, what, this._hosts(), isLastVote);
-    const [text, shortcut, tone, act] = /** @type {[string, string, string, () => void]} */ (
-      {
-        approve: ["Yes, approve", "a", "good", () => this.approve(false)],
-        reject: ["Yes, reject", "n", "danger", () => this.rejectPlainly()],
-        vote: ["Yes, vote", "v", "good", () => this.vote()],
-        withdraw: ["Yes, withdraw", "w", "danger", () => this.withdraw()],
-      }[what]
-    );
-    return html.div(
-      { class: "action-row armed" },
-      html.p(
-        { class: "grow", role: "status" },
-        icon("warning", 16),
-        html.span(
-          {},
-          question,
-          what !== "withdraw" &&
-            what !== "reject" &&
-            originCautions(proposal)
-              .slice(0, 1)
-              .map((why) => html.strong({ class: "origin-asked" }, " ", html.bdi({}, `${oneLine(why, 200)}.`))),
-          (what === "approve" || what === "vote") &&
-            this._isPartlyHidden() &&
-            html.strong({ class: "unread" }, " Part of it is still hidden."),
-        ),
-      ),
-      button("Cancel", () => this.disarm(), { class: "quiet", shortcut: "Esc" }),
-      button(text, act, { class: tone, shortcut, data: { first: "true" } }),
-    );
+    return confirmationRow(this._context, proposal, what, {
+      hosts: this._hosts(),
+      isPartlyHidden: this._isPartlyHidden,
+      cancel: () => this.disarm(),
+      act: {
+        approve: () => this.approve(false),
+        reject: () => this.rejectPlainly(),
+        vote: () => this.vote(),
+        withdraw: () => this.withdraw(),
+      }[what],
+    });
   }
 
   /** @returns {string[]} */
@@ -391,6 +379,20 @@ export class ApprovalActions {
           approveAndGrant(this._context, shown, capability, term, host),
         ),
     );
+  }
+
+  /** It, and calls like it. */
+  approveTask() {
+    const proposal = this._proposal;
+    if (!this._acceptsPress() || !proposal || proposal.from === this._context.state.me.id) return;
+    if (votesMissingFor(proposal, this._context.state.me.id) > 0 || !offersTask(this._context, proposal)) return;
+    if (
+      callPermissions(this._context.state.me.capabilities, this._context.state, proposal.to, proposal.call).request ===
+      "no"
+    )
+      return;
+    this.disarm();
+    void taskDialog(this._context, proposal, summaryOf(proposal), (act) => void this._decide("Approving", act));
   }
 
   vote() {

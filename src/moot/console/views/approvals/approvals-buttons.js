@@ -2,6 +2,9 @@
 import { button, html } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { isAllowed } from "../capabilities/capability-match.js";
+import { votesMissingFor } from "../../core/state/proposal-life.js";
+import { icon } from "../parts/icons.js";
+import { originCautions } from "./proposal-origins.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
 import { settleDialog } from "./approvals-dialogs.js";
 
@@ -9,7 +12,7 @@ import { settleDialog } from "./approvals-dialogs.js";
 /** @typedef {import("./approvals-actions.js").Confirmed} Confirmed */
 
 /** Asked once more before it is sent. @param {Proposal} proposal @param {Confirmed} what @param {string[]} hosts @param {boolean} isLastVote */
-export function questionOf(proposal, what, hosts, isLastVote) {
+function questionOf(proposal, what, hosts, isLastVote) {
   const call = html.bdi({ class: "mono" }, oneLine(titleOf(proposal), 60));
   return {
     approve: !isLastVote
@@ -19,6 +22,42 @@ export function questionOf(proposal, what, hosts, isLastVote) {
     vote: ["Vote for ", call, " exactly as shown?"],
     withdraw: ["Withdraw ", call, "?"],
   }[what];
+}
+
+const CONFIRMED = /** @type {const} */ ({
+  approve: ["Yes, approve", "a", "good"],
+  reject: ["Yes, reject", "n", "danger"],
+  vote: ["Yes, vote", "v", "good"],
+  withdraw: ["Yes, withdraw", "w", "danger"],
+});
+
+/**
+ * The second of two presses.
+ * @param {Context} context @param {Proposal} proposal @param {Confirmed} what
+ * @param {{hosts: string[], isPartlyHidden: () => boolean, cancel: () => void, act: () => void}} options
+ */
+export function confirmationRow(context, proposal, what, { hosts, isPartlyHidden, cancel, act }) {
+  const isLastVote = votesMissingFor(proposal, context.state.me.id) <= 1;
+  const [text, shortcut, tone] = CONFIRMED[what];
+  const runs = what === "approve" || what === "vote";
+  return html.div(
+    { class: "action-row armed" },
+    html.p(
+      { class: "grow", role: "status" },
+      icon("warning", 16),
+      html.span(
+        {},
+        questionOf(proposal, what, hosts, isLastVote),
+        runs &&
+          originCautions(proposal)
+            .slice(0, 1)
+            .map((why) => html.strong({ class: "origin-asked" }, " ", html.bdi({}, `${oneLine(why, 200)}.`))),
+        runs && isPartlyHidden() && html.strong({ class: "unread" }, " Part of it is still hidden."),
+      ),
+    ),
+    button("Cancel", cancel, { class: "quiet", shortcut: "Esc" }),
+    button(text, act, { class: tone, shortcut, data: { first: "true" } }),
+  );
 }
 
 /** Somebody who has looked can say what came of it. @param {Context} context @param {Proposal} proposal */

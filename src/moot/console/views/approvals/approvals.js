@@ -20,6 +20,7 @@ import { ProposalList, elsewhereText } from "./approvals-list.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory, notReceived } from "./proposal-history.js";
 import { onHeldChange, takeBackChoice } from "./take-back.js";
+import { planNotice } from "../rules/plan-list.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
@@ -74,6 +75,7 @@ class ApprovalsView {
       this._fold,
       this._actions.node,
     );
+    this._planNotice = html.div({}, planNotice(context));
     this._root = html.div({ class: "approvals" }, html.div({ class: "approvals-side" }, this._list.node), this._detail);
     outlet.append(
       html.div(
@@ -84,12 +86,14 @@ class ApprovalsView {
         takeBackChoice(),
         alertSwitches(context),
       ),
+      this._planNotice,
       this._bulk,
       this._root,
     );
     this._clock = setInterval(() => this._tick(), 1000);
     this._stops = [
       context.state.on("proposals", () => this.draw()),
+      context.state.on("trust", () => replace(this._planNotice, planNotice(context))),
       // Of a thousand requests a second, only those about the shown proposal change its progress.
       context.state.on("requests", () => this._drawHistory()),
       context.state.on(["tools", "roster", "reasoning"], () => {
@@ -112,6 +116,7 @@ class ApprovalsView {
         r: ["No, with words: reject with a reason, or reject the selected ones", () => this._reject()],
         A: ["Approve and grant", () => this._actions.grant()],
         "g g": ["Approve and grant", () => this._actions.grant()],
+        t: ["The same for the rest of this task", () => this._actions.approveTask()],
         v: ["Vote (press twice)", (event) => event.repeat || this._actions.vote()],
         w: ["Withdraw your own (press twice)", (event) => event.repeat || this._actions.withdraw()],
         x: ["Select or deselect", () => this._list.toggle(this.selected)],

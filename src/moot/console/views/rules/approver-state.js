@@ -142,12 +142,12 @@ export class ApproverState {
     this._publish();
     const since = this._next;
     try {
-      const [rules, suggestions, report, origins] = await Promise.all([
+      const [rules, suggestions, report, origins, plans] = await Promise.all([
         ...[RULES_TOOL, "trust_suggestions", "trust_report"].map((tool) => this.query(tool)),
-        // An older approver has no such tool.
-        this.query("trust_origins").catch(() => null),
+        // An older approver has no such tools.
+        ...["trust_origins", "trust_plans"].map((tool) => this.query(tool).catch(() => null)),
       ]);
-      record.origins = origins;
+      Object.assign(record, { origins, plans });
       this._takeRules(record, rules, since);
       this._takeSuggestions(record, suggestions, since);
       this._takeReport(record, report);
@@ -268,8 +268,7 @@ export class ApproverState {
       for (const record of this._records.values()) record.suggestions.delete(payload.suggestion);
       return true;
     }
-    if (row.kind === "trust/accept" || row.kind === "trust/stop") return true;
-    return false;
+    return row.kind === "trust/accept" || row.kind === "trust/stop";
   }
 
   /** @param {RuleRecord} record @param {any} payload */
@@ -317,6 +316,7 @@ export class ApproverState {
         });
         break;
       case "tools":
+      case "plan":
         this._refreshSoon();
         break;
       case "removed":

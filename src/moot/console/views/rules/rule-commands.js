@@ -24,7 +24,7 @@ export class CommandRejected extends Error {}
 
 /**
  * Send a command to the approver and wait for its answer; rejects with Refused or NotDone.
- * @param {Context} context @param {ApproverState} approverState @param {string} kind @param {any} payload @param {string} [about]
+ * @param {Context} context @param {Pick<ApproverState, "approver" | "isOnline">} approverState @param {string} kind @param {any} payload @param {string} [about]
  * @returns {Promise<any>} its answer, null if it gave none
  */
 export async function sendCommand(context, approverState, kind, payload, about) {

@@ -61,6 +61,8 @@ export class RuleRecord {
     this.approvals = 0;
     /** What tools do and what people endorsed, as reported; null: this approver does not tell. @type {any} */
     this.origins = null;
+    /** Plans, as reported; null: this approver knows none. @type {any} */
+    this.plans = null;
     /** Decisions by each rule since its hits were reported. @type {Map<string, number>} */
     this.counted = new Map();
     /** Proposals that the reported hits already include. @type {Set<string>} */

@@ -12,6 +12,7 @@ import { approverNotices, grantedInstead, suggestedGrants } from "./rule-notices
 import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
+import { openPlans, planList } from "./plan-list.js";
 import { toolOrigins } from "./tool-origins.js";
 import { explanationDialog } from "./explanation-dialog.js";
 
@@ -30,6 +31,7 @@ class RulesView {
     this._status = html.span({ class: "soft rules-status" });
     this._switch = html.div({ class: "switch" });
     this._state = html.div({ class: "rules-state" });
+    this._plans = html.div({});
     this._suggestions = html.div({});
     this._rules = html.div({});
     this._origins = html.div({});
@@ -51,7 +53,7 @@ class RulesView {
         this._state,
         html.div(
           { class: "rules-columns" },
-          html.div({ class: "rules-main" }, this._suggestions, this._rules, this._origins),
+          html.div({ class: "rules-main" }, this._plans, this._suggestions, this._rules, this._origins),
           html.div({ class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants),
         ),
       ),
@@ -113,6 +115,11 @@ class RulesView {
         record?.budgetLeft,
       ],
       () => approverNotices(approverState),
+    );
+    redraw(
+      this._plans,
+      [record?.plans, approverState.isOnline, mine],
+      () => record?.plans && planList(this.context, approverState, record.plans, (kind) => this._may(kind)),
     );
     const suggestions = [...(record?.suggestions.values() ?? [])];
     redraw(
@@ -432,7 +439,7 @@ registerView({
   order: 45,
   key: "u",
   css: ["css/members.css", "css/rules.css"],
-  badge: openSuggestions,
+  badge: (state) => openSuggestions(state) + openPlans(state).size,
   mount(outlet, context) {
     const view = new RulesView(outlet, context);
     return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
