@@ -18,7 +18,8 @@ _UNIT = re.compile(
     r"|_per_[a-z]+$|(^|_)port$|_at$"
 )
 # A model's temperature has no unit, and a quality is a score from 0 to 1.
-_WITHOUT_UNIT = {"temperature", "replicas", "shards"} | {
+# Sums have the unit of the argument that they are of.
+_WITHOUT_UNIT = {"temperature", "replicas", "shards", "sums"} | {
     "description_quality_threshold",
     "description_quality_floor",
 }

@@ -63,6 +63,7 @@ ROWS = [
     ("moot/origins", "moot/origins", "moot.origins"),
     ("moot/endorse", "moot/endorse", "moot.endorse"),
     ("moot/opinion", "moot/opinion", "moot.opinion"),
+    ("moot/plan", "moot/plan", "moot.plan"),
     ("moot/outcome", "moot/outcome", "moot.outcome"),
     ("moot/list-proposals", "moot/list-proposals", "moot.list-proposals"),
     ("moot/proposals", "moot/proposals", "moot.proposals"),

@@ -64,7 +64,7 @@ class PlanSpace:
         self.approver = Approver(await self.party.join("approver"), store, ProposalHistory(), settings)
         self.running = asyncio.create_task(self.approver.run())
         fence = await self.alice.send("x-test/fence", {})
-        await until(lambda: fence.id in self.approver.origins._seen)
+        await until(lambda: fence.id in self.approver.origins.known_ids())
 
     async def stop_approver(self) -> None:
         self.running.cancel()

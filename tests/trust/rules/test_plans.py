@@ -96,22 +96,24 @@ def test_a_plan_is_over_when_its_time_is() -> None:
     assert decide(plan, call(payee="ACME", amount=1), at=NOW + 1800).decision == "ask"
 
 
-def test_the_next_line_may_approve_what_one_has_used_up_but_no_wider_rule() -> None:
+def test_what_a_line_has_used_up_is_left_to_the_next_rule() -> None:
     exact: Json = {"to": "bank", "tool": "pay", "arguments": {"payee": "ACME", "amount": 7}}
     plan, tally = plan_of(exact, PAY), UseTally()
     assert [decide(plan, call(payee="ACME", amount=7), tally).decision for _ in range(5)] == [
         *["approve"] * 4,
         "ask",
     ]
-    wide = Rule("wide", "approve", extra_arguments=True)
-    used = evaluate(
-        (*plan.rules(by=["alice"], now=NOW), wide),
-        call(payee="ACME", amount=7),
-        NOW + 60,
-        times=tally.times(),
-        unnamed_untrusted=lambda _: None,
-    )
-    assert used.decision == "ask"
+    by_origin = Rule("by-origin", "approve", extra_arguments=True, ask="when_untrusted")
+    for untrusted, decision in ((None, "approve"), ("others wrote it", "ask")):
+        used = evaluate(
+            (*plan.rules(by=["alice"], now=NOW), by_origin),
+            call(payee="ACME", amount=7),
+            NOW + 60,
+            times=tally.times(),
+            untrusted=untrusted,
+            unnamed_untrusted=lambda _: None,
+        )
+        assert used.decision == decision
 
 
 @pytest.mark.parametrize(

@@ -227,14 +227,6 @@ class Approver:
             if case.proposer == member:
                 self.decider.apply(case)
 
-    def steering(self, proposal: str) -> dict[str, bool]:
-        """Of each argument of a call whether it steers, as people see it; empty if that is not known."""
-        found: dict[str, bool] = {}
-        for each in (self.origins.finding(proposal) or {}).get("arguments", ()):
-            name = each["path"].partition(".")[0].partition("[")[0].removesuffix(" (name)")
-            found[name] = found.get(name, False) or (each["steers"] and not each["path"].endswith(" (name)"))
-        return found
-
     def look_again(self, *, tools_changed: bool = False) -> None:
         """Judge open calls once more: somebody endorsed or revoked something, or said what a tool does."""
         if tools_changed:

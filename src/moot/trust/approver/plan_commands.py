@@ -15,7 +15,7 @@ was sent while the approver was away counts if it ends something; an approval ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from moot.errors import UsageError
@@ -23,10 +23,12 @@ from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
+from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.rule_decider import RuleDecider
-from moot.trust.approver.task_plan import plan_for_task
+from moot.trust.approver.task_plan import plan_for_task, steering_in
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.history.proposal_history import ProposalHistory
+from moot.trust.learning.learner import add_rule
 from moot.trust.rules.plan import Plan, PlanRecord, cut_plan, read_plan
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore, RuleUses
@@ -53,12 +55,13 @@ class PlanTarget(Protocol):
     def ledger(self) -> ProposalHistory: ...
     @property
     def decider(self) -> RuleDecider: ...
+    @property
+    def origins(self) -> OriginWatch: ...
     def send(
         self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
     ) -> None: ...
     def pin(self, rules: Iterable[Rule]) -> None: ...
     def apply_to(self, member: str) -> None: ...
-    def steering(self, proposal: str) -> Mapping[str, bool]: ...
 
 
 class PlanCommands:
@@ -196,7 +199,7 @@ class PlanCommands:
         decision = self._approver.ledger.get(proposal)
         if decision is None:
             raise UsageError(f"nothing is known of a proposal {proposal!r}")
-        return plan_for_task(decision.case, self._approver.steering(decision.id))
+        return plan_for_task(decision.case, steering_in(self._approver.origins.finding(decision.id)))
 
     def _dismiss(self, envelope: Envelope) -> None:
         record = self._find(envelope.payload["plan"])
@@ -221,7 +224,11 @@ class PlanCommands:
         store.uses |= {rule.name: RuleUses() for rule in rules}
         store.mark_reviewed([rule.name for rule in rules], now)
         store.save()
-        store.set_rules((*store.rules, *rules))
+        kept = store.rules
+        for rule in reversed(rules):
+            # Before those that go by origins, which would ask first.
+            kept = add_rule(kept, rule)
+        store.set_rules(kept)
         store.mark_reviewed([rule.name for rule in rules], now)
         store.save()
         self._announce(record, about=about)

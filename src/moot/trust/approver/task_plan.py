@@ -41,6 +41,16 @@ def plan_for_task(case: Case, steering: Mapping[str, bool]) -> Plan:
     return read_plan(payload, id=f"same-{case.id}", by=case.proposer)
 
 
+def steering_in(finding: Mapping[str, Json] | None) -> dict[str, bool]:
+    """Of each argument of a call whether it steers, as people see it; empty if that is not known."""
+    found: dict[str, bool] = {}
+    for each in (finding or {}).get("arguments", ()):
+        name = each["path"].partition(".")[0].partition("[")[0]
+        if not name.endswith(" (name)"):
+            found[name] = found.get(name, False) or each["steers"]
+    return found
+
+
 def _slot(case: Case, name: str, steering: Mapping[str, bool]) -> str | None:
     """What a text may be instead; None if it stays as it is."""
     value = case.arguments[name]
