@@ -9,6 +9,7 @@
 # make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
 # make a2a-kit  A2A's compatibility kit against a published member; needs git and a network, or KIT=a clone of it
 # make agentdojo   AgentDojo's tools, and τ-bench's, in real spaces, with an agent that believes all that it reads
+# make cedar  100,000 random requests, decided by both engines of Cedar
 # make soak   the long counts: fuzzing and random comparison by the million
 # make cluster-faults   what went wrong in clusters before, 20 times each, then 60 rounds of kills, cuts and pauses; over an hour
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
@@ -24,7 +25,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit agentdojo docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit agentdojo cedar docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -144,6 +145,9 @@ a2a-kit: $(VENV)/installed
 # that too. Not a part of the tests. OPTIONS="--variants", OPTIONS="--learn 200": see bench/agentdojo/__main__.py.
 agentdojo: $(VENV)/installed
 	$(BIN)/python -m bench.agentdojo --python $(MOOT_AGENTDOJO)/bin/python $(if $(MOOT_TAU_BENCH),--tau $(MOOT_TAU_BENCH)) $(OPTIONS)
+
+cedar: $(VENV)/installed $(NODE)/installed
+	$(BIN)/python -m bench.cedar_agreement $(OPTIONS)
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs

@@ -35,6 +35,7 @@ SHARED = {"google": "protobuf"}
 # Where a module of an extra may be imported; everywhere else only what a plain installation brings.
 ROOMS_OF = {
     "a2a": {"agents/a2a"},
+    "cedar": {"trust/rules"},
     "cluster": {"gateway/cluster"},
     "keyring": {"config"},
     "rules": {"values"},

@@ -11,6 +11,7 @@ from moot.errors import MootError
 # `cryptography` is no mark of XProtocol: the MCP SDK brings it too, in whatever version it likes.
 EXTRAS: Final = {
     "a2a": ("a2a", "google", "httpx"),
+    "cedar": ("cedarpy",),
     "cluster": ("nats",),
     "keyring": ("keyring",),
     "rules": ("tree_sitter", "tree_sitter_bash"),

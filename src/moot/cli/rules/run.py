@@ -138,7 +138,7 @@ async def _stay(options: argparse.Namespace) -> int:
         doing = "watching, deciding nothing (--observe)" if options.observe else "deciding by rules"
         print(
             f"the approver is {space.name} in {space.space}: {doing}; "
-            f"{len(store.rules)} rules in {store.rules_file}, {len(ledger)} decisions known",
+            f"{len(store.all_rules)} rules in {store.rules_file}, {len(ledger)} decisions known",
             flush=True,
         )
         async with _metrics(options, approver):

@@ -205,7 +205,11 @@ class Approver:
             # A stop is obeyed even if it was sent while we were away, or to another approver.
             if envelope.kind == "trust/stop" and envelope.id in missed and envelope.sender != self.space.name:
                 named = envelope.payload.get("rule")
-                if not is_new or not isinstance(named, str) or named in {r.name for r in self.store.rules}:
+                if (
+                    not is_new
+                    or not isinstance(named, str)
+                    or named in {r.name for r in self.store.all_rules}
+                ):
                     self.commands.stop(envelope)
         self._note_seen(past)
         self.plans.end_absent()
@@ -253,7 +257,7 @@ class Approver:
         """
         seen = set(self.store.last_seen)
         last = max((at for at, envelope in enumerate(past) if envelope.id in seen), default=-1)
-        if seen and last < 0 and self.store.rules:
+        if seen and last < 0 and self.store.all_rules:
             why = "messages were missed that the gateway's history no longer has; one may have been a stop"
             self.commands.stop_all(self.space.name, why)
         return frozenset(envelope.id for envelope in past[last + 1 :])
@@ -402,7 +406,11 @@ class Approver:
         store, now = self.store, self.wall_clock()
         count = 0
         # What only observes is measured, and goes on after a disagreement.
-        rules = [rule for rule in store.rules if not rule.observe or isinstance(event, Complaint)]
+        among = store.all_rules if isinstance(event, Complaint) else store.rules
+        if isinstance(event, PersonDecided):
+            case = event.decision.case
+            among = (*among, *store.judge(case, self.origins.ask_reason(case)).permits)
+        rules = [rule for rule in among if not rule.observe or isinstance(event, Complaint)]
         for suspension in trip_rules(rules, event, now, deciding_rules=self.decider.deciding_rules):
             name = suspension.rule
             if name in store.suspensions or (at is not None and at <= store.reviewed_at(name)):
@@ -438,7 +446,7 @@ class Approver:
             if self.store.last_seen != saved and abs(self.uses_clock() - saved_at) >= SAVE_SECONDS:
                 saved, saved_at = self.store.last_seen, self.uses_clock()
                 self.store.save()
-            before, was_broken = self.store.rules, self.store.fault is not None
+            before, was_broken = self.store.all_rules, self.store.fault is not None
             if self.store.reload():
                 self.plans.drop_stale_rules()
                 self.commands.announce_changes(before, was_broken=was_broken)

@@ -52,14 +52,14 @@ def expose_metrics(store: RuleStore, history: RuleHistory, reviews: RuleReviews)
     """All metrics in Prometheus' text format. The counts are those of the history: they survive restarts."""
     registry = Registry()
     measure_build(registry, version=__version__, is_compiled=False)
-    known = {*history.rules(), *(rule.name for rule in store.rules)}
+    known = {*history.rules(), *(rule.name for rule in store.all_rules)}
     for rule in sorted(known):
         AUTOMATIC.of(registry, rule=rule).value = history.total("automatic", rule)
         WRONG.of(registry, rule=rule).value = history.total("wrong", rule)
         TRIPPED.of(registry, rule=rule).value = history.total("tripped", rule)
         PREDICTIONS.of(registry, rule=rule, agrees="yes").value = history.total("agreements", rule)
         PREDICTIONS.of(registry, rule=rule, agrees="no").value = history.total("conflicts", rule)
-    for each in store.rules:
+    for each in store.all_rules:
         SUSPENDED.of(registry, rule=each.name).value = each.name in store.suspensions
         UNREVIEWED.of(registry, rule=each.name).value = len(reviews.unreviewed(each.name))
     DECISIONS.of(registry, by="people").value = history.total("people")

@@ -150,7 +150,7 @@ class ApproverStatus:
         store.note_expired(max(approver.wall_clock(), approver.uses_clock()))
         expired_names = store.expired_names()
         listed: list[Json] = []
-        for rule in store.rules:
+        for rule in store.all_rules:
             suspension = store.suspensions.get(rule.name)
             expired = rule.name in expired_names or rule.has_ended(approver.wall_clock())
             works = "observing" if rule.observe else "active"
@@ -191,7 +191,7 @@ class ApproverStatus:
     def unreviewed(self) -> dict[str, Json]:
         approver = self._approver
         listed: list[Json] = []
-        for rule in approver.store.rules:
+        for rule in approver.store.all_rules:
             ids = approver.reviews.unreviewed(rule.name)
             if not ids:
                 continue
@@ -226,7 +226,7 @@ class ApproverStatus:
     def report(self) -> dict[str, Json]:
         approver = self._approver
         history = approver.history
-        versions = {rule.name: rule_version(rule) for rule in approver.store.rules}
+        versions = {rule.name: rule_version(rule) for rule in approver.store.all_rules}
         observe: dict[str, Json] = {}
         for name in history.rules():
             record = approver.observe.record(name, version=versions.get(name))
@@ -257,7 +257,7 @@ class ApproverStatus:
         verdict = approver.decider.verdict(decision.case)
         asked = approver.decider.asked_because(decision.id) if decision.rule is None else None
         found = explain(
-            decision, approver.store.rules, approver.wall_clock(), verdict=verdict, asked_because=asked
+            decision, approver.store.all_rules, approver.wall_clock(), verdict=verdict, asked_because=asked
         )
         return {**found.as_json(), "lines": list(found.lines())}
 

@@ -98,7 +98,7 @@ class RuleCommands:
                 self.announce_rule(rule, "suspended", self._store.suspensions[rule].why, about=envelope.id)
             elif rule == OPINION_RULE:
                 self._answer(envelope, "that was a second opinion, no rule: its no rejects nothing any more")
-            elif all(each.name != rule for each in self._store.rules):
+            elif all(each.name != rule for each in self._store.all_rules):
                 self._answer(
                     envelope, f"not stopped: there is no rule {rule}; omit the name to stop all rules"
                 )
@@ -193,7 +193,7 @@ class RuleCommands:
         self._approver.pin([rule])
 
     def _resume_rule(self, name: str, envelope: Envelope) -> None:
-        rule = next((rule for rule in self._store.rules if rule.name == name), None)
+        rule = next((rule for rule in self._store.all_rules if rule.name == name), None)
         if rule is None or name not in self._store.suspensions:
             self._answer(envelope, f"not resumed: there is no suspended rule {name}")
         elif self._acceptance.is_about(rule, envelope.sender):
@@ -278,7 +278,7 @@ class RuleCommands:
         if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
             self._answer(envelope, "not reviewed: `reviewed` has to be a list of ids of proposals")
             return
-        rules = {rule.name: rule for rule in self._store.rules}
+        rules = {rule.name: rule for rule in self._store.all_rules}
         own = {
             name
             for name in (reviews.rule_of(id) for id in ids)
@@ -304,7 +304,7 @@ class RuleCommands:
             self._approver.send("trust/rule", {"state": "stopped", "why": store.fault})
             return
         old = {rule.name: rule for rule in before}
-        new = {rule.name: rule for rule in store.rules}
+        new = {rule.name: rule for rule in store.all_rules}
         changed = [name for name in new if new[name] != old.get(name)]
         store.mark_reviewed(changed, self.clock())
         store.save()
@@ -328,7 +328,7 @@ class RuleCommands:
     def announce_rule(
         self, name: str, state: str, why: str, *, about: str | None = None, more: Mapping[str, Json] = NOTHING
     ) -> None:
-        rule = next((rule for rule in self._store.rules if rule.name == name), None)
+        rule = next((rule for rule in self._store.all_rules if rule.name == name), None)
         payload: dict[str, Json] = {"state": state, "why": why, "rule": name, **more}
         if rule is not None:
             payload["rule"] = rule_as_json(rule)

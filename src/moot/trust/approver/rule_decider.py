@@ -22,6 +22,7 @@ from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
+from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of, evaluate
 from moot.trust.rules.rule_store import RuleStore, is_counted
 from moot.trust.rules.tripwires import suspension_reasons
@@ -125,9 +126,10 @@ class RuleDecider:
         suspended: Mapping[str, str] | None = None,
         observing: bool | None = False,
     ) -> RuleVerdict:
-        store = self._store
-        return evaluate(
-            store.rules,
+        store, untrusted = self._store, self._untrusted(case)
+        judged = store.judge(case, untrusted)
+        found = evaluate(
+            (*judged.forbids, *store.rules, *judged.permits),
             case,
             now,
             [self._space.name, *(member.name for member in self._space.roster.values())],
@@ -138,12 +140,15 @@ class RuleDecider:
             times_now=self._uses_clock(),
             rejected=self.rejected,
             expired=store.expired_names(),
-            paused=self._reviews.pause_reasons(store.rules),
-            untrusted=self._untrusted(case),
+            paused=self._reviews.pause_reasons(store.all_rules),
+            untrusted=untrusted,
             observing=observing,
             unnamed_untrusted=lambda rule: self._unnamed_untrusted(case, rule),
             spent=self.tally.spent(),
         )
+        # Nobody knows whether a policy forbids it.
+        is_unknown = judged.fault is not None and found.decision != "reject"
+        return RuleVerdict("ask", None, str(judged.fault)) if is_unknown else found
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
         """D-87: a host that has just joined may offer something else under a known name.
@@ -167,7 +172,8 @@ class RuleDecider:
         if self._asked.get(case.id, "").endswith(ORIGINS_UNKNOWN):
             # It was looked at since.
             del self._asked[case.id]
-        if rule is not None and rule.ask is not None and case.id not in self.deciding_rules:
+        goes_by_origin = rule is not None and (rule.ask is not None or is_policy(rule))
+        if goes_by_origin and case.id not in self.deciding_rules:
             self.apply(case, self._draws.get(case.id))
 
     def forget_deferred(self, id: str) -> None:
@@ -216,7 +222,11 @@ class RuleDecider:
     def _predict(self, case: Case) -> None:
         """Note what those rules would decide that only observe: all of them in observe mode."""
         store, whole = self._store, self._settings.observe
-        if store.fault is None and store.stopped is None and (whole or any(r.observe for r in store.rules)):
+        if (
+            store.fault is None
+            and store.stopped is None
+            and (whole or any(rule.observe for rule in store.all_rules))
+        ):
             # As if no disagreement had suspended a rule: people want to know how often there is one.
             observing = None if whole else True
             found = self._evaluate(case, self._wall_clock(), 1.0, suspended={}, observing=observing)
@@ -316,7 +326,7 @@ class RuleDecider:
         found = [each for each in ours if each.id not in self.deciding_rules]
         self.deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
         self.tally.record_past([each for each in found if each.rule not in self._store.uses])
-        rules = {rule.name: rule for rule in self._store.rules}
+        rules = {rule.name: rule for rule in self._store.all_rules}
         # Where the notes about reviews were lost, what was decided since counts as not reviewed.
         noted_at = self._reviews.last_at
         for each in found:

@@ -29,8 +29,10 @@ from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import glob
 from moot.resilience.atomic_file import write_atomically
+from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_case import Path as ArgumentPath
 from moot.trust.rules.budgets import MAX_DECISIONS
+from moot.trust.rules.cedar_policies import NO_POLICIES, CedarPolicies, CedarVerdict, read_cedar_files
 from moot.trust.rules.plan import PlanRecord, record_of_json
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_yaml import (
@@ -155,7 +157,10 @@ class RuleStore:
     uses: dict[str, RuleUses] = field(default_factory=dict)
     # Why the rules file cannot be used; None if it can.
     fault: str | None = None
-    _stamp: tuple[int, int] | None = None
+    # Files with Cedar policies, as the rules file names them, and read.
+    cedar_files: tuple[str, ...] = ()
+    policies: CedarPolicies | None = None
+    _stamp: tuple[Json, ...] = ()
 
     @property
     def unwanted(self) -> tuple[Rule, ...]:
@@ -179,18 +184,27 @@ class RuleStore:
         return store
 
     @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """The rules, and each Cedar policy as a rule."""
+        return self.rules if self.policies is None else (*self.rules, *self.policies.rules)
+
+    def judge(self, case: Case, untrusted: str | None) -> CedarVerdict:
+        """Which Cedar policies apply to a proposal."""
+        return NO_POLICIES if self.policies is None else self.policies.judge(case, untrusted)
+
+    @property
     def rules_file(self) -> Path:
         return self.folder / RULES_NAME
 
     def reload(self) -> bool:
         """Read the rules file if it changed; returns whether it did."""
-        stamp = _stamp_of(self.rules_file)
-        if stamp == self._stamp:
+        if self._find_stamp() == self._stamp:
             return False
-        self._stamp = stamp
-        if stamp is None:
+        self.policies, self.cedar_files = None, ()
+        if _stamp_of(self.rules_file) is None:
             self.rules, self.fault = (), None
             self.tools_json, self.tools = {}, ()
+            self._stamp = self._find_stamp()
             return True
         try:
             text = self.rules_file.read_text("utf-8")
@@ -198,9 +212,14 @@ class RuleStore:
             self.accepting_people = read_accepting_people(text)
             self.tools_json = read_tools(text)
             self.tools = tuple(entries_from_json(self.tools_json))
+            self.cedar_files = read_cedar_files(text)
+            # Before the files are read: what changes meanwhile is read again.
+            self._stamp = self._find_stamp()
+            self.policies = CedarPolicies(self.folder, self.cedar_files) if self.cedar_files else None
         except (UsageError, OSError, UnicodeDecodeError) as fault:
             self.rules, self.fault = (), f"{self.rules_file.name}: {fault}"
-        names = {rule.name for rule in self.rules}
+            self._stamp = self._find_stamp()
+        names = {rule.name for rule in self.all_rules}
         if self.fault is None:
             self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         return True
@@ -211,7 +230,7 @@ class RuleStore:
 
     def unreviewed(self) -> list[str]:
         """Rules that nobody is known to have reviewed: a person wrote them into the file."""
-        return [rule.name for rule in self.rules if rule.name not in self.reviewed]
+        return [rule.name for rule in self.all_rules if rule.name not in self.reviewed]
 
     def reviewed_at(self, rule: str) -> float:
         """When a person last reviewed the rule: earlier events do not suspend it."""
@@ -228,7 +247,7 @@ class RuleStore:
         """
         found = {
             rule.name: moment
-            for rule in self.rules
+            for rule in self.all_rules
             if rule.decision == "approve" and rule.has_ended(now) and (moment := rule.ends_at) is not None
         }
         if not found.items() <= self.expired.items():
@@ -237,7 +256,7 @@ class RuleStore:
 
     def expired_names(self) -> frozenset[str]:
         """Rules that have expired once; one that a person gave another end is not among them."""
-        ends = ((rule.name, rule.ends_at) for rule in self.rules)
+        ends = ((rule.name, rule.ends_at) for rule in self.all_rules)
         return frozenset(name for name, moment in ends if moment and self.expired.get(name) == moment)
 
     def note_use(self, rule: Rule, at: float, amounts: Mapping[ArgumentPath, Decimal | None]) -> None:
@@ -265,7 +284,7 @@ class RuleStore:
         lost.
         """
         self._write(tuple(rules), self.tools_json)
-        names = {rule.name for rule in self.rules}
+        names = {rule.name for rule in self.all_rules}
         self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         self.save()
 
@@ -291,10 +310,15 @@ class RuleStore:
     def _write(self, rules: tuple[Rule, ...], tools: dict[str, Json]) -> None:
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
-        text = write_rules(rules, self._read_tests(), accepting_people=self.accepting_people, tools=tools)
+        cedar, people = list(self.cedar_files), self.accepting_people
+        text = write_rules(rules, self._read_tests(), accepting_people=people, tools=tools, cedar=cedar)
         write_atomically(self.rules_file, text.encode())
         self.rules, self.tools_json, self.tools = rules, tools, tuple(entries_from_json(tools))
-        self._stamp = _stamp_of(self.rules_file)
+        self._stamp = self._find_stamp()
+
+    def _find_stamp(self) -> tuple[Json, ...]:
+        files = (self.rules_file, *(self.folder / name for name in self.cedar_files))
+        return tuple(_stamp_of(each) for each in files)
 
     def _read_tests(self) -> Json:
         """The tests in the rules file, which people write and nobody else changes."""
@@ -320,7 +344,7 @@ class RuleStore:
             if (self.stopped is not None if name == ALL_RULES else name in idle)
         }
         if self.fault is None:
-            names = {rule.name for rule in self.rules}
+            names = {rule.name for rule in self.all_rules}
             self.reviewed = {name: at for name, at in self.reviewed.items() if name in names}
             self.expired = {name: at for name, at in self.expired.items() if name in names}
             # Not at once: a file that is replaced is gone for a moment, and that must give no rights back.

@@ -17,7 +17,8 @@
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
 
 `tests` beside `rules` is read by `rule_tests`, and decides nothing. `accepting_people: 2` is how many people
-have to accept a suggestion. `tools` says what tools do (`moot.origins.tool_traits`).
+have to accept a suggestion. `tools` says what tools do (`moot.origins.tool_traits`), `cedar` names files of
+policies (`cedar_policies`).
 
 An error names the place, as in `rules[2].limits.per`. Unknown keys are errors: a misspelled limit would be no
 limit.
@@ -82,7 +83,7 @@ def read_rules(text: str) -> tuple[Rule, ...]:
     value = read_yaml(text)
     if value is None:
         return ()
-    top = _mapping(value, "the file", ("rules", "tests", "accepting_people", "tools"))
+    top = _mapping(value, "the file", ("rules", "tests", "accepting_people", "tools", "cedar"))
     _accepting_people(top)
     entries_from_json(top.get("tools") or {})
     listed = top.get("rules") or []
@@ -430,14 +431,11 @@ def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
     return nested
 
 
-def write_rules(
-    rules: Sequence[Rule], tests: Json = None, *, accepting_people: int = 1, tools: Json = None
-) -> str:
-    """The YAML of rules, in their order, of what tools do, and of their tests as `read_yaml` gave them."""
+def write_rules(rules: Sequence[Rule], tests: Json = None, *, accepting_people: int = 1, **more: Json) -> str:
+    """The YAML of rules, in their order, of `tools` and `cedar`, and of their tests as they were read."""
     top: dict[str, Json] = {"accepting_people": accepting_people} if accepting_people > 1 else {}
     top["rules"] = [rule_as_json(rule) for rule in rules]
-    if tools:
-        top["tools"] = tools
+    top |= {key: value for key, value in more.items() if value}
     if tests is not None:
         top["tests"] = tests
     return yaml.dump(top, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
