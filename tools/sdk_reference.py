@@ -277,8 +277,9 @@ def _prose(thing: object) -> str:
 def _errors() -> Iterator[tuple[str, str, type[Exception]]]:
     """Name, base and class of each exception of `moot.errors`."""
     for name, error in vars(errors).items():
-        if isinstance(error, type) and issubclass(error, Exception) and error.__module__ == errors.__name__:
-            yield name, error.__base__.__name__, error  # type: ignore[union-attr]
+        is_error = isinstance(error, type) and issubclass(error, Exception)
+        if is_error and error.__module__.startswith(errors.__name__):
+            yield name, error.__base__.__name__, error
 
 
 def _exceptions() -> str:

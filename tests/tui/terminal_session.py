@@ -18,7 +18,7 @@ from moot.operations.operation import ClientContext
 from moot.participant import JoinedSpace, ParticipantLimits, Proposal
 from moot.protocol.operation import Json
 from moot.tui.app import MootApp
-from moot.tui.dialogs import Dialog
+from moot.tui.dialog import Dialog
 from moot.tui.row_layout import Line, escape_line
 from moot.tui.rows import Rows
 from moot.tui.terminal_options import TerminalOptions

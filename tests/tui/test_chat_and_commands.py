@@ -11,7 +11,7 @@ import pytest
 from moot.operations.operation_table import OPERATIONS
 from moot.participant import ReasoningSequence
 from moot.participant.connection.link import Link
-from moot.tui.dialogs import DetailDialog, Dialog
+from moot.tui.dialog import DetailDialog, Dialog
 from moot.tui.panes import PANES
 from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.terminal_session import (

@@ -16,16 +16,10 @@ from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns.url_prefix import url_prefix_pattern
-from moot.tui import dialogs
+from moot.tui import dialog, dialogs
 from moot.tui.decision_flow import check_unchanged
-from moot.tui.dialogs import (
-    ApproveDialog,
-    DetailDialog,
-    EndorseDialog,
-    GrantDialog,
-    RejectDialog,
-    ShownProposal,
-)
+from moot.tui.dialog import DetailDialog, Dialog
+from moot.tui.dialogs import ApproveDialog, EndorseDialog, GrantDialog, RejectDialog, ShownProposal
 from moot.tui.rows import MAX_ROWS
 from tests.console.in_node import each_in_node
 from tests.participant.gateway_with_members import ReceivedEnvelopes
@@ -214,7 +208,7 @@ async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
 
 async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A yes does not count before the dialog has been there for SETTLE_SECONDS."""
-    monkeypatch.setattr(dialogs, "SETTLE_SECONDS", HANG_SECONDS * 10)
+    monkeypatch.setattr(dialog, "SETTLE_SECONDS", HANG_SECONDS * 10)
     async with terminal_space(tmp_path) as terminal:
         agent = await terminal.join("agent")
         async with terminal.terminal() as (app, pilot):
@@ -231,7 +225,7 @@ async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch:
 
 async def test_a_dialog_that_is_not_there_yet_has_not_settled() -> None:
     """However long the machine has been up: its clock is no moment at which anybody looked."""
-    assert not dialogs.Dialog("Approve?", "y yes").has_settled
+    assert not Dialog("Approve?", "y yes").has_settled
 
 
 async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tmp_path: Path) -> None:

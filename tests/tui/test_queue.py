@@ -9,7 +9,8 @@ from textual import events
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.tui.app import MootApp
-from moot.tui.dialogs import ApproveDialog, Dialog, RejectDialog
+from moot.tui.dialog import Dialog
+from moot.tui.dialogs import ApproveDialog, RejectDialog
 from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.terminal_session import (
     pane_text,

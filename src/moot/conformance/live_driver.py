@@ -40,10 +40,10 @@ from moot.conformance.gateway_traits import (
     GatewayTraits,
     is_nameless_error,
 )
+from moot.conformance.http_members import HttpMember, HttpMembers, read_message
 from moot.conformance.runner import NotJudged, ReceivedMessages
 from moot.errors import UsageError
 from moot.protocol import strict_json
-from moot.protocol.close_codes import REMOVED
 from moot.protocol.operation import Json
 
 # A little more, so that a clock of the other side agrees.
@@ -80,14 +80,6 @@ class LiveSession:
         self.own_id = who
 
 
-class HttpMember(msgspec.Struct, frozen=True):
-    """A member that only posts over HTTP."""
-
-    who: str
-    token: str
-    dialect: str
-
-
 class LiveDriver:
     """One space of a running gateway. `tokens` admit its participants; tokens of invitations are added."""
 
@@ -112,7 +104,7 @@ class LiveDriver:
         self._old_streams = frozenset(old_streams)
         self.tokens = dict(tokens)
         self._sessions: dict[str, LiveSession] = {}
-        self._posts: dict[str, HttpMember] = {}
+        self._posts = HttpMembers(address, space)
         # Who was told of an error about which stream.
         self._faulty: set[tuple[str, str]] = set()
         # Told apart from those of other drivers: some gateways keep them as messages.
@@ -135,7 +127,9 @@ class LiveDriver:
         who, dialect = str(chosen.pop("as", name)), str(chosen.pop("dialect", "mew"))
         token = self.tokens.get(who, "nobody-has-this-token")
         if chosen.pop("injected", False):
-            return self._join_post(name, HttpMember(who, token, dialect))
+            admitted = self._posts.admit(name, HttpMember(who, token, dialect))
+            words = {"refused": "participant_not_found", "message": "the token opens nothing"}
+            return self._settle(None) | ({} if admitted else {name: [words]})
         try:
             wire = self._connect(who, token, dialect, chosen)
         except HandshakeRefused as refusal:
@@ -154,7 +148,7 @@ class LiveDriver:
 
     def leave(self, name: str) -> ReceivedMessages:
         left = None
-        if self._posts.pop(name, None) is None and name in self._sessions:
+        if not self._posts.remove(name) and name in self._sessions:
             left = self._sessions.pop(name)
             left.wire.close()
         is_news = left is not None and all(other.who != left.who for other in self._sessions.values())
@@ -195,7 +189,7 @@ class LiveDriver:
 
     def raw(self, name: str, text: str) -> ReceivedMessages:
         if name in self._posts:
-            return self._post(name, self._posts[name], text)
+            return self._post(name, text)
         session = self._sessions.get(name)
         if session is None:
             raise NotJudged(f"{name} is not in the space, and the story needs it there")
@@ -278,7 +272,7 @@ class LiveDriver:
         ]
         for session, mark in marked:
             self._await_mark(session, mark)
-        received: ReceivedMessages = {name: self._refusal_of_post(name) for name in list(self._posts)}
+        received = self._posts.removals()
         for session in present:
             received[session.name] = session.received
             session.received = []
@@ -378,7 +372,7 @@ class LiveDriver:
             session.received.append({"closed": found.code, "reason": found.reason})
             session.is_open = False
             return []
-        message = self._without_strangers(_read(found.data))
+        message = self._without_strangers(read_message(found.data))
         about = self._habits.marks_in(message, mark)
         if not about and not self._is_stranger(_subject_of(message)):
             self._note_token(message)
@@ -410,75 +404,13 @@ class LiveDriver:
         if isinstance(who, str) and isinstance(token, str) and token:
             self.tokens[who] = token
 
-    # Posts
-
-    def _join_post(self, name: str, post: HttpMember) -> ReceivedMessages:
-        if not self._is_admitted(post):
-            words = {"refused": "participant_not_found", "message": "the token opens nothing"}
-            return self._settle(None) | {name: [words]}
-        self._posts[name] = post
-        return self._settle(None)
-
-    def _is_admitted(self, post: HttpMember) -> bool:
-        status, _ = self._address.fetch(
-            "GET", self._path(post), query=self._query(post), headers=_bearer(post)
-        )
-        if status not in (200, 401, 403):
-            raise NotJudged(f"this gateway answers GET {self._path(post)} with {status}")
-        return status == 200
-
-    def _refusal_of_post(self, name: str) -> list[Json]:
-        """A post has no socket that could be closed: when its member is removed, its token stops working."""
-        if self._is_admitted(self._posts[name]):
-            return []
-        del self._posts[name]
-        return [{"closed": REMOVED, "reason": "the token opens nothing any more"}]
-
-    def _post(self, name: str, post: HttpMember, text: str) -> ReceivedMessages:
-        status, raw = self._address.fetch(
-            "POST",
-            self._path(post),
-            query=self._query(post),
-            headers=_bearer(post) | {"Content-Type": "application/json"},
-            body=text.encode("utf-8", "surrogatepass"),
-        )
-        try:
-            body = orjson.loads(raw)
-        except orjson.JSONDecodeError:
-            body = None
-        if not isinstance(body, dict):
-            raise NotJudged(f"this gateway answers POST {self._path(post)} with {status} and no JSON object")
+    def _post(self, name: str, text: str) -> ReceivedMessages:
+        body, error = self._posts.post(name, text)
         received = self._settle(None)
         self._note_invitation(body)
-        if status >= 400 and "error" in body:
-            error = {"kind": "system/error", "payload": body}
-            sent = _read(text.encode("utf-8", "surrogatepass"))
-            if "id" in sent:
-                # The answer to a post is its HTTP response: it can be about nothing else.
-                error["correlation_id"] = [sent["id"]]
+        if error is not None:
             received.setdefault(name, []).insert(0, error)
         return received
-
-    def _path(self, post: HttpMember) -> str:
-        return f"/participants/{post.who}/messages"
-
-    def _query(self, post: HttpMember) -> dict[str, str]:
-        query = {"dialect": post.dialect}
-        return query if self._space is None else query | {"space": self._space}
-
-
-def _bearer(post: HttpMember) -> dict[str, str]:
-    return {"Authorization": f"Bearer {post.token}"}
-
-
-def _read(data: bytes) -> Json:
-    if data.startswith(b"#"):
-        return {"frame": data.decode("utf-8", "replace")}
-    try:
-        message = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        message = None
-    return message if isinstance(message, dict) else {"unreadable": data.decode("utf-8", "replace")}
 
 
 def _field(entry: Json, name: str) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.color import Color, ColorParseError
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -31,12 +31,11 @@ from moot.protocol.envelope import Envelope
 from moot.tui import manual
 from moot.tui.background_tasks import BackgroundTasks
 from moot.tui.bars import KeyBar, StatusBar
-from moot.tui.call_command import call_command
-from moot.tui.commands import command_table
+from moot.tui.commands import call_command, command_table
 from moot.tui.completion import Completion, complete
 from moot.tui.decision_flow import DecisionFlow
 from moot.tui.detail_dialogs import DetailDialogs
-from moot.tui.dialogs import DetailDialog
+from moot.tui.dialog import DetailDialog
 from moot.tui.incoming_messages import IncomingMessages
 from moot.tui.input_line import InputLine
 from moot.tui.name_completion import KnownNames, KnownTools
@@ -46,8 +45,8 @@ from moot.tui.row_layout import Line, line
 from moot.tui.rows import Rows
 from moot.tui.take_back import TakeBack
 from moot.tui.terminal_options import TerminalOptions
-from moot.tui.theme import DEFAULT_THEME, THEMES
-from moot.tui.timeline import Timeline
+from moot.tui.theme import DEFAULT_THEME, THEMES, shades_of
+from moot.tui.timeline import Timeline, keeps_rules
 from moot.tui.timeline_filter import read_filter
 
 # How often queued messages are shown, the connection's state is checked, and ages are updated.
@@ -56,10 +55,6 @@ _STATUS_SECONDS: Final = 0.25
 _AGE_SECONDS: Final = 5.0
 # Below this width one pane is shown at a time.
 WIDE_COLUMNS: Final = 100
-
-# How far dim text and frames are blended from the background; dim text keeps a contrast of at least 4.5 to 1.
-_DIM_BLEND: Final = 0.66
-_LINE_BLEND: Final = 0.3
 
 EXIT_DISCONNECTED: Final = 5
 
@@ -133,17 +128,7 @@ class MootApp(App[int]):
     def get_css_variables(self) -> dict[str, str]:
         """Adds two shades between text and background to Textual's variables, whatever the theme."""
         variables = super().get_css_variables()
-        try:
-            background, text = Color.parse(variables["background"]), Color.parse(variables["foreground"])
-            shades = {
-                "dim": background.blend(text, _DIM_BLEND).hex6,
-                "line": background.blend(text, _LINE_BLEND).hex6,
-            }
-        except (KeyError, ColorParseError):
-            shades = {"dim": "ansi_bright_black", "line": "ansi_bright_black"}
-        if self.current_theme.ansi:
-            shades = {"dim": "ansi_bright_black", "line": "ansi_bright_black"}
-        return variables | shades
+        return variables | shades_of(variables, is_ansi=self.current_theme.ansi)
 
     def on_mount(self) -> None:
         for each in THEMES:
@@ -153,7 +138,7 @@ class MootApp(App[int]):
         self.panes.add_titles()
         self.screen.add_class("-main")
         self.panes.timeline.me = self.space.me
-        self.panes.timeline.keeps_rules = self._keeps_rules
+        self.panes.timeline.keeps_rules = partial(keeps_rules, self.space)
         self.input_line.focus()
         self.background.start(self._receive())
         self.background.start(self._watch_connection())
@@ -223,12 +208,6 @@ class MootApp(App[int]):
         self.status_bar.show_status(
             self.space, self._options.space_label, pending=self.panes.counts["approvals"], extra=extra
         )
-
-    def _keeps_rules(self, member: str) -> bool:
-        found = self.space.roster.get(member)
-        given = [] if found is None else [each.original for each in found.capabilities]
-        kinds = [each.get("kind") if isinstance(each, dict) else each for each in given]
-        return "trust/*" in kinds or "trust/rule" in kinds
 
     def _mark_stale(self) -> None:
         self._is_stale = True
@@ -464,9 +443,6 @@ class MootApp(App[int]):
         if name not in self.available_themes:
             raise UsageError(f"unknown theme {name}; themes: {', '.join(sorted(self.available_themes))}")
         self.theme = name
-
-    def open_pane(self, name: str) -> None:
-        self.action_pane(name)
 
     def show_help(self, command: str | None) -> None:
         lines = manual.help_lines(self.commands, command)

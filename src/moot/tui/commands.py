@@ -7,6 +7,7 @@ themes, panes, the reason for a refusal. Approving is one: it shows the proposal
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -14,6 +15,9 @@ from typing import Protocol
 from moot.operations.content_operation import CONTENT
 from moot.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.operations.operation_table import OPERATIONS
+from moot.operations.terminal_escape import printable
+from moot.participant import SeenProposal
+from moot.protocol.operation import Json
 from moot.tui.decision_flow import DecisionFlow
 from moot.tui.detail_dialogs import DetailDialogs
 from moot.tui.panes import PANES
@@ -26,7 +30,7 @@ class Terminal(Protocol):
     def leave(self) -> None: ...
     def filter_by(self, text: str) -> None: ...
     def use_theme(self, name: str) -> None: ...
-    def open_pane(self, name: str) -> None: ...
+    def action_pane(self, name: str) -> None: ...
     def show_help(self, command: str | None) -> None: ...
     def take_decision_back(self, seconds: int | None) -> str: ...
 
@@ -98,7 +102,7 @@ def _terminal_commands(
             "pane",
             f"go to a pane: {', '.join(PANES)}",
             _choice("pane", PANES),
-            _runs(lambda args: terminal.open_pane(args.pane)),
+            _runs(lambda args: terminal.action_pane(args.pane)),
         ),
         (
             "take-back",
@@ -172,3 +176,22 @@ def _choice(dest: str, choices: Sequence[str]) -> Callable[[argparse.ArgumentPar
 
 def _add(parser: argparse.ArgumentParser, dest: str, **options: object) -> None:
     parser.add_argument(dest, **options)  # type: ignore[arg-type]
+
+
+def call_command(seen: SeenProposal) -> str | None:
+    """`/call files write_file path=a.md text:="…"`; None for what is no call of a tool on one host."""
+    name, arguments = seen.params.get("name"), seen.params.get("arguments", {})
+    if seen.method != "tools/call" or len(seen.to) != 1 or not isinstance(name, str):
+        return None
+    if not isinstance(arguments, dict) or any(sign in key for key in arguments for sign in "=:"):
+        return None
+    words = ["/call", seen.to[0], name, *(_word(key, value) for key, value in arguments.items())]
+    text = " ".join(shlex.quote(word) for word in words)
+    return text if printable(text) == text else None
+
+
+def _word(name: str, value: Json) -> str:
+    if isinstance(value, str) and printable(value) == value and "\n" not in value:
+        return f"{name}={value}"
+    text = json.dumps(value, ensure_ascii=False)
+    return f"{name}:={text if printable(text) == text else json.dumps(value)}"

@@ -11,9 +11,9 @@ from moot.operations.operation import ClientContext, short_id
 from moot.operations.origin_text import EndorseChoice
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.origin_report import ENDORSE_KIND
+from moot.tui.dialog import Dialog
 from moot.tui.dialogs import (
     ApproveDialog,
-    Dialog,
     EndorseDialog,
     EndorseRequest,
     GrantChoice,

@@ -15,7 +15,7 @@ from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.large_content import listed_parts
-from moot.tui.dialogs import DetailDialog
+from moot.tui.dialog import DetailDialog
 from moot.tui.panes import StreamPane, reasoning_lines
 from moot.tui.row_layout import Line, Part, line
 from moot.tui.rules_pane import rule_details

@@ -6,11 +6,17 @@ nothing away. `moot-terminal` uses the sixteen colours of the terminal itself, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
 DEFAULT_THEME: Final = "moot-dark"
+# How far dim text and frames are blended from the background; dim text keeps a contrast of at least 4.5 to 1.
+_DIM_BLEND: Final = 0.66
+_LINE_BLEND: Final = 0.3
+_ANSI_SHADES: Final[Mapping[str, str]] = {"dim": "ansi_bright_black", "line": "ansi_bright_black"}
 
 THEMES: Final = (
     Theme(
@@ -72,3 +78,14 @@ THEMES: Final = (
         variables=BUILTIN_THEMES["ansi-dark"].variables,
     ),
 )
+
+
+def shades_of(variables: Mapping[str, str], *, is_ansi: bool) -> dict[str, str]:
+    """Two shades between text and background, of any theme."""
+    try:
+        background, text = Color.parse(variables["background"]), Color.parse(variables["foreground"])
+    except (KeyError, ColorParseError):
+        is_ansi = True
+    if is_ansi:
+        return dict(_ANSI_SHADES)
+    return {"dim": background.blend(text, _DIM_BLEND).hex6, "line": background.blend(text, _LINE_BLEND).hex6}

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from moot.operations.envelope_view import view_of
-from moot.participant import MissedMessages
+from moot.participant import JoinedSpace, MissedMessages
 from moot.protocol.envelope import Envelope
 from moot.tui.row_layout import Line, PaneRow, Tone
 from moot.tui.rows import MAX_ROWS, Rows
@@ -123,6 +123,14 @@ def row_of(envelope: Envelope, *, me: str, verbose: bool) -> PaneRow | None:
     if is_cut:
         lines.append(((" " * 11, "text"), ("… Enter shows it in full", "dim")))
     return PaneRow(envelope.id, tuple(lines), indent=11)
+
+
+def keeps_rules(space: JoinedSpace, member: str) -> bool:
+    """Whether a member may change rules, so that what it is asked and answers is about those."""
+    found = space.roster.get(member)
+    given = [] if found is None else [each.original for each in found.capabilities]
+    kinds = [each.get("kind") if isinstance(each, dict) else each for each in given]
+    return "trust/*" in kinds or "trust/rule" in kinds
 
 
 class Timeline(Rows):

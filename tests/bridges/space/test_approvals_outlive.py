@@ -258,7 +258,7 @@ async def test_a_client_whose_time_is_up_gets_the_result_when_it_calls_again(
 
             await call_until_proposed(alice, give_up)
             seen = await first_proposal(alice)
-            (pending,) = shown.backend.pending_calls._kept.values()
+            (pending,) = shown.backend.pending_calls._calls
             await until(lambda: pending.waiting == 0)
             await alice.approve(seen)
             assert kept["b"] == "new"

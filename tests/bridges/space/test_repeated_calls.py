@@ -87,7 +87,7 @@ async def test_calls_at_once_are_one_proposal_and_their_answers_say_so(tmp_path:
             for _ in range(3):
                 group.start_soon(call)
             seen = await first_proposal(alice)
-            (pending,) = shown.backend.pending_calls._kept.values()
+            (pending,) = shown.backend.pending_calls._calls
             await until(lambda: pending.waiting == 3)
             assert alice.proposals.open() == [seen]
             await alice.approve(seen)
@@ -108,7 +108,7 @@ async def test_a_call_that_is_cancelled_and_repeated_is_the_same_proposal(
         async with shown.client(mode) as client:
 
             def waiting() -> list[int]:
-                return [pending.waiting for pending in shown.backend.pending_calls._kept.values()]
+                return [pending.waiting for pending in shown.backend.pending_calls._calls]
 
             for _ in range(2):
                 async with anyio.create_task_group() as group:

@@ -88,7 +88,7 @@ async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
             group.start_soon(call)
             seen = await first_proposal(alice)
             await alice.reject(seen, "disagree")
-            (pending,) = shown.backend.pending_calls._kept.values()
+            (pending,) = shown.backend.pending_calls._calls
             await until(lambda: "rejected by alice (disagree)" in pending.note)
             await bob.approve(await first_proposal(bob))
 

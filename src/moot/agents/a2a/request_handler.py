@@ -7,7 +7,6 @@ a call of that tool of the member: made where the caller's rights allow it, and 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -44,8 +43,6 @@ from a2a.utils.errors import (
 )
 from a2a.utils.task import (
     apply_history_length,
-    decode_page_token,
-    encode_page_token,
     validate_history_length,
     validate_page_size,
 )
@@ -59,6 +56,7 @@ from moot.agents.a2a.published_card import make_card, tools_of
 from moot.agents.a2a.push_sender import PushSender
 from moot.agents.a2a.serve_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskBook, TaskEvent
+from moot.agents.a2a.task_pages import check_status, page_of
 from moot.agents.a2a.task_tracker import TaskTracker
 from moot.errors import (
     ApprovalRequired,
@@ -81,7 +79,6 @@ MAX_PUSH_TARGETS: Final = 5
 
 log = logging.getLogger(__name__)
 
-_PAGE_SIZE: Final = 50
 # Faults behind which the gateway may have taken what was sent.
 _NO_WORD: Final = (TimedOut, ConnectionLost, ConnectionClosed, OutcomeUnknown)
 _OLD_METHODS: Final = ("message/", "tasks/")
@@ -316,39 +313,10 @@ class MemberRequestHandler(RequestHandler):
         validate_history_length(params)
         if params.HasField("page_size"):
             validate_page_size(params.page_size)
-        _check_status(params, context)
+        check_status(params, context)
         name = _caller(context).name
         found = [each for each in self._book if each.owner == name and each.member == self._member]
-        if params.context_id:
-            found = [each for each in found if each.task.context_id == params.context_id]
-        if params.status:
-            found = [each for each in found if each.task.status.state == params.status]
-        if params.HasField("status_timestamp_after"):
-            after = params.status_timestamp_after.ToNanoseconds()
-            found = [each for each in found if each.task.status.timestamp.ToNanoseconds() >= after]
-        found.sort(key=lambda each: (each.task.status.timestamp.ToNanoseconds(), each.task.id), reverse=True)
-        start = 0
-        if params.page_token:
-            last = decode_page_token(params.page_token)
-            at = next((number for number, each in enumerate(found) if each.task.id == last), None)
-            if at is None:
-                raise InvalidParamsError("this page token is not valid any more: begin again")
-            start = at + 1
-        size = params.page_size or _PAGE_SIZE
-        page = found[start : start + size]
-        tasks = []
-        for each in page:
-            task = apply_history_length(each.snapshot(), params)
-            if not params.include_artifacts:
-                task.ClearField("artifacts")
-            tasks.append(task)
-        more = start + size < len(found)
-        return ListTasksResponse(
-            tasks=tasks,
-            page_size=size,
-            total_size=len(found),
-            next_page_token=encode_page_token(page[-1].task.id) if more else "",
-        )
+        return page_of(found, params)
 
     @validate_request_params
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
@@ -453,14 +421,3 @@ def _caller(context: ServerCallContext) -> Caller:
     caller = context.state["caller"]
     assert isinstance(caller, Caller)  # noqa: S101  # nobody comes here without one
     return caller
-
-
-def _check_status(params: ListTasksRequest, context: ServerCallContext) -> None:
-    """Refuse a status that does not exist: the SDK makes no filter of it, and all tasks would be listed."""
-    if context.state.get("method") == "ListTasks":
-        given = (json.loads(context.state["body"]).get("params") or {}).get("status")
-    else:
-        given = context.state["query"].get("status")
-    is_unknown = not params.status and given not in (None, "", 0, "0", "TASK_STATE_UNSPECIFIED")
-    if is_unknown or params.status not in TaskState.values():
-        raise InvalidParamsError(f"there is no such status; it is one of {', '.join(TaskState.keys()[1:])}")

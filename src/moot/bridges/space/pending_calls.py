@@ -18,9 +18,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
-
-from moot.bridges.space.calls_file import CallsFile, RecordedCall, outcome_of
+from moot.bridges.space import kept_calls
+from moot.bridges.space.calls_file import CallsFile, RecordedCall
 from moot.bridges.space.followed_call import (
     cannot_withdraw,
     follow_call,
@@ -30,11 +29,11 @@ from moot.bridges.space.followed_call import (
     update_note,
     withdraw_proposal,
 )
+from moot.bridges.space.kept_calls import KeptCalls
 from moot.bridges.space.pending_text import PendingText
 from moot.bridges.space.person_decisions import PersonDecisions
 from moot.bridges.space.same_calls import (
     call_fingerprint,
-    call_fingerprint_of,
     key_of,
     record_of_seen,
     without_input,
@@ -60,10 +59,6 @@ from moot.resilience.task_set import wait_for_any
 
 log = logging.getLogger(__name__)
 
-# Dropped oldest first; finished ones go before pending ones.
-MAX_KEPT: Final = 1_000
-# How long a result is kept for a client that comes back for it.
-KEPT_SECONDS: Final = 3_600.0
 # A proposal ends when the gateway says so, not by a clock of ours.
 FOREVER_SECONDS: Final = 10 * 365 * 86_400.0
 # How long a question waits for what the gateway says about earlier calls.
@@ -93,15 +88,10 @@ class PendingCalls:
         self._wait_for_others = wait_for_others
         self._proposal_seconds = proposal_seconds
         self._file = file
+        self._calls = KeptCalls(file)
         self._text = PendingText(space, console, space_name)
-        self._kept: dict[str, PendingCall] = {}
-        self._records: dict[str, RecordedCall] = {}
-        # The latest call of each kind: host, method and params.
-        self._latest: dict[bytes, PendingCall] = {}
         # Those that are being proposed.
         self._proposing: dict[bytes, asyncio.Future[PendingCall]] = {}
-        # Those that are over when somebody rejects them.
-        self._ended_by_rejection: set[str] = set()
         self._restored = asyncio.Event()
         self._refreshed_at = 0.0
         self._group = asyncio.TaskGroup()
@@ -121,20 +111,18 @@ class PendingCalls:
 
     async def find(self, handle: str) -> PendingCall | None:
         await self.refresh()
-        self._drop_expired()
-        return self._kept.get(handle)
+        return self._calls.get(handle)
 
     async def all(self) -> list[PendingCall]:
         """Newest last."""
         await self.refresh()
-        self._drop_expired()
-        return list(self._kept.values())
+        return list(self._calls)
 
     async def refresh(self) -> None:
         """Bring everything up to what the gateway knows, as far as it answers."""
         await self._wait_restored()
         now = time.monotonic()
-        open = any(not pending.finished.is_set() for pending in self._kept.values())
+        open = any(not pending.finished.is_set() for pending in self._calls)
         if open and now - self._refreshed_at > REFRESH_SECONDS and self._space.state == "joined":
             self._refreshed_at = now
             await self._space.refresh_proposals()
@@ -142,15 +130,11 @@ class PendingCalls:
 
     async def _let_settle(self) -> None:
         """What is over settles in its own task: whoever asks now is to be told."""
-        seen = {handle: self._space.proposals.get(handle) for handle in self._kept}
+        seen = [(pending, self._space.proposals.get(pending.handle)) for pending in self._calls]
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
-                for handle, pending in tuple(self._kept.items()):
-                    known = seen[handle]
-                    is_rejected = (
-                        known is not None and known.rejections and handle in self._ended_by_rejection
-                    )
-                    if known is not None and (known.is_over or is_rejected):
+                for pending, known in seen:
+                    if known is not None and (known.is_over or self._calls.is_ended_by(known)):
                         await pending.finished.wait()
 
     @property
@@ -165,7 +149,7 @@ class PendingCalls:
 
     def describe(self, pending: PendingCall) -> JsonObject:
         """One call for programs: what it is, and where it is decided."""
-        return self._text.facts(pending, self._records[pending.handle])
+        return self._text.facts(pending, self._calls.record_of(pending))
 
     # Proposing
 
@@ -255,7 +239,7 @@ class PendingCalls:
             self._spawn(self._restore())
             raise
         except MootError:
-            self._forget(record.handle)
+            self._calls.forget(record.handle)
             raise
         return self._keep(record, proposal, call)
 
@@ -276,13 +260,12 @@ class PendingCalls:
     async def _find_same(self, host: str, method: str, params: JsonObject) -> PendingCall | None:
         """The same call, made before, whose outcome no client was told; or with the same key, told or not."""
         await self._wait_restored()
-        self._drop_expired()
         kind = call_fingerprint(host, method, params)
-        known = self._latest.get(kind)
+        known = self._calls.latest(kind)
         if known is None and any(self._is_ours(seen, kind) for seen in self._space.proposals.open()):
             # Made by another client in our name.
             await self._restore()
-            known = self._latest.get(kind)
+            known = self._calls.latest(kind)
         if known is None or (known.delivered and not key_of(params)):
             return None
         if not known.finished.is_set():
@@ -300,8 +283,8 @@ class PendingCalls:
         The approval covers it, and it stays the same proposal.
         """
         wanted = given_input(params)
-        for handle, earlier in reversed(self._kept.items()):
-            record = self._records[handle]
+        for earlier in reversed(list(self._calls)):
+            record = self._calls.record_of(earlier)
             if (
                 wanted is not None
                 and (record.proposal.to, record.proposal.method) == (host, call.method)
@@ -338,13 +321,13 @@ class PendingCalls:
         return is_one and call_fingerprint(seen.to[0], seen.method, seen.params) == kind
 
     def _keep(self, record: RecordedCall, proposal: Proposal, call: BackendCall) -> PendingCall:
-        if record.handle in self._kept:
-            return self._kept[record.handle]
+        if (kept := self._calls.get(record.handle)) is not None:
+            return kept
         pending = self._make_pending(record, call, lambda _reason: withdraw_proposal(pending, proposal))
         proposal.on_change = lambda changed: update_note(pending, changed)
         update_note(pending, proposal)
         if not proposal.wait_for_others:
-            self._ended_by_rejection.add(record.handle)
+            self._calls.end_by_rejection(pending)
         self._start(pending, proposal.outcome, record)
         return pending
 
@@ -360,12 +343,9 @@ class PendingCalls:
             call=call,
             withdraw=withdraw,
             pending_result=lambda pending: self._text.pending_result(pending, record),
-            kept_seconds=self._proposal_seconds + KEPT_SECONDS,
+            kept_seconds=self._proposal_seconds + kept_calls.KEPT_SECONDS,
         )
-        pending.on_delivered = lambda pending: self._on_delivered(pending, record)
-        self._kept[record.handle] = pending
-        self._records[record.handle] = record
-        self._latest[call_fingerprint_of(record)] = pending
+        self._calls.add(record, pending)
         return pending
 
     def _start(
@@ -430,11 +410,11 @@ class PendingCalls:
         """Calls whose outcome a client was given, and may ask for again."""
         for handle, record in records.items():
             outcome = record.outcome
-            if outcome is None or handle in self._kept:
+            if outcome is None or self._calls.get(handle) is not None:
                 continue
             left = outcome.until - time.time()
             if left <= 0:
-                self._forget(handle)
+                self._calls.forget(handle)
                 continue
             call = BackendCall(record.proposal.method, record.params)
             pending = self._make_pending(record, call, cannot_withdraw)
@@ -444,42 +424,6 @@ class PendingCalls:
             pending.settle(error or outcome.result or {}, outcome.note, withdrawn=outcome.withdrawn)
             with suppress(McpError):
                 pending.result()
-
-    # Keeping
-
-    def _on_delivered(self, pending: PendingCall, record: RecordedCall) -> None:
-        """A client has its outcome: the next run tells of it only to a client that polls a task."""
-        if not pending.is_task or self._file is None:
-            self._forget(pending.handle)
-            return
-        left = pending.kept_seconds - pending.age_seconds
-        recorded = outcome_of(pending, until=time.time() + left)
-        if recorded is not None:
-            self._file.replace(msgspec.structs.replace(record, outcome=recorded))
-
-    def _forget(self, handle: str) -> None:
-        """A client has its outcome, or it was never proposed: the next run need not tell of it."""
-        if self._file is not None:
-            self._file.remove(handle)
-
-    def _drop_expired(self) -> None:
-        for handle, pending in tuple(self._kept.items()):
-            kept_seconds = pending.kept_seconds if pending.is_task else KEPT_SECONDS
-            if pending.finished.is_set() and pending.idle_seconds > kept_seconds:
-                self._drop(handle)
-        finished = [handle for handle, pending in self._kept.items() if pending.finished.is_set()]
-        while len(self._kept) > MAX_KEPT:
-            self._drop(finished.pop(0) if finished else next(iter(self._kept)))
-
-    def _drop(self, handle: str) -> None:
-        dropped = self._kept.pop(handle)
-        self._ended_by_rejection.discard(handle)
-        record = self._records.pop(handle)
-        kind = call_fingerprint_of(record)
-        if self._latest.get(kind) is dropped:
-            del self._latest[kind]
-        if dropped.finished.is_set() and not dropped.is_task:
-            self._forget(handle)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
