@@ -52,10 +52,10 @@ class CountingMint:
 class PureDriver:
     """One space; every member has one session, named after it (or `name/2` for a second one)."""
 
-    def __init__(self, settings: Mapping[str, Json], *, start: float = 1_760_000_000.0) -> None:
+    def __init__(self, settings: Mapping[str, Json]) -> None:
         self.space = Space(read_space("lab", settings))
         self.mint = CountingMint()
-        self.now = start
+        self.now = 1_760_000_000.0
         self.effects: list[Effect] = []
         self._received: ReceivedMessages = {}
         self._present: dict[str, None] = {}  # in the order of joining

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
 from moot.config.gateway_config import GatewayConfig
@@ -37,11 +36,10 @@ _LOG_SECONDS: Final = 60.0
 class AccessLimiter:
     """Counts wrong tokens and joins of one gateway."""
 
-    def __init__(self, config: GatewayConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: GatewayConfig) -> None:
         self.config = config
         self.wrong_tokens = 0
         self.joins_refused = 0
-        self._clock = clock
         per_second = config.wrong_tokens_per_minute / _SECONDS_PER_MINUTE
         burst = config.wrong_tokens_per_minute
         self._by_address = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
@@ -57,7 +55,7 @@ class AccessLimiter:
         if denied.status >= 500:
             # Nothing is wrong with the token.
             return denied
-        now = self._clock()
+        now = time.monotonic()
         self.wrong_tokens += 1
         wait = self._by_address.take(network_of(address), now)
         if name:
@@ -71,12 +69,12 @@ class AccessLimiter:
 
     def has_guessed(self, address: str) -> bool:
         """Whether the next wrong token of this address is answered with 429."""
-        return self._by_address.wait_seconds(network_of(address), self._clock()) > 0
+        return self._by_address.wait_seconds(network_of(address), time.monotonic()) > 0
 
     def check_join(self, identity: TokenIdentity, address: str) -> AccessDenied | None:
         """Count a join; why it has to wait, if it has to. A guest is known by its address only."""
         who = ("guest", network_of(address)) if identity.guest else ("member", identity.name)
-        wait = self._joins.take((identity.host.name, *who), self._clock())
+        wait = self._joins.take((identity.host.name, *who), time.monotonic())
         if not wait:
             return None
         self.joins_refused += 1
@@ -88,7 +86,7 @@ class AccessLimiter:
 
     def check_mint(self, space: str, member: str, by: tuple[str, str]) -> AccessDenied | None:
         """Count a short-lived token that `by` (a role and a name) asks for; why it has to wait, if so."""
-        wait = self._minted.take((space, member, *by), self._clock())
+        wait = self._minted.take((space, member, *by), time.monotonic())
         if not wait:
             return None
         return AccessDenied(

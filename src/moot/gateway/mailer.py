@@ -13,7 +13,6 @@ import logging
 import smtplib
 import ssl
 import time
-from collections.abc import Callable
 from email.message import EmailMessage
 from typing import Final
 
@@ -38,10 +37,8 @@ class Mailer:
     def __init__(
         self,
         settings: SmtpConfig | None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._clock = clock
         most = 0 if settings is None else settings.max_invitations_per_minute
         self._rates = sliding_windows(most, 60.0, max_keys=_MAX_KEYS)
         self._sending: set[asyncio.Task[None]] = set()
@@ -56,7 +53,7 @@ class Mailer:
             )
             return
         why = None
-        if self._rates.take((space, mail.invited_by), self._clock()):
+        if self._rates.take((space, mail.invited_by), time.monotonic()):
             why = "more than gateway.smtp.max_invitations_per_minute"
         elif len(self._sending) >= _MAX_WAITING:
             why = "too many wait for the mail server"

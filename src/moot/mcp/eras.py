@@ -172,9 +172,7 @@ def input_required(requests: Mapping[str, Json], state: str) -> JsonObject:
     return {"resultType": "input_required", "inputRequests": dict(requests), "requestState": state}
 
 
-def to_discover_result(
-    initialize_result: Mapping[str, Json], versions: tuple[str, ...] = STATELESS_VERSIONS
-) -> JsonObject:
+def to_discover_result(initialize_result: Mapping[str, Json]) -> JsonObject:
     """The `server/discover` result that says the same as an `initialize` result."""
     made: JsonObject = {
         key: value
@@ -182,7 +180,7 @@ def to_discover_result(
         if key not in ("protocolVersion", "serverInfo", "_meta")
     }
     made.setdefault("capabilities", {})
-    made["supportedVersions"] = list(versions)
+    made["supportedVersions"] = list(STATELESS_VERSIONS)
     meta = initialize_result.get("_meta")
     about: JsonObject = dict(meta) if isinstance(meta, dict) else {}
     if isinstance(initialize_result.get("serverInfo"), dict):

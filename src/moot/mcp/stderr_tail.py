@@ -23,11 +23,8 @@ LINE_BYTES: Final = 4_096
 class StderrTail:
     """Takes the bytes of a child's stderr; memory and disk are bounded whatever comes."""
 
-    def __init__(
-        self, file: Path | None = None, *, ring_bytes: int = RING_BYTES, file_bytes: int = FILE_BYTES
-    ) -> None:
+    def __init__(self, file: Path | None = None, *, file_bytes: int = FILE_BYTES) -> None:
         self._ring: deque[bytes] = deque()
-        self._ring_bytes = ring_bytes
         self._kept_bytes = 0
         self._partial = b""
         self._path = file
@@ -60,7 +57,7 @@ class StderrTail:
     def _keep(self, line: bytes) -> None:
         self._ring.append(line)
         self._kept_bytes += len(line) + 1
-        while self._kept_bytes > self._ring_bytes:
+        while self._kept_bytes > RING_BYTES:
             self._kept_bytes -= len(self._ring.popleft()) + 1
 
     def _write(self, data: bytes) -> None:

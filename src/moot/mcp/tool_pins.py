@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -115,12 +115,10 @@ class Pins:
         file: Path | None = None,
         *,
         withhold: bool = True,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._server = server
         self._file = file
         self._withhold = withhold
-        self._clock = clock
         self._pins: dict[str, Pin] = {}
         self._changes: dict[str, PinChange] = {}
         if file is not None:
@@ -186,7 +184,7 @@ class Pins:
 
     def _pin(self, tool: JsonObject, digest: str) -> Pin:
         small = len(_canonical(tool)) <= DEFINITION_BYTES
-        return Pin(digest, self._clock().strftime("%Y-%m-%dT%H:%M:%SZ"), tool if small else None)
+        return Pin(digest, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), tool if small else None)
 
     def _save(self) -> None:
         if self._file is None:

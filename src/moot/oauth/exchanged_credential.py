@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 
 from moot.oauth.credential_store import StoredCredential
 from moot.oauth.discovery import BearerChallenge, read_challenge
@@ -27,13 +26,10 @@ class ExchangedCredential:
         self,
         subject: ServerCredential,
         challenge: BearerChallenge,
-        *,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.problem: str | None = None
         self._subject = subject
         self._challenge = challenge
-        self._wall_clock = wall_clock
         self._token: StoredCredential | None = None
         self._exchanging = asyncio.Lock()
 
@@ -70,7 +66,7 @@ class ExchangedCredential:
             self._token = None
 
     def _has_ended(self, token: StoredCredential) -> bool:
-        return token.expires_at is not None and token.expires_at <= self._wall_clock()
+        return token.expires_at is not None and token.expires_at <= time.time()
 
     def _value(self) -> str | None:
         return None if self._token is None else f"Bearer {self._token.access_token}"

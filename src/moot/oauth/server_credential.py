@@ -54,8 +54,6 @@ class ServerCredential:
         owner: str | None = None,
         challenge: BearerChallenge | None = None,
         is_subject: bool = False,
-        wall_clock: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`server` names it in the store; `challenge` is what the server said to somebody else.
 
@@ -72,8 +70,6 @@ class ServerCredential:
         self._store = store
         self._server = server
         self._http = ProviderHttp(server_url, allow_private=settings.allow_private_addresses)
-        self._wall_clock = wall_clock
-        self._clock = clock
         self._credential = store.credential(server, owner)
         self._target: ProtectedResource | None = None
         self._challenge = challenge or BearerChallenge()
@@ -204,7 +200,7 @@ class ServerCredential:
                     return
                 await self._renew_or_wait(kept)
             except (SignInFailed, UsageError) as fault:
-                self._failed_at = self._clock()
+                self._failed_at = time.monotonic()
                 self.problem = str(fault)
                 log.warning("credential not renewed", extra={"server": self._server, "why": str(fault)})
                 self.on_change()
@@ -246,14 +242,14 @@ class ServerCredential:
         can_renew = kept.refresh_token is not None or self._calls_as_client
         if kept.expires_at is None or self._target is None or not can_renew or self._is_fresh():
             return False
-        return kept.expires_at - self._wall_clock() < RENEW_BEFORE_SECONDS
+        return kept.expires_at - time.time() < RENEW_BEFORE_SECONDS
 
     def _is_fresh(self) -> bool:
         obtained_at = self._obtained_at
-        return obtained_at is not None and self._clock() - obtained_at < RETRY_SECONDS
+        return obtained_at is not None and time.monotonic() - obtained_at < RETRY_SECONDS
 
     def _is_too_soon(self) -> bool:
-        return self._failed_at is not None and self._clock() - self._failed_at < RETRY_SECONDS
+        return self._failed_at is not None and time.monotonic() - self._failed_at < RETRY_SECONDS
 
     async def _find_target(self) -> ProtectedResource:
         """Found anew each time: a server may have changed its provider."""
@@ -301,7 +297,7 @@ class ServerCredential:
         # First on disk: a refresh token that was used once is worth nothing any more.
         self._store.keep_credential(credential)
         self._credential = credential
-        self._obtained_at = self._clock()
+        self._obtained_at = time.monotonic()
         self._failed_at = self.problem = self._waits_for = None
         self._ready.set()
         self.on_change()

@@ -16,8 +16,7 @@ from mcp_types import ListToolsRequest, ListToolsResult
 
 from moot.bridges.people import people_settings
 from moot.bridges.space.own_tools import CALL_TOOL, OWN_NAMES
-from moot.bridges.space.space_backend import BackendSettings
-from moot.cli.mcp.defaults import LISTED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
+from moot.cli.mcp.defaults import MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StartFailed, StdioServer
@@ -221,20 +220,20 @@ async def test_a_server_that_does_not_start_leaves_the_one_that_serves_alone(tmp
 
 # Very many tools
 
-FEW = BackendSettings(max_listed_bytes=1_000)
 
-
-def test_the_command_lists_as_many_tools_as_the_settings_say() -> None:
-    assert BackendSettings().max_listed_bytes == LISTED_BYTES
+def test_the_command_serves_as_many_people_as_the_settings_say() -> None:
     assert people_settings.MAX_PEOPLE == MAX_PEOPLE
     assert ConnectionLimiter().max_per_address == MAX_CONNECTIONS_PER_ADDRESS
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_tools_beyond_a_size_are_not_listed_but_found_and_called(tmp_path: Path, mode: Any) -> None:
+async def test_tools_beyond_a_size_are_not_listed_but_found_and_called(
+    tmp_path: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.bridges.space.space_backend.MAX_LISTED_BYTES", 1_000)
     async with served_space(tmp_path) as served_lab:
         offer_files(await served_lab.join("files"))
-        shown = await served_lab.serve("bob", settings=FEW)
+        shown = await served_lab.serve("bob")
         async with shown.client(mode) as client:
             tools = (await client.list_tools()).tools
             assert [tool.name for tool in tools] == [*OWN_NAMES, "read_file", "write_file"]
@@ -259,12 +258,14 @@ async def test_tools_beyond_a_size_are_not_listed_but_found_and_called(tmp_path:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_found_tool_is_proposed_like_a_listed_one(tmp_path: Path, mode: Any) -> None:
+async def test_a_found_tool_is_proposed_like_a_listed_one(
+    tmp_path: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.bridges.space.space_backend.MAX_LISTED_BYTES", 0)
     person = Person(*["wait"] * 5)
     call = {"name": CALL[0], "arguments": CALL[1]}
     async with served_space(tmp_path, GUEST) as served_lab:
-        settings = BackendSettings(max_listed_bytes=0)
-        kept, alice, shown = await set_up(served_lab, limits=HASTY, settings=settings)
+        kept, alice, shown = await set_up(served_lab, limits=HASTY)
         async with (
             shown.client(mode, elicitation_callback=person) as client,
             anyio.create_task_group() as group,

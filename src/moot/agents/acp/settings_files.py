@@ -20,6 +20,8 @@ ALL_NAMES: Final = frozenset(name for profile in PROFILES for name in profile.pr
 _GIT: Final = ".git"
 # More files than people would read are not looked at one by one.
 _MAX_FILES: Final = 1_000
+# Named in a sentence.
+_MOST_LISTED: Final = 8
 
 
 def find_settings(profile: AgentProfile, folder: Path, home: str | None) -> dict[str, tuple[int, int]]:
@@ -72,11 +74,11 @@ def _state_of(path: str) -> tuple[int, int]:
     return state.st_mtime_ns, state.st_size
 
 
-def shorten_list(paths: Iterable[str], most: int = 8) -> str:
+def shorten_list(paths: Iterable[str]) -> str:
     """Paths for people, not more than they read."""
     given = list(paths)
-    more = f" and {len(given) - most} more" if len(given) > most else ""
-    return ", ".join(given[:most]) + more
+    more = f" and {len(given) - _MOST_LISTED} more" if len(given) > _MOST_LISTED else ""
+    return ", ".join(given[:_MOST_LISTED]) + more
 
 
 def settings_among(paths: Iterable[str], folder: Path) -> list[str]:

@@ -43,13 +43,11 @@ _decoder = msgspec.json.Decoder(_SpaceList)
 async def wait_for_turn(
     settings: BridgeSettings,
     *,
-    first_seconds: float = FIRST_SECONDS,
-    max_seconds: float = MAX_SECONDS,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Wait until nobody is connected under this name, or the token is not valid any more: joining says so."""
     options = ConnectOptions(settings.gateway, settings.space, settings.token)
-    backoff = Backoff(first_seconds, max_seconds)
+    backoff = Backoff(FIRST_SECONDS, MAX_SECONDS)
     while True:
         await sleep(backoff.next_delay())
         for url in options.urls:

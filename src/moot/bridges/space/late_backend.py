@@ -37,13 +37,11 @@ class LateBackend:
         self,
         gateway: str,
         *,
-        wait_seconds: float = WAIT_SECONDS,
         tools: Callable[[], list[JsonObject]] = list_own_tools,
     ) -> None:
         """`tools` are those that are listed from the start."""
         self._gateway = gateway
         self._tools = tools
-        self._wait_seconds = wait_seconds
         self._backend: Backend | None = None
         self._attached = asyncio.Event()
         self._tried = asyncio.Event()
@@ -136,7 +134,7 @@ class LateBackend:
 
     async def _wait(self) -> Backend | None:
         if self._backend is None:
-            await self.wait_attached(self._wait_seconds)
+            await self.wait_attached(WAIT_SECONDS)
         return self._backend
 
     async def _require(self) -> Backend:

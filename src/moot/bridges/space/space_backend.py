@@ -21,6 +21,7 @@ import msgspec
 from moot import __version__
 from moot.bridges.space.calls_file import CallsFile
 from moot.bridges.space.error_text import failure_result
+from moot.bridges.space.member_resources import MemberResources, with_uri
 from moot.bridges.space.own_tools import CALL_TOOL, OWN_NAMES, RESERVED_NAMES, OwnTools
 from moot.bridges.space.pending_calls import PendingCalls
 from moot.bridges.space.person_decisions import PersonDecisions
@@ -61,6 +62,10 @@ RECONNECT_SECONDS: Final = 5.0
 # offer and have not told it yet: a server may be starting. Clients give up after 30 s and more.
 LIST_SECONDS: Final = 15.0
 
+# Tools whose definitions have more bytes than this together are not listed, but found and called with
+# moot_find_tools and moot_call_tool: they are some 30,000 tokens in every conversation.
+MAX_LISTED_BYTES: Final = 128 << 10
+
 log = logging.getLogger(__name__)
 
 _LIST_OF: Final[Mapping[OfferKind, Literal["tools", "resources", "prompts"]]] = {
@@ -81,9 +86,6 @@ class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
     console: str = ""
     # D-28: after a rejection, fail at once or wait for others to approve.
     wait_for_others: bool = False
-    # Tools whose definitions have more bytes than this together are not listed, but found and called with
-    # moot_find_tools and moot_call_tool. 128 KiB of them are some 30,000 tokens in every conversation.
-    max_listed_bytes: int = 128 << 10
     # How moot_find_tools searches.
     search: SearchSettings = SearchSettings()
 
@@ -116,7 +118,8 @@ class SpaceBackend:
         self._access = OfferAccess(space, more_rights)
         self._search: OfferSearch | None = None
         self._listeners: list[Callable[[Change], None]] = []
-        self._subscribed: dict[tuple[str, str], int] = {}
+        self._resources = resources = MemberResources(space, self.offer_table)
+        self.subscribe, self.unsubscribe = resources.subscribe, resources.unsubscribe
         self._tasks: dict[str, str] = {}
         self._stack = AsyncExitStack()
         self.discovery = (
@@ -168,7 +171,7 @@ class SpaceBackend:
         shown = [self._to_listed(offer) for offer in self.offer_table.all(what) if self._is_visible(offer)]
         if what != "tools":
             return shown
-        if _is_longer(shown, self._settings.max_listed_bytes):
+        if _is_longer(shown, MAX_LISTED_BYTES):
             return self.own_tools.definitions(unlisted=len(shown), silent=self._offering(silent))
         # Where one member asks for all who are served, that one may.
         may_ask = self._shared is not None or self.discovery.may_ask or not self._space.roster
@@ -295,9 +298,9 @@ class SpaceBackend:
             case "prompts/get":
                 return await self._call_named("prompts", params["name"], call, {})
             case "resources/read":
-                owner, uri = self._locate(params["uri"])
+                owner, uri = self._resources.locate(params["uri"])
                 result = await self._send_call(owner, params | {"uri": uri}, call, params["uri"])
-                return result if isinstance(result, PendingCall) else _with_uri(result, uri, params["uri"])
+                return result if isinstance(result, PendingCall) else with_uri(result, uri, params["uri"])
             case "completion/complete":
                 return await self._complete(call)
         return await self._send_task_request(call)
@@ -345,7 +348,9 @@ class SpaceBackend:
         ref = call.params["ref"]
         if ref.get("type") == "ref/resource":
             template = self.offer_table.find("resourceTemplates", ref["uri"])
-            owner, uri = (template.owner, template.key) if template is not None else self._locate(ref["uri"])
+            owner, uri = (
+                (template.owner, template.key) if template is not None else self._resources.locate(ref["uri"])
+            )
             return await self._send_call(owner, call.params | {"ref": {**ref, "uri": uri}}, call, ref["uri"])
         offer = self.offer_table.find("prompts", ref["name"])
         if offer is None or not self._is_visible(offer):
@@ -353,13 +358,6 @@ class SpaceBackend:
         return await self._send_call(
             offer.owner, call.params | {"ref": {**ref, "name": offer.key}}, call, ref["name"]
         )
-
-    def _locate(self, uri: str) -> tuple[str, str]:
-        location = self.offer_table.locate(uri)
-        if location is None or location.owner not in self._space.roster:
-            hint = "resources/list shows what there is; moot://MEMBER/URI names a member outright"
-            raise McpError(INVALID_PARAMS, f"Resource not found: {hint}", {"uri": uri})
-        return location.owner, location.uri
 
     async def _send_task_request(self, call: BackendCall) -> JsonObject | PendingCall:
         """Pass a task request on to the member that made the task."""
@@ -428,36 +426,6 @@ class SpaceBackend:
         except TimedOut:
             raise MemberLeft(owner) from None
 
-    # Subscriptions: several clients share one at the host.
-
-    async def subscribe(self, uri: str) -> None:
-        owner, theirs = self._locate(uri)
-        key = (owner, theirs)
-        if not self._subscribed.get(key):
-            await self._request_subscription(owner, "resources/subscribe", theirs)
-        self._subscribed[key] = self._subscribed.get(key, 0) + 1
-
-    async def unsubscribe(self, uri: str) -> None:
-        try:
-            owner, theirs = self._locate(uri)
-        except McpError:
-            return
-        key = (owner, theirs)
-        left = self._subscribed.pop(key, 0) - 1
-        if left > 0:
-            self._subscribed[key] = left
-        elif left == 0:
-            try:
-                await self._request_subscription(owner, "resources/unsubscribe", theirs)
-            except McpError as fault:
-                log.debug("not unsubscribed", extra={"participant": owner, "why": fault.message})
-
-    async def _request_subscription(self, owner: str, method: str, uri: str) -> None:
-        try:
-            await self._space.request(owner, method, {"uri": uri})
-        except MootError as fault:
-            failure_result(fault, method=method, what=method, host=owner)
-
 
 def _is_longer(items: list[JsonObject], limit: int) -> bool:
     """Whether definitions have more bytes than this together; stops counting there."""
@@ -467,18 +435,6 @@ def _is_longer(items: list[JsonObject], limit: int) -> bool:
         if size > limit:
             return True
     return False
-
-
-def _with_uri(result: JsonObject, uri: str, shown: str) -> JsonObject:
-    """Contents under the URI that the client used, where it is not the host's own."""
-    contents: Json = result.get("contents")
-    if uri == shown or not isinstance(contents, list):
-        return result
-    renamed = [
-        {**each, "uri": shown} if isinstance(each, dict) and each.get("uri") == uri else each
-        for each in contents
-    ]
-    return result | {"contents": renamed}
 
 
 def _instructions(space: str, me: str) -> str:

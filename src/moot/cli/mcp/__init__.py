@@ -15,7 +15,6 @@ from moot.cli import program
 from moot.cli.mcp.defaults import (
     DECISION_SECONDS,
     FIRST_JOIN_SECONDS,
-    LISTED_BYTES,
     MAX_CONNECTIONS_PER_ADDRESS,
     MAX_PEOPLE,
 )
@@ -126,13 +125,6 @@ def add_command(commands: Any, name: str) -> None:
         metavar="FILE",
         help="keeps calls that wait for a decision (default: below ~/.local/state; `none`: do not keep them)",
     )
-    add(
-        "--max-listed-bytes",
-        type=int,
-        default=LISTED_BYTES,
-        metavar="N",
-        help="more tools than this are not listed, but found with moot_find_tools (default 131072)",
-    )
     add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
     add("--people", action="store_true", help="serve many people over HTTP, each by their own sign-in")
     add(
@@ -178,8 +170,6 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.decision_seconds <= 0:
         raise UsageError("--decision-seconds must be more than 0")
-    if options.max_listed_bytes < 0:
-        raise UsageError("--max-listed-bytes must not be less than 0")
     if options.operator:
         _check_operator(options)
     if options.permission_tool:

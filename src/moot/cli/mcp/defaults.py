@@ -6,8 +6,6 @@ from typing import Final
 
 # How long a call waits for a decision before it answers PENDING.
 DECISION_SECONDS: Final = 20.0
-# `BackendSettings.max_listed_bytes`, which is not imported for `--help`; a test compares them.
-LISTED_BYTES: Final = 128 << 10
 # Of `people_settings` and `ConnectionLimiter`, which are not imported for `--help`; a test compares them.
 MAX_PEOPLE: Final = 1_000
 MAX_CONNECTIONS_PER_ADDRESS: Final = 64

@@ -140,7 +140,6 @@ def _person_settings(
         backend=BackendSettings(
             wait_for_others=options.wait_for_others,
             console=console_address(where.url),
-            max_listed_bytes=options.max_listed_bytes,
             search=_search(options),
         ),
         limits=McpServerLimits(

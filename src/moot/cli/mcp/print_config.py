@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from moot.cli.client_config import HttpEntry, StdioEntry, format_config, where_to_put
-from moot.cli.mcp.defaults import DECISION_SECONDS, LISTED_BYTES
+from moot.cli.mcp.defaults import DECISION_SECONDS
 from moot.cli.mcp.http_service import http_token, url_of
 from moot.cli.member_options import member_environ, member_overrides, overrides_of
 from moot.errors import UsageError
@@ -51,8 +51,6 @@ def _arguments(options: argparse.Namespace, environ: Mapping[str, str]) -> list[
         made += ["--names-file", options.names_file]
     if options.calls_file:
         made += ["--calls-file", options.calls_file]
-    if options.max_listed_bytes != LISTED_BYTES:
-        made += ["--max-listed-bytes", str(options.max_listed_bytes)]
     if options.no_word_vectors:
         made += ["--no-word-vectors"]
     return made

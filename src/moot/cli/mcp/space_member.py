@@ -41,7 +41,6 @@ async def stay_joined(
     settings = BackendSettings(
         wait_for_others=options.wait_for_others,
         console=console_address(where.url),
-        max_listed_bytes=options.max_listed_bytes,
         search=SearchSettings(word_vectors=not options.no_word_vectors),
     )
     person = None

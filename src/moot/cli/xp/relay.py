@@ -52,12 +52,6 @@ def add_command(commands: Any, name: str) -> None:
     add_tls_options(parser)
     add("--max-events", type=int, metavar="N", help="maximum number of stored events (default 1,000,000)")
     add(
-        "--max-events-per-sender",
-        type=int,
-        metavar="N",
-        help="maximum number of stored events of one key (default 100,000)",
-    )
-    add(
         "--no-rate-limits",
         action="store_true",
         help="no rate limits for connections and senders; for closed networks and benchmarks",
@@ -96,24 +90,16 @@ async def _serve(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Any:
-    from dataclasses import replace
-
     from moot.errors import UsageError
     from moot.xprotocol.event_store.event_store import StoreLimits
     from moot.xprotocol.relay.relay_settings import RelaySettings
 
     if not 0 <= options.port <= 65_535:
         raise UsageError(f"--port {options.port}: a port is a number from 0 to 65535")
-    store = StoreLimits()
-    for name, value in (
-        ("max_events", options.max_events),
-        ("max_events_per_sender", options.max_events_per_sender),
-    ):
-        if value is None:
-            continue
-        if value < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {value}: at least 1")
-        store = replace(store, **{name: value})
+    most = options.max_events
+    if most is not None and most < 1:
+        raise UsageError(f"--max-events {most}: at least 1")
+    store = StoreLimits() if most is None else StoreLimits(max_events=most)
     return RelaySettings(
         data=options.data,
         host=options.host,

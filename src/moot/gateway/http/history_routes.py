@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -62,10 +62,8 @@ class HistoryRoutes:
     def __init__(
         self,
         identity: RequestIdentity,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._identity = identity
-        self._clock = clock
         self._rates = token_buckets(PAGES_PER_SECOND, PAGES_PER_SECOND * _BURST_SECONDS, max_keys=_MAX_KEYS)
         self._turn = asyncio.Lock()
         # Whoever has one in hand or waits for it.
@@ -76,7 +74,7 @@ class HistoryRoutes:
         """One page, oldest message first; `before` is where the next one ends."""
         identity = await self._identify(request)
         host = identity.host
-        wait_seconds = self._rates.take((host.name, identity.name), self._clock())
+        wait_seconds = self._rates.take((host.name, identity.name), time.monotonic())
         if wait_seconds:
             text = f"too many pages of the history at once: at most {PAGES_PER_SECOND} a second"
             return denied(AccessDenied(429, text, retry_after=wait_seconds))

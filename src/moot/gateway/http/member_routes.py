@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
 
 import orjson
@@ -231,18 +230,17 @@ class _ReadLimiter:
     a limit, one member that asks in a loop on many connections keeps the event loop from all others.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._limiters: OrderedDict[tuple[str, str], SendRateLimiter] = OrderedDict()
 
     def check(self, host: SpaceHost, member: str) -> None:
         """Count a request; raises RateLimited if it comes too early after those before."""
-        self._limiter(host, member).check_rate(0, self._clock(), SendRate.of(host.space.state.limits))
+        self._limiter(host, member).check_rate(0, time.monotonic(), SendRate.of(host.space.state.limits))
 
     def charge(self, host: SpaceHost, member: str, response: Response) -> Response:
         """Count the bytes of an answer, which is given back: the next one has to wait for them."""
         rate = SendRate.of(host.space.state.limits)
-        self._limiter(host, member).charge(len(response.body), self._clock(), rate)
+        self._limiter(host, member).charge(len(response.body), time.monotonic(), rate)
         return response
 
     def _limiter(self, host: SpaceHost, member: str) -> SendRateLimiter:

@@ -57,13 +57,11 @@ class PushRoutes:
         config: PushConfig,
         devices: PushDevices,
         refuse_token: RefuseToken,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._config = config
         self._devices = devices
         self._refuse_token = refuse_token
-        self._clock = clock
         self._subscribes = sliding_windows(SUBSCRIBES_PER_MINUTE, 60.0, max_keys=_MAX_TOKENS)
 
     async def list(self, request: Request) -> Response:
@@ -105,7 +103,7 @@ class PushRoutes:
             raise RequestRefused(AccessDenied(403, caller.refused))
         check_json(request)
         body = await object_of(request, _MAX_BODY_BYTES)
-        wait = self._subscribes.take(caller.owner, self._clock())
+        wait = self._subscribes.take(caller.owner, time.monotonic())
         if wait:
             raise RequestRefused(
                 AccessDenied(429, "notifications were turned on too often: try again later", retry_after=wait)

@@ -46,7 +46,6 @@ class SignInRoutes:
         *,
         public_url: str | None = None,
         origins: frozenset[str] = frozenset(),
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._links = links
@@ -54,7 +53,6 @@ class SignInRoutes:
         self._rates = token_buckets(LINKS_PER_MINUTE / 60.0, LINKS_PER_MINUTE, max_keys=_MAX_KEYS)
         self._public_url = public_url
         self._origins = origins
-        self._clock = clock
 
     async def create(self, request: Request) -> Response:
         """A code for the holder of the token, and a QR code of the page's address with it."""
@@ -62,7 +60,7 @@ class SignInRoutes:
         holder = await self._holder_of(token, address_of(request))
         if holder is None:
             return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
-        wait = self._rates.take(holder, self._clock())
+        wait = self._rates.take(holder, time.monotonic())
         if wait:
             # Otherwise somebody with many tokens voids the links of others.
             text = f"more links than {LINKS_PER_MINUTE} a minute: use the last one, or wait"

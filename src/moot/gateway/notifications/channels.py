@@ -12,7 +12,6 @@ import hmac
 import smtplib
 import ssl
 import time
-from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
 import orjson
@@ -75,16 +74,13 @@ class Channel(Protocol):
 class WebhookChannel:
     """Signed JSON to a URL of the operator."""
 
-    def __init__(
-        self, url: str, secret: str, timeout_seconds: float, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, url: str, secret: str, timeout_seconds: float) -> None:
         self._secret = secret
         self._poster = Poster(url, timeout_seconds)
-        self._clock = clock
 
     async def send(self, message: Message) -> None:
         body = webhook_body(message)
-        await self._poster.send(body, sign(self._secret, message.delivery, int(self._clock()), body))
+        await self._poster.send(body, sign(self._secret, message.delivery, int(time.time()), body))
 
 
 class NtfyChannel:

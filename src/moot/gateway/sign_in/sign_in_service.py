@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -55,7 +55,6 @@ class SignInService:
         self,
         providers: Sequence[OidcConfig],
         hosts: Mapping[str, SpaceHost],
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self.keys = [ProviderKeys(config) for config in providers]
         self.refused = 0
@@ -64,7 +63,6 @@ class SignInService:
         # Whether everybody has what the rules say; if not, the same rules are applied again.
         self._is_in_effect = True
         self._hosts = hosts
-        self._wall = wall
         # By the hash of the token.
         self._known: dict[str, VerifiedToken] = {}
         # Signed with a key that the provider has taken back, and not yet ended everywhere.
@@ -148,14 +146,14 @@ class SignInService:
 
     def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
         """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
-        verified = self._verifier.verify(token, self._wall(), audience_of)
+        verified = self._verifier.verify(token, time.time(), audience_of)
         if isinstance(verified, AccessDenied):
             self.refused += verified.status < 500
         return verified
 
     def seconds_left(self, verified: VerifiedToken) -> float:
         """For how long a token can be used from now on."""
-        return verified.expires + verified.provider.skew_seconds - self._wall()
+        return verified.expires + verified.provider.skew_seconds - time.time()
 
     def remember(self, token_hash: str, token: str, verified: VerifiedToken) -> None:
         """Keep what a provider says of whoever comes with this hash, for the day that the rules change.
@@ -185,7 +183,7 @@ class SignInService:
         return found
 
     def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
-        known, now = self._known.get(token_hash), self._wall()
+        known, now = self._known.get(token_hash), time.time()
         if known is not None and now < known.expires + known.provider.skew_seconds:
             return known
         verified = self._verifier.verify(token, now)
@@ -234,17 +232,17 @@ class SignInService:
 
     async def sign_out(self, token: str) -> AccessDenied | None:
         """End all that the person with this token has signed in for, everywhere."""
-        verified = self._verifier.verify(token, self._wall())
+        verified = self._verifier.verify(token, time.time())
         if isinstance(verified, AccessDenied):
             return verified
         # A token of this very second is meant as well.
-        before = max(self._wall(), verified.issued)
+        before = max(time.time(), verified.issued)
         await self._end(keys_of(verified)[:1], "themselves", verified, before)
         return None
 
     async def take_logout(self, logout_token: str) -> AccessDenied | None:
         """The provider says that somebody's session there has ended."""
-        verified = self._verifier.verify_logout(logout_token, self._wall(), self._is_client)
+        verified = self._verifier.verify_logout(logout_token, time.time(), self._is_client)
         if isinstance(verified, AccessDenied):
             return verified
         claims = verified.claims

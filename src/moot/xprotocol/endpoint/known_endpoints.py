@@ -11,7 +11,6 @@ A change needs the operator: `accept`, or the entry removed from the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -42,12 +41,9 @@ class KeyChanged(MootError):
 class KnownEndpoints:
     """The keys seen so far. `file` None keeps them in memory only."""
 
-    def __init__(
-        self, file: Path | None = None, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, file: Path | None = None) -> None:
         """Raises UsageError for an invalid file."""
         self._file = file
-        self._clock = clock
         self._known: dict[str, tuple[str, str]] = {} if file is None else _read(file)
 
     def check(self, endpoint: str, key: str) -> bool:
@@ -63,7 +59,7 @@ class KnownEndpoints:
     def _save(self, endpoint: str, key: str) -> None:
         if endpoint not in self._known and len(self._known) >= MAX_ENDPOINTS:
             raise UsageError(f"{MAX_ENDPOINTS} endpoints are known already: the limit is met")
-        self._known[endpoint] = (key, self._clock().strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self._known[endpoint] = (key, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         if self._file is not None:
             _write(self._file, self._known)
 

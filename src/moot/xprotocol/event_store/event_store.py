@@ -262,10 +262,11 @@ class EventStore:
 _ANNOTATE: Final = "INSERT OR REPLACE INTO annotations SELECT id, ?2, ?3, ?4 FROM events WHERE id = ?1"
 
 
-def remove_expired(connection: sqlite3.Connection, now: int, most: int = _PRUNED_AT_ONCE) -> list[str]:
+def remove_expired(connection: sqlite3.Connection, now: int) -> list[str]:
     """Remove some of the events whose time is over, within a transaction; returns their senders."""
     rows = connection.execute(
-        "SELECT seq, id, sender FROM events INDEXED BY events_end WHERE keep_until <= ? LIMIT ?", (now, most)
+        "SELECT seq, id, sender FROM events INDEXED BY events_end WHERE keep_until <= ? LIMIT ?",
+        (now, _PRUNED_AT_ONCE),
     ).fetchall()
     connection.executemany("DELETE FROM annotations WHERE event_id = ?", [(id,) for _, id, _ in rows])
     connection.executemany("DELETE FROM events WHERE seq = ?", [(seq,) for seq, _, _ in rows])

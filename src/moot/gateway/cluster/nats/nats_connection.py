@@ -325,9 +325,9 @@ async def _find_or_make(
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 
-async def retry(ask: Callable[[], Awaitable[T]], tries: int = _TRIES) -> T:
+async def retry(ask: Callable[[], Awaitable[T]]) -> T:
     """JetStream answers nothing while it elects a leader."""
-    for left in range(tries, 0, -1):
+    for left in range(_TRIES, 0, -1):
         try:
             return await ask()
         except (
@@ -341,7 +341,7 @@ async def retry(ask: Callable[[], Awaitable[T]], tries: int = _TRIES) -> T:
                     "JetStream does not answer: too few NATS servers run to agree on anything"
                 ) from None
             await asyncio.sleep(0.5)
-    raise AssertionError("tries is positive")
+    raise AssertionError("_TRIES is positive")
 
 
 def _stream_fault(fault: nats.js.errors.APIError, config: ClusterConfig, stream: str) -> UsageError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -49,13 +48,11 @@ class PushChannel:
         contact: str,
         timeout_seconds: float,
         tls: ssl.SSLContext | None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._subscription = subscription
         self._key = key
         self._config = config
         self._contact = contact
-        self._clock = clock
         self._browser = subscription.browser_keys
         open_socket = partial(
             connect_checked, timeout_seconds=timeout_seconds, allow_private=config.allow_private_addresses
@@ -69,7 +66,7 @@ class PushChannel:
 
     async def push(self, body: bytes, *, topic: str, open_until: float | None = None) -> None:
         """Send one message; a push service keeps it for a browser that is off, while it is open."""
-        now = self._clock()
+        now = time.time()
         keep = KEEP_SECONDS
         left = keep if open_until is None else min(keep, max(0.0, open_until - now))
         sealed = seal(

@@ -81,13 +81,11 @@ def _connects_otherwise(one: McpSource, other: McpSource) -> bool:
     return any(getattr(one, name) != getattr(other, name) for name in _CONNECTION_FIELDS)
 
 
-async def file_changes(
-    file: Path, *others: Path, interval_seconds: float = WATCH_SECONDS
-) -> AsyncIterator[None]:
+async def file_changes(file: Path, *others: Path) -> AsyncIterator[None]:
     """Yields whenever one of these has changed and all were stable for one check; until cancelled."""
     known = seen = [_stamp(each) for each in (file, *others)]
     while True:
-        await asyncio.sleep(interval_seconds)
+        await asyncio.sleep(WATCH_SECONDS)
         now = [_stamp(each) for each in (file, *others)]
         # Equal twice: the writer has finished. If the first one is missing, it is being replaced.
         if now == seen and now != known and now[0] is not None:

@@ -34,9 +34,9 @@ def record_name(domain: str | None) -> str:
     return f"{RECORD_NAME}.{domain or NO_DOMAIN}"
 
 
-def zone_line(domain: str | None, record: EndpointRecord, *, ttl: int = TTL_SECONDS) -> str:
+def zone_line(domain: str | None, record: EndpointRecord) -> str:
     """The record as one line of a zone file."""
     text = record_text(record)
     pieces = [text[start : start + STRING_BYTES] for start in range(0, len(text), STRING_BYTES)]
     quoted = " ".join('"' + piece.replace("\\", "\\\\").replace('"', '\\"') + '"' for piece in pieces)
-    return f"{record_name(domain)}. {ttl} IN TXT {quoted}"
+    return f"{record_name(domain)}. {TTL_SECONDS} IN TXT {quoted}"

@@ -22,7 +22,6 @@ from moot.mcp.downstream import stdio_server
 from moot.mcp.downstream.backend import Backend, McpServerCounts
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.http_server import McpHttpServer
-from moot.mcp.downstream.limits import DEFAULT_LIMITS, McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.response_streams import Receive, Scope, Send, respond
 from moot.net.http_listener import bind_socket, serve_http
@@ -43,19 +42,15 @@ class McpListener:
         backend: Backend,
         *,
         port: int | None = None,
-        limits: McpServerLimits = DEFAULT_LIMITS,
-        stdin: int = 0,
-        stdout: int = 1,
     ) -> None:
-        """`port` is that of `start --port` (D-72); `stdin` and `stdout` are descriptors."""
+        """`port` is that of `start --port` (D-72)."""
         self._settings = settings
         self._port = port
-        self._streams = (stdin, stdout)
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._stack = AsyncExitStack()
-        self._server = McpServer(backend, limits)
+        self._server = McpServer(backend)
         # Of the HTTP listener; None: there is none.
         self.url: str | None = None
 
@@ -89,9 +84,8 @@ class McpListener:
         await self._ended.wait()
 
     async def _serve_stdio(self) -> None:
-        stdin, stdout = self._streams
         try:
-            await stdio_server.serve(self._server, stop=self._stop, stdin=stdin, stdout=stdout)
+            await stdio_server.serve(self._server, stop=self._stop)
         except Exception:
             # A connection's task.
             log.exception("serving stdio failed")

@@ -36,11 +36,9 @@ class EventLog:
         write: Callable[[str], None],
         *,
         colour: bool = False,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._write = write
         self._colour = colour
-        self._clock = clock
         self._names: Mapping[str, str] = {}
         # Events before `start`; None: it was called.
         self._buffered: list[Signed] | None = []
@@ -59,7 +57,7 @@ class EventLog:
             self._buffered.append(signed)
             return
         event = signed.event
-        when = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+        when = time.strftime("%H:%M:%S", time.localtime(time.time()))
         to = "everyone" if event.recipient is None else self._name(event.recipient)
         route = f"{self._name(event.sender)} → {to}"
         about = (event.correlation_id or event.id)[:_ID_CHARS]

@@ -106,14 +106,12 @@ async def publish_events(
     urls: Sequence[str],
     identity: Identity,
     events: Iterable[SignedPublic],
-    *,
-    timeout_seconds: float = PUBLISH_SECONDS,
 ) -> str:
     """Publish events to a relay; returns its URL. Raises RelayRefused, TimedOut and Unreachable."""
     async with RelayClient(urls, identity) as relays:
-        url = await relays.wait_connected(timeout_seconds)
+        url = await relays.wait_connected(PUBLISH_SECONDS)
         for event in events:
-            url = await relays.publish(event, timeout_seconds=timeout_seconds)
+            url = await relays.publish(event, timeout_seconds=PUBLISH_SECONDS)
         return url
 
 
