@@ -115,7 +115,7 @@ async def test_a_text_of_very_many_lines_is_shown_from_its_beginning(
             assert len(dialog.rows.rows) > MAX_ROWS + 100
             await pilot.press("escape")
 
-            monkeypatch.setattr(dialogs, "MAX_DIALOG_ROWS", 500)
+            monkeypatch.setattr("moot.tui.dialog.MAX_DIALOG_ROWS", 500)
             await pilot.press("a")
             await settle(pilot)
             dialog = app.screen

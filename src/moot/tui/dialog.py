@@ -69,6 +69,11 @@ class Dialog(ModalScreen[Json]):
             return False
         return asyncio.get_running_loop().time() - self._opened >= SETTLE_SECONDS
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more lines than are shown."""
+        return len(self.rows.rows) > MAX_DIALOG_ROWS
+
     def fill(self) -> None:
         """Fill the rows."""
 

@@ -26,7 +26,7 @@ from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
 from moot.protocol.large_content import listed_parts
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import ENDORSE_KIND
-from moot.tui.dialog import MAX_DIALOG_ROWS, Dialog, numbered
+from moot.tui.dialog import Dialog, numbered
 from moot.tui.proposal_lines import full_lines, host_of, raw_lines, state_of, title_of
 from moot.tui.row_layout import Line, PaneRow, Part, line
 from moot.tui.rows import Rows
@@ -139,7 +139,7 @@ class ProposalDialog(Dialog):
         if not self.has_settled:
             self.show_hint("read it first: this key works in a moment")
             return False
-        if read_to_end and len(self.rows.rows) > MAX_DIALOG_ROWS:
+        if read_to_end and self.is_cut:
             self.show_hint("too many lines to show: x shows all as raw bytes, then End and y · Esc close")
             return False
         if read_to_end and not self.rows.has_shown_all:
