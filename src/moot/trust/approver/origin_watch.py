@@ -313,25 +313,27 @@ class OriginWatch:
     def unnamed_reason(self, case: Case, rule: Rule) -> str | None:
         """Why a value asks that a line of a plan does not name itself; None if all of them may be used.
 
-        Within its bounds a plan lets an agent choose, so what nobody said is fine; what others wrote is not.
+        Within its bounds a plan lets an agent choose, so what nobody said is fine, also of an agent that
+        reads elsewhere. What others wrote here is not, and neither is what could not be looked up.
         """
         if case.arguments.keys() <= rule.equals.keys():
             return None
         found = self._findings.get(case.id)
-        if found is None or found["asks"] is False:
-            return None if found is not None else ORIGINS_UNKNOWN
-        host, tool = case.to[0] if len(case.to) == 1 else "", case.tool or ""
-        other = self._other_reason(case, host, tool)
+        if found is None:
+            return ORIGINS_UNKNOWN
+        if found["asks"] is False:
+            return None
+        other = self._other_reason(case, case.to[0] if len(case.to) == 1 else "", case.tool or "")
         if other is not None or not found["arguments"] or "more" in found:
             return other or str(found["why"])
+        asking = ("untrusted",) if found.get("outside") is True else ("untrusted", "unknown")
+        # The rule names all arguments that a call may have, so their names ask nothing.
         free = [name for name in case.arguments if name not in rule.equals]
         for each in found["arguments"]:
-            # The rule names all arguments that a call may have, so their names ask nothing.
-            is_free = any(
-                each["path"] == name or each["path"].startswith((f"{name}.", f"{name}[")) for name in free
-            )
-            if is_free and each["steers"] and each["origin"] in ("untrusted", "unknown"):
-                return f"{each['path']}: {each['text']}"
+            path = each["path"]
+            is_free = any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in free)
+            if is_free and each["steers"] and each["origin"] in asking:
+                return f"{path}: {each['text']}"
         return None
 
     def asked(self, id: str) -> bool:
