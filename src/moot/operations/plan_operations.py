@@ -52,7 +52,7 @@ def plan_lines(plan: Any) -> list[str]:
     end = (
         f"until {plan['ends_at']}"
         if plan.get("ends_at")
-        else f"for {plan['hours']:g} hours from its approval"
+        else f"for {hours_text(plan['hours'])} from its approval"
     )
     if plan.get("ends_with_message"):
         end += f", or until a person writes to {plan['member']} again"
@@ -61,6 +61,10 @@ def plan_lines(plan: Any) -> list[str]:
         by += f"; {plan['accepting_people']} people have to"
     state = {"open": by or "waits for people", "active": by, "ended": f"over: {plan['why']}"}[plan["state"]]
     return [*lines, f"{end}; {state}" if plan["state"] != "ended" else state]
+
+
+def hours_text(hours: float) -> str:
+    return f"{hours:g} hour{'' if hours == 1 else 's'}"
 
 
 async def _plans(context: ClientContext, _: argparse.Namespace) -> OperationResult:
@@ -119,9 +123,8 @@ async def _same(context: ClientContext, args: argparse.Namespace) -> OperationRe
     seen = context.proposal(args.id)
     found = await call_approver(context.space, _approver(context), "trust_plans", {"proposal": seen.id})
     same = found["same"]
-    words = (
-        f"{same['words'][0]}; for {same['hours']:g} hours, or until somebody writes to {same['member']} again"
-    )
+    until = f"for {hours_text(same['hours'])}, or until somebody writes to {same['member']} again"
+    words = f"{same['words'][0]}; {until}"
     if not args.approve:
         return OperationResult(
             same, [f"would be approved: {words}", "--approve approves the call, and these"]

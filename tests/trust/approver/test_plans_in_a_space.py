@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from moot.bridges.space.plan_tool import PlanTool
 from moot.errors import MootError
+from moot.operations.operation import ClientContext
+from moot.operations.plan_operations import OPERATIONS
 from moot.participant import JoinedSpace, LaidOutPlan, Outcome
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -305,3 +308,88 @@ async def test_the_same_for_the_rest_of_the_task_ends_with_the_next_message(tmp_
         await until(lambda: scene.plans[f"same-{id}"]["state"] == "ended")
         assert "no rule matches" in await scene.asks("ACME-1", 5)
         assert len(scene.paid) == 2
+
+
+async def command(scene: PlanSpace, *words: str) -> list[str]:
+    """What a person types in the terminal, without the slash, and reads then."""
+    operation = next(each for each in OPERATIONS if each.name == words[0])
+    context = ClientContext(scene.alice, timeout_seconds=HANG_SECONDS)
+    return list((await operation.run(context, operation.slash_parser().parse_args(words[1:]))).lines)
+
+
+async def test_a_person_does_it_all_with_commands(tmp_path: Path) -> None:
+    async with plan_space(tmp_path) as scene:
+        assert await command(scene, "plans") == ["no plans"]
+        plan = await scene.lay_out(LINE, {"to": "bank", "tool": "close", "arguments": {"account": 7}})
+        shown = await command(scene, "plan", "show", plan.id[:8])
+        assert shown[0] == f"{plan.id}: Pay the invoices (for agent, laid out by agent)"
+        assert shown[2:] == [
+            "2. close of bank with account 7; at most 1 time",
+            "for 2 hours from its approval; waits for people",
+        ]
+        for words, why in (
+            (("cut", plan.id), "say what to cut"),
+            (("approve", plan.id, "--count", "1=1"), "approves less"),
+            (("cut", plan.id, "--drop", "3"), "no such line"),
+            (("cut", plan.id, "--drop", "1", "--drop", "2"), "nothing would be left"),
+            (("cut", plan.id, "--sum", "amount=5"), "begins with the number of a line"),
+            (("cut", plan.id, "--count", "1=9"), "limits.count"),
+            (("show", "nothing-like-it"), "unknown plan"),
+        ):
+            with pytest.raises(MootError, match=why):
+                await command(scene, "plan", *words)
+        cut = await command(
+            scene, "plan", "cut", plan.id, "--drop", "2", "--sum", "1.amount=9", "--hours", "1"
+        )
+        assert cut[0] == "approved: Pay the invoices"
+        assert "at most 3 times; amount at most 9 in all (0 used)" in cut[1]
+        await scene.pay("ACME-1", 9)
+        assert "(1 used)" in "\n".join(await command(scene, "plans"))
+        assert (await command(scene, "plan", "end", plan.id, "--reason", "enough"))[-1].startswith(
+            "over: ended by"
+        )
+        file = tmp_path / "plan.yaml"
+        file.write_text(
+            "task: Pay one\nlines:\n  - {to: bank, tool: pay, arguments: {payee: X, amount: 1}}\n"
+        )
+        made = await command(scene, "plan", "new", str(file), "--member", "agent")
+        id = made[0].removeprefix("laid out ")
+        assert (await command(scene, "plan", "approve", id))[0] == "approved: Pay one"
+        await scene.pay("X", 1)
+        task = scene.pay("ACME-1", 2)
+        await until(lambda: any(each.status == "pending" for each in scene.alice.proposals))
+        pending = next(each.id for each in scene.alice.proposals if each.status == "pending")
+        await until(lambda: scene.approver.ledger.get(pending))
+        assert (await command(scene, "plan", "same", pending))[0].startswith("would be approved: pay of bank")
+        assert (await command(scene, "plan", "same", pending, "--approve"))[1] == "paid"
+        await task
+        await scene.pay("ACME-1", 2)
+
+
+async def test_an_mcp_client_lays_out_a_plan_by_the_names_that_it_sees(tmp_path: Path) -> None:
+    async with plan_space(tmp_path) as scene:
+        tool = PlanTool(scene.agent, lambda name: ("bank", "pay") if name == "bank_pay" else None)
+        assert tool.is_useful
+        line = {key: value for key, value in LINE.items() if key != "to"} | {"tool": "bank_pay"}
+        for wrong in (
+            {},
+            {"task": "Pay", "lines": [{"tool": "nothing"}]},
+            {"plan": "x"},
+            {"wait_seconds": -1},
+        ):
+            assert (await tool.call(wrong))["isError"] is True
+        refused = await tool.call({"task": "Pay", "lines": [{**line, "count": 0}]})
+        assert "count must be" in refused["content"][0]["text"]
+        told = await tool.call({"task": "Pay", "lines": [line], "hours": 1})
+        assert told["structuredContent"]["state"] == "open"
+        assert "waits for people" in told["content"][0]["text"]
+        id = told["structuredContent"]["plan"]
+        await until(lambda: id in scene.plans)
+        payload = {"plan": id, "fingerprint": scene.plans[id]["fingerprint"]}
+        await scene.alice.send("trust/accept", payload)
+        await until(lambda: tool._plans[id].state == "active")
+        told = await tool.call({"plan": id})
+        assert told["structuredContent"]["state"] == "active"
+        await scene.pay("ACME-1", 1)
+        await tool.call({"plan": id, "withdraw": True})
+        await until(lambda: tool._plans[id].state == "ended")

@@ -60,5 +60,8 @@ def _slot(case: Case, name: str, steering: Mapping[str, bool]) -> str | None:
         or recognise(name, [value], tool=case.tool) != "text"
     ):
         return None
-    slots = ["<prose>", "<lines>", *(["<text>"] if stores_texts(name, case.tool) else [])]
+    is_stored = stores_texts(name, case.tool) or (
+        name.lower().endswith("text") and stores_texts("content", case.tool)
+    )
+    slots = ["<prose>", "<lines>", *(["<text>"] if is_stored else [])]
     return next((slot for slot in slots if ValuePattern("text", [slot]).admits(value)), None)

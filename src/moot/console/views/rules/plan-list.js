@@ -138,7 +138,10 @@ function lineList(plan, after) {
 function endText(plan) {
   if (plan.state === "ended") return `over: ${oneLine(String(plan.why), 200)}`;
   const at = parseTime(plan.ends_at, 0);
-  const until = at > 0 ? `until ${formatMinute(at)}` : `for ${Number(plan.hours)} hours once approved`;
+  const until =
+    at > 0
+      ? `until ${formatMinute(at)}`
+      : `for ${Number(plan.hours)} ${plan.hours === 1 ? "hour" : "hours"} once approved`;
   const message = plan.ends_with_message === true ? ", or until a person writes to it again" : "";
   const by = Array.isArray(plan.accepted_by)
     ? `, approved by ${plan.accepted_by.map((/** @type {any} */ each) => oneLine(String(each), 40)).join(", ")}`
