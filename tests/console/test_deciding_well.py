@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from moot.participant import JoinedSpace
+from moot.participant.decisions import risk_table
+from moot.participant.decisions.call_risks import risks_of
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.approvals_page import (
@@ -21,21 +24,37 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven
-from tests.console.in_node import each_in_node
+from tests.console.in_node import each_in_node, in_node
+from tests.participant.risk_cases import cases
 from tests.participant.risky_calls import HARMLESS, HOSTILE, RISKY
 from tests.waiting import HANG_SECONDS
 
 
 def test_risks_are_found_and_nothing_else_is_called_one() -> None:
-    cases: list[Any] = [
+    calls: list[Any] = [
         {"name": name, "params": {"arguments": given}} for name, given, *_ in [*RISKY, *HARMLESS]
     ]
     found = each_in_node(
-        "views/approvals/call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", cases
+        "views/approvals/call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", calls
     )
     for (_, given, expected), risks in zip(RISKY, found, strict=False):
         assert any(expected in text for text in risks), (given, risks)
     assert found[len(RISKY) :] == [[]] * len(HARMLESS)
+
+
+def test_the_console_says_of_every_case_what_the_terminal_says() -> None:
+    calls = [*cases("dangerous"), *cases("harmless"), *((tool, given) for tool, given, _ in RISKY), *HARMLESS]
+    given: list[Json] = [{"name": tool, "params": {"arguments": arguments}} for tool, arguments in calls]
+    shown = "(call) => m.risksOf(call).map((each) => [each.tone, each.text])"
+    found = each_in_node("views/approvals/call-risks.js", shown, given)
+    for (tool, arguments), risks in zip(calls, found, strict=True):
+        assert risks == [[each.severity, each.text] for each in risks_of(tool, arguments)], arguments
+
+
+def test_the_console_has_the_table_of_the_terminal() -> None:
+    tables = in_node("async (bring) => ({...(await bring('views/approvals/risk-table.js'))})")
+    names = [name for name in vars(risk_table) if name.isupper()]
+    assert tables == json.loads(json.dumps({name: vars(risk_table)[name] for name in names}))
 
 
 MEASURE = "(call) => { const at = performance.now(); m.risksOf(call); return performance.now() - at; }"

@@ -8,6 +8,7 @@ import pytest
 
 from moot.participant.decisions.call_risks import risks_of
 from moot.protocol.operation import Json
+from tests.participant.risk_cases import cases
 from tests.participant.risky_calls import HARMLESS, HOSTILE, RISKY
 from tests.waiting import HANG_SECONDS
 
@@ -23,7 +24,7 @@ def test_nothing_is_said_of_a_harmless_call(tool: str, arguments: dict[str, Json
 
 
 def test_the_most_serious_comes_first_and_there_are_few() -> None:
-    arguments: dict[str, Json] = {"amount": 5, "command": "ls > out", "path": "../x"}
+    arguments: dict[str, Json] = {"amount": 5, "file": "config/secrets.yml", "path": "../x"}
     assert [each.severity for each in risks_of("run", arguments)] == ["bad", "warn", "info"]
     many: dict[str, Json] = {f"path{number}": "../x" for number in range(50)}
     assert len(risks_of("write", many)) == 8
@@ -53,3 +54,16 @@ def test_a_hostile_megabyte_ends(text: str) -> None:
     began = time.process_time()
     risks_of("shell", {"command": (text * 1_000_000)[:1_000_000]})
     assert time.process_time() - began < HANG_SECONDS / 20
+
+
+def test_the_table_of_cases_is_told_apart() -> None:
+    dangerous, harmless = cases("dangerous"), cases("harmless")
+    assert len(dangerous) + len(harmless) >= 150
+    missed = [call for call in dangerous if not is_flagged(*call)]
+    flagged = [call for call in harmless if is_flagged(*call)]
+    assert len(missed) <= len(dangerous) * 0.05, missed
+    assert len(flagged) <= len(harmless) * 0.03, flagged
+
+
+def is_flagged(tool: str, arguments: dict[str, Json]) -> bool:
+    return any(each.severity != "info" for each in risks_of(tool, arguments))

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
+from moot.participant.decisions.shell_risks import UNREADABLE, is_writer, path_risk, shell_risks, sql_risks
 from moot.protocol.hidden_text import find_hidden
 from moot.protocol.operation import Json
 
@@ -28,7 +29,7 @@ _MAX_RISKS: Final = 8
 _QUOTE_CHARS: Final = 60
 _MAX_PATH_CHARS: Final = 4_096
 _MAX_HIDDEN_COMMAND_CHARS: Final = 1_024
-_MAX_SIGNS: Final = 6
+_MAX_HIDDEN_COMMAND_WORDS: Final = 8
 _MAX_EXACT: Final = 2.0**53
 
 
@@ -47,10 +48,6 @@ _AMOUNT_NAMES: Final = (
 _AMOUNT: Final = r"[-+]?[0-9.,' ]+"
 _CURRENCY_NAMES: Final = r"(?i)(currency|unit)"
 _PARENT: Final = r"(?i)(?:^|[\\/]|%2f|%5c)(?:\.|%2e){2}(?:[\\/]|%2f|%5c|$)"
-_SENSITIVE: Final = (
-    r"(?ia)(?:^|[\\/])(?:\.env(?:\.[\w-]+)?|\.ssh|\.aws|\.gnupg|\.netrc|\.npmrc|\.pypirc|\.kube|\.docker"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)|authorized_keys|shadow|sudoers|[\w.-]+\.(?:pem|key|p12|pfx|kdbx))(?:$|[\\/])"
-)
 _ADDRESS: Final = r"(?i)[a-z][a-z0-9+.-]*://([^/?#]*)"
 _ENCODED_HOST: Final = r"(?i)(?:^|\.)xn--"
 SECRET: Final = (
@@ -65,38 +62,15 @@ NAMED_SECRET: Final = (
 )
 _WHOLE_TEXT_NAMES: Final = r"(?i)(content|contents|text|file_text|new_content|body|data)"
 _WRITERS: Final = r"(?i)write|save|overwrite|replace|update|put"
-# No expression looks far ahead from each of many starts: the texts are the proposer's choice.
-_SHELL_SIGNS: Final = r"&&|\|\||[;|&`\n]|\$\(|>{1,2}|<{1,2}|\$\{"
 _HIDDEN_COMMAND: Final = r"[;&|`]|\$\("
-_COMMAND_WORDS: Final = (
-    (r"(?:^|[\s;&|(])rm\s", "deletes files (rm)"),
-    (r"(?:^|[\s;&|(])(?:sudo|doas|su)\s", "runs as another user"),
-    (
-        r"\b(?:curl|wget)\b[^\n|]{0,500}\|\s{0,9}(?:sudo\s{1,9})?(?:ba|z|da)?sh\b",
-        "runs what it downloads",
-    ),
-    (
-        r"\bgit\s{1,9}(?:push\b[^\n]{0,200}(?:--force|-f\b)|reset\s{1,9}--hard|clean\s{1,9}-\w{0,20}f)",
-        "discards commits or files (git)",
-    ),
-    (r"(?:^|[\s;&|(])(?:dd|mkfs(?:\.\w{1,20})?|shred|truncate)\s", "overwrites disks or files"),
-    (r"\bchmod\s{1,9}(?:-R\s{1,9})?(?:0?777|a\+\w{0,9}w)", "lets everybody write (chmod)"),
-    (
-        r"\b(?:kubectl\s{1,9}delete|terraform\s{1,9}(?:destroy|apply)"
-        r"|docker\s{1,9}(?:rm|system\s{1,9}prune)|helm\s{1,9}uninstall)\b",
-        "removes or changes infrastructure",
-    ),
+_DELETERS: Final = r"(?i)(delete|drop|destroy|purge|wipe|erase|truncate|terminate)(_|-|[A-Z]|$)"
+_OWN_ADDRESSES: Final = (
+    r"(?i)(file:|[a-z]+://(169\.254\.169\.254|metadata\.google\.internal|\[fd00:ec2::254\])([:/]|$))"
 )
-_SQL_WORDS: Final = (
-    (
-        r"(?i)\b(?:drop|truncate)\s{1,9}(?:table|database|schema|view|index)\b",
-        "drops or empties a table",
-    ),
-    (r"(?ia)\bdelete\s{1,9}from\s{1,9}[\w.\"`\[\]]{1,200}\s{0,9}(?:;|$)", "deletes every row (no condition)"),
-)
-_UPDATE: Final = r"(?ia)\bupdate\s{1,9}[\w.\"`\[\]]{1,200}\s{1,9}set\b"
-_WHERE: Final = r"(?i)\bwhere\b"
-_WORD: Final = r"[\w.-]+"
+# A word in one script; `привет.md` is two.
+_WORD: Final = r"[^\W\d_]+"
+# A unit: micrometre, microsecond.
+_UNIT: Final = r"[\u00b5\u03bc][A-Za-z]{1,3}|[A-Za-z]?\u03a9"
 _LATIN: Final = r"[A-Za-z]"
 # Alphabets whose letters look like Latin ones, by how Unicode names their letters.
 _LOOK_ALIKES: Final = (
@@ -117,6 +91,9 @@ def risks_of(tool: str, arguments: Json) -> list[Risk]:
     def add(severity: Severity, text: str) -> None:
         found.setdefault(text, Risk(severity, text))
 
+    if re.match(_DELETERS, tool):
+        add("warn", "The tool’s name says that it deletes something")
+    writes = is_writer(tool)
     left = _MAX_CHARS
     for count, (name, value, siblings) in enumerate(_values_in(arguments)):
         if count >= _MAX_VALUES or left <= 0:
@@ -128,23 +105,27 @@ def risks_of(tool: str, arguments: Json) -> list[Risk]:
             continue
         text = value[:left]
         left -= len(text)
-        _examine_text(text, name, add)
+        _examine_text(text, name, add, writes=writes)
+        if name.lower() == "method" and text.upper() == "DELETE":
+            add("warn", "The request deletes something (DELETE)")
         if not text and re.fullmatch(_WHOLE_TEXT_NAMES, name) and re.search(_WRITERS, tool):
             add("warn", f"{name} is empty: what is there now would be lost")
         if re.fullmatch(_COMMAND_NAMES, name) or re.search(_COMMAND_TOOLS, tool):
             _examine_command(text, add)
         else:
             _examine_hidden_command(text, name, add)
-        _examine_sql(text, add)
+            _examine_sql(text, add)
     return sorted(found.values(), key=lambda each: _ORDER.index(each.severity))[:_MAX_RISKS]
 
 
-def _examine_text(text: str, name: str, add: _Add) -> None:
+def _examine_text(text: str, name: str, add: _Add, *, writes: bool) -> None:
     if len(text) <= _MAX_PATH_CHARS and "\n" not in text:
         if re.search(_PARENT, text):
             add("bad", f"{name} leaves its folder (..): {_quote(text)}")
-        if re.search(_SENSITIVE, text):
-            add("warn", f"{name} looks like a file with secrets: {_quote(text)}")
+        if what := path_risk(text, writes=writes):
+            add("warn", f"{name} looks like {what}: {_quote(text)}")
+        if re.match(_OWN_ADDRESSES, text):
+            add("bad", f"{name} is an address of the machine itself: {_quote(text)}")
         address = re.match(_ADDRESS, text)
         if address and "@" in address[1]:
             host = _quote(address[1].rpartition("@")[2])
@@ -163,7 +144,7 @@ def _examine_text(text: str, name: str, add: _Add) -> None:
 def _mixed_words(text: str) -> Iterator[tuple[str, str]]:
     for found in re.finditer(_WORD, text):
         word = found[0]
-        if word.isascii() or not re.search(_LATIN, word):
+        if word.isascii() or not re.search(_LATIN, word) or re.fullmatch(_UNIT, word):
             continue
         for alphabet in map(_look_alike, word):
             if alphabet:
@@ -179,35 +160,25 @@ def _look_alike(character: str) -> str | None:
 
 
 def _examine_command(text: str, add: _Add) -> None:
-    for pattern, words in _COMMAND_WORDS:
-        if re.search(pattern, text):
-            add("bad", f"The command {words}")
-    signs = list(dict.fromkeys(re.findall(_SHELL_SIGNS, text)))
-    if signs:
-        shown = " ".join("a line break" if each == "\n" else each for each in signs[:_MAX_SIGNS])
-        add("warn", f"The command chains, redirects or substitutes: {shown}")
+    for words in shell_risks(text):
+        add("bad", f"The command {words}")
 
 
 def _examine_hidden_command(text: str, name: str, add: _Add) -> None:
     """A command in an argument that is none, such as a folder: "src; rm -rf /"."""
-    if len(text) > _MAX_HIDDEN_COMMAND_CHARS or "\n" in text:
+    if len(text) > _MAX_HIDDEN_COMMAND_CHARS or "\n" in text or len(text.split()) > _MAX_HIDDEN_COMMAND_WORDS:
         return
     sign = re.search(_HIDDEN_COMMAND, text)
     if sign is None:
         return
-    command = text[sign.start() :]
-    for pattern, words in _COMMAND_WORDS:
-        if re.search(pattern, command):
+    for words in shell_risks(text[sign.start() :]):
+        if words != UNREADABLE:
             add("warn", f"{name} contains a command that {words}: {_quote(text)}")
 
 
 def _examine_sql(text: str, add: _Add) -> None:
-    for pattern, words in _SQL_WORDS:
-        if re.search(pattern, text):
-            add("bad", f"The statement {words}: {_quote(text)}")
-    update = re.search(_UPDATE, text)
-    if update and not re.search(_WHERE, text[update.end() :]):
-        add("bad", f"The statement changes every row (no condition): {_quote(text)}")
+    for words in sql_risks(text):
+        add("bad", f"The statement {words}: {_quote(text)}")
 
 
 def _is_amount(name: str, value: Json) -> bool:

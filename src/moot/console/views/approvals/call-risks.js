@@ -6,6 +6,8 @@
 
 import { NumberText, hasFragileNumbers, parseForDisplay, textAt } from "../../core/state/json-text.js";
 
+import { UNREADABLE, isWriter, pathRisk, shellRisks, sqlRisks } from "./shell-risks.js";
+
 /** @typedef {{tone: "bad" | "warn" | "info", text: string}} Risk */
 
 // Text beyond this is not examined; the view says that it is long.
@@ -20,8 +22,6 @@ const COMMAND_NAMES = /^(command|cmd|commandline|command_line|script|shell|bash|
 const AMOUNT_NAMES = /^(amount|price|total|sum|value|budget|limit|quantity)(_?(cents|minor|eur|usd|gbp))?$/i;
 const CURRENCY_NAMES = /^(currency|unit)$/i;
 const PARENT = /(^|[\\/]|%2f|%5c)(\.|%2e){2}([\\/]|%2f|%5c|$)/i;
-const SENSITIVE =
-  /(^|[\\/])(\.env(\.[\w-]+)?|\.ssh|\.aws|\.gnupg|\.netrc|\.npmrc|\.pypirc|\.kube|\.docker|id_(rsa|dsa|ecdsa|ed25519)|authorized_keys|shadow|sudoers|[\w.-]+\.(pem|key|p12|pfx|kdbx))($|[\\/])/i;
 const SECRET =
   /AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[\w-]{30,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[\w-]{10,500}\.eyJ[\w-]{10,}/;
 // A value that is given to a name such as API_KEY: letters and digits, not the name of a function or a variable.
@@ -29,27 +29,11 @@ const NAMED_SECRET =
   /(secret|token|passw(or)?d|api_?key|private_?key|access_?key)\w{0,40}["']?\s{0,4}[:=]\s{0,4}["']?(?=[^\s"']{0,60}\d)[A-Za-z0-9+/_=-]{16,}(?![\w.([])/i;
 const WHOLE_TEXT_NAMES = /^(content|contents|text|file_text|new_content|body|data)$/i;
 const WRITERS = /write|save|overwrite|replace|update|put/i;
-// No expression looks far ahead from each of many starts: the texts are the proposer's choice.
-const SHELL_SIGNS = /&&|\|\||[;|&`\n]|\$\(|>{1,2}|<{1,2}|\$\{/g;
-/** @type {[RegExp, string][]} */
-const COMMAND_WORDS = [
-  [/(^|[\s;&|(])rm\s+(-\w*\s+)*/, "deletes files (rm)"],
-  [/(^|[\s;&|(])(sudo|doas|su)\s/, "runs as another user"],
-  [/\b(curl|wget)\b[^\n|]{0,500}\|\s{0,9}(sudo\s+)?(ba|z|da)?sh\b/, "runs what it downloads"],
-  [/\bgit\s+(push\b[^\n]{0,200}(--force|-f\b)|reset\s+--hard|clean\s+-\w*f)/, "discards commits or files (git)"],
-  [/(^|[\s;&|(])(dd|mkfs(\.\w+)?|shred|truncate)\s/, "overwrites disks or files"],
-  [/\bchmod\s+(-R\s+)?(0?777|a\+\w*w)/, "lets everybody write (chmod)"],
-  [
-    /\b(kubectl\s+delete|terraform\s+(destroy|apply)|docker\s+(rm|system\s+prune)|helm\s+uninstall)\b/,
-    "removes or changes infrastructure",
-  ],
-];
-/** @type {[RegExp, string][]} */
-const SQL_WORDS = [
-  [/\b(drop|truncate)\s+(table|database|schema|view|index)\b/i, "drops or empties a table"],
-  [/\bdelete\s+from\s+[\w."`[\]]+\s*(;|$)/i, "deletes every row (no condition)"],
-  [/\bupdate\s+[\w."`[\]]+\s+set\b(?![\s\S]*\bwhere\b)/i, "changes every row (no condition)"],
-];
+const DELETERS = /^(delete|drop|destroy|purge|wipe|erase|truncate|terminate)(_|-|[A-Z]|$)/i;
+const OWN_ADDRESSES = /^(file:|[a-z]+:\/\/(169\.254\.169\.254|metadata\.google\.internal|\[fd00:ec2::254\])([:/]|$))/i;
+// A unit: micrometre, microsecond.
+const UNIT = /^([\u00b5\u03bc][A-Za-z]{1,3}|[A-Za-z]?\u03a9)$/;
+const MAX_HIDDEN_COMMAND_WORDS = 8;
 /** Alphabets whose letters look like Latin ones. @type {[RegExp, string][]} */
 const LOOK_ALIKES = [
   [/\p{Script=Cyrillic}/u, "Cyrillic"],
@@ -65,6 +49,8 @@ export function risksOf(call) {
   /** @type {Map<string, Risk>} */
   const found = new Map();
   const add = (/** @type {Risk["tone"]} */ tone, /** @type {string} */ text) => found.set(text, { tone, text });
+  if (DELETERS.test(call.name)) add("warn", "The tool’s name says that it deletes something");
+  const writes = isWriter(call.name);
   let left = MAX_CHARACTERS;
   let count = 0;
   for (const { name, value, siblings } of valuesIn(argumentsOf(call))) {
@@ -79,13 +65,17 @@ export function risksOf(call) {
     if (typeof value !== "string") continue;
     const text = value.slice(0, left);
     left -= text.length;
-    examineText(text, name, add);
+    examineText(text, name, add, writes);
+    if (name.toLowerCase() === "method" && text.toUpperCase() === "DELETE")
+      add("warn", "The request deletes something (DELETE)");
     if (text === "" && WHOLE_TEXT_NAMES.test(name) && WRITERS.test(call.name))
       add("warn", `${name} is empty: what is there now would be lost`);
-    if (COMMAND_NAMES.test(name) || /shell|bash|terminal|command|exec/i.test(call.name)) examineCommand(text, add);
-    else examineHiddenCommand(text, name, add);
-    for (const [pattern, words] of SQL_WORDS)
-      if (pattern.test(text)) add("bad", `The statement ${words}: ${quote(text)}`);
+    if (COMMAND_NAMES.test(name) || /shell|bash|terminal|command|exec/i.test(call.name)) {
+      for (const words of shellRisks(text)) add("bad", `The command ${words}`);
+    } else {
+      examineHiddenCommand(text, name, add);
+      for (const words of sqlRisks(text)) add("bad", `The statement ${words}: ${quote(text)}`);
+    }
   }
   const order = { bad: 0, warn: 1, info: 2 };
   return [...found.values()].sort((a, b) => order[a.tone] - order[b.tone]).slice(0, MAX_RISKS);
@@ -101,11 +91,13 @@ function argumentsOf(call) {
   return params?.arguments ?? params;
 }
 
-/** @param {string} text @param {string} name @param {(tone: Risk["tone"], text: string) => void} add */
-function examineText(text, name, add) {
+/** @param {string} text @param {string} name @param {(tone: Risk["tone"], text: string) => void} add @param {boolean} writes */
+function examineText(text, name, add, writes) {
   if (text.length <= 4096 && !text.includes("\n")) {
     if (PARENT.test(text)) add("bad", `${name} leaves its folder (..): ${quote(text)}`);
-    if (SENSITIVE.test(text)) add("warn", `${name} looks like a file with secrets: ${quote(text)}`);
+    const what = pathRisk(text, writes);
+    if (what) add("warn", `${name} looks like ${what}: ${quote(text)}`);
+    if (OWN_ADDRESSES.test(text)) add("bad", `${name} is an address of the machine itself: ${quote(text)}`);
     const address = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(text);
     if (address?.[1].includes("@"))
       add(
@@ -116,8 +108,8 @@ function examineText(text, name, add) {
       add("warn", `${name}: the host name is encoded (xn--…) and may look like another`);
   }
   if (SECRET.test(text) || NAMED_SECRET.test(text)) add("bad", `${name} contains what looks like a secret`);
-  for (const word of text.matchAll(/[\p{L}\p{M}\p{N}_.-]+/gu)) {
-    if (/^[\x20-\x7e]*$/.test(word[0]) || !/[A-Za-z]/.test(word[0])) continue;
+  for (const word of text.matchAll(/\p{L}[\p{L}\p{M}]*/gu)) {
+    if (/^[\x20-\x7e]*$/.test(word[0]) || !/[A-Za-z]/.test(word[0]) || UNIT.test(word[0])) continue;
     const alphabet = LOOK_ALIKES.find(([pattern]) => pattern.test(word[0]));
     if (alphabet) {
       add("bad", `${name}: ${quote(word[0])} mixes Latin with ${alphabet[1]} letters`);
@@ -126,19 +118,13 @@ function examineText(text, name, add) {
   }
 }
 
-/** @param {string} text @param {(tone: Risk["tone"], text: string) => void} add */
-function examineCommand(text, add) {
-  for (const [pattern, words] of COMMAND_WORDS) if (pattern.test(text)) add("bad", `The command ${words}`);
-  const signs = [...new Set((text.match(SHELL_SIGNS) ?? []).map((each) => (each === "\n" ? "a line break" : each)))];
-  if (signs.length > 0) add("warn", `The command chains, redirects or substitutes: ${signs.slice(0, 6).join(" ")}`);
-}
-
 /** A command in an argument that is none, such as a folder: "src; rm -rf /". @param {string} text @param {string} name @param {(tone: Risk["tone"], text: string) => void} add */
 function examineHiddenCommand(text, name, add) {
-  const signs = text.length <= 1024 && !text.includes("\n") ? text.search(/[;&|`]|\$\(/) : -1;
-  if (signs < 0) return;
-  for (const [pattern, words] of COMMAND_WORDS)
-    if (pattern.test(text.slice(signs))) add("warn", `${name} contains a command that ${words}: ${quote(text)}`);
+  if (text.length > 1024 || text.includes("\n") || text.trim().split(/\s+/).length > MAX_HIDDEN_COMMAND_WORDS) return;
+  const sign = text.search(/[;&|`]|\$\(/);
+  if (sign < 0) return;
+  for (const words of shellRisks(text.slice(sign)))
+    if (words !== UNREADABLE) add("warn", `${name} contains a command that ${words}: ${quote(text)}`);
 }
 
 /** @param {Record<string, any>} siblings */
