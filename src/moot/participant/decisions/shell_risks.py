@@ -265,13 +265,15 @@ def _command_risks(command: SimpleCommand, depth: int) -> Iterator[str]:
     for word in words:
         value = word.partition("=")[2] if re.match(r"-*\w+=[/~.]", word) else word
         value = value.removeprefix("@")
-        if said := path_risk(value, writes=writes):
-            yield f"touches {said}: {value[:60]}"
+        what = path_risk(value, writes=writes)
+        if what is not None:
+            yield f"touches {what}: {value[:60]}"
     if not command.words and command.targets:
         yield "empties a file"
     for target in command.targets:
-        if target not in _HARMLESS_DEVICES and (said := path_risk(target, writes=True)):
-            yield f"touches {said}: {target[:60]}"
+        what = None if target in _HARMLESS_DEVICES else path_risk(target, writes=True)
+        if what is not None:
+            yield f"touches {what}: {target[:60]}"
 
 
 def _started_by(head: str, arguments: list[str]) -> Iterator[str]:
