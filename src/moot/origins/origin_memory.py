@@ -246,7 +246,7 @@ class OriginMemory:
             text = "\n".join(line for line in lines if not line.lstrip().startswith(">"))
             if quoted:
                 self._add_others(
-                    replace(source, grade="untrusted"), envelope.to, ("payload.text", "\n".join(quoted))
+                    replace(source, grade="untrusted"), envelope.to, [("payload.text", "\n".join(quoted))]
                 )
         if person:
             for context in self._readers(envelope.to):
@@ -257,11 +257,11 @@ class OriginMemory:
             {"text": text},
             {"text": text, "format": "plain"},
         ):
-            self._add_others(source, envelope.to, ("payload.text", text))
+            self._add_others(source, envelope.to, [("payload.text", text)])
         else:
-            self._add_others(source, envelope.to, ("payload", dict(envelope.payload)))
+            self._add_others(source, envelope.to, [("payload", dict(envelope.payload))])
 
-    def _add_others(self, source: OriginSource, to: Sequence[str], part: tuple[str, Json]) -> None:
+    def _add_others(self, source: OriginSource, to: Sequence[str], parts: list[tuple[str, Json]]) -> None:
         """Words of somebody who is no person, to these members or to all."""
         if to:
             for context in self._readers(to):
@@ -269,7 +269,7 @@ class OriginMemory:
         else:
             _bound(self._chats, MAX_AGENTS)
             self._chats[source.by] = self._number
-        self._add_leaves(source, [part])
+        self._add_leaves(source, parts)
 
     def _read_report(self, envelope: Envelope, call: Mapping[str, Json], at: float) -> None:
         """An agent tells what it did by itself: it read the result, and it can read more than it tells."""
@@ -328,7 +328,11 @@ class OriginMemory:
         repeats = asked is not None and any(each.asked == asked for each in about)
         if not (person or envelope.sender == self.own or repeats):
             source = OriginSource(self._number, envelope.id, envelope.sender, at, "untrusted")
-            self._add_others(source, hosts, ("payload.params", params))
+            parts = [("payload.params", params)]
+            if isinstance(params, dict) and params.keys() == {"name", "arguments"}:
+                # These names are the protocol's.
+                parts = [(f"payload.params.{name}", value) for name, value in params.items()]
+            self._add_others(source, hosts, parts)
 
     def _read_response(self, envelope: Envelope, at: float) -> None:
         """Traits count only for the answer of the one host that was asked, to nothing but such requests."""

@@ -47,7 +47,7 @@ STEPS_PER_LEAF: Final = 12
 MAX_TEXT_CHARS: Final = 65_536
 MAX_LOOSE_CHARS: Final = 400_000
 MAX_PATH_CHARS: Final = 256
-MAX_SHORT_CHARS: Final = 256
+MAX_PLAIN_CHARS: Final = 256
 MIN_PART_CHARS: Final = 5
 MAX_PARTS: Final = 8
 # So many words together are no accident.
@@ -177,7 +177,7 @@ class SourceIndex:
         budget.spend(len(text) // 4)
         if (counted := with_digits(text, words)) != text:
             yield counted
-        if len(text) <= MAX_SHORT_CHARS and text.isascii() and not _MAY_HIDE.search(text):
+        if len(text) <= MAX_PLAIN_CHARS and text.isascii() and not _MAY_HIDE.search(text):
             return
         if (spelled := unspell(text)) != text:
             yield spelled

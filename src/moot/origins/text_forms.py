@@ -15,6 +15,7 @@ import quopri
 import re
 import unicodedata
 from collections.abc import Collection
+from functools import lru_cache
 from html import unescape
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -66,6 +67,8 @@ MAX_DECODINGS: Final = 2
 # What is decoded of one text; the rest is not known.
 MAX_DECODED_CHARS: Final = 65_536
 MAX_ENCODED_RUNS: Final = 2_048
+# Names and values, which come again and again.
+MAX_SHORT_CHARS: Final = 64
 
 
 def compose(text: str) -> str:
@@ -104,8 +107,16 @@ def without_disguise(text: str) -> str:
 
 def fold_loosely(text: str) -> str:
     """The same for all texts that people take for this one; empty if nothing of it can be compared."""
+    return _fold_short(text) if len(text) <= MAX_SHORT_CHARS else _fold_loosely(text)
+
+
+def _fold_loosely(text: str) -> str:
     text = without_disguise(unspell(text)).translate(_ALIKE_SIGNS)
     return text.replace("rn", "m").replace("vv", "w")
+
+
+# The same values come again in the next messages.
+_fold_short: Final = lru_cache(maxsize=4096)(_fold_loosely)
 
 
 def unspell(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from moot.origins.date_words import DATE_HEADS, days_at
 from moot.origins.step_budget import StepBudget
-from moot.origins.text_forms import fold_strictly
+from moot.origins.text_forms import MAX_SHORT_CHARS, fold_strictly
 
 # A comma between digits belongs to a number.
 _BETWEEN_PIECES: Final = r"\s<>()\[\]{}\"“”«»„|;,`"
@@ -61,6 +61,7 @@ MAX_GROUP_CHARS: Final = 6
 MIN_GROUP_DIGITS: Final = 6
 MIN_SPACED_CHARS: Final = 5
 MAX_CALLED_CHARS: Final = 60
+_DAY_SECONDS: Final = 86_400.0
 _EXACT: Final = Context(prec=100)
 _MAX_NUMBER_CHARS: Final = 64
 
@@ -83,11 +84,21 @@ class _Piece(NamedTuple):
 
 def values_in(text: str, at: float, budget: StepBudget) -> Iterator[FoundValue]:
     """The values of a composed text; `at` is when it was said, for days like tomorrow."""
+    if len(text) <= MAX_SHORT_CHARS:
+        found, steps = _short_values(text, int(at // _DAY_SECONDS))
+        budget.spend(steps)
+        return iter(found)
     budget.spend(len(text) // CHARS_PER_STEP + 1)
-    folded = fold_strictly(text)
-    if folded.isdigit() and folded.isascii():
-        return iter([FoundValue(key, 0, len(folded)) for key in _keys(folded)])
-    return _ValueScan(folded, at, budget).values()
+    return _ValueScan(fold_strictly(text), at, budget).values()
+
+
+@lru_cache(maxsize=4096)
+def _short_values(text: str, day: int) -> tuple[list[FoundValue], int]:
+    """The values of a text that may come again in the next message, and what it takes to find them."""
+    budget = StepBudget(MAX_SHORT_CHARS * MAX_SHORT_CHARS)
+    scan = _ValueScan(fold_strictly(text), day * _DAY_SECONDS, budget)
+    found = list(scan.values())
+    return found, MAX_SHORT_CHARS * MAX_SHORT_CHARS - budget.left + 1
 
 
 class _ValueScan:
