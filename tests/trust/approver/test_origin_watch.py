@@ -418,8 +418,23 @@ async def test_messages_are_read_when_a_call_with_an_effect_needs_them(tmp_path:
         assert len(origins._unread) > unread
         found = await space.alice.call("approver", "trust_origins", {"proposal": looked.proposal_id})
         assert found.result["structuredContent"]["proposal"]["why"] == "it only reads"
+        # What people said is enough for this one.
         assert (await space.propose("bob@example.org")).by == "approver"
+        assert len(origins._read) == 0
+        await space.asked(STRANGER)
         assert len(origins._read) > unread
+
+
+async def test_a_value_that_people_rejected_is_not_theirs_because_they_name_it(tmp_path: Path) -> None:
+    async with mail_space(tmp_path) as space:
+        await space.read_mail()
+        id, _ = await space.asked(STRANGER)
+        await space.alice.reject(id, "unsafe")
+        with pytest.raises(Exception, match="unsafe"):
+            await space.tasks.pop()
+        await space.say(f"Write to bob@example.org, {STRANGER} is not to be trusted")
+        assert (await space.propose("bob@example.org")).by == "approver"
+        assert "rejected" in (await space.asked(f"bob@example.org, {STRANGER}"))[1]
 
 
 async def test_chats_beyond_what_is_kept_are_forgotten_unread_and_not_known(

@@ -7,9 +7,10 @@ does. What people say after a call was proposed counts only if they endorse it: 
 to ask for it. What is found is told by `moot/origins` where people are asked; of what a rule has approved by
 it, `trust_origins` tells.
 
-Messages are only kept: most are never followed by a call that needs them. They are read, in slices, when a
-call is proposed that does more than read. One that comes behind many is looked at when those before it have
-been read, and asks until then. Beyond what is kept, chats and results are forgotten unread, the oldest first.
+Messages are only kept: most are never followed by a call that needs them. When a call is proposed that does
+more than read, first the chats of people are looked at; if these do not have all of its values, everything is
+read, in slices. A call that comes behind many messages is looked at when those before it have been read, and
+asks until then. Beyond what is kept, the oldest are forgotten unread.
 
 Nothing in here stops the approver, and whatever goes wrong asks.
 """
@@ -19,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Final, Protocol
 
 from moot.origins.endorsement import ENDORSE_KIND
@@ -33,6 +35,8 @@ from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.trust.approver.origin_finding import FAILED, ONLY_READS, keep_asking, timeless
+from moot.trust.approver.said_values import SaidValues
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
@@ -48,14 +52,11 @@ MAX_FINDINGS: Final = 2_000
 # What is read at once, in bytes of messages, but for one that is larger: some 10 ms.
 SLICE_BYTES: Final = 16 << 10
 # What an agent read or was told: forgotten unread, it is not known. Everything else is read in any case.
-_FORGOTTEN: Final = frozenset({"chat", "mcp/response"})
+_FORGOTTEN: Final = frozenset({"chat", "mcp/response", "mcp/request", "mcp/proposal"})
 # A space whose history is longer when the approver first comes may have begun before that history.
 MAX_NEW_SPACE_MESSAGES: Final = 100
 # Kinds that the history of a gateway keeps over its restarts.
 _IN_HISTORY: Final = ("mcp/", "chat", "trust/")
-FAILED: Final = "where its values came from could not be found out"
-# Of a call that needs no look at its values.
-ONLY_READS: Final[dict[str, Json]] = {"asks": False, "why": "it only reads", "arguments": []}
 
 
 class SendAbout(Protocol):
@@ -89,13 +90,18 @@ class OriginWatch:
         self._on_found = on_found
         self._send = send
         self.memory = OriginMemory(self.traits_of, own=space.name)
+        self._said = SaidValues(lambda: self.memory)
         # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
         # there was more. None as the time: as the message itself says.
         self._unread: deque[tuple[Envelope, bool, float | None]] = deque()
         self._read: deque[tuple[Envelope, bool, float | None]] = deque()
         self._unread_bytes = 0
         self._read_bytes = 0
+        # How many of the unread ones `_said` has seen, and how many reject something.
+        self._shown = 0
+        self._unread_rejections = 0
         self._has_gap = False
+        self._is_gap_new = False
         self._is_broken = False
         # Messages of the history, which may be delivered once more.
         self._past_ids: frozenset[str] = frozenset()
@@ -134,6 +140,8 @@ class OriginWatch:
             at = self._wall_clock()
             self.memory.see(envelope, person=person, at=sent_at(envelope, at) if is_past else at)
             return person
+        if kind == "mcp/reject":
+            self._unread_rejections += 1
         self._unread.append((envelope, person, None if is_past else self._wall_clock()))
         self._unread_bytes += len(envelope.raw)
         if len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
@@ -147,9 +155,12 @@ class OriginWatch:
 
     def _make_room(self) -> None:
         while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
-            if self._unread[0][0].kind in _FORGOTTEN:
-                self._unread_bytes -= len(self._unread.popleft()[0].raw)
-                self._note_gap()
+            oldest = self._unread[0][0]
+            if oldest.kind in _FORGOTTEN and oldest.sender not in oldest.to:
+                self._pop_unread()
+                if not self._is_gap_new:
+                    self._note_gap()
+                    self._is_gap_new = True
             else:
                 self._read_oldest()
 
@@ -209,12 +220,19 @@ class OriginWatch:
             for case in late.values():
                 self._find_late(case)
 
+    def _pop_unread(self) -> tuple[Envelope, bool, float | None]:
+        kept = self._unread.popleft()
+        self._unread_bytes -= len(kept[0].raw)
+        self._shown = max(0, self._shown - 1)
+        return kept
+
     def _read_oldest(self) -> None:
-        kept = envelope, person, at = self._unread.popleft()
-        size = len(envelope.raw)
-        self._unread_bytes -= size
+        kept = envelope, person, at = self._pop_unread()
+        self._is_gap_new = False
+        if envelope.kind == "mcp/reject":
+            self._unread_rejections -= 1
         self._read.append(kept)
-        self._read_bytes += size
+        self._read_bytes += len(envelope.raw)
         while len(self._read) > MAX_KEPT_MESSAGES or self._read_bytes > MAX_KEPT_BYTES:
             self._read_bytes -= len(self._read.popleft()[0].raw)
             self._has_gap = True
@@ -241,6 +259,8 @@ class OriginWatch:
         if self._has_gap:
             self._note_gap()
         self._unread.extendleft(reversed(self._read))
+        self._shown += len(self._read)
+        self._unread_rejections = sum(each[0].kind == "mcp/reject" for each in self._unread)
         self._unread_bytes += self._read_bytes
         self._read.clear()
         self._read_bytes = 0
@@ -289,11 +309,11 @@ class OriginWatch:
     def _look(self, case: Case, due: dict[str, Case]) -> None:
         if case.method != "tools/call":
             return
-        if case.id not in self._findings and self._only_reads(case):
-            # Whatever its values are. If people are asked all the same, it is looked at before they are told.
-            _put(self._findings, case.id, ONLY_READS, MAX_FINDINGS)
-        else:
+        found = self._find_quickly(case) if due is self._due and case.id not in self._findings else None
+        if found is None:
             self._look_at_values(case, due)
+        else:
+            _put(self._findings, case.id, found, MAX_FINDINGS)
 
     def _look_at_values(self, case: Case, due: dict[str, Case]) -> None:
         if self._unread_bytes <= SLICE_BYTES:
@@ -347,19 +367,34 @@ class OriginWatch:
     def finding(self, id: str) -> dict[str, Json] | None:
         return self._findings.get(id) or self._told.get(id)
 
-    def _only_reads(self, case: Case) -> bool:
-        host, tool = case.to[0] if len(case.to) == 1 else "", case.tool or ""
-        if self._other_reason(case, host, tool) is not None:
-            return False
-        traits = self.traits_of(host, tool)
-        return traits.effect == "reads" and not traits.outside
+    def _find_quickly(self, case: Case) -> dict[str, Json] | None:
+        """What is found of a call that only reads, or of which people said all values; None: of no other."""
+        call, why = self._call_of(case)
+        if why is not None:
+            return None
+        if call.traits.effect == "reads" and not call.traits.outside:
+            # Whatever its values are. If people are asked all the same, it is looked at before they are told.
+            return ONLY_READS
+        fresh = list(islice(self._unread, self._shown, None))
+        if self._unread_rejections or sum(len(envelope.raw) for envelope, _, _ in fresh) > SLICE_BYTES:
+            return None
+        self._shown = len(self._unread)
+        now = self._wall_clock()
+        try:
+            for envelope, person, at in fresh:
+                self._said.see(envelope, person=person, at=sent_at(envelope, now) if at is None else at)
+            verdict = self._said.verdict_on(call, now)
+        except Exception:
+            log.exception("what people said is lost")
+            return None
+        return None if verdict is None else payload_of(verdict, agent=case.proposer)
 
     def _judge(self, case: Case) -> None:
         before = self._findings.get(case.id) or self._told.get(case.id)
         try:
             found = self._find(case)
             if before is not None and before.get("asks") is not False and not found["asks"]:
-                _keep_asking(found, before, case.at)
+                keep_asking(found, before, case.at)
         except Exception:
             log.exception("origins not found", extra={"proposal": case.id})
             found = {"asks": True, "why": FAILED, "arguments": []}
@@ -367,13 +402,16 @@ class OriginWatch:
         _put(self._findings, case.id, found, MAX_FINDINGS)
 
     def _find(self, case: Case) -> dict[str, Json]:
-        host = case.to[0] if len(case.to) == 1 else ""
-        tool = case.tool or ""
+        call, why = self._call_of(case)
+        found = payload_of(verdict_on(self.memory, call, self._wall_clock()), agent=case.proposer)
+        return found if why is None else {**found, "asks": True, "why": why}
+
+    def _call_of(self, case: Case) -> tuple[OriginCall, str | None]:
+        """A call as it is looked at, and why it asks whatever its values are."""
+        host, tool = case.to[0] if len(case.to) == 1 else "", case.tool or ""
         schema = self._tools.schemas.get((host, tool))
         call = OriginCall(case.proposer, tool, case.arguments, self.traits_of(host, tool), schema)
-        found = payload_of(verdict_on(self.memory, call, self._wall_clock()), agent=case.proposer)
-        why = self._other_reason(case, host, tool)
-        return found if why is None else {**found, "asks": True, "why": why}
+        return call, self._other_reason(case, host, tool)
 
     def _other_reason(self, case: Case, host: str, tool: str) -> str | None:
         if self._is_broken:
@@ -398,7 +436,7 @@ class OriginWatch:
         if told is not None:
             # Until its tool is known again after a start, nothing better can be said than was said before.
             is_known = any(self._tools.definition_of(host, case.tool or "") for host in case.to)
-            if _timeless(told) == _timeless(found) or (case.id in self._recalled and not is_known):
+            if timeless(told) == timeless(found) or (case.id in self._recalled and not is_known):
                 return
         _put(self._told, case.id, found, MAX_FINDINGS)
         self._send(ORIGINS_KIND, found, about=case.id)
@@ -410,31 +448,6 @@ def sent_at(envelope: Envelope, now: float) -> float:
         return min(now, datetime.fromisoformat(envelope.ts.replace("Z", "+00:00")).timestamp())
     except ValueError:
         return now
-
-
-def _keep_asking(found: dict[str, Json], before: Mapping[str, Json], at: float) -> None:
-    """A value that became a person's since it was proposed, and that nobody endorsed, still asks.
-
-    So does one that a look-up returned since.
-    """
-    said = {
-        (each.get("path"), each.get("value"))
-        for each in before.get("arguments", ())
-        if each.get("origin") in ("person", "trusted")
-    }
-    for each in found["arguments"]:
-        is_late = each["origin"] == "person" or (each["origin"] == "trusted" and each.get("at", 0.0) >= at)
-        if is_late and "endorsed_by" not in each and (each["path"], each["value"]) not in said:
-            found |= {"asks": True, "why": before["why"]}
-            return
-
-
-def _timeless(found: Mapping[str, Json]) -> dict[str, Json]:
-    """A finding without the times of its sources, which differ a little after a restart."""
-    return {
-        **found,
-        "arguments": [{**each, "at": None} if "at" in each else each for each in found.get("arguments", ())],
-    }
 
 
 def _put(table: dict[str, Json], key: str, value: Json, most: int) -> None:

@@ -1,0 +1,37 @@
+"""What was found of one call: the payload of `moot/origins`, and when two of them are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moot.protocol.operation import Json
+
+FAILED: Final = "where its values came from could not be found out"
+# Of a call that needs no look at its values.
+ONLY_READS: Final[dict[str, Json]] = {"asks": False, "why": "it only reads", "arguments": []}
+
+
+def keep_asking(found: dict[str, Json], before: Mapping[str, Json], at: float) -> None:
+    """A value that became a person's since it was proposed, and that nobody endorsed, still asks.
+
+    So does one that a look-up returned since.
+    """
+    said = {
+        (each.get("path"), each.get("value"))
+        for each in before.get("arguments", ())
+        if each.get("origin") in ("person", "trusted")
+    }
+    for each in found["arguments"]:
+        is_late = each["origin"] == "person" or (each["origin"] == "trusted" and each.get("at", 0.0) >= at)
+        if is_late and "endorsed_by" not in each and (each["path"], each["value"]) not in said:
+            found |= {"asks": True, "why": before["why"]}
+            return
+
+
+def timeless(found: Mapping[str, Json]) -> dict[str, Json]:
+    """A finding without the times of its sources, which differ a little after a restart."""
+    return {
+        **found,
+        "arguments": [{**each, "at": None} if "at" in each else each for each in found.get("arguments", ())],
+    }
