@@ -319,7 +319,7 @@ class OriginMemory:
                 first_values(arguments),
             ),
         )
-        if _acts_outside(envelope):
+        if acts_outside(envelope):
             self._context(envelope.sender).outside = True
         if (envelope.context or "").startswith(A2A_CONTEXT):
             self._context(envelope.sender).task = envelope.context or ""
@@ -428,7 +428,7 @@ class OriginMemory:
             self.endorsements[envelope.id] = endorsement
 
 
-def _acts_outside(envelope: Envelope) -> bool:
+def acts_outside(envelope: Envelope) -> bool:
     """Whether its sender also reads what the space does not see.
 
     An agent that asks before it acts by itself can read by itself, and a caller by A2A is elsewhere.

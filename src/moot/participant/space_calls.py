@@ -18,6 +18,7 @@ from moot.participant.calls.call_options import (
 from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, SentEnvelope
 from moot.participant.connection.history import HISTORY_MARGIN_SECONDS, fetch_history
+from moot.participant.connection.journal_pages import JournalPast, fetch_journal
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.plan_client import LaidOutPlan, PlanClient
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
@@ -272,6 +273,13 @@ class SpaceCalls:
             await fetch_history(self._parts.options, self._session.link.url, self._parts.sender.me, since)
             or []
         )
+
+    async def journal(self, max_messages: int) -> JournalPast:
+        """What was said from the beginning, as far as the gateway's journal tells us, oldest first.
+
+        The latest messages, as many as that or some more; and whether nothing was said before them.
+        """
+        return await fetch_journal(self._parts.options, self._session.link.url, max_messages)
 
     async def recall(self, since: float = 0.0) -> list[Envelope]:
         """Learn from the history what was sent before we joined: proposals, chats and reasoning.

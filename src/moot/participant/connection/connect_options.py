@@ -90,6 +90,11 @@ class ConnectOptions:
             query["space"] = self.space
         return self.http_url(url, f"/participants/{quote(participant, safe='')}/messages", query)
 
+    def journal_url(self, url: str, space: str, before: int | None) -> str:
+        """Where the gateway at `url` lists what was said in a space before a place, or up to now."""
+        query = {"dialect": self.dialect} | ({} if before is None else {"before": str(before)})
+        return self.http_url(url, f"/spaces/{quote(space, safe='')}/history", query)
+
     def proposal_url(self, url: str, space: str, id: str) -> str:
         """Where the gateway at `url` tells one proposal whole."""
         path = f"/spaces/{quote(space, safe='')}/proposals/{quote(id, safe='')}"

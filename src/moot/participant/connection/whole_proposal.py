@@ -47,7 +47,7 @@ async def fetch_proposal(options: ConnectOptions, url: str, id: str) -> GatewayP
         raise Refused("a proposal that is too large for the list is told only to who has a token")
     try:
         space = options.space or await find_space(options, url)
-        status, body = await _get(options, options.proposal_url(url, space, id))
+        status, body = await get_when_allowed(options, options.proposal_url(url, space, id))
         if status == 404:
             return None
         if status != 200:
@@ -59,14 +59,14 @@ async def fetch_proposal(options: ConnectOptions, url: str, id: str) -> GatewayP
 
 async def find_space(options: ConnectOptions, url: str) -> str:
     """The space that a token without the name of one is for; raises MootError."""
-    status, body = await _get(options, options.http_url(url, "/spaces"))
+    status, body = await get_when_allowed(options, options.http_url(url, "/spaces"))
     if status != 200:
         raise Refused(f"the gateway did not tell which space this is (HTTP {status})")
     names = [each.name for each in _spaces_decoder.decode(body).spaces]
     return _DEFAULT_SPACE if _DEFAULT_SPACE in names else names[0]
 
 
-async def _get(options: ConnectOptions, address: str) -> tuple[int, bytes]:
+async def get_when_allowed(options: ConnectOptions, address: str) -> tuple[int, bytes]:
     for _ in range(_MAX_TRIES):
         client = options.http_client(
             timeout_seconds=options.limits.answer_seconds, max_bytes=MAX_HISTORY_BYTES

@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from moot.origins.endorsement import ENDORSE_KIND
 from moot.origins.origin_call import OriginCall
-from moot.origins.origin_memory import OriginMemory
+from moot.origins.origin_memory import OriginMemory, acts_outside
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
 from moot.origins.origin_verdict import verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
@@ -156,7 +156,7 @@ class OriginWatch:
     def _make_room(self) -> None:
         while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
             oldest = self._unread[0][0]
-            if oldest.kind in _FORGOTTEN and oldest.sender not in oldest.to:
+            if oldest.kind in _FORGOTTEN and not acts_outside(oldest):
                 self._pop_unread()
                 if not self._is_gap_new:
                     self._note_gap()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from moot.origins.argument_origins import ArgumentOrigin, OriginCall
+from moot.origins.origin_call import ArgumentOrigin, OriginCall
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.result_parts import leaves_of
