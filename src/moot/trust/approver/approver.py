@@ -41,7 +41,8 @@ from moot.resilience.steady_clock import SteadyClock
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.approver_status import ApproverStatus, is_decided
 from moot.trust.approver.observe import ObserveMode
-from moot.trust.approver.origin_watch import MAX_KEPT_MESSAGES, OriginWatch, sent_at
+from moot.trust.approver.origin_finding import sent_at
+from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.plan_commands import PlanCommands
 from moot.trust.approver.rule_commands import RuleCommands
 from moot.trust.approver.rule_decider import RuleDecider
@@ -190,7 +191,7 @@ class Approver:
         self._recalled = frozenset(envelope.id for envelope in past)
         self._load_past_decisions()
         self.suggester.update_people()
-        await self._recall_values(past, is_new=is_new)
+        await self.origins.recall(past, self._with_names, is_new=is_new)
         for decision in list(self.ledger):
             self._count(decision)
             # Predicted before a restart, and decided while we were away.
@@ -220,15 +221,6 @@ class Approver:
                 self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
         self.suggester.wake()
-
-    async def _recall_values(self, past: list[Envelope], *, is_new: bool) -> None:
-        """Where values came from is remembered further back than the gateway's history goes."""
-        older, is_whole = [], None
-        if self.origins.known_ids().isdisjoint(self._recalled):
-            messages, is_whole = await self.space.journal(MAX_KEPT_MESSAGES)
-            older = [self._with_names(each) for each in messages]
-        first = next((at for at, each in enumerate(older) if each.id in self._recalled), len(older))
-        self.origins.observe_past([*older[:first], *past], is_new=is_new, is_whole=is_whole)
 
     def _open_cases(self) -> list[Case]:
         pending = (each.case for each in self.ledger if each.waits_for_rules)

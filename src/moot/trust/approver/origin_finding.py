@@ -1,10 +1,12 @@
-"""What was found of one call: the payload of `moot/origins`, and when two of them are the same."""
+"""What was found of one call, the payload of `moot/origins`, and when two of them are the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
+from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 FAILED: Final = "where its values came from could not be found out"
@@ -35,3 +37,17 @@ def timeless(found: Mapping[str, Json]) -> dict[str, Json]:
         **found,
         "arguments": [{**each, "at": None} if "at" in each else each for each in found.get("arguments", ())],
     }
+
+
+def sent_at(envelope: Envelope, now: float) -> float:
+    """When an envelope was sent, by its own timestamp but not in the future."""
+    try:
+        return min(now, datetime.fromisoformat(envelope.ts.replace("Z", "+00:00")).timestamp())
+    except ValueError:
+        return now
+
+
+def put(table: dict[str, Json], key: str, value: Json, most: int) -> None:
+    table[key] = value
+    while len(table) > most:
+        del table[next(iter(table))]

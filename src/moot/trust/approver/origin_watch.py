@@ -22,7 +22,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from itertools import islice
 from typing import Final, Protocol
 
@@ -35,7 +34,7 @@ from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.approver.origin_finding import FAILED, ONLY_READS, keep_asking, timeless
+from moot.trust.approver.origin_finding import FAILED, ONLY_READS, keep_asking, put, sent_at, timeless
 from moot.trust.approver.said_values import SaidValues
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
@@ -129,7 +128,7 @@ class OriginWatch:
             # What we say repeats what others wrote.
             if kind == ORIGINS_KIND:
                 for each in envelope.correlation_id:
-                    _put(self._told, each, dict(envelope.payload), MAX_FINDINGS)
+                    put(self._told, each, dict(envelope.payload), MAX_FINDINGS)
             return False
         if not is_past and envelope.id in self._past_ids:
             return False
@@ -163,6 +162,18 @@ class OriginWatch:
                     self._is_gap_new = True
             else:
                 self._read_oldest()
+
+    async def recall(
+        self, past: Sequence[Envelope], with_names: Callable[[Envelope], Envelope], *, is_new: bool
+    ) -> None:
+        """Take in the gateway's history; if we know nothing of it, also what the journal has from before."""
+        ids = {each.id for each in past}
+        older, is_whole = [], None
+        if self.known_ids().isdisjoint(ids):
+            messages, is_whole = await self._space.journal(MAX_KEPT_MESSAGES)
+            older = [with_names(each) for each in messages]
+        first = next((at for at, each in enumerate(older) if each.id in ids), len(older))
+        self.observe_past([*older[:first], *past], is_new=is_new, is_whole=is_whole)
 
     def observe_past(self, past: Sequence[Envelope], *, is_new: bool, is_whole: bool | None = None) -> None:
         """Take in what was sent before we joined, or missed; each open call is judged where it stands.
@@ -313,7 +324,7 @@ class OriginWatch:
         if found is None:
             self._look_at_values(case, due)
         else:
-            _put(self._findings, case.id, found, MAX_FINDINGS)
+            put(self._findings, case.id, found, MAX_FINDINGS)
 
     def _look_at_values(self, case: Case, due: dict[str, Case]) -> None:
         if self._unread_bytes <= SLICE_BYTES:
@@ -399,7 +410,7 @@ class OriginWatch:
             log.exception("origins not found", extra={"proposal": case.id})
             found = {"asks": True, "why": FAILED, "arguments": []}
             self._note_gap()
-        _put(self._findings, case.id, found, MAX_FINDINGS)
+        put(self._findings, case.id, found, MAX_FINDINGS)
 
     def _find(self, case: Case) -> dict[str, Json]:
         call, why = self._call_of(case)
@@ -438,19 +449,5 @@ class OriginWatch:
             is_known = any(self._tools.definition_of(host, case.tool or "") for host in case.to)
             if timeless(told) == timeless(found) or (case.id in self._recalled and not is_known):
                 return
-        _put(self._told, case.id, found, MAX_FINDINGS)
+        put(self._told, case.id, found, MAX_FINDINGS)
         self._send(ORIGINS_KIND, found, about=case.id)
-
-
-def sent_at(envelope: Envelope, now: float) -> float:
-    """When an envelope was sent, by its own timestamp but not in the future."""
-    try:
-        return min(now, datetime.fromisoformat(envelope.ts.replace("Z", "+00:00")).timestamp())
-    except ValueError:
-        return now
-
-
-def _put(table: dict[str, Json], key: str, value: Json, most: int) -> None:
-    table[key] = value
-    while len(table) > most:
-        del table[next(iter(table))]
