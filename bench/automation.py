@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from bench.automation_worlds import PUBLIC
-from bench.trust import PERSON, POLICIES, Simulation
+from bench.trust import PERSON, POLICIES, DeclaredReads, Simulation
 from bench.trust_baselines import prefix_of
 from bench.trust_people import World
 from moot.trust.history.proposal_case import Case
 from moot.trust.learning import generalisation, text_patterns
-from moot.trust.rules.rule import call_key, evaluate
+from moot.trust.rules.remembered_calls import RememberedCalls, evaluate_all, rule_for, usual_limits
+from moot.trust.rules.rule import RuleOrigin, call_key, evaluate
 
 PROPOSALS: Final = 600
 # A person clicks "always" for a prefix after so many approvals.
@@ -56,6 +57,8 @@ class Way:
     """How calls are decided: by memory, by prefixes, by learned rules, or by several of them."""
 
     memory: bool = False
+    # The product's own memory, with its limits.
+    built: bool = False
     prefixes: bool = False
     learner: bool = False
     # What is left out: module, name, and what stands in its place.
@@ -70,6 +73,8 @@ class Replay(Simulation):
         self.way = way
         self.result = WorldResult()
         self._remembered: set[bytes] = set()
+        self._calls = RememberedCalls()
+        self._approved_at: dict[bytes, list[float]] = {}
         self._approved: dict[object, int] = {}
         self._rejected: set[object] = set()
 
@@ -87,6 +92,8 @@ class Replay(Simulation):
     def _runs(self, case: Case, *, wanted: bool, answer: bool) -> bool:
         key, prefix = call_key(case), prefix_of(case)
         if self.way.memory and key in self._remembered:
+            return True
+        if self.way.built and self._is_remembered(case):
             return True
         if self.way.prefixes and self._approved.get(prefix, 0) >= CLICKS and prefix not in self._rejected:
             return True
@@ -106,6 +113,8 @@ class Replay(Simulation):
                     self._review(verdict.rule, case.at + 30.0)
                 return verdict.decision == "approve"
             self._asked(case, said=answer)
+        if self.way.built:
+            self._press_again(case, key, answer=answer)
         if answer:
             self._remembered.add(key)
             self._approved[prefix] = self._approved.get(prefix, 0) + 1
@@ -113,6 +122,24 @@ class Replay(Simulation):
             self._remembered.discard(key)
             self._rejected.add(prefix)
         return False
+
+    def _is_remembered(self, case: Case) -> bool:
+        verdict = evaluate_all((), self._calls.find(case), case, case.at, {PERSON}, self.tally.times())
+        if verdict.decision != "approve" or verdict.rule is None:
+            return False
+        self.tally.record(verdict.rule.name, case.at)
+        return True
+
+    def _press_again(self, case: Case, key: bytes, *, answer: bool) -> None:
+        """The person approves with "again" each time, or rejects."""
+        if not answer:
+            self._calls.forget(self._calls.contradicted_by(case, origins_ask=True))
+            return
+        times = self._approved_at.setdefault(key, [])
+        times.append(case.at)
+        reads = ("", case.tool) in DeclaredReads()
+        limits = usual_limits(case.at, reads=reads, repeatable=reads, approved_at=times)
+        self._calls.add(rule_for(case, limits, RuleOrigin(None, PERSON, case.at)), case.at)
 
 
 @contextmanager
@@ -139,6 +166,7 @@ _WITHOUT: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
 
 WAYS: Final[dict[str, Way]] = {
     "memory": Way(memory=True),
+    "memory as built": Way(built=True),
     "prefixes": Way(prefixes=True),
     "memory+prefixes": Way(memory=True, prefixes=True),
     "learner": Way(learner=True),

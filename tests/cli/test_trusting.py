@@ -204,3 +204,60 @@ def test_a_dismissed_suggestion_is_gone(approver_space: SpaceWithApprover) -> No
     assert lab.output_of("rules", "dismiss", name) == f"dismissed {name}\n"
     assert "there is no suggestion" in lab.fails("rules", "dismiss", name)[1]
     assert not approver_space.book.suggestions
+
+
+def test_a_suggestion_is_narrowed_by_a_file_with_one_rule(approver_space: SpaceWithApprover) -> None:
+    lab, name = approver_space.lab, approver_space.suggested()
+    rule = dict(approver_space.book.suggestions[name]["rule"])
+    rule["limits"] = {**rule["limits"], "count": 1}
+    file = lab.folder / "narrow.yaml"
+    # The rule alone, and as a rules file.
+    file.write_text(json.dumps(rule))
+    assert "decides from now on" in lab.output_of("rules", "accept", name, "--narrow", str(file))
+    (made,) = approver_space.book.rules
+    assert made.limits.max_decisions == 1
+    assert lab.output_of("rules", "remove", made.name) == f"rule {made.name} is gone\n"
+    assert approver_space.book.rules == ()
+    assert f"there is no rule {made.name}" in lab.fails("rules", "remove", made.name)[1]
+
+
+def test_all_that_is_suspended_is_resumed_at_once(approver_space: SpaceWithApprover) -> None:
+    lab, name = approver_space.lab, approver_space.suggested()
+    assert "no rule is suspended" in lab.fails("rules", "resume", "--all")[1]
+    lab.output_of("rules", "accept", name)
+    (rule,) = approver_space.book.rules
+    lab.output_of("rules", "stop", rule.name)
+    lab.output_of("rules", "stop")
+    assert lab.output_of("rules", "resume", "--all") == f"resumed {rule.name}\n"
+    assert (approver_space.book.suspensions, approver_space.book.stopped) == ({}, None)
+
+
+def test_a_call_is_approved_again_from_the_shell(approver_space: SpaceWithApprover) -> None:
+    lab = approver_space.lab
+    agent, files = lab.join("agent"), lab.join("files")
+
+    arguments = {"to": "acme", "memo": "The invoice of May"}
+
+    async def propose() -> str:
+        @files.tool
+        def order(to: str, memo: str) -> str:
+            return f"paid {to}"
+
+        made = await agent.propose("files", "tools/call", {"name": "order", "arguments": arguments})
+        return made.id
+
+    id = lab.do(propose())
+    assert "are for --again" in lab.fails("approve", id, "--times", "3")[1]
+    answer = lab.output_of("approve", id, "--again", "--times", "3", "--until", "12h")
+    assert "paid acme" in answer
+    (rule,) = approver_space.book.remembered
+    assert f"`moot rules remove {rule.name}` ends that" in answer
+    assert (rule.limits.max_decisions, rule.equals) == (3, arguments)
+    assert rule.name in lab.output_of("rules", "list")
+    said = lab.output_of("rules", "ignore", "files/order", "memo")
+    assert said == "memo of files/order: not compared any more: any plain words will do\n"
+    assert approver_space.book.tools_json["files/order"]["ignore"] == ["memo"]
+    lab.output_of("rules", "ignore", "files/order", "memo", "--undo")
+    assert approver_space.book.tools_json["files/order"]["ignore"] == []
+    assert lab.output_of("rules", "stop", rule.name) == f"rule {rule.name} is forgotten\n"
+    assert len(approver_space.book.remembered) == 0

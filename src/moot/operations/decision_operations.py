@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from moot.errors import UsageError, VoteCounted
+from moot.errors import MootError, UsageError, VoteCounted
+from moot.operations.again import payload_of, remember_call
 from moot.operations.content_operation import reference_text
 from moot.operations.input_text import input_lines, questions_in
 from moot.operations.operation import (
@@ -226,10 +227,32 @@ async def _budgets(context: ClientContext, _: argparse.Namespace) -> OperationRe
 def _approve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proposal", metavar="ID", help=_ID)
     parser.add_argument("--to", metavar="NAME", help="who should run it, if the proposal names no one")
+    parser.add_argument("--again", action="store_true", help="approve exactly this call from now on, too")
+    parser.add_argument("--times", type=int, metavar="N", help="with --again: so often (default: as offered)")
+    parser.add_argument(
+        "--until", metavar="WHEN", help="with --again: 12h, 7d or a time (default: as offered)"
+    )
+
+
+def _again_payload(context: ClientContext, seen: SeenProposal, args: argparse.Namespace) -> dict[str, Json]:
+    """What to ask of the approver, or nothing; checked before anything is approved."""
+    if not getattr(args, "again", False):
+        if getattr(args, "times", None) is not None or getattr(args, "until", None) is not None:
+            raise UsageError("--times and --until are for --again")
+        return {}
+    payload = payload_of(seen, None if seen.origins is None else seen.origins.again)
+    payload |= {} if args.times is None else {"count": args.times}
+    payload |= {} if args.until is None else {"until": args.until}
+    if not context.space.may("trust/accept", payload):
+        raise UsageError("your permissions do not allow --again: it needs trust/accept. Nothing was approved")
+    if seen.approvals_needed:
+        raise UsageError("several people have to approve this call each time. Nothing was approved")
+    return payload
 
 
 async def _approve(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     seen = context.proposal(args.proposal)
+    again = _again_payload(context, seen, args)
     try:
         to = (args.to,) if getattr(args, "to", None) else ()
         outcome = await context.space.approve(seen, to=to, timeout_seconds=context.timeout_seconds)
@@ -242,7 +265,13 @@ async def _approve(context: ClientContext, args: argparse.Namespace) -> Operatio
             *questions_in(outcome.result),
             f"It goes on when {seen.proposer} has answered; your approval covers that.",
         ]
-    value: Json = {"proposal_id": seen.id, "member": outcome.host, "result": outcome.result}
+    value: dict[str, Json] = {"proposal_id": seen.id, "member": outcome.host, "result": outcome.result}
+    if again:
+        try:
+            value["again"] = await remember_call(context.space, again)
+        except MootError as fault:
+            raise type(fault)(f"approved {short_id(seen.id)}, but {fault}") from None
+        lines.append(value["again"])
     return OperationResult(value, lines, 1 if outcome.is_error else 0)
 
 
@@ -343,7 +372,9 @@ OPERATIONS = (
         help="approve a proposal and run it, or vote for it",
         description="Sends exactly the request that was proposed and prints its result. It runs at most "
         "once. Where several approvals are needed, this is one of them: the last one runs it.",
-        examples="  moot proposals\n  moot approve 3f1c22ab\n",
+        examples="  moot proposals\n  moot approve 3f1c22ab\n"
+        "  moot approve 3f1c22ab --again                 and exactly this call from now on\n"
+        "  moot approve 3f1c22ab --again --times 3 --until 12h\n",
         arguments=_approve_arguments,
         run=_approve,
         needs_history=True,

@@ -7,6 +7,10 @@ returns, it reads private things, it has an effect, and it reaches the outside.
     tools:
       mail/read_email: {returns: others, private: true, effect: reads, outside: false}
       crm/*: {returns: trusted, effect: reads, outside: false}
+      shell/run: {ignore: [description]}
+
+`ignore` names arguments that people said do not matter: rules compare them no longer, but hold them to plain
+words (`moot.trust.rules.ignored_arguments`).
 """
 
 from __future__ import annotations
@@ -28,16 +32,21 @@ Effect = Literal["reads", "writes", "destroys"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolTraits:
-    """`returns` and `private` are about results, `effect` and `outside` about calls."""
+    """`returns` and `private` are about results, `effect`, `outside` and `ignore` about calls."""
 
     returns: Returns = "others"
     private: bool = True
     effect: Effect = "writes"
     outside: bool = True
+    # Arguments that do not matter to whoever decides.
+    ignore: tuple[str, ...] = ()
 
 
 UNKNOWN_TOOL: Final = ToolTraits()
 MAX_LABELLED_BLOCKS: Final = 256
+# Arguments of one tool that do not matter, and the length of a name.
+MAX_IGNORED: Final = 16
+MAX_ARGUMENT_CHARS: Final = 100
 _UNTRUSTED_HINTS: Final = frozenset({"openWorldHint", "untrustedContentHint", "maliciousActivityHint"})
 _PRIVATE_HINTS: Final = frozenset({"privateHint", "sensitiveHint", "secretHint"})
 _OPTIONS: Final[Mapping[str, tuple[Json, ...]]] = {
@@ -60,18 +69,31 @@ def traits_from_json(value: Json, *, where: str = "a tool") -> ToolTraits:
     """The traits that `tools:` or `trust/accept` says; what it leaves out is taken at its worst."""
     if not isinstance(value, dict):
         raise UsageError(f"{where}: expected what the tool does, as in {{returns: others, effect: reads}}")
+    ignored = _ignored(value.get("ignore", []), where)
+    value = {name: option for name, option in value.items() if name != "ignore"}
     for name, option in value.items():
         if name not in _OPTIONS:
-            raise UsageError(f"{where}: there is no {name!r}; use {', '.join(_OPTIONS)}")
+            raise UsageError(f"{where}: there is no {name!r}; use {', '.join((*_OPTIONS, 'ignore'))}")
         # By identity of types: 1 is no true.
         if not any(type(option) is type(each) and option == each for each in _OPTIONS[name]):
             options = " or ".join(str(each).lower() for each in _OPTIONS[name])
             raise UsageError(f"{where}: {name} is {options}, not {option!r}")
-    return ToolTraits(**value)
+    return ToolTraits(**value, ignore=ignored)
+
+
+def _ignored(names: Json, where: str) -> tuple[str, ...]:
+    is_list = isinstance(names, list) and all(isinstance(name, str) and name for name in names)
+    if not is_list or len(names) > MAX_IGNORED or any(len(name) > MAX_ARGUMENT_CHARS for name in names):
+        raise UsageError(
+            f"{where}: ignore is a list of up to {MAX_IGNORED} names of arguments, as in [description]"
+        )
+    return tuple(dict.fromkeys(names))
 
 
 def traits_to_json(traits: ToolTraits) -> dict[str, Json]:
-    return {name: getattr(traits, name) for name in _OPTIONS}
+    """As `traits_from_json` reads it; what is ignored only if something is."""
+    found: dict[str, Json] = {name: getattr(traits, name) for name in _OPTIONS}
+    return {**found, "ignore": list(traits.ignore)} if traits.ignore else found
 
 
 def entries_from_json(tools: Json) -> list[ToolEntry]:
@@ -155,4 +177,5 @@ def describe_traits(tool: str, traits: ToolTraits) -> str:
         results += " and what is private" if traits.returns == "others" else " and contain what is private"
     effects = {"reads": "only reads", "writes": "changes something", "destroys": "can destroy something"}
     reach = " and reaches the outside" if traits.outside else ""
-    return f"results of {tool} {results}; it {effects[traits.effect]}{reach}"
+    ignored = f"; {', '.join(traits.ignore)} may be any plain words" if traits.ignore else ""
+    return f"results of {tool} {results}; it {effects[traits.effect]}{reach}{ignored}"

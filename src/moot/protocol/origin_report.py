@@ -61,6 +61,14 @@ class PrivateReport(msgspec.Struct, frozen=True, omit_defaults=True):
     envelope: _Word = ""
 
 
+class AgainOffer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What it means to have this very call approved again: how often, how long, and both in words."""
+
+    until: _Word
+    text: _Text = ""
+    count: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
 class OriginReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """`why` names the one value that matters; it is empty where nothing asks."""
 
@@ -74,6 +82,8 @@ class OriginReport(msgspec.Struct, frozen=True, omit_defaults=True):
     outside: bool = False
     # How many arguments are not listed.
     more: Annotated[int, msgspec.Meta(ge=0)] = 0
+    # None if nobody could remember it.
+    again: AgainOffer | None = None
 
     def as_json(self) -> dict[str, Json]:
         """As it was sent."""

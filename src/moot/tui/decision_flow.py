@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from moot.errors import MootError, ProposalSettled, UsageError, VoteCounted
+from moot.operations.again import payload_of, remember_call
 from moot.operations.grant_term import local_time
 from moot.operations.operation import ClientContext, short_id
 from moot.operations.origin_text import EndorseChoice
@@ -13,6 +14,7 @@ from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.origin_report import ENDORSE_KIND
 from moot.tui.dialog import Dialog
 from moot.tui.dialogs import (
+    AgainChoice,
     ApproveDialog,
     EndorseDialog,
     EndorseRequest,
@@ -54,6 +56,18 @@ async def approve(context: ClientContext, shown: ShownProposal, *, to: Sequence[
     word = "failed" if outcome.is_error else "answered"
     text = outcome.text or ("(no text)" if outcome.result else "(empty result)")
     return [f"✓ approved {title_of(seen)} ({short_id(seen.id)}); {outcome.host} {word}: {text}"]
+
+
+async def approve_again(context: ClientContext, choice: AgainChoice, *, to: Sequence[str] = ()) -> list[str]:
+    """Approve first: what failed is not remembered."""
+    lines = await approve(context, choice.shown, to=to)
+    try:
+        return [
+            *lines,
+            f"+ {await remember_call(context.space, payload_of(choice.shown.seen, choice.offer))}",
+        ]
+    except MootError as fault:
+        raise MootError(f"approved, but {fault}") from None
 
 
 async def reject(context: ClientContext, choice: RejectChoice) -> list[str]:
@@ -119,8 +133,15 @@ class DecisionFlow:
     def approve(self, seen: SeenProposal, to: Sequence[str] = ()) -> None:
         """Show it and ask for yes, no, or no with words."""
 
-        def decided(choice: ShownProposal | RejectChoice | RejectRequest | EndorseRequest | None) -> None:
+        def decided(
+            choice: ShownProposal | AgainChoice | RejectChoice | RejectRequest | EndorseRequest | None,
+        ) -> None:
             match choice:
+                case AgainChoice():
+                    self._decide(
+                        f"approving {title_of(seen)}, and again",
+                        lambda: approve_again(self._context, choice, to=to),
+                    )
                 case ShownProposal():
                     self._decide(
                         f"approving {title_of(seen)}",

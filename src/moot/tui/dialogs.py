@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from moot.errors import MootError
+from moot.operations.again import again_offer
 from moot.operations.capability_text import in_words
 from moot.operations.content_operation import MAX_SHOWN_BYTES
 from moot.operations.grant_scope import GrantScope, grant_scopes, read_scope
@@ -25,7 +26,7 @@ from moot.operations.terminal_escape import printable
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
 from moot.protocol.large_content import listed_parts
 from moot.protocol.operation import Json
-from moot.protocol.origin_report import ENDORSE_KIND
+from moot.protocol.origin_report import ENDORSE_KIND, AgainOffer
 from moot.tui.dialog import Dialog, numbered
 from moot.tui.proposal_lines import full_lines, host_of, raw_lines, state_of, title_of
 from moot.tui.row_layout import Line, PaneRow, Part, line
@@ -163,16 +164,25 @@ class RejectRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class AgainChoice:
+    """Approve it, and exactly this call from now on, as it was offered."""
+
+    shown: ShownProposal
+    offer: AgainOffer
+
+
+@dataclass(frozen=True, slots=True)
 class EndorseRequest:
     """The person wants to confirm a value or a source, or to take that back."""
 
 
 class ApproveDialog(ProposalDialog):
-    """Approve once? `y` yes: the `ShownProposal`; `n` no: a `RejectChoice`; `r`: a `RejectRequest`; `e`: an
-    `EndorseRequest`."""
+    """Approve once? `y` yes: the `ShownProposal`; `s` the same again, too: an `AgainChoice`; `n` no: a
+    `RejectChoice`; `r`: a `RejectRequest`; `e`: an `EndorseRequest`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "approve", "Yes, once"),
+        Binding("s", "approve_again", "Yes, and the same again", show=False),
         Binding("n", "reject", "No"),
         Binding("r", "reject_with_words", "No, with words"),
         Binding("e", "endorse", "Endorse", show=False),
@@ -180,12 +190,19 @@ class ApproveDialog(ProposalDialog):
 
     def __init__(self, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace) -> None:
         title = f"Approve once: {title_of(seen)} on {host_of(seen)}?"
-        hint = "y yes, exactly this, once · n no · r no, with words · x raw bytes · Esc leave it open"
+        offer = again_offer(space, seen)
+        again = f"s yes, and the same again ({offer.text}) · " if offer is not None else ""
+        hint = f"y yes, exactly this, once · {again}n no · r no, with words · x raw bytes · Esc leave it open"
         super().__init__(title, hint, seen, texts, space)
 
     def action_approve(self) -> None:
         if self.is_ready():
             self.dismiss(self.shown)
+
+    def action_approve_again(self) -> None:
+        offer = again_offer(self._space, self.seen)
+        if offer is not None and self.is_ready():
+            self.dismiss(AgainChoice(self.shown, offer))
 
     def action_reject(self) -> None:
         if self.is_ready(read_to_end=False):

@@ -25,6 +25,10 @@ rules:
     ask: when_untrusted
     limits: {count: 5000, per: 1h}
 
+# A call that only reads runs from then on once you have approved it. That a tool only reads counts when you
+# have accepted what its server says of it: `moot origins accept SERVER`, or Rules in the console.
+reads: remember
+
 # What tools do. Of a tool that is not here the worst is assumed: others write what it returns, it reads
 # private things, has an effect and reaches the outside.
 """

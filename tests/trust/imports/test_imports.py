@@ -322,6 +322,16 @@ def test_prefix_rules_of_codex_are_read_and_never_run() -> None:
             codex.read_permissions(wrong)
 
 
+def test_a_file_of_cursor_is_known_by_what_it_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text('{"permissions": {"allow": ["Shell(git)", "Read(src/**)"], "deny": ["Shell(rm)"]}}')
+    assert main(["rules", "import", str(file), "--proposer", "agent", "--shell", "box/run/command"]) == 0
+    assert "git" in capsys.readouterr().out
+    assert not cursor.is_cursor({"permissions": {"allow": ["Bash(git:*)", "Read(src/**)"]}})
+
+
 def test_lists_and_the_command_line_of_cursor() -> None:
     lists = cursor.read_permissions(
         {"terminalAllowlist": ["git", "npm:run test*"], "mcpAllowlist": ["github:get_issue", "*:*"]}

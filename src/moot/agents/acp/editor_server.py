@@ -19,10 +19,12 @@ from moot import __version__
 from moot.agents.acp import editor_view as view
 from moot.agents.acp.json_rpc import IncomingCall, JsonRpcPeer, PeerError, PeerGone
 from moot.errors import MootError, VoteCounted
+from moot.operations.again import again_offer, payload_of, remember_call
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import AgainOffer
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from moot.resilience.task_set import TaskSet, end_tasks, wait_for_any
 
@@ -321,10 +323,11 @@ class EditorServer:
         tool_call = self._tool_call(seen)
         self._note_call(seen.id, seen.id)
         self._show({"sessionUpdate": "tool_call", **tool_call})
+        offer = again_offer(self._space, seen)
         params: dict[str, Json] = {
             "sessionId": self._session,
             "toolCall": tool_call,
-            "options": view.OPTIONS,
+            "options": view.options_of(offer),
         }
         request = asyncio.ensure_future(self.peer.request("session/request_permission", params))
         try:
@@ -343,14 +346,16 @@ class EditorServer:
             return
         outcome = request.result().get("outcome")
         chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
-        await self._decide(seen, chosen)
+        await self._decide(seen, chosen, offer)
 
-    async def _decide(self, seen: SeenProposal, chosen: Json) -> None:
-        """Only the two options that were offered decide; everything else leaves it open for others."""
+    async def _decide(self, seen: SeenProposal, chosen: Json, offer: AgainOffer | None) -> None:
+        """Only the options that were offered decide; everything else leaves it open for others."""
         try:
-            if chosen == view.APPROVE:
+            if chosen == view.APPROVE or (chosen == view.AGAIN and offer is not None):
                 done = await self._space.approve(seen)
                 self._show(view.result_update(seen.id, done.result))
+                if chosen == view.AGAIN:
+                    await self._remember(seen, offer)
             elif chosen == view.REJECT:
                 await self._space.reject(seen)
                 self._show(_status(seen.id, "failed", "Rejected."))
@@ -360,6 +365,13 @@ class EditorServer:
             self._show(_status(seen.id, "pending", f"Voted: {voted}."))
         except MootError as fault:
             self._show(_status(seen.id, "failed", str(fault)))
+
+    async def _remember(self, seen: SeenProposal, offer: AgainOffer | None) -> None:
+        try:
+            words = await remember_call(self._space, payload_of(seen, offer))
+        except MootError as fault:
+            words = str(fault)
+        self._show(view.note(words))
 
 
 def _status(id: str, status: str, text: str) -> dict[str, Json]:

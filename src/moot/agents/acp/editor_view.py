@@ -20,16 +20,29 @@ from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import AgainOffer
 
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
-# "Always" has no place here: a grant or a rule in the space is seen by everybody, and can be revoked.
-OPTIONS: Final[list[Json]] = [
-    {"optionId": APPROVE, "name": "Approve once", "kind": "allow_once"},
-    {"optionId": REJECT, "name": "Reject", "kind": "reject_once"},
-]
+AGAIN: Final = "again"
 # What a tool call shows of arguments and results; the console has all of it.
 MAX_CHARS: Final = 20_000
+
+
+def options_of(offer: AgainOffer | None) -> list[Json]:
+    """What the editor offers. "Always" is a rule in the space: for exactly this call, limited, seen by
+    everybody, and it can be revoked.
+    """
+    again: Json = {
+        "optionId": AGAIN,
+        "name": f"Approve, and the same call again ({'' if offer is None else offer.text})",
+        "kind": "allow_always",
+    }
+    return [
+        {"optionId": APPROVE, "name": "Approve once", "kind": "allow_once"},
+        *([] if offer is None else [again]),
+        {"optionId": REJECT, "name": "Reject", "kind": "reject_once"},
+    ]
 
 
 def text_block(text: str) -> dict[str, Json]:

@@ -46,10 +46,12 @@ from moot.mcp.downstream.backend import (
 )
 from moot.mcp.downstream.client_channel import supports_forms
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, JsonObject, OfferKind, input_required
+from moot.operations.again import again_offer, payload_of, remember_call
 from moot.operations.call_text import describe_deciders, proposal_link, who_can_approve
 from moot.participant import JoinedSpace
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import AgainOffer
 from moot.protocol.patterns import overlaps, read_capability
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
@@ -250,7 +252,7 @@ class OperatorBackend(ToolsOnlyBackend):
         text = question_text(seen, self._space.me, self._space.name)
         is_form = supports_forms(capabilities) and len(text) <= MAX_DIALOG_CHARS
         if is_form:
-            params: JsonObject = {"message": text, "requestedSchema": _form()}
+            params: JsonObject = {"message": text, "requestedSchema": _form(again_offer(self._space, seen))}
         elif isinstance(elicitation, dict) and "url" in elicitation and (link := self._link(seen)):
             message = f"Open the console to decide on {call_text(seen)}."
             params = {"mode": "url", "message": message, "url": link, "elicitationId": f"moot-{seen.id}"}
@@ -270,8 +272,9 @@ class OperatorBackend(ToolsOnlyBackend):
         if answer.get("action") != "accept":
             return text_result(f"NOT APPROVED: your person declined to decide now. {self._still(seen)}")
         if asked == "form":
-            if decision == "approve":
-                return await self._carry_out(seen, "confirmed by your person")
+            if decision in ("approve", "again"):
+                offer = again_offer(self._space, seen) if decision == "again" else None
+                return await self._carry_out(seen, "confirmed by your person", offer)
             if decision == "reject":
                 await self._space.reject(seen, "disagree")
                 return text_result(f"REJECTED by your person: {call_text(seen)}.")
@@ -282,13 +285,13 @@ class OperatorBackend(ToolsOnlyBackend):
             return self._refer_to_console(seen)
         return text_result(f"{call_text(seen)}: {self._describe_state(seen)}")
 
-    async def _carry_out(self, seen: SeenProposal, how: str) -> JsonObject:
+    async def _carry_out(self, seen: SeenProposal, how: str, offer: AgainOffer | None = None) -> JsonObject:
         """Approve it in the person's name; the call goes on if nobody waits for its answer."""
         # Only one of two confirmations comes here first: the other waits for the same answer.
         running = self._running.get(seen.id)
         if running is None:
             self._answers.pop(seen.id, None)
-            running = self._space.spawn(self._fulfil(seen, how))
+            running = self._space.spawn(self._fulfil(seen, how, offer))
             if running is None:
                 raise _Unusable("the space has ended; nothing was approved")
             self._running[seen.id] = running
@@ -296,7 +299,7 @@ class OperatorBackend(ToolsOnlyBackend):
             running.add_done_callback(lambda _: self._running.pop(seen.id, None))
         return await self._wait_for_answer(seen, running)
 
-    async def _fulfil(self, seen: SeenProposal, how: str) -> None:
+    async def _fulfil(self, seen: SeenProposal, how: str, offer: AgainOffer | None) -> None:
         what = call_text(seen)
         try:
             outcome = await self._space.approve(seen, timeout_seconds=CALL_SECONDS)
@@ -312,6 +315,11 @@ class OperatorBackend(ToolsOnlyBackend):
             ended = "reported a failure" if outcome.is_error else "was done"
             shown = result_text(outcome.result, MAX_PART_CHARS)
             text = f"APPROVED ({how}): {what} {ended}. {one_line(outcome.host)} answered:\n{shown}"
+            if offer is not None:
+                try:
+                    text += f"\n{await remember_call(self._space, payload_of(seen, offer))}"
+                except MootError as fault:
+                    text += f"\n{one_line(str(fault))}"
         while len(self._answers) >= MAX_CONFIRMATIONS:
             del self._answers[next(iter(self._answers))]
         self._answers[seen.id] = text
@@ -422,9 +430,12 @@ async def _wait_until_decided(seen: SeenProposal, seconds: float) -> None:
         seen.watchers.remove(changed.set)
 
 
-def _form() -> JsonObject:
+def _form(offer: AgainOffer | None) -> JsonObject:
     # Approving is never the default: nobody approves by pressing Enter.
-    choices = {"leave": "Leave it pending", "approve": "Approve it", "reject": "Reject it"}
+    choices = {"leave": "Leave it pending", "approve": "Approve it"}
+    if offer is not None:
+        choices["again"] = f"Approve it, and the same call again ({offer.text})"
+    choices["reject"] = "Reject it"
     return {
         "type": "object",
         "properties": {

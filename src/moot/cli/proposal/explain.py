@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         judged = judge_offline(decision, store, list(ledger), now)
         found = explain(
             decision,
-            store.rules,
+            store.rules_about(decision.case, decision.rule),
             now,
             verdict=judged.verdict,
             asked_because=judged.asked_because,

@@ -12,6 +12,7 @@ _EXAMPLES = """\
   moot rules suggestions                     what the decisions so far support
   moot rules accept s-3fa1                   make a suggestion a rule
   moot rules list                            what decides now, how often it did, and what is suspended
+  moot rules remove NAME                     a rule or a remembered call decides nothing any more
   moot rules stop                            nothing is decided by rules any more; `resume` undoes it
   moot rules test                            the tests in the rules file
   moot rules check                           what rules allow and nobody may have meant

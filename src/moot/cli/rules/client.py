@@ -82,7 +82,8 @@ def add_actions(group: Any) -> None:
         rule_changes.resume,
         "let a suspended rule, or all rules after a stop, decide again",
         "  moot rules resume reports                      a rule that was suspended\n"
-        "  moot rules resume                              all of them, after `moot rules stop`\n",
+        "  moot rules resume                              all of them, after `moot rules stop`\n"
+        "  moot rules resume --all                        whatever is suspended or stopped\n",
     )
     resume.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to undo a stop of them all")
     observe = add_action(
@@ -96,6 +97,30 @@ def add_actions(group: Any) -> None:
     )
     observe.add_argument("rule", metavar="RULE")
     observe.add_argument("switch", choices=("on", "off"))
+    resume.add_argument("--all", action="store_true", help="all suspended rules, and a stop of them all")
+    remove = add_action(
+        group,
+        "remove",
+        rule_changes.remove,
+        "remove a rule, or a remembered call, for good",
+        "  moot rules remove reports\n"
+        "  moot rules remove again-pay-3fa1c09b2e         this call is asked about again\n",
+    )
+    remove.add_argument("rule", metavar="RULE")
+    remove.add_argument("--reason", default="", metavar="TEXT")
+    ignore = add_action(
+        group,
+        "ignore",
+        rule_changes.ignore,
+        "say that an argument of a tool does not matter",
+        "  moot rules ignore shell/run description        it may be any plain words from now on\n"
+        "  moot rules ignore shell/run description --undo it matters again\n\n"
+        "Rules and remembered calls then compare it no longer. It still has to be there and to be plain\n"
+        "words: code, addresses, long numbers, keys and words such as password are asked about.\n",
+    )
+    ignore.add_argument("tool", metavar="TOOL", help="MEMBER/TOOL, or the tool if one member offers it")
+    ignore.add_argument("argument", nargs="+", metavar="ARGUMENT")
+    ignore.add_argument("--undo", action="store_true", help="it matters again")
     add_action(
         group,
         "report",
@@ -182,6 +207,9 @@ async def print_rules(space: JoinedSpace, options: argparse.Namespace) -> Any:
             print(f"{found['accepting_people']} people have to accept a rule")
         if found["rules"]:
             print_table(_rules_table(found["rules"]))
+            listed = sum(each["rule"]["name"].startswith(("again-", "reads-")) for each in found["rules"])
+            if found.get("remembered", 0) > listed:
+                print(f"{found['remembered']} calls are remembered; those used last are shown")
         else:
             print("there are no rules")
     rules = [

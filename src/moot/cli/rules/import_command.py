@@ -110,9 +110,7 @@ def _read(file: Path, client: str | None) -> PermissionFile:
         # Clients take the last of several; who reads the file may look at the first.
         raise UsageError(f"has {', '.join(twice)} more than once; write it once")
     if client is None:
-        client = (
-            "cursor" if any(key in document for key in cursor.LISTS) or _is_cursor(file) else "claude-code"
-        )
+        client = "cursor" if cursor.is_cursor(document) or _is_cursor(file) else "claude-code"
     if client == "cursor":
         return cursor.read_permissions(document)
     return claude_code.read_permissions(document)

@@ -71,10 +71,16 @@ def _print_half_accepted(options: argparse.Namespace, sent: SentEnvelope, sugges
 
 
 def _read_narrowed_rule(file: Path) -> Any:
-    from moot.trust.rules.rule_yaml import read_rules, rule_as_json
+    from moot.config.strict_yaml import read_yaml
+    from moot.trust.rules.rule_yaml import read_rules, rule_as_json, rule_of_json
 
     try:
-        rules = read_rules(file.read_text("utf-8"))
+        text = file.read_text("utf-8")
+        value = read_yaml(text)
+        if isinstance(value, dict) and "rules" not in value:
+            # The rule alone, as `moot rules suggestions` shows it.
+            return rule_as_json(rule_of_json(value))
+        rules = read_rules(text)
     except (OSError, UnicodeDecodeError) as fault:
         raise UsageError(f"{file} cannot be read: {fault}") from None
     if len(rules) != 1:
@@ -153,7 +159,7 @@ async def stop(space: JoinedSpace, options: argparse.Namespace) -> Any:
             " approver that comes back obeys it; if yours has another name, repeat it with --approver NAME"
         )
     check_agreed(options, answer)
-    if answer is None or answer.payload.get("state") not in ("stopped", "suspended"):
+    if answer is None or answer.payload.get("state") not in ("stopped", "suspended", "removed"):
         raise TimedOut(
             f"not confirmed: the stop {sent.id} was sent, but {options.approver} has not confirmed it within"
             f" {ANSWER_SECONDS:g} s. Repeat it, look at `moot rules list`, or remove the approver:"
@@ -161,7 +167,8 @@ async def stop(space: JoinedSpace, options: argparse.Namespace) -> Any:
         )
     rule = answer.payload.get("rule")
     name = rule.get("name") if isinstance(rule, dict) else rule
-    words = f"rule {name} is suspended" if name else "all rules are stopped; people decide everything"
+    now = "forgotten" if answer.payload.get("state") == "removed" else "suspended"
+    words = f"rule {name} is {now}" if name else "all rules are stopped; people decide everything"
     if options.about and not name:
         words = f"no rule is known behind {options.about}, so {words}"
     return _print_sent(options, "trust/stop", sent, words)
@@ -169,6 +176,8 @@ async def stop(space: JoinedSpace, options: argparse.Namespace) -> Any:
 
 async def resume(space: JoinedSpace, options: argparse.Namespace) -> Any:
     check_here(space, options)
+    if options.all:
+        return await _resume_all(space, options)
     payload, done = {"resume": True}, "rules decide again"
     if options.rule:
         payload, done = {"lift": options.rule}, f"rule {options.rule} decides again"
@@ -191,6 +200,54 @@ async def observe(space: JoinedSpace, options: argparse.Namespace) -> Any:
         people = answer.payload.get("accepting_people")
         done = f"wanted by {len(by)} of {people} people; rule {options.rule} only observes until another does"
     return _print_sent(options, "trust/accept", sent, done)
+
+
+async def _resume_all(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    """All that is suspended or stopped now; what trips while we ask stays suspended."""
+    if options.rule:
+        raise UsageError("name a rule, or --all")
+    found = await ask_approver(space, options, "trust_rules")
+    names = [each["rule"]["name"] for each in found["rules"] if each["state"] == "suspended"]
+    if not names and found["stopped"] is None:
+        raise UsageError("no rule is suspended, and rules are not stopped")
+    sent = None
+    if found["stopped"] is not None:
+        sent, _ = await tell_approver(space, options, "trust/accept", {"resume": True})
+    if names:
+        sent, _ = await tell_approver(space, options, "trust/accept", {"lift": names})
+    words = f"resumed {', '.join(names)}" if names else "rules decide again"
+    if found.get("accepting_people", 1) > 1:
+        words += "; another person may have to resume, too: `moot rules list` tells"
+    if not options.json:
+        print(printable(words))
+    return {"id": None if sent is None else sent.id, "kind": "trust/accept", "resumed": names}
+
+
+async def remove(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    check_here(space, options)
+    payload = {"remove": options.rule} | ({"reason": options.reason} if options.reason else {})
+    sent, _ = await tell_approver(space, options, "trust/accept", payload)
+    return _print_sent(options, "trust/accept", sent, f"rule {options.rule} is gone")
+
+
+async def ignore(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    """Arguments of a tool that do not matter, or that matter again."""
+    found = await ask_approver(space, options, "trust_origins")
+    known = dict.fromkeys(
+        [*(each["tool"] for each in found["tools"]), *(each["pattern"] for each in found["lines"])]
+    )
+    names = [key for key in known if options.tool in (key, key.partition("/")[2])]
+    if not names and "/" in options.tool:
+        names = [options.tool]
+    if len(names) != 1:
+        several = f"several members have it: {', '.join(sorted(names))}" if names else "no member offers it"
+        raise UsageError(f"{options.tool}: {several}; write MEMBER/TOOL")
+    (key,) = names
+    word = "matters" if options.undo else "ignore"
+    sent, _ = await tell_approver(space, options, "trust/accept", {word: {key: options.argument}})
+    now = "compared again" if options.undo else "not compared any more: any plain words will do"
+    said = f"{', '.join(options.argument)} of {key}: {now}"
+    return _print_sent(options, "trust/accept", sent, said) | {"tool": key}
 
 
 def _print_sent(options: argparse.Namespace, kind: str, sent: SentEnvelope, words: str) -> Any:

@@ -11,7 +11,9 @@ acts within its own capabilities, never grants, and no rule becomes active befor
     trust/accept      person → all      {suggestion, rule?}: it, or a narrower one; {lift}; {resume};
                                         {reviewed: [proposals]}: these decisions of rules were right;
                                         {suggestion, granted: true, grant?}: the agent was given it itself;
-                                        {tools: {HOST/TOOL: …}}: what tools do;
+                                        {again: PROPOSAL, count?, until?}: approve this very call again;
+                                        {remove: RULE}; {tools: {HOST/TOOL: …}}: what tools do;
+                                        {ignore: {HOST/TOOL: [ARGUMENT, …]}}: it does not matter; {matters};
                                         {observe: RULE, on: true}: it decides nothing, or decides again
     trust/dismiss     person → all      {suggestion}; nothing like it is suggested again
     trust/rule        approver → all    {rule, why, state}: active, suspended, lifted, removed; and of all
@@ -40,6 +42,7 @@ from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.approver_status import ApproverStatus, is_decided
+from moot.trust.approver.call_memory import CallMemory
 from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.origin_finding import sent_at
 from moot.trust.approver.origin_watch import OriginWatch
@@ -54,6 +57,7 @@ from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.accepted_calls import AcceptedCalls, RejectedCalls
 from moot.trust.rules.plan import PLAN_KIND
+from moot.trust.rules.remembered_calls import counted_name
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.tripwires import (
@@ -125,6 +129,7 @@ class Approver:
             is_compared=self.tool_watcher.is_compared,
             untrusted=lambda case: self.origins.ask_reason(case),
             unnamed_untrusted=lambda case, rule: self.origins.unnamed_reason(case, rule),
+            remembered=lambda case: self.memory.find(case),
             on_review_due=self._announce_review,
             on_left=lambda case: self.origins.tell(case),
             send=self.send,
@@ -134,11 +139,11 @@ class Approver:
             store,
             self.tool_watcher,
             cases=self._open_cases,
+            offer=lambda case: self.memory.offer(case),
             wall_clock=lambda: self.wall_clock(),
             on_found=self._observe_origins,
             send=self.send,
         )
-        self._load_past_decisions()
         self.suggester = RuleSuggester(
             space,
             store,
@@ -148,6 +153,8 @@ class Approver:
             wall_clock=lambda: self.wall_clock(),
             send=self.send,
         )
+        self.memory = CallMemory(self)
+        self._load_past_decisions()
         self.status = ApproverStatus(self)
         self.commands = RuleCommands(self, clock)
         self.plans = PlanCommands(self, lambda: max(self.wall_clock(), self.uses_clock()))
@@ -206,11 +213,7 @@ class Approver:
             # A stop is obeyed even if it was sent while we were away, or to another approver.
             if envelope.kind == "trust/stop" and envelope.id in missed and envelope.sender != self.space.name:
                 named = envelope.payload.get("rule")
-                if (
-                    not is_new
-                    or not isinstance(named, str)
-                    or named in {r.name for r in self.store.all_rules}
-                ):
+                if not is_new or not isinstance(named, str) or self.store.rule(named) is not None:
                     self.commands.stop(envelope)
         self._note_seen(past)
         self.plans.end_absent()
@@ -258,7 +261,7 @@ class Approver:
         """
         seen = set(self.store.last_seen)
         last = max((at for at, envelope in enumerate(past) if envelope.id in seen), default=-1)
-        if seen and last < 0 and self.store.all_rules:
+        if seen and last < 0 and (self.store.all_rules or self.store.remembered):
             why = "messages were missed that the gateway's history no longer has; one may have been a stop"
             self.commands.stop_all(self.space.name, why)
         return frozenset(envelope.id for envelope in past[last + 1 :])
@@ -329,6 +332,7 @@ class Approver:
                 # Whoever approves a call has looked at its tool.
                 for host in decision.case.to:
                     self.store.changed_tools.pop(f"{host}/{decision.case.tool}", None)
+                self.memory.remember_read(decision)
         self.decider.rejected.note(decision)
         if not self._recalling:
             self._compare_with_rules(decision, at=None)
@@ -338,7 +342,7 @@ class Approver:
     def _count(self, decision: HistoryProposal) -> None:
         """Count who decided, for the report; what nobody decided is not counted."""
         if is_decided(decision) and decision.at is not None:
-            self.history.count_decision(decision.id, decision.at, rule=decision.rule)
+            self.history.count_decision(decision.id, decision.at, rule=counted_name(decision.rule))
 
     def _compare_with_rules(self, decision: HistoryProposal, *, at: float | None) -> None:
         """Suspend the rules that a decision contradicts, once: its result is not another decision."""
@@ -368,6 +372,7 @@ class Approver:
             decision.outdated = decision.at <= changed_at
         if decision.lesson == "approve":
             self.tool_watcher.note_approved(case)
+            self.memory.note_approved(decision)
 
     def _observe_tool_change(self, event: ToolChanged) -> None:
         """Suspend the rules about a tool, and learn from none of the approvals before its change."""
@@ -421,7 +426,7 @@ class Approver:
             if isinstance(event, PersonDecided | Complaint):
                 self.history.count("wrong", now, rule=name)
             count += 1
-        return count
+        return count + len(self.memory.trip(event, at=at))
 
     def _suspend(self, suspension: Suspension) -> None:
         self.store.suspensions[suspension.rule] = suspension

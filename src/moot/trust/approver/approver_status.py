@@ -35,6 +35,8 @@ _MAX_LATEST = 50
 MAX_REPORTED_DAYS = 60
 # How long a report waits for members that have not said which tools they have.
 LIST_SECONDS = 2.0
+# Remembered calls in one list.
+MAX_LISTED_REMEMBERED = 100
 # Decisions of one rule in one review.
 MAX_REVIEWED = 200
 
@@ -150,7 +152,8 @@ class ApproverStatus:
         store.note_expired(max(approver.wall_clock(), approver.uses_clock()))
         expired_names = store.expired_names()
         listed: list[Json] = []
-        for rule in store.all_rules:
+        remembered = list(store.remembered)
+        for rule in (*store.all_rules, *reversed(remembered[-MAX_LISTED_REMEMBERED:])):
             suspension = store.suspensions.get(rule.name)
             expired = rule.name in expired_names or rule.has_ended(approver.wall_clock())
             works = "observing" if rule.observe else "active"
@@ -171,6 +174,8 @@ class ApproverStatus:
             )
         return {
             "rules": listed,
+            # How many calls are remembered; the list has those that were used last.
+            "remembered": len(remembered),
             "stopped": None if store.stopped is None else store.stopped.as_json(),
             "resumed_by": list(store.resuming.get(ALL_RULES, ())),
             "fault": store.fault,
@@ -256,9 +261,8 @@ class ApproverStatus:
         # The approver's own verdict: it considers stops, the budget and who is present.
         verdict = approver.decider.verdict(decision.case)
         asked = approver.decider.asked_because(decision.id) if decision.rule is None else None
-        found = explain(
-            decision, approver.store.all_rules, approver.wall_clock(), verdict=verdict, asked_because=asked
-        )
+        rules = approver.store.rules_about(decision.case, decision.rule)
+        found = explain(decision, rules, approver.wall_clock(), verdict=verdict, asked_because=asked)
         return {**found.as_json(), "lines": list(found.lines())}
 
 

@@ -17,7 +17,7 @@ from moot.origins.tool_traits import (
 )
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.protocol.patterns.globs import glob
+from moot.protocol.patterns.globs import glob, is_wild
 from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.rules.rule_store import RuleStore
@@ -45,7 +45,42 @@ def set_tools(store: RuleStore, watcher: ToolWatcher, changes: Json) -> None:
                 raise UsageError(
                     f"{entry.pattern} has changed since, or is not there; look at it again before you accept"
                 )
-    store.set_tools(changes)
+    store.set_tools({key: _with_ignored(store, key, value) for key, value in changes.items()})
+
+
+def _with_ignored(store: RuleStore, key: str, value: Json) -> Json:
+    """Who says what a tool does says nothing of what does not matter in it."""
+    before = store.tools_json.get(key)
+    if isinstance(value, dict) and "ignore" not in value and isinstance(before, dict) and "ignore" in before:
+        return {**value, "ignore": before["ignore"]}
+    return value
+
+
+def lines_that_ignore(
+    store: RuleStore, watcher: ToolWatcher, changes: Json, *, undo: bool = False
+) -> dict[str, Json]:
+    """The lines of tools by which these arguments, too, do not matter, or matter again; raises UsageError.
+
+    What was said of the tool stays; it holds for the tool as it is defined now, if that is known.
+    """
+    if not isinstance(changes, Mapping) or not changes:
+        raise UsageError('`ignore` needs a line for each tool, as in {"shell/run": ["description"]}')
+    lines: dict[str, Json] = {}
+    for entry in entries_from_json({key: {"ignore": names} for key, names in changes.items()}):
+        key = entry.pattern
+        host, _, tool = key.partition("/")
+        if is_wild(key):
+            raise UsageError(f"{key}: name one tool, as in shell/run")
+        said: Json = store.tools_json.get(key)
+        if said is None:
+            line = next((each for each in store.tools if _matches(each, host, tool)), None)
+            said = traits_to_json(line.traits) if line is not None and line.definition is None else {}
+            digest = watcher.definition_of(host, tool)
+            said = said | ({"definition": digest} if digest is not None else {})
+        named, before = entry.traits.ignore, said.get("ignore", [])
+        after = [name for name in before if name not in named] if undo else [*before, *named]
+        lines[key] = {**said, "ignore": list(dict.fromkeys(after))}
+    return lines
 
 
 def report_origins(

@@ -77,6 +77,7 @@ class OriginWatch:
         tool_watcher: ToolWatcher,
         *,
         cases: Callable[[], Iterable[Case]],
+        offer: Callable[[Case], dict[str, Json] | None],
         wall_clock: Callable[[], float],
         on_found: Callable[[Case], None],
         send: SendAbout,
@@ -85,6 +86,7 @@ class OriginWatch:
         self._store = store
         self._tools = tool_watcher
         self._cases = cases
+        self._offer = offer
         self._wall_clock = wall_clock
         self._on_found = on_found
         self._send = send
@@ -415,6 +417,8 @@ class OriginWatch:
     def _find(self, case: Case) -> dict[str, Json]:
         call, why = self._call_of(case)
         found = payload_of(verdict_on(self.memory, call, self._wall_clock()), agent=case.proposer)
+        if (offered := self._offer(case)) is not None:
+            found["again"] = offered
         return found if why is None else {**found, "asks": True, "why": why}
 
     def _call_of(self, case: Case) -> tuple[OriginCall, str | None]:

@@ -15,7 +15,8 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_RULE
 from moot.trust.approver.acceptance import Acceptance
-from moot.trust.approver.origin_commands import set_tools
+from moot.trust.approver.call_memory import CallMemory
+from moot.trust.approver.origin_commands import lines_that_ignore, set_tools
 from moot.trust.approver.rule_reviews import MIN_DECISIONS, RuleReviews
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.rules.rule import Rule
@@ -47,6 +48,8 @@ class CommandTarget(Protocol):
     def look_again(self, *, tools_changed: bool = False) -> None: ...
     @property
     def tool_watcher(self) -> ToolWatcher: ...
+    @property
+    def memory(self) -> CallMemory: ...
 
 
 class RuleCommands:
@@ -98,7 +101,7 @@ class RuleCommands:
                 self.announce_rule(rule, "suspended", self._store.suspensions[rule].why, about=envelope.id)
             elif rule == OPINION_RULE:
                 self._answer(envelope, "that was a second opinion, no rule: its no rejects nothing any more")
-            elif all(each.name != rule for each in self._store.all_rules):
+            elif self._store.rule(rule) is None:
                 self._answer(
                     envelope, f"not stopped: there is no rule {rule}; omit the name to stop all rules"
                 )
@@ -164,12 +167,20 @@ class RuleCommands:
         if "observe" in payload:
             self._set_observe(payload["observe"], payload.get("on"), envelope)
             return
-        if payload.get("reviewed") is not None:
-            self._confirm_review(payload["reviewed"], envelope)
+        if isinstance(name, list):
+            self._resume_rules(name, envelope)
             return
-        if "tools" in payload:
-            self._set_tools(payload["tools"], envelope)
-            return
+        for key, act in (
+            ("reviewed", self._confirm_review),
+            ("tools", self._set_tools),
+            ("ignore", self._ignore_arguments),
+            ("matters", self._ignore_arguments),
+            ("again", self._remember),
+            ("remove", self._remove_rule),
+        ):
+            if payload.get(key) is not None:
+                act(payload[key], envelope)
+                return
         before = self._store.rules
         try:
             rule = self._acceptance.accept(envelope, self.clock())
@@ -236,6 +247,80 @@ class RuleCommands:
             self.announce_rule(rule.name, state, why, about=envelope.id)
             if not on:
                 self._approver.pin([changed])
+
+    def _resume_rules(self, names: list[Json], envelope: Envelope) -> None:
+        """Several suspended rules at once; one answer tells which could not be resumed."""
+        rules = {rule.name: rule for rule in self._store.rules}
+        own = [
+            name
+            for name in names
+            if name in rules and self._acceptance.is_about(rules[name], envelope.sender)
+        ]
+        for name in names:
+            if name in self._store.suspensions and name not in own:
+                self._resume_rule(name, envelope)
+        gone = [str(name) for name in names if name not in rules]
+        if own or gone:
+            why = "nobody can resume a rule for their own proposals" if own else "there is no such rule"
+            self._answer(envelope, f"not resumed: {join_names(map(str, own or gone))}: {why}")
+
+    def _remove_rule(self, name: Json, envelope: Envelope) -> None:
+        """A person removes a rule for good. One that rejects or asks protects somebody: that takes as many
+        people as to accept one, and nobody does it for their own proposals.
+        """
+        store, by = self._store, envelope.sender
+        rule = store.rule(name) if isinstance(name, str) else None
+        if rule is None:
+            self._answer(envelope, f"not removed: there is no rule {name}")
+        elif store.remembered.get(rule.name) is not None:
+            self._approver.memory.forget([rule.name], f"removed by {by}", about=envelope.id)
+        elif rule not in store.rules:
+            self._answer(
+                envelope, f"not removed: {rule.name} stands in a file of policies; edit that instead"
+            )
+        elif rule.decision != "approve" and (rule.proposer is None or rule.covers_proposer(by)):
+            self._answer(envelope, f"not removed: it may {rule.decision} what you propose; others remove it")
+        elif rule.decision != "approve" and store.accepting_people > 1:
+            people = f"{store.accepting_people} people have to agree here"
+            self._answer(envelope, f"not removed: {people}, so edit {store.rules_file.name} instead")
+        else:
+            try:
+                store.set_rules(each for each in store.rules if each.name != rule.name)
+            except UsageError as fault:
+                self._answer(envelope, f"not removed: {fault}")
+                return
+            if rule.origin.suggestion is not None:
+                # It would be suggested again at once.
+                store.dismissed = (*store.dismissed, rule)
+                store.save()
+            gone: dict[str, Json] = {"state": "removed", "rule": rule.name, "why": f"removed by {by}"}
+            self._approver.send("trust/rule", gone, about=envelope.id)
+
+    def _remember(self, _: Json, envelope: Envelope) -> None:
+        """A person wants this very call approved again."""
+        try:
+            found = self._approver.memory.remember(envelope)
+        except UsageError as fault:
+            self._answer(envelope, f"not remembered: {fault}")
+            return
+        if isinstance(found, Rule):
+            people = join_names([found.origin.accepted_by or "", *found.origin.seconded_by])
+            self.announce_rule(
+                found.name, "active", f"{people} wants this call approved again", about=envelope.id
+            )
+            return
+        count = self._store.accepting_people
+        self._answer(envelope, f"not remembered yet: {len(found)} of {count} people want it approved again")
+
+    def _ignore_arguments(self, changes: Json, envelope: Envelope) -> None:
+        """A person says which arguments of tools do not matter, or matter again."""
+        undo = "matters" in envelope.payload
+        try:
+            lines = lines_that_ignore(self._store, self._approver.tool_watcher, changes, undo=undo)
+        except UsageError as fault:
+            self._answer(envelope, f"not changed: {fault}")
+            return
+        self._set_tools(lines, envelope)
 
     def _set_tools(self, changes: Json, envelope: Envelope) -> None:
         """A person says what tools do."""
@@ -328,7 +413,7 @@ class RuleCommands:
     def announce_rule(
         self, name: str, state: str, why: str, *, about: str | None = None, more: Mapping[str, Json] = NOTHING
     ) -> None:
-        rule = next((rule for rule in self._store.all_rules if rule.name == name), None)
+        rule = self._store.rule(name)
         payload: dict[str, Json] = {"state": state, "why": why, "rule": name, **more}
         if rule is not None:
             payload["rule"] = rule_as_json(rule)

@@ -7,7 +7,7 @@ limit. Where a host has just joined, rules wait until its tools have been compar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from moot.errors import ApprovalRequired, BudgetExceeded, MootError, NotAllowed, ProposalSettled, TargetAbsent
@@ -23,7 +23,8 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.cedar_policies import is_policy
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of, evaluate
+from moot.trust.rules.remembered_calls import evaluate_all
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of
 from moot.trust.rules.rule_store import RuleStore, is_counted
 from moot.trust.rules.tripwires import suspension_reasons
 
@@ -61,6 +62,7 @@ class RuleDecider:
         is_compared: Callable[[str, str | None], bool],
         untrusted: Callable[[Case], str | None],
         unnamed_untrusted: Callable[[Case, Rule], str | None],
+        remembered: Callable[[Case], Sequence[Rule]],
         on_review_due: Callable[[Rule], None],
         on_left: Callable[[Case], None],
         send: Send,
@@ -82,6 +84,7 @@ class RuleDecider:
         self._is_compared = is_compared
         self._untrusted = untrusted
         self._unnamed_untrusted = unnamed_untrusted
+        self._remembered = remembered
         self._on_review_due = on_review_due
         # A rule matched, and yet people have to decide.
         self._on_left = on_left
@@ -128,8 +131,9 @@ class RuleDecider:
     ) -> RuleVerdict:
         store, untrusted = self._store, self._untrusted(case)
         judged = store.judge(case, untrusted)
-        found = evaluate(
+        found = evaluate_all(
             (*judged.forbids, *store.rules, *judged.permits),
+            self._remembered(case),
             case,
             now,
             [self._space.name, *(member.name for member in self._space.roster.values())],
@@ -212,6 +216,7 @@ class RuleDecider:
                 return
         self.deciding_rules[case.id] = verdict.rule.name
         self.tally.record(verdict.rule.name, at, amounts)
+        self._store.remembered.note_used(verdict.rule.name, self._wall_clock())
         if verdict.decision == "approve":
             self._space.spawn(self._fulfil(case, verdict.rule, draw))
         else:
@@ -245,13 +250,8 @@ class RuleDecider:
     def _may_still_decide(self, case: Case, rule: Rule) -> bool:
         """Whether nobody stopped the rule after it matched and before its decision is sent."""
         store = self._store
-        is_over = rule.origin.plan is not None and all(each.name != rule.name for each in store.rules)
-        if (
-            store.stopped is None
-            and store.fault is None
-            and rule.name not in store.suspensions
-            and not is_over
-        ):
+        is_known = store.rule(rule.name) is not None and rule.name not in store.suspensions
+        if store.stopped is None and store.fault is None and is_known:
             return True
         self.deciding_rules.pop(case.id, None)
         self._reviews.forget(case.id)

@@ -160,17 +160,17 @@ class RuleSuggester:
         """Tools that may be called again and again: people say that they only read, or accepted that they
         claim to be idempotent.
         """
-        found = set()
-        for (host, tool), listed in self._tool_watcher.definitions.items():
-            key, digest = f"{host}/{tool}", self._tool_watcher.definition_of(host, tool)
-            if digest is None or key in self._store.changed_tools:
-                continue
-            hints = listed.annotations if isinstance(listed.annotations, dict) else {}
-            is_accepted = any((each.pattern, each.definition) == (key, digest) for each in self._store.tools)
-            reads = traits_for(self._store.tools, host, tool, digest).effect == "reads"
-            if reads or (is_accepted and hints.get("idempotentHint") is True):
-                found.add((host, tool))
-        return frozenset(found)
+        return frozenset(key for key in self._tool_watcher.definitions if self.is_repeatable(*key))
+
+    def is_repeatable(self, host: str, tool: str) -> bool:
+        key, digest = f"{host}/{tool}", self._tool_watcher.definition_of(host, tool)
+        if digest is None or key in self._store.changed_tools:
+            return False
+        annotations = self._tool_watcher.definitions[host, tool].annotations
+        hints = annotations if isinstance(annotations, dict) else {}
+        is_accepted = any((each.pattern, each.definition) == (key, digest) for each in self._store.tools)
+        reads = traits_for(self._store.tools, host, tool, digest).effect == "reads"
+        return reads or (is_accepted and hints.get("idempotentHint") is True)
 
 
 def _learned_from(decisions: Sequence[HistoryProposal]) -> list[HistoryProposal]:

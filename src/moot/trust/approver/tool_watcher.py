@@ -193,11 +193,12 @@ class ToolWatcher:
 
     def _named_hosts(self) -> set[str]:
         """The hosts in rules that approve calls of tools; some may be patterns, and then nobody's name."""
-        return {host for rule in self._approving_rules() for host in rule.to or ()}
+        named = {host for rule in self._approving_rules() for host in rule.to or ()}
+        return named | self._store.remembered.hosts()
 
     def _is_approved(self, host: str, tool: str | None = None) -> bool:
         """Whether a rule approves calls of this tool, or of any tool, of the host."""
-        return any(
+        return self._store.remembered.covers_tool(host, tool) or any(
             rule.covers_host(host) and (tool is None or names_tool(rule.tool, tool))
             for rule in self._approving_rules()
         )

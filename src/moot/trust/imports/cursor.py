@@ -33,6 +33,17 @@ _ENTRY: Final = re.compile(r"([A-Za-z]+)\((.*)\)", re.DOTALL)
 _HOST: Final = re.compile(r"(?:\*\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 
 
+def is_cursor(document: Mapping[str, Json]) -> bool:
+    """Whether a file is Cursor's, by what it says: `Shell(…)` and `Mcp(…)` are words of no other client."""
+    if any(key in document for key in LISTS):
+        return True
+    permissions = document.get("permissions")
+    found = permissions if isinstance(permissions, dict) else {}
+    listed = [found.get(key) for key in ("allow", "deny")]
+    texts = [entry for each in listed if isinstance(each, list) for entry in each if isinstance(entry, str)]
+    return any(text.startswith(("Shell(", "Mcp(")) for text in texts)
+
+
 def read_permissions(document: Mapping[str, Json]) -> PermissionFile:
     """Read a file of Cursor; raises UsageError."""
     permissions: list[Permission] = []

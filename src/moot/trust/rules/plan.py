@@ -226,7 +226,9 @@ def line_text(rule: Rule) -> str:
         for path, span in rule.range.items()
     ]
     text += f" with {join_names(named)}" if named else " without arguments"
-    limits = "; ".join([f"at most {count_text(rule.limits.max_decisions or 0, 'time')}", *sum_texts(rule)])
+    limits = "; ".join(
+        [f"at most {count_text(rule.limits.max_decisions or 0, 'time')}", *sum_texts(rule.limits)]
+    )
     return f"{text}; {limits}"
 
 

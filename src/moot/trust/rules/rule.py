@@ -53,6 +53,8 @@ class RuleLimits:
     """At most `max_decisions` in `per_seconds`; people still decide `check_share` of the matches.
 
     `sums` are the most that the numbers of an argument may come to, in all calls that it approves together.
+    `gap_seconds` is the shortest time between two decisions: none, unless the same thing must not be done
+    twice by mistake.
     `review_share` is the share of its decisions that may be unreviewed before people are asked to look at
     them (`rule_reviews`); 0 if nobody has to.
     """
@@ -64,6 +66,7 @@ class RuleLimits:
     check_share: float = 0.0
     review_share: float = 0.0
     sums: Mapping[Path, float] = field(default_factory=dict)
+    gap_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +441,8 @@ def count_recent(times: Sequence[float], seconds: float, now: float) -> int:
 
 def _used_up_limit(rule: Rule, now: float, times: Mapping[str, Sequence[float]]) -> str | None:
     limits = rule.limits
+    if limits.gap_seconds and count_recent(times.get(rule.name, ()), limits.gap_seconds, now):
+        return f"it decided such a call less than {limits.gap_seconds:g} seconds ago"
     if limits.max_decisions is not None:
         used = count_recent(times.get(rule.name, ()), limits.per_seconds, now)
         if used >= limits.max_decisions:

@@ -2,6 +2,7 @@
 
     rules.yaml    the rules in their order, and what tools do; whoever can write this file can change them,
                   and it is read again
+    remembered.json  calls that people want approved again (`remembered_calls`)
     state.json    suspensions, suggestions (open, half accepted, dismissed, granted), pinned tool definitions,
                   when tools changed, whether all rules are stopped, who wants to resume what, who is known
                   as a person, when a person last reviewed each rule, which rules have expired, which tools
@@ -34,11 +35,11 @@ from moot.trust.history.proposal_case import Path as ArgumentPath
 from moot.trust.rules.budgets import MAX_DECISIONS
 from moot.trust.rules.cedar_policies import NO_POLICIES, CedarPolicies, CedarVerdict, read_cedar_files
 from moot.trust.rules.plan import PlanRecord, record_of_json
+from moot.trust.rules.remembered_calls import RememberedCalls
 from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_settings import RuleSettings, read_settings
 from moot.trust.rules.rule_yaml import (
-    read_accepting_people,
     read_rules,
-    read_tools,
     rule_as_json,
     rule_of_json,
     write_rules,
@@ -150,6 +151,11 @@ class RuleStore:
     # What tools do, as the rules file says, and read.
     tools_json: dict[str, Json] = field(default_factory=dict)
     tools: tuple[ToolEntry, ...] = ()
+    # Whether a call that only reads is remembered once a person approved it.
+    remembers_reads: bool = False
+    remembered: RememberedCalls = field(default_factory=RememberedCalls)
+    # Remembered calls that some people want, and not yet as many as have to, by the key of the call.
+    half_remembered: dict[str, tuple[str, ...]] = field(default_factory=dict)
     stopped: RuleStop | None = None
     # By the message that laid each out, oldest first.
     plans: dict[str, PlanRecord] = field(default_factory=dict)
@@ -176,8 +182,10 @@ class RuleStore:
         use_folder(folder, what="the folder of rules", option="--state DIR")
         store = cls(folder)
         known = store._read_state()
+        store.remembered = RememberedCalls.open(folder)
         store.reload()
-        if not known and any(rule.origin.accepted_by is not None for rule in store.rules):
+        accepted = (*store.rules, *store.remembered)
+        if not known and any(rule.origin.accepted_by is not None for rule in accepted):
             # Rules were accepted here, so there was a state, and nobody knows what it said.
             why = f"{STATE_NAME} is missing, so it is unknown which rules were stopped or suspended"
             store.stopped = RuleStop("approver", why, time.time())
@@ -203,14 +211,15 @@ class RuleStore:
         self.policies, self.cedar_files = None, ()
         if _stamp_of(self.rules_file) is None:
             self.rules, self.fault = (), None
-            self.tools_json, self.tools = {}, ()
+            self.tools_json, self.tools, self.remembers_reads = {}, (), False
             self._stamp = self._find_stamp()
             return True
         try:
             text = self.rules_file.read_text("utf-8")
             self.rules, self.fault = read_rules(text), None
-            self.accepting_people = read_accepting_people(text)
-            self.tools_json = read_tools(text)
+            found = read_settings(text)
+            self.accepting_people, self.remembers_reads = found.accepting_people, found.remembers_reads
+            self.tools_json = dict(found.tools)
             self.tools = tuple(entries_from_json(self.tools_json))
             self.cedar_files = read_cedar_files(text)
             # Before the files are read: what changes meanwhile is read again.
@@ -223,6 +232,17 @@ class RuleStore:
         if self.fault is None:
             self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         return True
+
+    def rule(self, name: str) -> Rule | None:
+        """The rule of this name, of the file or remembered."""
+        found = next((rule for rule in self.all_rules if rule.name == name), None)
+        return found or self.remembered.get(name)
+
+    def rules_about(self, case: Case, deciding: str | None = None) -> list[Rule]:
+        """All rules of the file, what is remembered of a call, and the rule that decided it."""
+        remembered = [*self.remembered.find(case), self.remembered.get(deciding or "")]
+        found = {rule.name: rule for rule in remembered if rule is not None}
+        return [*self.all_rules, *found.values()]
 
     def mark_reviewed(self, names: Iterable[str], now: float) -> None:
         """A person has reviewed these rules."""
@@ -310,8 +330,8 @@ class RuleStore:
     def _write(self, rules: tuple[Rule, ...], tools: dict[str, Json]) -> None:
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
-        cedar, people = list(self.cedar_files), self.accepting_people
-        text = write_rules(rules, self._read_tests(), accepting_people=people, tools=tools, cedar=cedar)
+        settings = RuleSettings(self.accepting_people, self.remembers_reads, tools)
+        text = write_rules(rules, self._read_tests(), settings, cedar=list(self.cedar_files))
         write_atomically(self.rules_file, text.encode())
         self.rules, self.tools_json, self.tools = rules, tools, tuple(entries_from_json(tools))
         self._stamp = self._find_stamp()
@@ -369,6 +389,7 @@ class RuleStore:
             "tool_changes": self.tool_changes,
             "changed_tools": list(self.changed_tools),
             "first_seen": self.first_seen,
+            "half_remembered": self.half_remembered,
             "stopped": None if self.stopped is None else self.stopped.as_json(),
             "plans": {id: each.as_json() for id, each in self.plans.items()},
             "uses": {name: each.as_json() for name, each in self.uses.items()},
@@ -406,6 +427,7 @@ class RuleStore:
             self.tool_changes = dict(state.get("tool_changes", {}))
             self.changed_tools = dict.fromkeys(str(each) for each in state.get("changed_tools", ()))
             self.first_seen = state.get("first_seen", "")
+            self.half_remembered = {key: tuple(by) for key, by in state.get("half_remembered", {}).items()}
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
             self.plans = {id: record_of_json(each) for id, each in state.get("plans", {}).items()}
             self.uses = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.rules.conditions import canonical
-from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule import Rule, RuleLimits
 from moot.values.kinds import ValuePattern
 
 _VERBS = {"approve": "Approve", "reject": "Reject", "ask": "Ask people"}
@@ -46,7 +46,8 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
         text += f", between {start} and {end} {zone or 'UTC'}"
     if rule.ask is not None:
         text += "; asks when a value that steers the call came from nobody trusted"
-    return text + _limits_text(rule)
+    limits = limits_text(rule.limits)
+    return f"{text}; {limits}" if limits else text
 
 
 def _argument_texts(rule: Rule, parts: Mapping[str, str]) -> Iterable[str]:
@@ -82,20 +83,24 @@ def template_text(values: ValuePattern) -> str:
     return f"{'SQL of the form ' if values.kind == 'sql' else ''}{join_names(shown, joint='or')}"
 
 
-def _limits_text(rule: Rule) -> str:
-    limits = rule.limits
-    text = ""
+def limits_text(limits: RuleLimits, *, days: bool = False) -> str:
+    """How often and when, if that is limited. With `days`, for how long: the end is counted from 0."""
+    parts = []
     if limits.max_decisions is not None:
-        text += f"; at most {count_text(limits.max_decisions, 'time')} in {_period_text(limits.per_seconds)}"
-    text += "".join(f"; {sum}" for sum in sum_texts(rule))
+        often = f"at most {count_text(limits.max_decisions, 'time')} in {_period_text(limits.per_seconds)}"
+        gap = f", not twice within {_period_text(limits.gap_seconds)}" if limits.gap_seconds else ""
+        parts.append(often + gap)
+    parts += sum_texts(limits)
     if limits.while_present:
         verb = "is" if len(limits.while_present) == 1 else "are"
-        text += f"; only while {join_names(limits.while_present)} {verb} present"
-    return text
+        parts.append(f"only while {join_names(limits.while_present)} {verb} present")
+    if days and limits.expires_at is not None and limits.per_seconds != limits.expires_at:
+        parts.append(f"for {_period_text(limits.expires_at)}")
+    return "; ".join(parts)
 
 
-def sum_texts(rule: Rule) -> list[str]:
-    return [f"{path_text(path)} at most {most:g} in all" for path, most in rule.limits.sums.items()]
+def sum_texts(limits: RuleLimits) -> list[str]:
+    return [f"{path_text(path)} at most {most:g} in all" for path, most in limits.sums.items()]
 
 
 def _period_text(seconds: float) -> str:

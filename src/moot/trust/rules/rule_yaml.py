@@ -18,7 +18,8 @@
 
 `tests` beside `rules` is read by `rule_tests`, and decides nothing. `accepting_people: 2` is how many people
 have to accept a suggestion. `tools` says what tools do (`moot.origins.tool_traits`), `cedar` names files of
-policies (`cedar_policies`).
+policies (`cedar_policies`). `reads: remember` lets what a person approved of a tool that only reads run from
+then on.
 
 An error names the place, as in `rules[2].limits.per`. Unknown keys are errors: a misspelled limit would be no
 limit.
@@ -34,17 +35,16 @@ import yaml
 
 from moot.config.strict_yaml import read_yaml
 from moot.errors import InvalidPattern, UsageError
-from moot.origins.tool_traits import entries_from_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.conditions import Range, read_hours, read_time
 from moot.trust.rules.rule import ASK_CONDITIONS, DECISIONS, Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_settings import NO_SETTINGS, SETTINGS, RuleSettings, settings_as_json, settings_of
 from moot.values.kinds import KINDS, ValuePattern
 
 # For one space.
 MAX_RULES: Final = 500
-MAX_ACCEPTING_PEOPLE: Final = 10
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -70,7 +70,9 @@ RULE_KEYS: Final = (
     "limits",
     "origin",
 )
-LIMIT_KEYS: Final = ("count", "per", "expires_at", "while_present", "check_share", "review_share", "sums")
+LIMIT_KEYS: Final = (
+    "count", "per", "every", "expires_at", "while_present", "check_share", "review_share", "sums",
+)  # fmt: skip
 # As 0.1 wrote them, in rule files and in journals.
 _LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
 _ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by", "limited_by", "plan")
@@ -83,9 +85,8 @@ def read_rules(text: str) -> tuple[Rule, ...]:
     value = read_yaml(text)
     if value is None:
         return ()
-    top = _mapping(value, "the file", ("rules", "tests", "accepting_people", "tools", "cedar"))
-    _accepting_people(top)
-    entries_from_json(top.get("tools") or {})
+    top = _mapping(value, "the file", ("rules", "tests", "cedar", *SETTINGS))
+    settings_of(top)
     listed = top.get("rules") or []
     if not isinstance(listed, list):
         raise _error("rules", "must be a list: `rules:` followed by lines of `- name: …`")
@@ -100,27 +101,6 @@ def read_rules(text: str) -> tuple[Rule, ...]:
             raise _error(f"rules[{at}].name", f"{rule.name!r} is used twice; names must be unique")
         seen.add(rule.name)
     return rules
-
-
-def read_tools(text: str) -> dict[str, Json]:
-    """What tools do, as `tools:` says; raises UsageError."""
-    value = read_yaml(text)
-    tools: dict[str, Json] = (value.get("tools") if isinstance(value, dict) else None) or {}
-    entries_from_json(tools)
-    return tools
-
-
-def read_accepting_people(text: str) -> int:
-    """How many people have to accept a suggestion; raises UsageError."""
-    value = read_yaml(text)
-    return _accepting_people(value) if isinstance(value, dict) else 1
-
-
-def _accepting_people(top: Mapping[str, Json]) -> int:
-    count = top.get("accepting_people", 1)
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_ACCEPTING_PEOPLE:
-        raise _error("accepting_people", f"must be a whole number from 1 to {MAX_ACCEPTING_PEOPLE}")
-    return count
 
 
 def rule_of_json(value: Json, where: str = "rule") -> Rule:
@@ -199,6 +179,7 @@ def _limits(value: Json, where: str) -> RuleLimits:
         per_seconds=read_duration(fields["per"], f"{where}.per")
         if "per" in fields
         else RuleLimits().per_seconds,
+        gap_seconds=read_duration(fields["every"], f"{where}.every") if "every" in fields else 0.0,
         expires_at=_optional(fields.get("expires_at"), read_time, f"{where}.expires_at"),
         while_present=tuple(present),
         check_share=check,
@@ -408,6 +389,8 @@ def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
     written: dict[str, Json] = {}
     if limits.max_decisions is not None:
         written |= {"count": limits.max_decisions, "per": _duration_text(limits.per_seconds)}
+    if limits.gap_seconds:
+        written["every"] = _duration_text(limits.gap_seconds)
     if limits.expires_at is not None:
         written["expires_at"] = rfc3339(limits.expires_at)
     if limits.while_present:
@@ -431,11 +414,15 @@ def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
     return nested
 
 
-def write_rules(rules: Sequence[Rule], tests: Json = None, *, accepting_people: int = 1, **more: Json) -> str:
-    """The YAML of rules, in their order, of `tools` and `cedar`, and of their tests as they were read."""
-    top: dict[str, Json] = {"accepting_people": accepting_people} if accepting_people > 1 else {}
-    top["rules"] = [rule_as_json(rule) for rule in rules]
-    top |= {key: value for key, value in more.items() if value}
+def write_rules(
+    rules: Sequence[Rule], tests: Json = None, settings: RuleSettings = NO_SETTINGS, *, cedar: Json = None
+) -> str:
+    """The YAML of rules, in their order, with what else the file says; tests as `read_yaml` gave them."""
+    said = settings_as_json(settings)
+    tools = {"tools": said.pop("tools")} if "tools" in said else {}
+    top: dict[str, Json] = {**said, "rules": [rule_as_json(rule) for rule in rules], **tools}
+    if cedar:
+        top["cedar"] = cedar
     if tests is not None:
         top["tests"] = tests
     return yaml.dump(top, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)

@@ -24,6 +24,7 @@
  * @property {string} task
  * @property {boolean} outside
  * @property {number} more arguments that are not listed
+ * @property {{until: string, text: string, count: number | null} | null} again what it means to have the same call approved again
  */
 
 const ORIGINS = ["person", "operator", "trusted", "untrusted", "nobody", "unknown"];
@@ -36,6 +37,7 @@ export function readReport(payload) {
   const leaving = payload?.private ?? [];
   if (typeof payload?.asks !== "boolean" || !isText(payload.why ?? "") || !isText(payload.task ?? "", 256)) return null;
   if (!isList(listed, isArgument) || !isList(leaving, isPrivate)) return null;
+  if (!isOffer(payload.again ?? null)) return null;
   if (typeof (payload.outside ?? false) !== "boolean" || !isCount(payload.more ?? 0)) return null;
   return {
     asks: payload.asks,
@@ -62,6 +64,9 @@ export function readReport(payload) {
     task: payload.task ?? "",
     outside: payload.outside ?? false,
     more: payload.more ?? 0,
+    again: payload.again
+      ? { until: payload.again.until, text: payload.again.text ?? "", count: payload.again.count ?? null }
+      : null,
   };
 }
 
@@ -91,6 +96,13 @@ function isArgument(each) {
 /** @param {any} each */
 function isPrivate(each) {
   return isText(each?.text) && isCount(each.characters ?? 0) && isText(each.envelope ?? "", 256);
+}
+
+/** @param {any} offer */
+function isOffer(offer) {
+  if (offer === null) return true;
+  const { until, text = "", count = null } = offer;
+  return isText(until, 256) && isText(text) && (count === null || (isCount(count) && count > 0));
 }
 
 /** @param {unknown} value @param {(each: any) => boolean} test */

@@ -7,7 +7,7 @@
  *
  * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
  */
-import { capitalize, confirmationRow, hostChoice, settleButtons } from "./approvals-buttons.js";
+import { capitalize, confirmationRow, decideRow, offerOf, settleButtons } from "./approvals-buttons.js";
 import { button, html, replace } from "../../core/page/dom.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
@@ -16,6 +16,7 @@ import { isAllowed, callPermissions } from "../capabilities/capability-match.js"
 import {
   aboutProposal,
   approve,
+  approveAgain,
   approveAndGrant,
   settledText,
   reject,
@@ -34,7 +35,7 @@ import { icon } from "../parts/icons.js";
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("./proposal-decisions.js").Outcome} Outcome */
 
-/** @typedef {"approve" | "reject" | "vote" | "withdraw"} Confirmed what takes two presses */
+/** @typedef {"approve" | "again" | "reject" | "vote" | "withdraw"} Confirmed what takes two presses */
 
 // What a rejection without words says (MEW 3.3.3).
 const PLAIN_NO = "disagree";
@@ -97,10 +98,7 @@ export class ApprovalActions {
     if (this.isArmed && proposal.status !== "pending") this.disarm();
     const { state } = this._context;
     const isOwn = proposal.from === state.me.id;
-    const rights =
-      this._hosts().length === 0
-        ? "no"
-        : callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request;
+    const rights = this._rights();
     const missing = votesMissingFor(proposal, state.me.id);
     const able = {
       approve: missing > 0 ? isAllowed(state, "moot/approve") && !hasVoted(proposal, state.me.id) : rights !== "no",
@@ -130,6 +128,7 @@ export class ApprovalActions {
       state.proposals.toDecide(state.me.id).length > 0,
       voteText(proposal),
       originCautions(proposal),
+      offerOf(this._context, proposal)?.text,
       this.isArmed && this._isPartlyHidden(),
       secondsLeft(this._context, proposal.id),
     ]);
@@ -188,64 +187,7 @@ export class ApprovalActions {
           data: { first: "true" },
         }),
       );
-    const missing = votesMissingFor(proposal, state.me.id);
-    return [
-      missing > 0 &&
-        html.p(
-          { class: "soft" },
-          hasVoted(proposal, state.me.id)
-            ? `You voted: ${voteText(proposal)}.`
-            : `Approving is a vote here: ${voteText(proposal)}.`,
-        ),
-      !able.approve &&
-        missing === 0 &&
-        html.p(
-          { class: "soft" },
-          this._hosts().length === 0
-            ? "No host is named: choose who runs it."
-            : "Your permissions do not allow this call, so you cannot approve it.",
-        ),
-      html.div(
-        { class: "action-row decide" },
-        proposal.to.length === 0 &&
-          hostChoice(this._context, this._host, (host) => {
-            this._host = host;
-            this.disarm();
-            this.draw();
-          }),
-        button("Approve once", () => this.approve(false), {
-          class: "good",
-          shortcut: "a",
-          disabled: !able.approve,
-          data: { first: "true" },
-        }),
-        button("Approve and grant…", () => this.grant(), {
-          shortcut: "A",
-          disabled: !able.grant,
-          title: able.grant ? undefined : "Your permissions do not allow this grant",
-        }),
-        missing === 0 &&
-          able.approve &&
-          offersTask(this._context, proposal) &&
-          button("Same for this task…", () => this.approveTask(), {
-            shortcut: "t",
-            title: "Approve it, and calls like it for the rest of this task",
-          }),
-        button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
-        button("Reject because…", () => this.reject(), {
-          class: "danger quiet",
-          shortcut: "r",
-          disabled: !able.reject,
-        }),
-        missing > 0 &&
-          able.approve &&
-          button("Vote", () => this.vote(), {
-            class: "quiet",
-            shortcut: "v",
-            title: "The same as approving, while votes are missing",
-          }),
-      ),
-    ];
+    return decideRow(this._context, proposal, this, able);
   }
 
   /** @param {Proposal} proposal @param {Confirmed} what */
@@ -256,11 +198,23 @@ export class ApprovalActions {
       cancel: () => this.disarm(),
       act: {
         approve: () => this.approve(false),
+        again: () => this.approveAgain(false),
         reject: () => this.rejectPlainly(),
         vote: () => this.vote(),
         withdraw: () => this.withdraw(),
       }[what],
     });
+  }
+
+  /** For a proposal that names no host. @param {string} host */
+  choose(host) {
+    this._host = host;
+    this.disarm();
+    this.draw();
+  }
+
+  get chosenHost() {
+    return this._host;
   }
 
   /** @returns {string[]} */
@@ -293,13 +247,26 @@ export class ApprovalActions {
     const proposal = /** @type {Proposal} */ (this._proposal);
     if (votesMissingFor(proposal, state.me.id) > 0) {
       if (!isAllowed(state, "moot/approve") || hasVoted(proposal, state.me.id)) return;
-    } else if (
-      this._hosts().length === 0 ||
-      callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request === "no"
-    )
-      return;
+    } else if (this._rights() === "no") return;
     const host = this._host;
     this._confirmThenRun("approve", "Approving", (shown) => approve(this._context, shown, host));
+  }
+
+  /** The same with the very same call from now on. @param {boolean} repeated by a key that is held down */
+  approveAgain(repeated) {
+    const proposal = this._proposal;
+    const offer = proposal && offerOf(this._context, proposal);
+    if (repeated || !offer || !this._acceptsPress() || this._hosts().length === 0) return;
+    if (this._rights() === "no") return;
+    const host = this._host;
+    this._confirmThenRun("again", "Approving", (shown) => approveAgain(this._context, shown, offer, host));
+  }
+
+  /** Whether we may make the call ourselves. */
+  _rights() {
+    const { state } = this._context;
+    if (!this._proposal || this._hosts().length === 0) return "no";
+    return callPermissions(state.me.capabilities, state, this._hosts(), this._proposal.call).request;
   }
 
   /**
@@ -449,5 +416,3 @@ export class ApprovalActions {
     clearTimeout(this._timer);
   }
 }
-
-/** A name stays as it is. @param {string} text */

@@ -2,10 +2,11 @@
 import { button, html } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { isAllowed } from "../capabilities/capability-match.js";
-import { votesMissingFor } from "../../core/state/proposal-life.js";
+import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { icon } from "../parts/icons.js";
+import { offersTask } from "./task-approval.js";
 import { originCautions } from "./proposal-origins.js";
-import { settledText, titleOf } from "./proposal-decisions.js";
+import { againPayload, settledText, titleOf } from "./proposal-decisions.js";
 import { settleDialog } from "./approvals-dialogs.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
@@ -18,6 +19,10 @@ function questionOf(proposal, what, hosts, isLastVote) {
     approve: !isLastVote
       ? ["Vote for ", call, " exactly as shown?"]
       : ["Run ", call, " on ", hosts.map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
+    again: [
+      ["Run ", call, ", and approve exactly this call from now on"],
+      proposal.origins?.again ? ` (${oneLine(proposal.origins.again.text, 120)})?` : "?",
+    ],
     reject: ["Reject ", call, "? Everyone sees it; others can still approve it."],
     vote: ["Vote for ", call, " exactly as shown?"],
     withdraw: ["Withdraw ", call, "?"],
@@ -26,6 +31,7 @@ function questionOf(proposal, what, hosts, isLastVote) {
 
 const CONFIRMED = /** @type {const} */ ({
   approve: ["Yes, approve", "a", "good"],
+  again: ["Yes, and again", "s", "good"],
   reject: ["Yes, reject", "n", "danger"],
   vote: ["Yes, vote", "v", "good"],
   withdraw: ["Yes, withdraw", "w", "danger"],
@@ -39,7 +45,7 @@ const CONFIRMED = /** @type {const} */ ({
 export function confirmationRow(context, proposal, what, { hosts, isPartlyHidden, cancel, act }) {
   const isLastVote = votesMissingFor(proposal, context.state.me.id) <= 1;
   const [text, shortcut, tone] = CONFIRMED[what];
-  const runs = what === "approve" || what === "vote";
+  const runs = what === "approve" || what === "again" || what === "vote";
   return html.div(
     { class: "action-row armed" },
     html.p(
@@ -76,6 +82,79 @@ export function settleButtons(context, proposal) {
       button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }),
       button("It was not done…", () => ask("failed"), { disabled: !able }),
       !able && html.p({ class: "soft" }, "Your permissions do not allow you to settle this."),
+    ),
+  ];
+}
+
+/** What "again" would mean; null if nobody offers it, or it is not for us to ask for. @param {Context} context @param {Proposal} proposal */
+export function offerOf({ state }, proposal) {
+  const offer = proposal.origins?.again;
+  if (!offer || proposal.status !== "pending" || proposal.from === state.me.id) return null;
+  if (votesMissingFor(proposal, state.me.id) > 0) return null;
+  return isAllowed(state, "trust/accept", againPayload(proposal.id, offer)) ? offer : null;
+}
+
+/** Approve, reject, and what lies between. @param {Context} context @param {Proposal} proposal @param {import("./approvals-actions.js").ApprovalActions} actions @param {Record<string, boolean>} able */
+export function decideRow(context, proposal, actions, able) {
+  const { state } = context;
+  const offer = offerOf(context, proposal);
+  const missing = votesMissingFor(proposal, state.me.id);
+  return [
+    missing > 0 &&
+      html.p(
+        { class: "soft" },
+        hasVoted(proposal, state.me.id)
+          ? `You voted: ${voteText(proposal)}.`
+          : `Approving is a vote here: ${voteText(proposal)}.`,
+      ),
+    !able.approve &&
+      missing === 0 &&
+      html.p(
+        { class: "soft" },
+        proposal.to.length === 0 && !actions.chosenHost
+          ? "No host is named: choose who runs it."
+          : "Your permissions do not allow this call, so you cannot approve it.",
+      ),
+    html.div(
+      { class: "action-row decide" },
+      proposal.to.length === 0 && hostChoice(context, actions.chosenHost, (host) => actions.choose(host)),
+      button("Approve once", () => actions.approve(false), {
+        class: "good",
+        shortcut: "a",
+        disabled: !able.approve,
+        data: { first: "true" },
+      }),
+      offer &&
+        button("Approve, and again", () => actions.approveAgain(false), {
+          shortcut: "s",
+          disabled: !able.approve,
+          title: `Approve exactly this call from now on, too: ${offer.text}`,
+        }),
+      button("Approve and grant…", () => actions.grant(), {
+        shortcut: "A",
+        disabled: !able.grant,
+        title: able.grant ? undefined : "Your permissions do not allow this grant",
+      }),
+      missing === 0 &&
+        able.approve &&
+        offersTask(context, proposal) &&
+        button("Same for this task…", () => actions.approveTask(), {
+          shortcut: "t",
+          title: "Approve it, and calls like it for the rest of this task",
+        }),
+      button("Reject", () => actions.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
+      button("Reject because…", () => actions.reject(), {
+        class: "danger quiet",
+        shortcut: "r",
+        disabled: !able.reject,
+      }),
+      missing > 0 &&
+        able.approve &&
+        button("Vote", () => actions.vote(), {
+          class: "quiet",
+          shortcut: "v",
+          title: "The same as approving, while votes are missing",
+        }),
     ),
   ];
 }

@@ -112,6 +112,7 @@ class ApprovalsView {
         ArrowUp: ["Previous", () => this.move(-1)],
         a: ["Yes: approve (press twice), or approve the selected ones", (event) => this._approve(event)],
         y: ["Yes, the same", (event) => this._approve(event)],
+        s: ["Yes, and the same call again (press twice)", (event) => this._actions.approveAgain(event.repeat)],
         n: ["No: reject (press twice), or reject the selected ones", (event) => this._rejectPlainly(event)],
         r: ["No, with words: reject with a reason, or reject the selected ones", () => this._reject()],
         A: ["Approve and grant", () => this._actions.grant()],

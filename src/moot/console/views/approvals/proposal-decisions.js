@@ -11,6 +11,8 @@ import { votesMissingFor } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
 import { describeError } from "../parts/error-text.js";
+import { approverStateOf } from "../rules/approver-state.js";
+import { sendCommand } from "../rules/rule-commands.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 
@@ -193,6 +195,29 @@ export async function approveAndGrant(context, shown, capability, term, host) {
     granted: true,
     message: `Approved; ${escapeHidden(shown.from)} can do this without asking ${term.text(now)}`,
   };
+}
+
+/**
+ * Approve it, and have the very same call approved from now on, as it was offered. The approver remembers nothing of what
+ * was not approved.
+ * @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {{until: string, text: string, count: number | null}} offer @param {string} [host] @returns {Promise<Outcome>}
+ */
+export async function approveAgain(context, shown, offer, host) {
+  const outcome = await approve(context, shown, host);
+  if (outcome.status !== "done") return outcome;
+  if (outcome.voted) return { ...outcome, message: "Vote recorded. Nothing is remembered: several people decide" };
+  try {
+    const answer = await sendCommand(context, approverStateOf(context), "trust/accept", againPayload(shown.id, offer));
+    const text = answer ? `the same call is approved again, ${offer.text}` : "the approver has not replied yet";
+    return { status: "done", granted: true, message: `Approved; ${escapeHidden(text)}` };
+  } catch (fault) {
+    return { status: "refused", message: `Approved, but the call is not remembered: ${errorText(fault)}` };
+  }
+}
+
+/** @param {string} id @param {{until: string, count: number | null}} offer */
+export function againPayload(id, offer) {
+  return { again: id, until: offer.until, ...(offer.count === null ? {} : { count: offer.count }) };
 }
 
 /** @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {() => Promise<any>} act @param {string} done @returns {Promise<Outcome>} */

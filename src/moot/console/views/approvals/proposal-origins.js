@@ -11,6 +11,8 @@ import { ago, formatMinute } from "../../core/page/time.js";
 import { isAllowed } from "../capabilities/capability-match.js";
 import { actionDialog, runAndNotify } from "../parts/action-dialog.js";
 import { icon } from "../parts/icons.js";
+import { approverStateOf } from "../rules/approver-state.js";
+import { ignoreDialog } from "../rules/rule-commands.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../../core/state/origin-report.js").ArgumentReport} ArgumentReport */
@@ -46,7 +48,42 @@ function isWithin(path, name) {
 
 /** What was found of one argument and of all that is in it. @param {Context} context @param {Proposal} proposal @param {string} name @param {(() => void)[]} later */
 export function originsOf(context, proposal, name, later) {
-  return originList(context, proposal, (each) => isWithin(each.path, name), name, later);
+  const list = originList(context, proposal, (each) => isWithin(each.path, name), name, later);
+  return [list, ignoreButton(context, proposal, name, later)];
+}
+
+/** For a text of several words: rules need not compare it. @param {Context} context @param {Proposal} proposal @param {string} name @param {(() => void)[]} later */
+function ignoreButton(context, proposal, name, later) {
+  const node = html.div({ class: "origins" });
+  const value = proposal.call.params?.arguments?.[name];
+  const tool = `${context.state.roster.get(proposal.to[0])?.name ?? proposal.to[0]}/${proposal.call.name}`;
+  const draw = () => {
+    const may =
+      typeof value === "string" &&
+      value.length <= 400 &&
+      /^\S.*\s/u.test(value) &&
+      proposal.status === "pending" &&
+      !!proposal.origins?.again &&
+      isAllowed(context.state, "trust/accept", { ignore: {} });
+    node.hidden = !may;
+    redraw(node, [may], () =>
+      may
+        ? [
+            html.div(
+              { class: "origin" },
+              button("Does not matter…", () => ignoreDialog(context, approverStateOf(context), tool, name), {
+                class: "small quiet",
+                aria: { label: `${oneLine(name, 60)} does not matter…` },
+                data: { focus: `ignore ${name}` },
+              }),
+            ),
+          ]
+        : [],
+    );
+  };
+  later.push(draw);
+  draw();
+  return node;
 }
 
 /** What was found of nothing that is shown as an argument. @param {Context} context @param {Proposal} proposal @param {string[]} names @param {(() => void)[]} later */

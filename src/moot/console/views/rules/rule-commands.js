@@ -15,6 +15,7 @@ const STATE_TEXTS = {
   active: "is active",
   lifted: "is resumed",
   suspended: "is suspended",
+  removed: "is removed",
   stopped: "All rules are stopped",
   resumed: "Rules are resumed",
 };
@@ -181,6 +182,58 @@ export function suspendDialog(context, approverState, rule) {
           rule,
           ...(reason.value() ? { reason: reason.value() } : {}),
         }),
+    },
+  );
+}
+
+/** @param {Context} context @param {ApproverState} approverState @param {string} rule @param {boolean} isRemembered one exact call */
+export function removeDialog(context, approverState, rule, isRemembered) {
+  actionDialog(
+    isRemembered ? "Forget this call?" : `Remove ${oneLine(rule, 60)}?`,
+    [
+      html.p(
+        {},
+        isRemembered ? "You are asked about it again." : "It decides nothing any more, and is not suggested again.",
+      ),
+    ],
+    {
+      verb: isRemembered ? "Forget" : "Remove",
+      danger: true,
+      safe: true,
+      act: () => runCommand(context, approverState, "trust/accept", { remove: rule }),
+    },
+  );
+}
+
+/**
+ * An argument of a tool that does not matter to people.
+ * @param {Context} context @param {ApproverState} approverState @param {string} tool `host/tool` @param {string} name
+ */
+export function ignoreDialog(context, approverState, tool, name) {
+  actionDialog(
+    `${oneLine(name, 40)} does not matter?`,
+    [
+      html.p(
+        {},
+        "Rules and remembered calls of ",
+        html.bdi({ class: "mono" }, oneLine(tool, 80)),
+        ` compare ${oneLine(name, 40)} no longer. It may then be any plain words, up to 4,000 characters.`,
+      ),
+      html.p(
+        { class: "soft" },
+        "Still asked about: code, addresses, long numbers, keys, words such as password, and a call without it.",
+      ),
+    ],
+    {
+      verb: "It does not matter",
+      act: () =>
+        runCommand(
+          context,
+          approverState,
+          "trust/accept",
+          { ignore: { [tool]: [name] } },
+          { done: "It does not matter from now on" },
+        ),
     },
   );
 }

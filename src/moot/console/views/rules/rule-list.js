@@ -4,7 +4,7 @@ import { formatNumber } from "../../core/page/numbers.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago, isoTime } from "../../core/page/time.js";
 import { icon } from "../parts/icons.js";
-import { runCommand, objectDialog, suspendDialog } from "./rule-commands.js";
+import { runCommand, objectDialog, removeDialog, suspendDialog } from "./rule-commands.js";
 import { percent } from "./rule-suggestion.js";
 import { ruleText } from "./rule-text.js";
 import { openDialog } from "../parts/dialog.js";
@@ -69,6 +69,8 @@ export function ruleCard(context, approverState, shown, options) {
   const hits = record?.hits(name) ?? 0;
   const observe = record?.observed?.[name];
   const { origin, limits } = rule;
+  // One exact call, or the reads of one tool: nothing to suspend.
+  const isRemembered = /^(again|reads)-.*-[0-9a-f]{10}$/.test(name);
   return html.li(
     {
       class: "card rule",
@@ -172,12 +174,19 @@ export function ruleCard(context, approverState, shown, options) {
             data: { focus: `lift-${name}` },
             aria: { label: `Resume rule ${oneLine(name, 60)}` },
           })
-        : button("Suspend…", () => suspendDialog(context, approverState, name), {
-            class: "small danger",
-            disabled: !options.may("trust/stop"),
-            data: { focus: `stop-${name}` },
-            aria: { label: `Suspend ${oneLine(name, 60)}` },
-          }),
+        : !isRemembered &&
+            button("Suspend…", () => suspendDialog(context, approverState, name), {
+              class: "small danger",
+              disabled: !options.may("trust/stop"),
+              data: { focus: `stop-${name}` },
+              aria: { label: `Suspend ${oneLine(name, 60)}` },
+            }),
+      button(isRemembered ? "Forget…" : "Remove…", () => removeDialog(context, approverState, name, isRemembered), {
+        class: "small quiet",
+        disabled: !approverState.isOnline || !options.may("trust/accept"),
+        data: { focus: `remove-${name}` },
+        aria: { label: `${isRemembered ? "Forget" : "Remove"} ${oneLine(name, 60)}` },
+      }),
       html.details(
         { class: "rule-fold", data: { fold: `rule-${name}` } },
         html.summary({}, "Rule text"),

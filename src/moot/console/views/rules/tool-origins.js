@@ -32,6 +32,7 @@ export function toolOrigins(context, approverState, known, may) {
       "What each tool is said to do. It decides which calls ask because of where their values came from.",
     ),
     tools.length === 0 && html.p({ class: "soft" }, "No tools are known yet."),
+    serverButtons(context, approverState, tools, may("trust/accept")),
     html.ul(
       { class: "tool-origins" },
       tools.slice(0, MAX_TOOLS).map((each) => toolItem(context, approverState, each, may("trust/accept"))),
@@ -45,6 +46,50 @@ export function toolOrigins(context, approverState, known, may) {
         endorsements.slice(0, MAX_ENDORSEMENTS).map((each) => endorsementItem(context, each, may("moot/endorse"))),
       ),
     ],
+  );
+}
+
+/** Accept all that a server says of its tools, for these definitions. @param {Context} context @param {ApproverState} approverState @param {any[]} tools @param {boolean} mayAccept */
+function serverButtons(context, approverState, tools, mayAccept) {
+  /** @type {Map<string, any[]>} */
+  const hosts = new Map();
+  for (const each of tools.filter((tool) => tool.said !== true && isObject(tool.claims))) {
+    const host = String(each.tool).split("/", 1)[0];
+    hosts.set(host, [...(hosts.get(host) ?? []), each]);
+  }
+  const several = [...hosts].filter(([, listed]) => listed.length > 1);
+  if (several.length === 0) return null;
+  return html.div(
+    { class: "action-row" },
+    several.map(([host, listed]) =>
+      button(
+        `Accept all ${listed.length} of ${oneLine(host, 40)}…`,
+        () => acceptServer(context, approverState, host, listed),
+        { class: "small", disabled: !mayAccept || !approverState.isOnline, data: { focus: `accept-all ${host}` } },
+      ),
+    ),
+  );
+}
+
+/** @param {Context} context @param {ApproverState} approverState @param {string} host @param {any[]} listed */
+function acceptServer(context, approverState, host, listed) {
+  const reads = listed.filter((each) => each.claims.traits?.effect === "reads").length;
+  const lines = Object.fromEntries(
+    listed.map((each) => [each.tool, { ...each.claims.traits, definition: each.claims.definition }]),
+  );
+  actionDialog(
+    `Accept what ${oneLine(host, 40)} says of its tools?`,
+    [
+      html.p({}, `${reads} of ${listed.length} only read, as it says. It counts while the tools stay as they are now.`),
+      html.ul(
+        {},
+        listed.map((each) => html.li({}, html.bdi({}, escapeHidden(String(each.claims.words ?? ""))))),
+      ),
+    ],
+    {
+      verb: "Accept",
+      act: () => runCommand(context, approverState, "trust/accept", { tools: lines }, { done: "Accepted" }),
+    },
   );
 }
 

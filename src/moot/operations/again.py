@@ -1,0 +1,62 @@
+"""The same call again: offered with a proposal, and asked of the approver beside an approval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moot.errors import MootError, TimedOut
+from moot.protocol.operation import Json
+from moot.protocol.origin_report import AgainOffer
+
+if TYPE_CHECKING:
+    from moot.participant import JoinedSpace, SeenProposal
+
+
+def again_offer(space: JoinedSpace, seen: SeenProposal) -> AgainOffer | None:
+    """What "again" would mean; None if the approver does not offer it, or we may not ask for it."""
+    offer = None if seen.origins is None else seen.origins.again
+    if offer is None or seen.proposer in (space.me, space.name) or seen.approvals_needed:
+        return None
+    return offer if space.may("trust/accept", payload_of(seen, offer)) else None
+
+
+def payload_of(seen: SeenProposal, offer: AgainOffer | None) -> dict[str, Json]:
+    """`trust/accept` by which exactly this call is approved again, as it was offered."""
+    payload: dict[str, Json] = {"again": seen.id}
+    if offer is not None:
+        payload["until"] = offer.until
+        if offer.count is not None:
+            payload["count"] = offer.count
+    return payload
+
+
+async def remember_call(space: JoinedSpace, payload: dict[str, Json]) -> str:
+    """Ask the approver to approve a call again; returns what it said. Raises MootError if it will not."""
+    from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
+    from moot.operations.trust_log import TrustLog
+
+    approver = TrustLog().find_approver(space)
+    if approver is None:
+        raise MootError("not remembered: no approver is in this space; `moot rules run` starts one")
+    _, answer = await send_and_wait(space, "trust/accept", payload, to="", about="", approver=approver)
+    if answer is None:
+        raise TimedOut(
+            f"{approver} has not answered within {ANSWER_SECONDS:g} s; `moot rules list` shows whether it"
+            " remembers the call"
+        )
+    if answer.kind == "chat":
+        raise MootError(f"{approver}: {answer.payload.get('text')}")
+    return words_of(answer.payload.get("rule"))
+
+
+def words_of(rule: Json) -> str:
+    """What was remembered, and how to take it back."""
+    if not isinstance(rule, dict):
+        return "the same call is approved again"
+    limits = rule.get("limits")
+    found = limits if isinstance(limits, dict) else {}
+    often = f" up to {found['count']} times in {found.get('per')}" if "count" in found else ""
+    until = f" until {str(found['expires_at'])[:10]}" if "expires_at" in found else ""
+    gap = f", not twice within {found['every']}" if "every" in found else ""
+    ends = f"`moot rules remove {rule.get('name')}` ends that"
+    return f"the same call is approved again{often}{until}{gap}; {ends}"

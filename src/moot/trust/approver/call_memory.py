@@ -1,0 +1,273 @@
+"""What people want approved again: `trust/accept {again: PROPOSAL}`, and reads where the space says so.
+
+The same message may say how often (`count`) and how long (`until`, a time or `7d`); otherwise it is what was
+offered with the proposal (`moot/origins`, `again`). It counts only from people, never for a call that several
+have to approve (D-103), and nobody remembers their own proposals.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from moot.errors import UsageError
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.trust.approver.origin_watch import OriginWatch
+from moot.trust.approver.rule_history import RuleHistory
+from moot.trust.approver.rule_suggester import RuleSuggester
+from moot.trust.history.proposal_case import Case
+from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
+from moot.trust.rules.conditions import read_time
+from moot.trust.rules.remembered_calls import (
+    MAX_REMEMBERED,
+    REMEMBERED,
+    chosen_limits,
+    rule_for,
+    usual_limits,
+)
+from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin, call_key
+from moot.trust.rules.rule_store import RuleStore
+from moot.trust.rules.rule_words import limits_text
+from moot.trust.rules.rule_yaml import read_duration, rule_as_json
+from moot.trust.rules.tripwires import Complaint, Event, MemberKicked, PersonDecided, ToolChanged
+
+log = logging.getLogger(__name__)
+
+# Approvals of one call that are kept; of no more than `MAX_REMEMBERED` calls.
+MAX_APPROVALS: Final = 10
+# Calls that are told one by one when they are forgotten together; of more only the number is told.
+MAX_TOLD: Final = 20
+
+
+class MemoryTarget(Protocol):
+    """What remembering needs of an approver."""
+
+    @property
+    def space(self) -> JoinedSpace: ...
+    @property
+    def store(self) -> RuleStore: ...
+    @property
+    def ledger(self) -> ProposalHistory: ...
+    @property
+    def history(self) -> RuleHistory: ...
+    @property
+    def origins(self) -> OriginWatch: ...
+    @property
+    def suggester(self) -> RuleSuggester: ...
+
+    wall_clock: Callable[[], float]
+
+    def rule_behind(self, id: str) -> str | None: ...
+    def send(
+        self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
+    ) -> None: ...
+    def pin(self, rules: Iterable[Rule]) -> None: ...
+
+
+class CallMemory:
+    """Remembers and forgets calls for one approver."""
+
+    def __init__(self, approver: MemoryTarget) -> None:
+        self._approver = approver
+        self._store = approver.store
+        # By call: the latest approvals of people, by proposal, with when it was proposed and who approved.
+        self._approvals: dict[bytes, dict[str, tuple[float, str | None]]] = {}
+        # What tools do, and which can be called again without harm, as people accepted it.
+        self._traits_of = approver.origins.traits_of
+        self._is_repeatable = approver.suggester.is_repeatable
+        self._store.remembered.ignored_of = lambda host, tool: self._traits_of(host, tool).ignore
+
+    def _clock(self) -> float:
+        return self._approver.wall_clock()
+
+    # Finding
+
+    def find(self, case: Case) -> list[Rule]:
+        """The remembered rules that may decide a call now; without a limit only while its tool only reads."""
+        found = self._store.remembered.find(case)
+        if ended := [rule.name for rule in found if rule.has_ended(self._clock())]:
+            # For good: a clock that is set back does not bring it back.
+            self.forget(ended, "it has ended")
+            found = [rule for rule in found if rule.name not in ended]
+        return [rule for rule in found if rule.limits.max_decisions is not None or self._only_reads(case)]
+
+    def _only_reads(self, case: Case) -> bool:
+        return (
+            case.method == "tools/call"
+            and case.tool is not None
+            and all(self._traits_of(host, case.tool).effect == "reads" for host in case.to)
+        )
+
+    def offer(self, case: Case) -> dict[str, Json] | None:
+        """What pressing "again" would mean for an open proposal; None if it cannot be remembered."""
+        if case.unexpected_fields or len(case.to) != 1 or self._needs_several(case.id):
+            return None
+        limits = self._usual_limits(case, 0.0)
+        until = f"{(limits.expires_at or 0.0) / 86_400.0:.0f}d"
+        return {"until": until, "text": limits_text(limits, days=True)}
+
+    def _usual_limits(self, case: Case, now: float) -> RuleLimits:
+        reads = self._only_reads(case)
+        repeatable = case.tool is not None and all(self._is_repeatable(host, case.tool) for host in case.to)
+        return usual_limits(
+            now, reads=reads, repeatable=repeatable, approved_at=() if reads else self._approvals_of(case)
+        )
+
+    def note_approved(self, decision: HistoryProposal) -> None:
+        """Somebody approved a call: how often it may come again goes by that."""
+        key = call_key(decision.case)
+        latest = self._approvals.pop(key, {})
+        latest[decision.id] = decision.case.at, decision.by
+        self._approvals[key] = dict(list(latest.items())[-MAX_APPROVALS:])
+        while len(self._approvals) > MAX_REMEMBERED:
+            del self._approvals[next(iter(self._approvals))]
+
+    def _approvals_of(self, case: Case) -> list[float]:
+        """When calls like this were proposed that people approved; this one is the latest."""
+        known = self._approvals.get(call_key(case), {}).items()
+        found = [at for id, (at, by) in known if id != case.id and by in self._store.people]
+        return [*(at for at in found if at <= case.at), case.at]
+
+    def _needs_several(self, id: str) -> bool:
+        seen = self._approver.space.proposals.get(id)
+        return seen is not None and bool(seen.approvals_needed)
+
+    # Remembering
+
+    def remember(self, envelope: Envelope) -> Rule | tuple[str, ...]:
+        """Remember what a message names. Where several people have to want it, who does so far.
+
+        Raises UsageError.
+        """
+        now, payload, store = self._clock(), envelope.payload, self._store
+        decision = self._find_proposal(payload["again"])
+        case = decision.case
+        if case.proposer == envelope.sender:
+            raise UsageError("nobody can have their own proposals approved again")
+        if decision.lesson == "reject" or decision.verdict in ("withdrawn", "expired"):
+            raise UsageError(f"this proposal was {decision.verdict}")
+        if self._needs_several(decision.id):
+            raise UsageError("several people have to approve this call each time")
+        usual = self._usual_limits(case, now)
+        limits = chosen_limits(usual, now, _count(payload.get("count")), _until(payload.get("until"), now))
+        key = call_key(case).hex()
+        by = tuple(
+            dict.fromkeys(
+                (*(n for n in store.half_remembered.get(key, ()) if n in store.people), envelope.sender)
+            )
+        )
+        if len(by) < store.accepting_people:
+            store.half_remembered.pop(key, None)
+            store.half_remembered[key] = by
+            while len(store.half_remembered) > MAX_REMEMBERED:
+                del store.half_remembered[next(iter(store.half_remembered))]
+            store.save()
+            return by
+        if store.half_remembered.pop(key, None) is not None:
+            store.save()
+        rule = rule_for(case, limits, RuleOrigin(None, by[0], now, by[1:]))
+        self._add(rule, now)
+        return rule
+
+    def _find_proposal(self, id: Json) -> HistoryProposal:
+        decision = self._approver.ledger.get(id) if isinstance(id, str) else None
+        if decision is None:
+            raise UsageError("this proposal is not known here any more")
+        return decision
+
+    def _add(self, rule: Rule, now: float) -> None:
+        store = self._store
+        gone = store.remembered.add(rule, now)
+        store.remembered.save()
+        self._tell_forgotten(gone, "remembered anew, at its end, or not used for the longest time")
+        self._approver.pin([rule])
+
+    def remember_read(self, decision: HistoryProposal) -> None:
+        """A person approved a call: with `reads: remember`, it and its tool if that only reads."""
+        case, store = decision.case, self._store
+        is_wanted = store.remembers_reads and store.accepting_people == 1 and store.fault is None
+        if not is_wanted or len(case.to) != 1 or case.unexpected_fields or not self._only_reads(case):
+            return
+        now = self._clock()
+        known = store.remembered.find(case)
+        made = [
+            rule_for(
+                case,
+                usual_limits(now, reads=True, repeatable=True),
+                RuleOrigin(None, decision.by, now),
+                by_tool=by_tool,
+            )
+            for by_tool in (False, True)
+            if all(rule.extra_arguments != by_tool for rule in known)
+        ]
+        for rule in made:
+            self._add(rule, now)
+            told: dict[str, Json] = {"state": "active", "rule": rule_as_json(rule)}
+            why = {"why": f"{decision.by} approved it, and this space remembers reads"}
+            self._approver.send("trust/rule", told | why, about=decision.id)
+
+    # Forgetting
+
+    def trip(self, event: Event, *, at: float | None = None) -> list[str]:
+        """Forget what an event contradicts; returns the names. `at` as in `Approver.trip`."""
+        remembered = self._store.remembered
+        match event:
+            case PersonDecided() if event.decision.lesson == "reject":
+                names = remembered.contradicted_by(event.decision.case, origins_ask=event.origins_ask)
+                why, about = "a person rejected this call", event.decision.id
+            case MemberKicked():
+                names = remembered.about(member=event.member)
+                why, about = f"{event.by} removed {event.member} from the space", event.envelope
+            case ToolChanged():
+                names = remembered.about(host=event.host, tool=event.tool)
+                why, about = f"tool {event.tool} on {event.host}: {event.what}", ""
+            case Complaint():
+                behind = event.rule or self._approver.rule_behind(event.proposal or "")
+                names = [behind] if behind and remembered.get(behind) else []
+                why, about = f"{event.by} complained: {event.text.strip()[:200]}", event.envelope
+            case _:
+                return []
+        if at is not None:
+            rules = [rule for name in names if (rule := remembered.get(name)) is not None]
+            names = [rule.name for rule in rules if (rule.origin.accepted or 0.0) < at]
+        forgotten = self.forget(names, why, about=about)
+        if forgotten and isinstance(event, PersonDecided | Complaint):
+            self._approver.history.count("wrong", self._clock(), rule=REMEMBERED)
+        return forgotten
+
+    def forget(self, names: Iterable[str], why: str, *, about: str = "") -> list[str]:
+        gone = [name for name in names if self._store.remembered.get(name) is not None]
+        if gone:
+            self._store.remembered.forget(gone)
+            self._store.remembered.save()
+            log.info("remembered calls forgotten", extra={"count": len(gone), "why": why})
+            self._tell_forgotten(gone, why, about=about)
+        return gone
+
+    def _tell_forgotten(self, names: list[str], why: str, *, about: str = "") -> None:
+        for name in names[:MAX_TOLD]:
+            gone: dict[str, Json] = {"state": "removed", "rule": name, "why": why}
+            self._approver.send("trust/rule", gone, about=about or None)
+        if len(names) > MAX_TOLD:
+            text = f"forgot {len(names)} remembered calls: {why}"
+            self._approver.send("chat", {"text": text, "format": "plain"})
+
+
+def _count(value: Json) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError("count is a whole number")
+    return value
+
+
+def _until(value: Json, now: float) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and value[-1:] in ("s", "m", "h", "d", "w"):
+        return now + read_duration(value, "until")
+    try:
+        return read_time(value)
+    except UsageError as fault:
+        raise UsageError(f"until {fault}, or a duration such as 7d") from None

@@ -1,0 +1,222 @@
+"""A person wants the same call approved again: one message, for exactly that call, until something speaks
+against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from moot.protocol.operation import Json
+from moot.trust.rules.rule_store import RuleStore
+from tests.trust.approver.test_approver import AGENT, ApproverScene, approver_scene
+from tests.waiting import until
+
+READS: Json = {"files/write_file": {"effect": "reads", "outside": False}}
+
+
+def last(scene: ApproverScene) -> str:
+    """The latest proposal; the approver sees it before whatever Alice says now."""
+    return list(scene.alice.proposals)[-1].id
+
+
+async def again(scene: ApproverScene, person: Any = None, **more: Json) -> dict[str, Any]:
+    """The latest proposal, by Alice; the rule that came of it."""
+    id = last(scene)
+    scene.trust.clear()
+    await (person or scene.alice).send("trust/accept", {"again": id, **more}, confirm=True)
+    rule: dict[str, Any] = (await scene.wait_for("trust/rule", "active")).payload["rule"]
+    return rule
+
+
+async def remembered(scene: ApproverScene, path: str = "a.md") -> dict[str, Any]:
+    """Alice approved a call of a tool that only reads, and wants it approved again."""
+    scene.store.set_tools(READS)
+    assert await scene.write(path) == "by alice"
+    rule = await again(scene)
+    scene.mood = "leave"
+    return rule
+
+
+async def test_the_very_same_call_is_approved_again_and_another_is_not(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        rule = await remembered(scene)
+        assert rule["equals"] == {"path": "a.md", "text": "x"}
+        assert rule["origin"]["accepted_by"] == "alice"
+        assert await scene.write("a.md") == "by approver"
+        scene.mood = "approve"
+        assert await scene.write("a.md", "y") == "by alice"
+        assert await scene.write("b.md") == "by alice"
+        # It is listed and explained like any rule.
+        status = scene.approver.status
+        (listed,) = status.rules()["rules"]
+        assert (listed["rule"]["name"], listed["state"], listed["hits"]) == (rule["name"], "active", 1)
+        decided = next(each.id for each in scene.approver.ledger if each.rule)
+        assert "alice accepted this rule" in status.explain_decision(decided)["lines"][0]
+        assert status.report()["rule_history"][0]["rule"] == "remembered"
+
+
+async def test_an_effect_is_limited_by_what_was_offered_with_the_proposal(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        assert await scene.write("a.md") == "by alice"
+        await until(lambda: len(scene.approver.ledger) == 1)
+        (case,) = [each.case for each in scene.approver.ledger]
+        offer = scene.approver.memory.offer(case)
+        assert offer == {
+            "until": "90d",
+            "text": "at most 5 times in 30 days, not twice within 10 minutes; for 90 days",
+        }
+        rule = await again(scene, until=offer["until"])
+        assert (rule["limits"]["count"], rule["limits"]["every"]) == (5, "10m")
+        # At once it is not approved again.
+        assert await scene.write("a.md") == "by alice"
+        why = scene.approver.decider.asked_because(last(scene))
+        assert why is not None
+        assert "approves it again from" in why
+
+
+async def test_it_survives_a_restart_and_a_rejection_forgets_it_at_once(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        rule = await remembered(scene)
+        await scene.away()
+        await scene.back()
+        assert await scene.write("a.md") == "by approver"
+        await scene.alice.send("trust/stop", {}, confirm=True)
+        await scene.wait_for("trust/rule", "stopped")
+        scene.mood = "reject"
+        assert await scene.write("a.md") == "no, alice: unsafe"
+        gone = (await scene.wait_for("trust/rule", "removed")).payload
+        assert (gone["rule"], gone["why"]) == (rule["name"], "a person rejected this call")
+        assert len(RuleStore.open(scene.store.folder).remembered) == 0
+
+
+async def test_an_objection_a_changed_tool_and_a_removed_member_forget_it(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        rule = await remembered(scene)
+        assert await scene.write("a.md") == "by approver"
+        decided = last(scene)
+        await scene.alice.send("trust/stop", {"reason": "not that"}, about=decided, confirm=True)
+        gone = (await scene.wait_for("trust/rule", "removed")).payload
+        assert (gone["rule"], gone["why"]) == (rule["name"], "alice complained: not that")
+
+        scene.mood = "approve"
+        await remembered(scene, "b.md")
+
+        @scene.files.tool
+        def write_file(path: str, text: str, mode: str = "w") -> str:
+            return "another tool"
+
+        await until(lambda: len(scene.store.remembered) == 0)
+
+        scene.store.set_tools(READS)
+        scene.mood = "approve"
+        await remembered(scene, "c.md")
+        await scene.alice.admin.kick("agent", reason="out")
+        await until(lambda: len(scene.store.remembered) == 0)
+
+
+async def test_nobody_has_their_own_calls_or_unknown_ones_approved_again(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path, other=["chat"]) as scene:
+        assert await scene.write("a.md") == "by alice"
+        await scene.alice.send("trust/accept", {"again": "nothing"}, confirm=True)
+        await scene.wait_for_chat("not remembered: this proposal is not known here any more")
+        id = last(scene)
+        await scene.alice.send("trust/accept", {"again": id, "until": "soon"}, confirm=True)
+        await scene.wait_for_chat("not remembered: until must be a time")
+        scene.mood = "reject"
+        await scene.write("b.md")
+        await scene.alice.send("trust/accept", {"again": last(scene)}, confirm=True)
+        await scene.wait_for_chat("not remembered: this proposal was rejected")
+        assert len(scene.store.remembered) == 0
+
+
+async def test_a_proposer_who_may_accept_rules_cannot_remember_its_own_call(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path, boss=[*AGENT, {"kind": "trust/*"}]) as scene:
+        boss = await scene.party.join("boss")
+        await boss.call("files", "write_file", {"path": "a.md", "text": "x"})
+        await boss.send("trust/accept", {"again": last(scene)}, confirm=True)
+        await until(lambda: len(scene.approver.ledger) == 1)
+        await scene.alice.send("trust/accept", {"again": "nothing"}, confirm=True)
+        # It was answered after the other.
+        await scene.wait_for_chat("not known here")
+        assert len(scene.store.remembered) == 0
+
+
+async def test_where_two_have_to_accept_one_alone_remembers_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "trust"
+    folder.mkdir(mode=0o700)
+    (folder / "rules.yaml").write_text("accepting_people: 2\ntools:\n  files/*: {effect: reads}\n")
+    async with approver_scene(tmp_path, bob=["*"]) as scene:
+        bob = await scene.party.join("bob")
+        assert await scene.write("a.md") == "by alice"
+        id = last(scene)
+        await scene.alice.send("trust/accept", {"again": id}, confirm=True)
+        await scene.wait_for_chat("not remembered yet: 1 of 2 people want it")
+        await scene.alice.send("trust/accept", {"again": id}, confirm=True)
+        await until(lambda: sum("1 of 2" in text for text in scene.chats) == 2)
+        assert len(scene.store.remembered) == 0
+        rule = await again(scene, bob)
+        assert (rule["origin"]["accepted_by"], rule["origin"]["seconded_by"]) == ("alice", ["bob"])
+        scene.mood = "leave"
+        assert await scene.write("a.md") == "by approver"
+
+
+async def test_with_reads_remember_the_first_approval_of_a_read_is_enough(tmp_path: Path) -> None:
+    folder = tmp_path / "trust"
+    folder.mkdir(mode=0o700)
+    (folder / "rules.yaml").write_text(
+        "reads: remember\ntools:\n  files/*: {effect: reads, outside: false}\n"
+    )
+    async with approver_scene(tmp_path) as scene:
+        # What was approved before it came is not remembered by itself.
+        await scene.alice.chat("Hello.")
+        await until(lambda: scene.store.last_seen != ())
+        assert await scene.write("a.md") == "by alice"
+        await until(lambda: len(scene.store.remembered) == 2)
+        scene.mood = "leave"
+        # By its tool, as long as nothing in it came from nobody trusted.
+        assert await scene.write("b.md") == "by approver"
+        # When somebody says that it does more than read, it is asked about again.
+        await scene.alice.send("trust/accept", {"tools": {"files/*": {"effect": "writes"}}}, confirm=True)
+        await scene.wait_for("trust/rule", "tools")
+        scene.mood = "approve"
+        assert await scene.write("a.md") == "by alice"
+        assert "reads: remember" in scene.store.rules_file.read_text()
+
+
+async def test_a_person_removes_a_rule_and_resumes_several_at_once(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        rule = await remembered(scene)
+        await scene.alice.send("trust/accept", {"remove": rule["name"]}, confirm=True)
+        gone = (await scene.wait_for("trust/rule", "removed")).payload
+        assert (gone["rule"], gone["why"]) == (rule["name"], "removed by alice")
+        scene.mood = "approve"
+        scene.trust.clear()
+        learned = await scene.accepted()
+        await scene.alice.send("trust/stop", {"rule": learned}, confirm=True)
+        await scene.wait_for("trust/rule", "suspended")
+        await scene.alice.send("trust/accept", {"lift": [learned]}, confirm=True)
+        await scene.wait_for("trust/rule", "lifted")
+        scene.trust.clear()
+        await scene.alice.send("trust/accept", {"remove": learned}, confirm=True)
+        await scene.wait_for("trust/rule", "removed")
+        assert scene.store.rules == ()
+        # Nothing like it is suggested again.
+        assert [each.name for each in scene.store.dismissed] == [learned]
+        await scene.alice.send("trust/accept", {"remove": "nothing"}, confirm=True)
+        await scene.wait_for_chat("not removed: there is no rule nothing")
+
+
+async def test_a_person_says_what_does_not_matter_and_it_stays_when_its_traits_change(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        await remembered(scene)
+        await scene.alice.send("trust/accept", {"ignore": {"files/write_file": ["text"]}}, confirm=True)
+        await scene.wait_for("trust/rule", "tools")
+        assert await scene.write("a.md", "Some other words.") == "by approver"
+        scene.mood = "approve"
+        assert await scene.write("a.md", "The password is hunter2") == "by alice"
+        assert scene.store.tools_json["files/write_file"]["effect"] == "reads"
+        await scene.alice.send("trust/accept", {"tools": READS}, confirm=True)
+        await until(lambda: len([e for e in scene.trust if e.payload.get("state") == "tools"]) == 2)
+        assert scene.store.tools_json["files/write_file"]["ignore"] == ["text"]
+        await scene.alice.send("trust/accept", {"ignore": {"files/*": ["text"]}}, confirm=True)
+        await scene.wait_for_chat("not changed: files/*: name one tool")

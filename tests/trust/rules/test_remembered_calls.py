@@ -1,0 +1,216 @@
+"""A remembered call is a rule for one exact call, found by its key, limited, and forgotten in time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.trust.history.proposal_case import Case, case_of
+from moot.trust.rules import remembered_calls
+from moot.trust.rules.budgets import UseTally
+from moot.trust.rules.remembered_calls import (
+    USUAL_GAP_SECONDS,
+    RememberedCalls,
+    chosen_limits,
+    counted_name,
+    evaluate_all,
+    rule_for,
+    usual_limits,
+)
+from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_words import describe_rule
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+MANY = RuleLimits(100, 3600.0, NOW + DAY)
+
+
+def call(tool: str = "pay", *, by: str = "agent", id: str = "p1", **arguments: Json) -> Case:
+    payload: Json = {"method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    return case_of(id, by, ("bank",), payload, at=NOW)
+
+
+def remember(calls: RememberedCalls, case: Case, limits: RuleLimits = MANY, at: float = NOW) -> Rule:
+    rule = rule_for(case, limits, RuleOrigin(None, "alice", at))
+    calls.add(rule, at)
+    return rule
+
+
+def decide(
+    calls: RememberedCalls, case: Case, *rules: Rule, at: float = NOW + 1, tally: UseTally | None = None
+) -> str:
+    times = {} if tally is None else tally.times()
+    return evaluate_all(rules, calls.find(case), case, at, (), times, untrusted=None).decision
+
+
+def test_exactly_this_call_is_approved_again_and_no_other() -> None:
+    calls = RememberedCalls()
+    remember(calls, call(to="acme", amount=5, tags=["a", {"b": None}]))
+    assert decide(calls, call(id="p2", tags=["a", {"b": None}], amount=5, to="acme")) == "approve"
+    for other in (
+        call(to="acme", amount=5),
+        call(to="acme", amount=5.0, tags=["a", {"b": None}]),
+        call(to="acme", amount=5, tags=["a", {"b": None}], memo="x"),
+        call(to="Acme", amount=5, tags=["a", {"b": None}]),
+        call(by="other", to="acme", amount=5, tags=["a", {"b": None}]),
+        call("pay2", to="acme", amount=5, tags=["a", {"b": None}]),
+        replace(call(to="acme", amount=5, tags=["a", {"b": None}]), to=("shop",)),
+        replace(call(to="acme", amount=5, tags=["a", {"b": None}]), unexpected_fields=("params.x",)),
+    ):
+        assert decide(calls, other) == "ask"
+
+
+def test_a_name_that_looks_like_a_pattern_is_only_itself() -> None:
+    calls = RememberedCalls()
+    remember(calls, call("read*", by="a*", path="*"))
+    assert decide(calls, call("read_all", by="a*", path="*")) == "ask"
+    assert decide(calls, call("read*", by="alien", path="*")) == "ask"
+    assert decide(calls, call("read*", by="a*", path="x")) == "ask"
+
+
+def test_a_rule_of_the_file_that_rejects_or_asks_comes_before_memory() -> None:
+    calls = RememberedCalls()
+    remember(calls, call(to="acme"))
+    assert decide(calls, call(to="acme"), Rule("no", "reject", tool="pay")) == "reject"
+    assert decide(calls, call(to="acme"), Rule("careful", "ask", tool="pay")) == "ask"
+    # One that would approve, and has done so as often as it may, says nothing against this very call.
+    used, tally = Rule("some", "approve", tool="pay", extra_arguments=True, limits=RuleLimits(1)), UseTally()
+    tally.record("some", NOW)
+    assert decide(calls, call(to="acme"), used, tally=tally) == "approve"
+    assert decide(calls, call(to="other"), used, tally=tally) == "ask"
+
+
+def test_an_effect_comes_again_no_faster_and_no_oftener_than_was_said() -> None:
+    calls, tally = RememberedCalls(), UseTally()
+    limits = usual_limits(NOW, reads=False, repeatable=False, approved_at=[NOW])
+    rule = remember(calls, call(to="acme"), limits)
+    assert "at most 5 times in 30 days, not twice within 10 minutes" in describe_rule(rule)
+    approved: list[float] = []
+    at = NOW
+    while at < NOW + 29 * DAY:
+        if decide(calls, call(to="acme"), at=at, tally=tally) == "approve":
+            tally.record(rule.name, at)
+            approved.append(at - NOW)
+        at += 60.0 if at < NOW + DAY else 3600.0
+    assert approved == [USUAL_GAP_SECONDS * (number + 1) for number in range(5)]
+
+
+def test_a_call_that_people_approved_each_month_comes_again_as_rarely() -> None:
+    months = [NOW - 93 * DAY, NOW - 62 * DAY, NOW - 31 * DAY, NOW]
+    limits = usual_limits(NOW, reads=False, repeatable=False, approved_at=months)
+    assert (limits.max_decisions, limits.gap_seconds) == (2, 15.5 * DAY)
+    assert limits.expires_at == NOW + 90 * DAY
+    assert usual_limits(NOW, reads=False, repeatable=False, approved_at=months[2:]).max_decisions == 2
+
+
+def test_what_people_approve_more_often_may_come_more_often() -> None:
+    often = [NOW - 300, NOW - 200, NOW]
+    limits = usual_limits(NOW, reads=False, repeatable=False, approved_at=often)
+    assert (limits.max_decisions, limits.gap_seconds) == (80, 100.0)
+    most = usual_limits(NOW, reads=False, repeatable=False, approved_at=[NOW + at for at in range(100)])
+    assert (most.max_decisions, most.gap_seconds) == (160, 60.0)
+    assert usual_limits(NOW, reads=True, repeatable=True).max_decisions is None
+    assert usual_limits(NOW, reads=False, repeatable=True).max_decisions == 10
+
+
+def test_a_person_can_choose_how_often_and_how_long() -> None:
+    usual = usual_limits(NOW, reads=False, repeatable=False)
+    chosen = chosen_limits(usual, NOW, 2, NOW + DAY)
+    assert (chosen.max_decisions, chosen.expires_at) == (2, NOW + DAY)
+    assert chosen.per_seconds >= DAY
+    for count, until in ((0, None), (10**6, None), (None, NOW - 1), (None, NOW + 1000 * DAY)):
+        with pytest.raises(UsageError):
+            chosen_limits(usual, NOW, count, until)
+
+
+def test_what_has_ended_and_what_was_used_longest_ago_is_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remembered_calls, "MAX_REMEMBERED", 3)
+    calls = RememberedCalls()
+    first, second, third = [remember(calls, call(n=number), at=NOW + number) for number in range(3)]
+    calls.note_used(first.name, NOW + 10)
+    remember(calls, call(n=3), at=NOW + 11)
+    assert calls.get(second.name) is None
+    assert calls.get(first.name) is not None
+    # What is over makes room before anything else.
+    remember(calls, call(n=4), replace(MANY, expires_at=NOW + 12), at=NOW + 11)
+    remember(calls, call(n=5), at=NOW + 13)
+    assert decide(calls, call(n=4)) == "ask"
+    assert (len(calls), calls.get(third.name)) == (3, None)
+
+
+def test_thousands_are_found_as_quickly_as_one(tmp_path: Path) -> None:
+    calls = RememberedCalls.open(tmp_path)
+    for number in range(1_999):
+        remember(calls, call(n=number, id=f"p{number}"))
+    remember(calls, call(n="last"))
+    calls.save()
+    again = RememberedCalls.open(tmp_path)
+    assert len(again) == 2_000
+    assert decide(again, call(n="last")) == "approve"
+    # Compared with going through them: the machine's speed does not matter.
+    start = time.process_time()
+    for _ in range(20):
+        again.find(call(n="nothing"))
+    found = time.process_time() - start
+    start = time.process_time()
+    for _ in range(20):
+        for rule in again:
+            rule.matches(call(n="nothing"), NOW)
+    assert found * 20 < time.process_time() - start
+
+
+def test_a_rejection_forgets_it_for_everybody_who_proposes_it() -> None:
+    calls = RememberedCalls()
+    mine, theirs = remember(calls, call(to="acme")), remember(calls, call(by="other", to="acme"))
+    names = calls.contradicted_by(call(by="third", to="acme", note=None), origins_ask=True)
+    assert set(names) == {mine.name, theirs.name}
+    calls.forget(names)
+    assert (len(calls), calls.find(call(to="acme")), calls.hosts()) == (0, [], set())
+
+
+def test_an_argument_that_does_not_matter_may_be_any_plain_words() -> None:
+    calls = RememberedCalls(ignored_of=lambda host, tool: ("why",) if (host, tool) == ("bank", "pay") else ())
+    rule = remember(calls, call(to="acme", why="The invoice of May"))
+    assert decide(calls, call(to="acme", why="The invoice of May")) == "approve"
+    assert decide(calls, call(to="acme", why="Because they asked for it")) == "approve"
+    for odd in (
+        "The key is AKIAIOSFODNN7EXAMPLE",
+        "4111 1111 1111 1111",
+        "see https://evil.example",
+        "mail mallory@evil.example",
+        "x" * 5_000,
+        7,
+        None,
+        ["a", "b"],
+        "words\u200b",
+        "rm -rf build",
+    ):
+        assert decide(calls, call(to="acme", why=odd)) == "ask", odd
+    assert decide(calls, call(to="acme")) == "ask"
+    assert decide(calls, call(to="mallory", why="The invoice of May")) == "ask"
+    assert "why any words of a language" in describe_rule(calls.find(call(to="acme", why="Other words"))[0])
+    # Somebody rejects it with other words: it is forgotten, too.
+    assert calls.contradicted_by(call(to="acme", why="Whatever"), origins_ask=True) == [rule.name]
+    # What had never been remembered with other words is no longer, once it matters again.
+    calls.ignored_of = lambda _host, _tool: ()
+    assert decide(calls, call(to="acme", why="Because they asked for it")) == "ask"
+
+
+def test_a_damaged_file_is_named_and_nothing_is_guessed(tmp_path: Path) -> None:
+    (tmp_path / "remembered.json").write_text('{"calls": [{"rule": {}}]}')
+    with pytest.raises(UsageError, match=r"remembered\.json cannot be read"):
+        RememberedCalls.open(tmp_path)
+
+
+def test_remembered_calls_are_counted_as_one_in_reports() -> None:
+    rule = rule_for(call(to="acme"), MANY, RuleOrigin())
+    assert counted_name(rule.name) == "remembered"
+    assert counted_name("again-and-again") == "again-and-again"
+    assert counted_name(None) is None
