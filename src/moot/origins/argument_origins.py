@@ -83,18 +83,22 @@ class OriginReader:
         return found
 
     def _unless_rejected(self, found: ArgumentOrigin, text: str) -> ArgumentOrigin:
-        """A value of a call that a person rejected asks until it is endorsed, whatever was said since."""
-        if not self.look.memory.has_rejections:
+        """A value of a call that a person rejected asks until it is endorsed, whatever was said since.
+
+        Or until the agent was cleared: from then on people ask for something else.
+        """
+        memory, since = self.look.memory, self.look.context.since
+        if not memory.has_rejections:
             return found
-        at = self.look.memory.rejected_at(text)
+        at = memory.rejected_at(text, since)
         if found.origin in SAID and found.endorsement is None and _is_later(found.place, at):
             return replace(found, origin="untrusted", rejected=True)
         for key, start, end in self.look.values_in(text):
-            at = self.look.memory.rejected_at(key[1]) if key[0] in TARGETS else -1
+            at = memory.rejected_at(key[1], since) if key[0] in TARGETS else -1
             if at >= 0 and not (
                 self.look.endorsed_values.get(key[1]) or self.look.endorsed_values.get(fold_strictly(text))
             ):
-                said = self.look.memory.index.places([key], self.look.context.since).get("person")
+                said = memory.index.places([key], since).get("person")
                 if found.origin not in ("untrusted", "unknown") and _is_later(said, at):
                     return ArgumentOrigin(found.path, text[start:end], "untrusted", said, rejected=True)
         return found
