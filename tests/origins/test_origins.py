@@ -296,3 +296,15 @@ def test_an_error_of_a_look_up_is_no_reading_unless_somebody_could_have_written_
         assert space.verdict("pay", to="Bob", amount=45).asks is is_reading, error
     space.result("read_mail", "Error: user not found", error=True)
     assert space.verdict("pay", to="Bob", amount=45).asks
+
+
+def test_a_full_memory_does_not_make_a_look_up_somebody_elses_words() -> None:
+    space = TalkingSpace(max_chars=20_000)
+    for number in range(200):
+        space.result("find_contact", {"name": f"Carl {number}", "city": "Lisbon"})
+    clear = space.send("participant/clear", ANA, [AGENT], {})
+    space.send("participant/status", AGENT, [ANA], {"messages_in_context": 0}, [clear])
+    space.ana_says("Pay Bob half of 90")
+    space.result("find_contact", {"name": "Zoe", "city": "Porto"})
+    assert not space.verdict("pay", to="Bob", amount=45).asks
+    assert space.memory.index.dropped > 0

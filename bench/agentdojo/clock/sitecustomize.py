@@ -20,4 +20,4 @@ def _now() -> float:
 
 _first = _now()
 time.time = lambda: _time() + _now()
-time.clock_gettime_ns = lambda id: _steady(id) + int((_now() - _first) * 1e9)
+time.clock_gettime_ns = lambda clock: _steady(clock) + int((_now() - _first) * 1e9)

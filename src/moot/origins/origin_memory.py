@@ -361,14 +361,14 @@ class OriginMemory:
         every = not readers or any(not each.readers for each in known)
         if self.own and readers == {self.own} and not every:
             return
-        before = self.index.dropped
         values = [text for each in known for text in each.values]
         others = self._add_leaves(source, parts, echoed, values if trusted else ())
         if failed and traits.returns == "trusted":
             # `user not found` of a look-up says nothing by which an agent could be led.
             texts = (leaf.text for _, value in parts for leaf in leaves_of(value, ""))
             others = any(is_written(line) for text in texts for line in lines_of(text, heading=False))
-        if others or self.index.dropped != before:
+        # What of it could not be read may have been anything.
+        if others or self.index.dropped == self._number:
             for context in [self._everyone] if every else self._readers(readers):
                 context.untrusted = self._number
         if traits.returns == "records" and not failed:
