@@ -148,7 +148,7 @@ class OriginMemory:
     def has_rejections(self) -> bool:
         return bool(self._rejected)
 
-    def rejected_at(self, value: str, since: int) -> int:
+    def rejected_at(self, value: str, since: int = -1) -> int:
         """When a person last rejected a call with this value, as the number of a source; -1: not since."""
         at = self._rejected.get(fold_loosely(value), -1)
         return at if at > since else -1
