@@ -29,9 +29,10 @@ CHAT_TOOL: Final = "moot_chat"
 PARTICIPANTS_TOOL: Final = "moot_participants"
 FIND_TOOL: Final = "moot_find_tools"
 CALL_TOOL: Final = "moot_call_tool"
-# Those that we answer ourselves, and all that no member's tool is shown under.
-OWN_NAMES: Final = (CHAT_TOOL, PARTICIPANTS_TOOL, FIND_TOOL, STATUS_TOOL, PLAN_TOOL)
-RESERVED_NAMES: Final = (*OWN_NAMES, CALL_TOOL)
+# Those that are always listed, all that we answer ourselves, and all that no member's tool is shown under.
+OWN_NAMES: Final = (CHAT_TOOL, PARTICIPANTS_TOOL, FIND_TOOL, STATUS_TOOL)
+ANSWERED_NAMES: Final = (*OWN_NAMES, PLAN_TOOL)
+RESERVED_NAMES: Final = (*ANSWERED_NAMES, CALL_TOOL)
 
 # Chat messages that are kept, and the length of one.
 MAX_CHATS: Final = 200

@@ -22,7 +22,7 @@ from moot import __version__
 from moot.bridges.space.calls_file import CallsFile
 from moot.bridges.space.error_text import failure_result
 from moot.bridges.space.member_resources import MemberResources, with_uri
-from moot.bridges.space.own_tools import CALL_TOOL, OWN_NAMES, RESERVED_NAMES, OwnTools
+from moot.bridges.space.own_tools import ANSWERED_NAMES, CALL_TOOL, RESERVED_NAMES, OwnTools
 from moot.bridges.space.pending_calls import PendingCalls
 from moot.bridges.space.person_decisions import PersonDecisions
 from moot.bridges.space.shared_offers import SharedOffers
@@ -292,7 +292,7 @@ class SpaceBackend:
                         return text_result(text, is_error=True)
                     if isinstance(member, str) and self.offer_table.find("tools", name) is None:
                         return await self._call_unlisted(member, name, arguments, call)
-                if name in OWN_NAMES:
+                if name in ANSWERED_NAMES:
                     return await self.own_tools.call(name, arguments)
                 return await self._call_named("tools", name, call, {"arguments": arguments})
             case "prompts/get":
