@@ -177,3 +177,17 @@ def test_what_was_found_of_no_argument_that_is_shown_is_shown_below_them(
     expect(below).to_have_text(
         "elsewhere[0].id: it is not known where “b” came fromEndorse…elsewhere[0].text: agent wrote this"
     )
+
+
+def test_a_second_opinion_stands_under_the_headline_as_a_models_words(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    second, proposal = scene(member)
+    page = page_as("human", "approvals")
+    expect(detail(page).locator(".arguments")).to_contain_text("UK12-9021")
+    payload: dict[str, Json] = {"says": "no", "because": "the account <b>differs</b> from the last invoice"}
+    second.run(lambda space: space.send("moot/opinion", payload, about=proposal.id, confirm=True))
+    words = "Second opinion of second, in a model's words: no, because the account <b>differs</b>"
+    expect(detail(page).locator(".origin-why")).to_contain_text(words)
+    # It decides nothing.
+    expect(detail(page).get_by_role("button", name="Approve once")).to_be_visible()
