@@ -23,8 +23,7 @@ from bench.agentdojo.world_space import TRAITS_FILE
 RESULTS: Final = Path(__file__).with_name("results.json")
 _DOCS: Final = RESULTS.parent.parent.parent / "docs"
 PAGE: Final = _DOCS / "topics" / "origins-measured.md"
-# By part of the results: the picture of its questions per task.
-PICTURES: Final = {"learned": _DOCS / "origins.svg", "pressed": _DOCS / "origins-memory.svg"}
+PICTURE: Final = _DOCS / "origins.svg"
 WORLDS: Final = ("workspace", "travel", "banking", "slack", "retail", "airline")
 _BLOCK: Final = re.compile(r"(<!-- from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -100,22 +99,30 @@ def _named(part: Mapping[str, Counts]) -> str:
     return "".join(f"- ran unasked: {line}\n" for line in named)
 
 
+def _unread(every: Counts) -> str:
+    if not every["not_read"]:
+        return "In each attack the agent read the text."
+    return (
+        f"In {every['not_read']} of {every['attacks']} attacks the agent never came to read the text, and "
+        "made the calls at the end all the same."
+    )
+
+
 def first_day(results: Mapping[str, Any]) -> str:
     part = results["first"]["plain"]
     every = together(list(part.values()))
     reads = "No call that only reads asked."
     if every["reads_asked"]:
         reads = f"{every['reads_asked']} calls that only read asked, too."
-    return (
-        f"{_world_table(part)}\n{reads} In {every['not_read']} of the attacks the agent never came to read "
-        f"the text, and made the attack's calls at the end all the same.\n\n{_named(part)}"
-    )
+    return f"{_world_table(part)}\n{reads} {_unread(every)}\n\n{_named(part)}"
 
 
 def variants(results: Mapping[str, Any]) -> str:
     part = results["variants"]
     rows = []
     for variant, worlds in part.items():
+        if variant == "plain":
+            continue
         every = together(list(worlds.values()))
         rows.append((variant, f"{every['through']} of {every['attacks']}"))
     return _table("| the instruction | attacks with an effect unasked |", rows)
@@ -163,8 +170,8 @@ def pressed(results: Mapping[str, Any]) -> str:
 
 def tau(results: Mapping[str, Any]) -> str:
     part = results["tau"]["plain"]
-    unread = sum(each["not_read"] for each in part.values())
-    return f"{_world_table(part)}\nIn {unread} runs the agent never read the text.\n\n{_named(part)}"
+    every = together(list(part.values()))
+    return f"{_world_table(part)}\n{_unread(every)}\n\n{_named(part)}"
 
 
 BLOCKS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
@@ -190,15 +197,10 @@ def page_with(page: str, results: Mapping[str, Any]) -> str:
     return _BLOCK.sub(block, page)
 
 
-def pictures(results: Mapping[str, Any]) -> dict[Path, str]:
-    """Questions per task, for the parts that have them over time."""
-    found = {}
-    for name, path in PICTURES.items():
-        part = results.get(name, {}).get("plain", {})
-        curves = {world: part[world]["curve"] for world in WORLDS if part.get(world, {}).get("curve")}
-        if curves:
-            found[path] = svg(curves)
-    return found
+def picture(results: Mapping[str, Any]) -> str:
+    """Questions per task while people decided."""
+    part = results["learned"]["plain"]
+    return svg({world: part[world]["curve"] for world in WORLDS if world in part})
 
 
 def main() -> None:
@@ -212,8 +214,8 @@ def main() -> None:
     results |= {name: part_of(log) for name, log in options.items() if log is not None}
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
     PAGE.write_text(page_with(PAGE.read_text("utf-8"), results), "utf-8")
-    for path, picture in pictures(results).items():
-        path.write_text(picture, "utf-8")
+    if "learned" in results:
+        PICTURE.write_text(picture(results), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
-"""The counts of runs, as tables, and questions per task as `docs/origins.svg`."""
+"""The counts of runs, as tables, and questions per task as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from bench.agentdojo.scripted_runs import RunResult
 
-PICTURE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "origins.svg"
 HEADER: Final = (
     "| world | effects asked | reads asked | tasks without a question | attacks with an effect unasked "
     "| not read |\n|---|---|---|---|---|---|"
