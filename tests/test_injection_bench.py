@@ -106,7 +106,8 @@ def test_the_page_and_its_pictures_are_what_the_results_say() -> None:
     page = results.PAGE.read_text("utf-8")
     assert page == results.page_with(page, measured)
     assert TRAITS_FILE.read_text("utf-8") in page
-    assert results.PICTURE.read_text("utf-8") == results.picture(measured)
+    if "learned" in measured:
+        assert results.PICTURE.read_text("utf-8") == results.picture(measured)
 
 
 def test_no_number_of_the_page_can_be_changed_by_hand() -> None:
