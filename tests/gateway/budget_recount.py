@@ -1,7 +1,4 @@
-"""What was used of a budget, recomputed from the lines of a journal alone. Shares no code with Moot.
-
-python tests/gateway/budget_recount.py data/spaces/lab/journal pay amount
-"""
+"""What was used of a budget, recomputed from the lines of a journal alone. Shares no code with Moot."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from typing import Any
 
 
 def read(folder: Path) -> Iterator[Any]:
-    for file in sorted(folder.glob("*.jsonl")):
-        for line in file.read_text("utf-8").split("\n"):
-            if line.endswith("}"):
-                yield json.loads(line, parse_float=Decimal, parse_int=Decimal)
+    texts = (file.read_text("utf-8") for file in sorted(folder.glob("*.jsonl")))
+    for line in (line for text in texts for line in text.split("\n")):
+        if line.endswith("}"):
+            yield json.loads(line, parse_float=Decimal, parse_int=Decimal)
 
 
 def recount(folder: Path, tool: str, argument: str) -> dict[tuple[int, str], Decimal]:
@@ -36,10 +33,10 @@ def recount(folder: Path, tool: str, argument: str) -> dict[tuple[int, str], Dec
             params = call.get("payload", {}).get("params", {})
             if call["kind"] != "mcp/request" or params.get("name") != tool:
                 continue
-            about = [id for id in call.get("correlation_id", []) if id in proposers]
-            if about and fulfilled.issuperset(about):
+            about = set(call.get("correlation_id", ())) & proposers.keys()
+            if about and about <= fulfilled:
                 continue  # the input that an approved call waited for
-            fulfilled.update(about)
+            fulfilled |= about
             amount = params["arguments"][argument] * len(set(call["to"]))
             for name in {proposers[id] for id in about} or {who}:
                 used[int(record["t"] // 86_400), name] += amount
