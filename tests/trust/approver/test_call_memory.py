@@ -74,6 +74,22 @@ async def test_an_effect_is_limited_by_what_was_offered_with_the_proposal(tmp_pa
         assert "approves it again from" in why
 
 
+async def test_a_call_that_can_destroy_something_is_decided_each_time(tmp_path: Path) -> None:
+    """Else whoever writes what an agent reads could have it made again."""
+    async with approver_scene(tmp_path) as scene:
+        await remembered(scene)
+        scene.store.set_tools({"files/write_file": {"effect": "destroys"}})
+        scene.mood = "approve"
+        assert await scene.write("a.md") == "by alice"
+        case = scene.approver.ledger.get(last(scene))
+        assert case is not None
+        assert scene.approver.memory.offer(case.case) is None
+        chats: list[str] = []
+        scene.alice.on("chat")(lambda envelope: chats.append(str(envelope.payload["text"])))
+        await scene.alice.send("trust/accept", {"again": last(scene)}, confirm=True)
+        await until(lambda: any("write_file is said to destroy something" in text for text in chats))
+
+
 async def test_it_survives_a_restart_and_a_rejection_forgets_it_at_once(tmp_path: Path) -> None:
     async with approver_scene(tmp_path) as scene:
         rule = await remembered(scene)

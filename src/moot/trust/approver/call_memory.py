@@ -92,18 +92,24 @@ class CallMemory:
             # For good: a clock that is set back does not bring it back.
             self.forget(ended, "it has ended")
             found = [rule for rule in found if rule.name not in ended]
+        if "destroys" in self._effects(case):
+            return []
         return [rule for rule in found if rule.limits.max_decisions is not None or self._only_reads(case)]
 
+    def _effects(self, case: Case) -> set[str]:
+        """What people said that the tool of a call does."""
+        if case.method != "tools/call" or case.tool is None:
+            return set()
+        return {self._traits_of(host, case.tool).effect for host in case.to}
+
     def _only_reads(self, case: Case) -> bool:
-        return (
-            case.method == "tools/call"
-            and case.tool is not None
-            and all(self._traits_of(host, case.tool).effect == "reads" for host in case.to)
-        )
+        return self._effects(case) == {"reads"}
 
     def offer(self, case: Case) -> dict[str, Json] | None:
         """What pressing "again" would mean for an open proposal; None if it cannot be remembered."""
         if case.unexpected_fields or len(case.to) != 1 or self._needs_several(case.id):
+            return None
+        if "destroys" in self._effects(case):
             return None
         limits = self._usual_limits(case, 0.0)
         until = f"{(limits.expires_at or 0.0) / 86_400.0:.0f}d"
@@ -151,6 +157,8 @@ class CallMemory:
             raise UsageError(f"this proposal was {decision.verdict}")
         if self._needs_several(decision.id):
             raise UsageError("several people have to approve this call each time")
+        if "destroys" in self._effects(case):
+            raise UsageError(f"{case.tool} is said to destroy something, so people decide each call of it")
         usual = self._usual_limits(case, now)
         limits = chosen_limits(usual, now, _count(payload.get("count")), _until(payload.get("until"), now))
         key = call_key(case).hex()
