@@ -212,7 +212,10 @@ def main() -> None:
     options = vars(parser.parse_args())
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     results |= {name: part_of(log) for name, log in options.items() if log is not None}
-    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
+    written = json.dumps(results, indent=1, ensure_ascii=False, sort_keys=True)
+    RESULTS.write_text(f"{written}\n", "utf-8")
+    # In the order in which the next one will read it.
+    results = json.loads(written)
     PAGE.write_text(page_with(PAGE.read_text("utf-8"), results), "utf-8")
     if "learned" in results:
         PICTURE.write_text(picture(results), "utf-8")
