@@ -129,6 +129,7 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
     ),
     "moot/origins": ([{"asks": False}], [{}, {"asks": True, "arguments": {}}]),
     "moot/endorse": ([{"value": "x"}, {"revoke": "e"}], [{}, {"value": "x", "source": "m"}]),
+    "moot/opinion": ([{"says": "no", "because": "x"}], [{}, {"says": "yes", "because": "x"}, {"says": "no"}]),
     "moot/plan": ([{"task": "t", "lines": []}, {"withdraw": "p"}], [{}, {"withdraw": "p", "lines": []}]),
     "moot/votes": (
         [
