@@ -222,6 +222,16 @@ async def test_a_person_removes_a_rule_and_resumes_several_at_once(tmp_path: Pat
         await scene.wait_for_chat("not removed: there is no rule nothing")
 
 
+async def test_a_learned_rule_does_not_compare_what_does_not_matter(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        await scene.accepted()
+        await scene.alice.send("trust/accept", {"ignore": {"files/write_file": ["text"]}}, confirm=True)
+        await scene.wait_for("trust/rule", "tools")
+        assert await scene.write("reports/day-29.md", "All was quiet.") == "by approver"
+        scene.mood = "approve"
+        assert await scene.write("reports/day-28.md", "The password is hunter2") == "by alice"
+
+
 async def test_a_person_says_what_does_not_matter_and_it_stays_when_its_traits_change(tmp_path: Path) -> None:
     async with approver_scene(tmp_path) as scene:
         await remembered(scene)

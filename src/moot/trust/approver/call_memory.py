@@ -161,7 +161,7 @@ class CallMemory:
             raise UsageError(f"{case.tool} is said to destroy something, so people decide each call of it")
         usual = self._usual_limits(case, now)
         limits = chosen_limits(usual, now, _count(payload.get("count")), _until(payload.get("until"), now))
-        key = call_key(case).hex()
+        key = f"{case.proposer} {call_key(case).hex()}"
         by = tuple(
             dict.fromkeys(
                 (*(n for n in store.half_remembered.get(key, ()) if n in store.people), envelope.sender)

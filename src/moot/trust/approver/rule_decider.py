@@ -23,6 +23,7 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.cedar_policies import is_policy
+from moot.trust.rules.ignored_arguments import loosen_learned
 from moot.trust.rules.remembered_calls import evaluate_all
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of
 from moot.trust.rules.rule_store import RuleStore, is_counted
@@ -131,8 +132,9 @@ class RuleDecider:
     ) -> RuleVerdict:
         store, untrusted = self._store, self._untrusted(case)
         judged = store.judge(case, untrusted)
+        rules = loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case))
         found = evaluate_all(
-            (*judged.forbids, *store.rules, *judged.permits),
+            (*judged.forbids, *rules, *judged.permits),
             self._remembered(case),
             case,
             now,

@@ -7,7 +7,7 @@ characters, no code, addresses, keys, numbers of cards and accounts, nor words s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +30,18 @@ def mask(arguments: Mapping[str, Json], ignored: Collection[str]) -> dict[str, J
         name: _ANY if name in ignored and isinstance(value, str) else value
         for name, value in arguments.items()
     }
+
+
+def loosen_learned(rules: Sequence[Rule], tool: str | None, ignored: Collection[str]) -> Sequence[Rule]:
+    """The rules with those loosened that were learned of calls of this tool."""
+    if not ignored:
+        return rules
+    return [
+        loosen(rule, ignored)
+        if rule.origin.suggestion is not None and rule.decision == "approve" and rule.tool == tool
+        else rule
+        for rule in rules
+    ]
 
 
 def loosen(rule: Rule, ignored: Collection[str]) -> Rule:

@@ -139,13 +139,14 @@ class RememberedCalls:
             return []
         name = self._by_call.get(call_key(case), {}).get(case.proposer)
         found = [] if name is None else [self._entries[name].rule]
-        if not found and (ignored := self._ignored(case)):
+        if not found and (ignored := self.ignored_in(case)):
             name = self._masked_names(case, ignored).get(_masked_key(case, ignored))
             found = [] if name is None else [loosen(self._entries[name].rule, ignored)]
         by_tool = self._by_tool.get(_scope(case))
         return found if by_tool is None else [*found, self._entries[by_tool].rule]
 
-    def _ignored(self, case: Case) -> tuple[str, ...]:
+    def ignored_in(self, case: Case) -> tuple[str, ...]:
+        """The arguments of a call that do not matter."""
         if case.tool is None or len(case.to) != 1:
             return ()
         return tuple(self.ignored_of(case.to[0], case.tool))
