@@ -14,7 +14,7 @@ _SETTINGS_CLASS = re.compile(r"(Limits|Settings|Config|Policy|Budget)$")
 # To parse all files takes seconds, and few have such a class.
 _HAS_ONE = re.compile(r"class \w*(Limits|Settings|Config|Policy|Budget)\b")
 _UNIT = re.compile(
-    r"^(max|min)_|_(seconds|days|bytes|chars|tokens|messages|events|records|frames|fragments|segments|share|factor)$"
+    r"^(max|min)_|_(seconds|days|bytes|chars|tokens|messages|events|records|frames|fragments|segments|people|share|factor)$"
     r"|_per_[a-z]+$|(^|_)port$|_at$"
 )
 # A model's temperature has no unit, and a quality is a score from 0 to 1.
