@@ -3,6 +3,7 @@ it, and where."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -51,11 +52,20 @@ def who_can_approve(space: JoinedSpace, host: str, method: str, params: JsonObje
     )
 
 
-def describe_deciders(names: list[str], link: str, id: str) -> str:
-    """Who can decide and how, in two sentences."""
-    if names:
-        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        who = f"It can be approved by {', '.join(names[:_MAX_NAMES])}{more}"
+def rule_appliers(space: JoinedSpace) -> set[str]:
+    """Members that decide by rules: they suggest some, and do not accept any."""
+    members = space.roster.values()
+    return {each.id for each in members if each.may("trust/suggestion") and not each.may("trust/accept")}
+
+
+def describe_deciders(names: list[str], link: str, id: str, rules: Collection[str] = ()) -> str:
+    """Who can decide and how, in two sentences; `rules` are those that decide by rules."""
+    people = [name for name in names if name not in rules]
+    if people:
+        more = f" and {len(people) - _MAX_NAMES} more" if len(people) > _MAX_NAMES else ""
+        who = f"It can be approved by {', '.join(people[:_MAX_NAMES])}{more}"
+    elif names:
+        who = "A rule may approve it; otherwise it waits for a person who can, and none is in the space now"
     else:
         who = "Nobody who can approve it is in the space now; it waits for them"
     where = f"in the browser at {link}, or " if link else ""

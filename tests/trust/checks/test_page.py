@@ -15,7 +15,7 @@ from tests.test_docs import blocks_of, text_of
 from tests.up.moot_up import environment, moot_up, write_config
 
 PAGE = "docs/how-to/let-rules-decide.md"
-WAITING = ("moot: proposed as ", "moot: It can be approved by approver. ", "moot: Ctrl-C withdraws it.")
+WAITING = ("moot: proposed as ", "moot: A rule may approve it; ", "moot: Ctrl-C withdraws it.")
 TOPIC = "docs/topics/progressive-automation.md"
 
 

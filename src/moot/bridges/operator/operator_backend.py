@@ -47,7 +47,7 @@ from moot.mcp.downstream.backend import (
 from moot.mcp.downstream.client_channel import supports_forms
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, JsonObject, OfferKind, input_required
 from moot.operations.again import again_offer, payload_of, remember_call
-from moot.operations.call_text import describe_deciders, proposal_link, who_can_approve
+from moot.operations.call_text import describe_deciders, proposal_link, rule_appliers, who_can_approve
 from moot.participant import JoinedSpace
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.operation import Json
@@ -228,7 +228,8 @@ class OperatorBackend(ToolsOnlyBackend):
         names = who_can_approve(self._space, host, seen.method, seen.params)
         if self._space.may_request(seen.to, seen.method, seen.params):
             names = [f"{self._space.me} (your person)", *names]
-        return describe_deciders(list(map(one_line, names)), self._link(seen), seen.id)
+        rules = rule_appliers(self._space)
+        return describe_deciders(list(map(one_line, names)), self._link(seen), seen.id, rules)
 
     # Approving
 

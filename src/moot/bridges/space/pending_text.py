@@ -10,6 +10,7 @@ from moot.mcp.eras import JsonObject
 from moot.operations.call_text import (
     describe_deciders,
     proposal_link,
+    rule_appliers,
     show_arguments,
     who_can_approve,
 )
@@ -37,7 +38,8 @@ class PendingText:
         names = who_can_approve(self._space, call.to, call.method, call.params)
         link = proposal_link(self.console, self._space_name, call.id)
         arguments = show_arguments(call.method, call.params)
-        return f"The call: {record.what} with {arguments}. {describe_deciders(names, link, call.id)}"
+        deciders = describe_deciders(names, link, call.id, rule_appliers(self._space))
+        return f"The call: {record.what} with {arguments}. {deciders}"
 
     def pending_result(self, pending: PendingCall, record: RecordedCall) -> JsonObject:
         """The result for a client that cannot wait: it says how to look the call up."""

@@ -37,6 +37,7 @@ def print_proposed(space: JoinedSpace, proposal: Proposal, gateway: str, seconds
         console_address,
         describe_deciders,
         proposal_link,
+        rule_appliers,
         who_can_approve,
     )
 
@@ -49,7 +50,7 @@ def print_proposed(space: JoinedSpace, proposal: Proposal, gateway: str, seconds
     end = "" if seconds is None else f" So do {seconds:g} s without a decision."
     lines = (
         f"proposed as {seen.id}; waiting for a decision",
-        describe_deciders(names, link, seen.id),
+        describe_deciders(names, link, seen.id, rule_appliers(space)),
         f"Ctrl-C withdraws it.{end}",
     )
     for line in lines:

@@ -150,6 +150,7 @@ class Approver:
             ledger,
             self.settings,
             self.tool_watcher,
+            finding=self.origins.finding,
             wall_clock=lambda: self.wall_clock(),
             send=self.send,
         )

@@ -22,6 +22,7 @@ from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.rule_decider import Send
+from moot.trust.approver.suggested_origins import FindingOf, ask_as_people_saw
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.learning.backtest import back_test
@@ -69,9 +70,11 @@ class RuleSuggester:
         settings: ApproverSettings,
         tool_watcher: ToolWatcher,
         *,
+        finding: FindingOf,
         wall_clock: Callable[[], float],
         send: Send,
     ) -> None:
+        self._finding = finding
         self._space = space
         self._store = store
         self._ledger = ledger
@@ -131,6 +134,7 @@ class RuleSuggester:
             schemas=schemas,
             repeatable=self._repeatable(),
         )
+        found = [ask_as_people_saw(each, history, self._finding) for each in found]
         known = (*rules, *unwanted, *(each.rule for each in found))
         progress = await asyncio.to_thread(suggestion_progress, history, known, settings, schemas)
         if (store.rules, store.unwanted) != (rules, unwanted):

@@ -87,9 +87,11 @@ def _counts(decision: HistoryProposal, settings: LearningSettings) -> bool:
 
 
 def _is_approved_by(rules: Sequence[Rule], example: Example) -> bool:
-    # What goes by origins left it to people.
+    # What goes by origins left it to people, but for a learned rule: that is not suggested again.
     return any(
-        rule.decision == "approve" and rule.ask is None and rule.matches(example.case, example.case.at)
+        rule.decision == "approve"
+        and (rule.ask is None or rule.origin.suggestion is not None)
+        and rule.matches(example.case, example.case.at)
         for rule in rules
     )
 

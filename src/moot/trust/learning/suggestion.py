@@ -331,6 +331,7 @@ def why_no_grant(rule: Rule) -> str | None:
         (rule.hours or rule.seen_hours, "hours"),
         (rule.after, "a start time"),
         (rule.before, "an end time"),
+        (rule.ask, "where values came from"),
     ]
     found = [name for condition, name in conditions if condition]
     return f"a capability cannot express {join_names(found)}" if found else None

@@ -25,6 +25,9 @@ def count_text(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
+ASK_TEXT = "; asks when a value that steers the call came from nobody trusted"
+
+
 def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
     """What a rule does, in one sentence; `parts` describes some arguments better."""
     who = "anyone" if rule.proposer is None else _pattern_text(rule.proposer)
@@ -45,7 +48,7 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
         start, _, end = clock.partition("-")
         text += f", between {start} and {end} {zone or 'UTC'}"
     if rule.ask is not None:
-        text += "; asks when a value that steers the call came from nobody trusted"
+        text += ASK_TEXT
     limits = limits_text(rule.limits)
     return f"{text}; {limits}" if limits else text
 
