@@ -160,6 +160,7 @@ def test_a_line_that_cannot_be_read_says_where(change: Json, what: str) -> None:
         {"task": "x" * 301, "lines": [PAY]},
         {"task": "x", "lines": []},
         {"task": "x", "lines": [PAY] * 21},
+        {"task": "x", "lines": [{**PAY, "arguments": {"memo": "x" * 65_536}}]},
         {"task": "x", "lines": [PAY], "hours": 169},
         {"task": "x", "lines": [PAY], "hours": 0},
         {"task": "x", "lines": [PAY], "member": "*"},

@@ -35,6 +35,8 @@ MAX_COUNT: Final = 1_000
 MAX_HOURS: Final = 168.0
 DEFAULT_HOURS: Final = 8.0
 MAX_TASK_CHARS: Final = 300
+# Of all lines, as JSON: people have to read them.
+MAX_PLAN_BYTES: Final = 64 << 10
 # Of a value that a line names, in words; the line itself is shown beside them.
 MAX_VALUE_CHARS: Final = 200
 _LINE_KEYS: Final = ("to", "tool", "arguments", "range", *KINDS, "count", "sums")
@@ -174,6 +176,10 @@ def read_plan(payload: Json, *, id: str, by: str) -> Plan:
     lines = fields.get("lines")
     if not isinstance(lines, list) or not 1 <= len(lines) <= MAX_LINES:
         raise UsageError(f"lines must be a list of 1 to {MAX_LINES} calls or patterns of calls")
+    if len(canonical(lines)) > MAX_PLAN_BYTES:
+        raise UsageError(
+            f"lines have more than {MAX_PLAN_BYTES >> 10} KiB: nobody can read them; lay out less"
+        )
     member = _name(fields.get("member", by), "member")
     for number, line in enumerate(lines, start=1):
         _check_line(line, f"line {number}")
