@@ -27,7 +27,7 @@ take part    open        open the console in your browser, signed in
              members     list the members and what they may do
              tools       list the tools that members offer
              call        call a tool, or propose the call where you may not
-decide       proposals   list what waits for a decision; `plans`: whole tasks
+decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject` rejects it
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from moot.config.strict_yaml import read_yaml
 from moot.errors import MootError, TimedOut, UsageError, VoteCounted
 from moot.operations.operation import (
     MIN_PREFIX_CHARS,
@@ -17,9 +16,7 @@ from moot.operations.operation import (
     no_arguments,
     short_id,
 )
-from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
 from moot.operations.text_table import TextTable
-from moot.operations.trust_log import TrustLog, call_approver
 from moot.protocol.operation import Json
 
 _ABOUT: Final = """\
@@ -120,6 +117,8 @@ async def _end(context: ClientContext, args: argparse.Namespace) -> OperationRes
 
 
 async def _same(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    from moot.operations.trust_log import call_approver
+
     seen = context.proposal(args.id)
     found = await call_approver(context.space, _approver(context), "trust_plans", {"proposal": seen.id})
     same = found["same"]
@@ -140,6 +139,9 @@ async def _same(context: ClientContext, args: argparse.Namespace) -> OperationRe
 
 
 async def _new(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    from moot.config.strict_yaml import read_yaml
+    from moot.operations.rule_commands import ANSWER_SECONDS
+
     try:
         value = read_yaml(Path(args.id).read_text("utf-8"))
     except OSError as fault:
@@ -211,6 +213,8 @@ def _nested(path: list[str], value: Json) -> dict[str, Json]:
 
 
 async def _known_plans(context: ClientContext) -> list[Any]:
+    from moot.operations.trust_log import call_approver
+
     found = await call_approver(context.space, _approver(context), "trust_plans")
     return list(found["plans"])
 
@@ -229,6 +233,8 @@ async def _find(context: ClientContext, named: str) -> Any:
 
 
 def _approver(context: ClientContext) -> str:
+    from moot.operations.trust_log import TrustLog
+
     found = TrustLog().find_approver(context.space)
     if found is None:
         raise UsageError(
@@ -238,6 +244,8 @@ def _approver(context: ClientContext) -> str:
 
 
 async def _tell(context: ClientContext, kind: str, payload: dict[str, Json]) -> OperationResult:
+    from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
+
     approver = _approver(context)
     sent, answer = await send_and_wait(context.space, kind, payload, to="", about="", approver=approver)
     if answer is None:
