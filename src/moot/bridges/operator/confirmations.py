@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from moot.mcp.eras import JsonObject
 from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.protocol.origin_report import AgainOffer
 
 # How the person was asked: by a form with the exact call, or by the address of a page.
 Question = Literal["form", "page"]
@@ -47,3 +49,25 @@ class Confirmations:
             return None
         is_same = (asked.proposal_id, asked.fingerprint) == (seen.id, seen.fingerprint())
         return asked.question if is_same else None
+
+
+def decision_form(offer: AgainOffer | None) -> JsonObject:
+    """What a person at the client is asked."""
+    # Approving is never the default: nobody approves by pressing Enter.
+    choices = {"leave": "Leave it pending", "approve": "Approve it"}
+    if offer is not None:
+        choices["again"] = f"Approve it, and the same call again ({offer.text})"
+    choices["reject"] = "Reject it"
+    return {
+        "type": "object",
+        "properties": {
+            "decision": {
+                "type": "string",
+                "title": "What shall be done?",
+                "enum": list(choices),
+                "enumNames": list(choices.values()),
+                "default": "leave",
+            }
+        },
+        "required": ["decision"],
+    }

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from moot import __version__
-from moot.bridges.operator.confirmations import Confirmations
+from moot.bridges.operator.confirmations import Confirmations, decision_form
 from moot.bridges.operator.operator_settings import OperatorSettings
 from moot.bridges.operator.operator_tools import (
     APPROVE_TOOL,
@@ -253,7 +253,10 @@ class OperatorBackend(ToolsOnlyBackend):
         text = question_text(seen, self._space.me, self._space.name)
         is_form = supports_forms(capabilities) and len(text) <= MAX_DIALOG_CHARS
         if is_form:
-            params: JsonObject = {"message": text, "requestedSchema": _form(again_offer(self._space, seen))}
+            params: JsonObject = {
+                "message": text,
+                "requestedSchema": decision_form(again_offer(self._space, seen)),
+            }
         elif isinstance(elicitation, dict) and "url" in elicitation and (link := self._link(seen)):
             message = f"Open the console to decide on {call_text(seen)}."
             params = {"mode": "url", "message": message, "url": link, "elicitationId": f"moot-{seen.id}"}
@@ -429,27 +432,6 @@ async def _wait_until_decided(seen: SeenProposal, seconds: float) -> None:
                     changed.clear()
     finally:
         seen.watchers.remove(changed.set)
-
-
-def _form(offer: AgainOffer | None) -> JsonObject:
-    # Approving is never the default: nobody approves by pressing Enter.
-    choices = {"leave": "Leave it pending", "approve": "Approve it"}
-    if offer is not None:
-        choices["again"] = f"Approve it, and the same call again ({offer.text})"
-    choices["reject"] = "Reject it"
-    return {
-        "type": "object",
-        "properties": {
-            "decision": {
-                "type": "string",
-                "title": "What shall be done?",
-                "enum": list(choices),
-                "enumNames": list(choices.values()),
-                "default": "leave",
-            }
-        },
-        "required": ["decision"],
-    }
 
 
 def _text(arguments: JsonObject, name: str) -> str | None:
