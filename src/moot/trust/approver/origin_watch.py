@@ -126,7 +126,8 @@ class OriginWatch:
         For every message of a space, so it does nothing that can wait.
         """
         sender, kind, store = envelope.sender, envelope.kind, self._store
-        if sender == self._space.name and self._is_echo(envelope):
+        person = sender in store.people
+        if not person and sender == self._space.name and self._is_echo(envelope):
             # What we say repeats what others wrote.
             if kind == ORIGINS_KIND:
                 for each in envelope.correlation_id:
@@ -136,7 +137,6 @@ class OriginWatch:
             return False
         if store.first_seen is None and kind.startswith(_IN_HISTORY):
             store.first_seen = envelope.id
-        person = sender in store.people
         if kind == ENDORSE_KIND:
             at = self._wall_clock()
             self.memory.see(envelope, person=person, at=sent_at(envelope, at) if is_past else at)
