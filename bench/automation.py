@@ -104,7 +104,7 @@ class Replay(Simulation):
                 paused=self.reviews.pause_reasons(self.rules),
             )  # fmt: skip
             if verdict.decision != "ask" and verdict.rule is not None:
-                self.tally.record(verdict.rule.name, case.at)
+                self.note_automatic(case, verdict.rule)
                 wrong = wanted != (verdict.decision == "approve")
                 self.acts.setdefault(verdict.rule.name, []).append(wrong)
                 self.reviews.note(verdict.rule, case.id, case.at)
@@ -160,7 +160,7 @@ def _no_templates(*_: object, **__: object) -> list[object]:
 
 _WITHOUT: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
     "templates": ((text_patterns, "cover_values", _no_templates),),
-    "ranges": ((generalisation, "MIN_NEW_VALUES", 10**9),),
+    "ranges": ((generalisation, "MIN_NEW_NUMBERS", 10**9),),
     "joining": ((generalisation, "_joined", list),),
 }
 

@@ -80,6 +80,7 @@ class Simulation:
         self.draws = random.Random(seed + 1)
         self.rules: tuple[Rule, ...] = ()
         self.history: list[HistoryProposal] = []
+        self.automated: list[HistoryProposal] = []
         self.tally = UseTally()
         self.suspended: dict[str, str] = {}
         self.suggested: dict[str, Suggestion] = {}
@@ -113,7 +114,7 @@ class Simulation:
             if verdict.decision == "ask" or verdict.rule is None:
                 self._asked(case, said=answer)
                 continue
-            self.tally.record(verdict.rule.name, case.at)
+            self.note_automatic(case, verdict.rule)
             wrong = wanted != (verdict.decision == "approve")
             self.acts.setdefault(verdict.rule.name, []).append(wrong)
             self.approvals += verdict.decision == "approve"
@@ -125,6 +126,12 @@ class Simulation:
             self._unseen[case.id] = (case, wrong and not answer)
             if self.reviews.is_due(verdict.rule):
                 self._review(verdict.rule, case.at + 30.0)
+
+    def note_automatic(self, case: Case, rule: Rule) -> None:
+        self.tally.record(rule.name, case.at)
+        decision = HistoryProposal.of(case, rules={f"{case.id}-d": rule.name})
+        decision.fulfil(f"{case.id}-d", "approver", case.to, case.at)
+        self.automated.append(decision)
 
     def _review(self, rule: Rule, at: float) -> None:
         """The person looks at what a rule decided, and objects to what they do not want."""
@@ -163,6 +170,8 @@ class Simulation:
         self.history.append(decision)
         self.rejected.note(decision)
         for rule in self.rules:
+            if decision.lesson == "approve" and rule.matches(decision.case, decision.case.at):
+                self.reviews.note_approval(rule)
             suspension = check_tripwires(rule, PersonDecided(decision), at)
             if suspension is not None:
                 self.suspended[rule.name] = suspension.why
@@ -170,12 +179,13 @@ class Simulation:
             seen = len(self.history)
             self._look_at = seen + LOOK
             for suggestion in suggest(
-                self.history,
+                [*self.history, *self.automated],
                 self.rules,
                 suspended=self.suspended,
                 now=at,
                 settings=DEFAULTS,
                 repeatable=DeclaredReads(),
+                reading=DeclaredReads(),
             ):
                 taken = replace(suggestion.rule, origin=RuleOrigin(suggestion.id, PERSON, at))
                 self.rules = add_rule(self.rules, taken, replaces=suggestion.replaces)

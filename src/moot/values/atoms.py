@@ -6,7 +6,7 @@ name      also a slot, when many different ones were seen and nearly all are new
 stem      the same for names of files and of people in addresses, which are new more often than not
 number    a range: counts, sizes
 digits    as many digits as were seen: numbers of versions and of issues
-hex, uuid, date, prose, text       any other of that kind
+hex, uuid, date, prose, message, text       any other of that kind
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 Role = Literal[
     "fixed", "word", "name", "stem", "ending",
-    "number", "digits", "amount", "hex", "uuid", "date", "prose", "text",
+    "number", "digits", "amount", "hex", "uuid", "date", "prose", "message", "text",
 ]  # fmt: skip
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)

@@ -3,6 +3,9 @@
 Values are compared only with the same skeleton: the same atoms with the same fixed texts. An atom in it that
 keeps coming back is listed, and each of its values gets templates of its own, so that no pair is allowed that
 was never seen together. Only atoms that are mostly new become slots, as far as their role allows.
+
+A *wide* cover also has slots for names, and opens folders and hosts below which many different ones were
+seen. Where something was rejected below it, the narrow one is tried.
 """
 
 from __future__ import annotations
@@ -16,22 +19,31 @@ from typing import Final
 
 from moot.values.atoms import NAME, Atom
 from moot.values.kinds import ValueKind, read_value
-from moot.values.templates import Slot, ValueTemplate
-from moot.values.word_lists import is_guarded, is_secret
+from moot.values.patches import patch_files
+from moot.values.templates import MAX_TEXT_CHARS, Slot, ValueTemplate
+from moot.values.word_lists import is_guarded, is_guarded_page, is_secret
 
-# This many different values make a slot where the structure says what they are: numbers, hashes, dates.
+# This many different values make a slot where the structure says what they are: hashes, dates, ids.
 MIN_NEW_VALUES: Final = 5
-# Names are a matter of judgement: they have a slot only after so many in this argument, so many different,
-# and some in the very same place. What is wrong with some of them shows until then.
-MIN_NAMES_SEEN: Final = 60
-MIN_NEW_NAMES: Final = 15
-MIN_NAMES_HERE: Final = 3
-# Below a host that is known less is needed: nothing in a path makes it another host.
-MIN_NAMES_AT_HOST: Final = 2
-# Of names that are no files and no people more must be new: a closed list must not look like an open one.
-MIN_WORDS_HERE: Final = 30
-MIN_NEW_WORDS: Final = 20
-MIN_SINGLE_WORDS: Final = 0.6
+# A range holds nothing that is larger or smaller than what was seen: fewer numbers make one.
+MIN_NEW_NUMBERS: Final = 3
+# Names are a matter of judgement: they have a slot only where this argument had so many different ones, and
+# some of them stood in the very same place. Names of files are new more often than not.
+MIN_NAMES: Final = 15
+MIN_NAMES_HERE: Final[dict[ValueKind, int]] = {
+    "shell": 3,
+    "url": 3,
+    "email": 3,
+    "path": 5,
+    "patch": 5,
+    "sql": 10,
+}
+MIN_FILES_HERE: Final = 2
+# The share of them that must have been seen only once: a closed list must not look like an open one.
+MIN_SINGLE_NAMES: Final = 0.3
+# Below a folder or a host everything is like what was seen, if so many different names stood there.
+MIN_FOLDERS: Final = 5
+MIN_PAGES: Final = 3
 MIN_REPEATS: Final = 2
 MAX_VALUES: Final = 24
 MAX_ENDINGS: Final = 6
@@ -51,85 +63,51 @@ class TemplateCover:
 
 
 def cover_values(
-    kind: ValueKind, values: Sequence[str], pool: Sequence[str] | None = None, *, stored: bool = False
+    kind: ValueKind,
+    values: Sequence[str],
+    pool: Sequence[str] | None = None,
+    *,
+    stored: bool = False,
+    wide: bool = True,
 ) -> list[TemplateCover]:
     """Templates for these values, the best supported first; values that cannot be read have none.
 
     `pool` are all values of this argument, also those of calls with other arguments beside it; `stored`
     whether the tool only stores texts.
     """
-    rows = [row for value in values if (row := read_value(kind, value)) is not None]
+    rows = _read(kind, values)
     if kind == "text":
         return _cover_texts(rows, stored=stored)
-    pooled = rows if pool is None else [row for text in pool if (row := read_value(kind, text)) is not None]
-    names = _NamePool(kind, pooled)
-    found = [cover for group in _by_skeleton(rows).values() for cover in _solve(group, names)]
-    if kind in ("path", "url") and len(pooled) >= MIN_NAMES_SEEN:
-        found += _subtrees(kind, rows, found)
-    return sorted(found, key=lambda cover: -cover.support)
+    pooled = rows if pool is None else _read(kind, pool)
+    names = {
+        role: len(set(texts)) >= MIN_NAMES and not _recur(Counter(texts))
+        for role in ("name", "stem")
+        for texts in [[atom.text for row in pooled for atom in row if atom.role == role]]
+        if wide or role == "stem"
+    }
+    found = [cover for group in _by_skeleton(rows).values() for cover in _solve(kind, group, names)]
+    if wide and kind in ("path", "patch", "url"):
+        found = [*_open_folders(kind, rows), *found]
+    if wide and kind == "id":
+        found += _open_ids(rows, found)
+    return sorted(found, key=lambda cover: (not cover.template.slots, -cover.support))
 
 
-def _by_skeleton(rows: Sequence[Row], start: int = 0) -> dict[tuple[tuple[str, str | None], ...], list[Row]]:
+def _read(kind: ValueKind, values: Sequence[str]) -> list[Row]:
+    texts = [each for value in values for each in (patch_files(value) or ())] if kind == "patch" else values
+    return [row for text in texts if (row := read_value(kind, text)) is not None]
+
+
+def _by_skeleton(rows: Sequence[Row]) -> dict[tuple[tuple[str, str | None], ...], list[Row]]:
     groups: dict[tuple[tuple[str, str | None], ...], list[Row]] = {}
     for row in rows:
-        key = tuple((atom.role, atom.text if atom.role == "fixed" else None) for atom in row[start:])
+        key = tuple((atom.role, atom.text if atom.role == "fixed" else None) for atom in row)
         groups.setdefault(key, []).append(row)
     return groups
 
 
-class _NamePool:
-    """What all values of an argument say about names, whatever command, folder or host they belong to."""
-
-    def __init__(self, kind: ValueKind, rows: Sequence[Row]) -> None:
-        self._kind = kind
-        self._least = MIN_NAMES_AT_HOST if kind == "url" else MIN_NAMES_HERE
-        self.stems = _are_many([atom.text for row in rows for atom in row if atom.role == "stem"])
-        # What varies below one host varies below another that is known.
-        self._urls = (
-            {
-                (key, at): _are_many(texts) or _are_words(texts)
-                for key, group in _by_skeleton(rows, 1).items()
-                for at in range(1, len(group[0]))
-                if group[0][at].role == "name"
-                for texts in [[row[at].text for row in group]]
-            }
-            if kind == "url"
-            else {}
-        )
-        self._names = {
-            role: len([atom for row in rows for atom in row if atom.role == role]) >= MIN_NAMES_SEEN
-            for role in ("name", "stem")
-        }
-
-    def has_names(self, rows: Sequence[Row], at: int) -> bool:
-        """Whether the names in this place are of an open kind."""
-        texts = [row[at].text for row in rows]
-        guards = is_secret if rows[0][at].role == "stem" and self._kind != "email" else is_guarded
-        if len(texts) < self._least or any(map(guards, texts)):
-            return False
-        if rows[0][at].role == "stem":
-            return self.stems and len(set(texts)) >= self._least
-        key = tuple((atom.role, atom.text if atom.role == "fixed" else None) for atom in rows[0][1:])
-        return self._names["name"] and (self._urls.get((key, at), False) or _are_words(texts))
-
-
-def _are_many(texts: Sequence[str]) -> bool:
-    counts = Counter(texts)
-    return len(texts) >= MIN_NAMES_SEEN and len(counts) >= MIN_NEW_NAMES and not _recur(counts)
-
-
-def _are_words(texts: Sequence[str]) -> bool:
-    counts = Counter(texts)
-    single = sum(1 for count in counts.values() if count == 1)
-    return (
-        len(texts) >= MIN_WORDS_HERE
-        and len(counts) >= MIN_NEW_WORDS
-        and single >= MIN_SINGLE_WORDS * len(texts)
-    )
-
-
-def _solve(rows: Sequence[Row], pool: _NamePool) -> Iterator[TemplateCover]:
-    """Templates for values with one skeleton."""
+def _solve(kind: ValueKind, rows: Sequence[Row], names: dict[str, bool]) -> Iterator[TemplateCover]:
+    """Templates for values with one skeleton; `names` says of which roles new names are to be expected."""
     varying = [at for at in range(len(rows[0])) if len({row[at].text for row in rows}) > 1]
     for at in [at for at in varying if rows[0][at].role == "ending"]:
         often = {text for text, n in Counter(row[at].text for row in rows).items() if n >= MIN_REPEATS}
@@ -138,10 +116,10 @@ def _solve(rows: Sequence[Row], pool: _NamePool) -> Iterator[TemplateCover]:
             return
     varying = [at for at in varying if len({row[at].text for row in rows}) > 1]
     for at in varying:
-        if not _is_open(rows, at, pool):
+        if not _is_open(kind, rows, at, names):
             for value, count in Counter(row[at].text for row in rows).most_common(MAX_VALUES):
                 if count >= MIN_REPEATS:
-                    yield from _solve([row for row in rows if row[at].text == value], pool)
+                    yield from _solve(kind, [row for row in rows if row[at].text == value], names)
             return
     if not varying and len(rows) < MIN_REPEATS:
         return
@@ -159,20 +137,30 @@ def _solve(rows: Sequence[Row], pool: _NamePool) -> Iterator[TemplateCover]:
     yield TemplateCover(ValueTemplate(tuple(parts)), len(rows), first)
 
 
-def _is_open(rows: Sequence[Row], at: int, pool: _NamePool) -> bool:
+def _is_open(kind: ValueKind, rows: Sequence[Row], at: int, names: dict[str, bool]) -> bool:
     """Whether new values are to be expected in this place, and the role lets them be."""
     role = rows[0][at].role
     counts = Counter(row[at].text for row in rows)
-    if role == "ending":
-        return True
-    if role in ("fixed", "word", "prose", "text"):
-        return role == "prose" and len(counts) >= MIN_NEW_VALUES
-    if role in ("name", "stem") and _numbered(list(counts)) is None:
-        return _dotted(list(counts)) is not None and pool.has_names(rows, at)
     single = sum(1 for count in counts.values() if count == 1)
-    return len(counts) >= MIN_NEW_VALUES and (
-        single > MAX_SINGLE_SHARE * len(rows) or len(counts) > MAX_VALUES
-    )
+    match role:
+        case "ending":
+            return True
+        case "fixed" | "word" | "text":
+            return False
+        case "prose" | "message":
+            return len(counts) >= MIN_NEW_NUMBERS
+        case "name" | "stem" if _numbered(list(counts)) is None:
+            guards = is_secret if role == "stem" and kind != "email" else is_guarded
+            least = MIN_FILES_HERE if role == "stem" else MIN_NAMES_HERE.get(kind, MIN_NAMES)
+            return (
+                names.get(role, False)
+                and len(counts) >= least
+                and single >= MIN_SINGLE_NAMES * len(counts)
+                and _dotted(list(counts)) is not None
+                and not any(map(guards, counts))
+            )
+    least = MIN_NEW_NUMBERS if role in ("number", "amount") else MIN_NEW_VALUES
+    return len(counts) >= least and (single > MAX_SINGLE_SHARE * len(rows) or len(counts) > MAX_VALUES)
 
 
 def _slots(texts: Sequence[str], atom: Atom, *, is_file: bool) -> list[str | Slot]:
@@ -189,7 +177,7 @@ def _slots(texts: Sequence[str], atom: Atom, *, is_file: bool) -> list[str | Slo
             return [_digits(texts)]
         case "prose":
             return [_prose(texts)]
-        case "hex" | "uuid" | "date" | "text":
+        case "hex" | "uuid" | "date" | "text" | "message":
             return [Slot(atom.role)]
     return _numbered(texts) or _dotted(texts, "file" if is_file else "name") or [Slot("name")]
 
@@ -238,7 +226,10 @@ def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
     found: list[TemplateCover] = []
     if not _recur(counts):
         if stored and len(prose) < len(counts) and len(counts) >= MIN_NEW_VALUES:
-            return [TemplateCover(ValueTemplate((Slot("text"),)), len(rows), len(counts))]
+            # Twice as long as the longest, in round numbers.
+            most = min(MAX_TEXT_CHARS, 1000 * (1 + max(map(len, counts)) // 500))
+            slot = Slot("text", high=Decimal(most))
+            return [TemplateCover(ValueTemplate((slot,)), len(rows), len(counts))]
         if len(prose) >= MIN_NEW_VALUES:
             support = sum(counts[text] for text in prose)
             found.append(TemplateCover(ValueTemplate((_prose(prose),)), support, len(prose)))
@@ -255,57 +246,67 @@ def _recur(counts: Counter[str]) -> bool:
     return len(counts) <= MAX_VALUES and single <= MAX_SINGLE_SHARE * total and len(counts) * 2 <= total
 
 
-def _subtrees(
-    kind: ValueKind, rows: Sequence[Row], found: Sequence[TemplateCover]
-) -> Iterator[TemplateCover]:
-    """For files in many folders of different depth: a folder and everything below it with this ending."""
-    left: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+def _open_ids(rows: Sequence[Row], found: Sequence[TemplateCover]) -> Iterator[TemplateCover]:
+    """Ids whose words are as new as their numbers: `ada_lin_4821`."""
+    texts = ["".join(atom.text for atom in row) for row in rows]
+    left = [text for text in texts if not any(cover.template.matches(text) for cover in found)]
+    words = Counter(tuple(atom.text for atom in row if atom.role == "word") for row in rows)
+    if len(words) >= MIN_NAMES and len(set(left)) >= MIN_NAMES and all(map(Slot("id").fits, left)):
+        yield TemplateCover(ValueTemplate((Slot("id"),)), len(left), len(set(left)))
+
+
+def _open_folders(kind: ValueKind, rows: Sequence[Row]) -> Iterator[TemplateCover]:
+    """A folder and everything below it with these endings, a host and its pages: the topmost ones below which
+    many different names were seen.
+    """
+    below: dict[str, dict[str, list[tuple[str, str]]]] = {}
     for row in rows:
-        text = "".join(atom.text for atom in row)
-        if any(cover.template.matches(text) for cover in found):
-            continue
-        if kind == "path" and row[-1].role != "ending":
-            continue
-        split = _split_path(row)
+        split = _split_path(kind, row)
         if split is not None:
             start, names, ending = split
-            left.setdefault((start, ending), []).append(names)
-    for (start, ending), group in left.items():
-        if len(group) < MIN_WORDS_HERE or len(set(group)) < MIN_NEW_WORDS:
+            guards = is_guarded_page if kind == "url" else is_secret
+            if any(map(guards, names)):
+                continue
+            # The last name is a page, or a file, which is no folder.
+            for depth in range(len(names) if kind == "url" else len(names) - 1):
+                prefix = start + "".join(f"{name}/" for name in names[:depth])
+                below.setdefault(prefix, {}).setdefault(names[depth], []).append(("/".join(names), ending))
+    opened: list[str] = []
+    for prefix in sorted(below, key=len):
+        children = below[prefix]
+        # Never all files: below one folder of a project, below two of a machine.
+        path = prefix.partition(" ")[2] if kind == "patch" else prefix
+        is_root = kind != "url" and path.count("/") < (3 if path.startswith("/") else 1)
+        least = MIN_PAGES if kind == "url" else MIN_FOLDERS
+        if is_root or len(children) < least or any(map(prefix.startswith, opened)):
             continue
-        common = _common_start([names[:-1] for names in group])
-        guards = is_guarded if kind == "url" else is_secret
-        if any(guards(name) for names in group for name in names[len(common) :]):
-            continue
-        if not common and kind == "path":
-            continue
-        prefix = start + "".join(f"{name}/" for name in common)
-        parts: tuple[str | Slot, ...] = (prefix, Slot("path"), *([ending] if ending else []))
-        yield TemplateCover(ValueTemplate(parts), len(group), len(set(group)))
+        opened.append(prefix)
+        seen = [each for group in children.values() for each in group]
+        endings = [
+            each
+            for each, count in Counter(e for _, e in seen).most_common(MAX_ENDINGS)
+            if count >= MIN_REPEATS
+        ]
+        if kind == "url":
+            endings = [""]
+        slot = Slot("page" if kind == "url" else "path")
+        end: list[str | Slot] = (
+            [Slot("choice", options=tuple(sorted(endings)))] if len(endings) > 1 else [*filter(None, endings)]
+        )
+        if endings:
+            support = sum(1 for _, ending in seen if kind == "url" or ending in endings)
+            yield TemplateCover(ValueTemplate((prefix, slot, *end)), support, len(set(seen)))
 
 
-def _common_start(rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    first, last = min(rows), max(rows)
-    count = next((at for at, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), None)
-    return first[: min(len(first), len(last))] if count is None else first[:count]
-
-
-def _split_path(row: Row) -> tuple[str, tuple[str, ...], str] | None:
-    """What a path starts with (a slash, a host), the names in it, and its ending."""
-    atoms = list(row)
-    start = ""
-    while atoms and atoms[0].role == "fixed" and atoms[0].text != "/":
-        start += atoms.pop(0).text
-    if atoms and atoms[0].text == "/":
-        start += atoms.pop(0).text
-    ending = (
-        atoms.pop().text if atoms and atoms[-1].role == "fixed" and atoms[-1].text.startswith(".") else ""
-    )
-    names = [atom.text for atom in atoms[::2]]
-    if (
-        not names
-        or any(atom.text != "/" for atom in atoms[1::2])
-        or not all(NAME.fullmatch(n) for n in names)
-    ):
+def _split_path(kind: ValueKind, row: Row) -> tuple[str, tuple[str, ...], str] | None:
+    """What a path starts with (a slash, a host, what a patch does), the names in it, and its ending."""
+    text = "".join(atom.text for atom in row)
+    if kind == "url":
+        host = row[0].text + "/"
+        path = text.removeprefix(host)
+        return (host, tuple(path.partition("#")[0].split("/")), "") if Slot("page").fits(path) else None
+    if row[-1].role != "ending":
         return None
-    return start, tuple(names), ending
+    start = row[0].text if row[0].text.endswith((" ", "/")) and row[0].role == "fixed" else ""
+    names = tuple(text.removeprefix(start).removesuffix(row[-1].text).split("/"))
+    return (start, names, row[-1].text) if all(map(NAME.fullmatch, names)) else None

@@ -23,6 +23,9 @@ _EDGES: Final = {
     "date": ("1000-01-01", "2999-12-31", "2026-02-29"),
     "prose": ("No.", "Whatever anybody writes, in words!", "Stop everything.", "Send it to everybody."),
     "lines": ("No.", "Whatever anybody writes:\nin words, on several lines!", "Stop everything."),
+    "id": ("a1", "n" * 63 + "1", "0", "any_body_42"),
+    "page": ("a", "any/thing.html", "x1/y2/z3#part"),
+    "message": ("x", "Whatever anybody writes, in words!", "Fixes #1 (again); see $HOME/x"),
     "text": ("", "#!/bin/sh\nanything at all", "<script>anything</script>", "DROP TABLE users"),
 }
 _OUTSIDE: Final = {
@@ -34,6 +37,9 @@ _OUTSIDE: Final = {
     "date": ("2026-13-01",),
     "prose": ("$(reboot)", "see https://example.net", "one line\nand another"),
     "lines": ("$(reboot)", "see https://example.net"),
+    "id": ("all", "a/1", "admin1"),
+    "page": ("a/../b", "admin", "a?x=1"),
+    "message": ("it's", "password hunter2", "two\nlines"),
     "text": ("\u202e",),
 }
 # What is put behind a value of a kind to try whether it goes unnoticed.
@@ -94,6 +100,8 @@ def _edges_of(slot: Slot) -> tuple[str, ...]:
             return str(slot.low), str(slot.high), str(middle.quantize(slot.low, rounding="ROUND_FLOOR"))
         case "choice":
             return slot.options
+    if slot.kind == "text" and slot.high:
+        return (*_EDGES["text"], "x" * int(slot.high))
     return _EDGES[slot.kind]
 
 

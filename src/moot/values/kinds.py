@@ -9,28 +9,37 @@ from typing import Final, Literal
 
 from moot.errors import UsageError
 from moot.values.atoms import Atom, file_atoms, is_path_like
+from moot.values.patches import is_patch, patch_atoms, patch_files
 from moot.values.scalars import amount_atoms, email_atoms, id_atoms, text_atoms, time_atoms
 from moot.values.shell import shell_atoms
 from moot.values.sql import UNSAFE_SLOTS, sql_atoms
 from moot.values.templates import ValueTemplate, is_prose, is_shell_like, is_sql_like, read_template
 from moot.values.urls import url_atoms
 from moot.values.word_lists import (
+    BODY_NAMES,
     CODE_NAMES,
+    ID_NAMES,
     PATH_NAMES,
+    PAYEE_NAMES,
+    READING_TOOLS,
     RUNNING_TOOLS,
+    SEARCH_NAMES,
     SHELL_NAMES,
     SHELL_TOOLS,
     SQL_NAMES,
+    STORED_NAMES,
     STORING_TOOLS,
     TEXT_NAMES,
     WHOLE_SHELL_NAMES,
+    says_what_runs,
 )
 
-ValueKind = Literal["shell", "path", "url", "email", "sql", "id", "amount", "time", "text"]
+ValueKind = Literal["shell", "path", "patch", "url", "email", "sql", "id", "amount", "time", "text"]
 
 READERS: Final[dict[ValueKind, Callable[[str], list[Atom] | None]]] = {
     "shell": shell_atoms,
     "path": file_atoms,
+    "patch": patch_atoms,
     "url": url_atoms,
     "email": email_atoms,
     "sql": sql_atoms,
@@ -48,9 +57,18 @@ _FORMATS: Final[dict[str, ValueKind]] = {
 
 
 def recognise(
-    name: str, values: Sequence[str], *, tool: str | None = None, schema: object = None
+    name: str,
+    values: Sequence[str],
+    *,
+    tool: str | None = None,
+    schema: object = None,
+    within: Sequence[str] = (),
+    reads: bool = False,
 ) -> ValueKind | None:
-    """The kind of these values; None if they are unknown text, of which only the very same is approved."""
+    """The kind of these values; None if they are unknown text, of which only the very same is approved.
+
+    `within` are the names of the objects around it; `reads` whether the tool is known to read only.
+    """
     declared = (
         _FORMATS.get(schema["format"])
         if isinstance(schema, dict) and _is_text(schema.get("format"))
@@ -59,6 +77,10 @@ def recognise(
     if declared is not None:
         return declared
     words, tools = _words(name), _words(tool or "")
+    if _all(values, is_patch):
+        return "patch"
+    if stores_texts(name, tool):
+        return "text"
     if words & CODE_NAMES:
         return None
     if _most(values, lambda text: "://" in text) and _all(values, lambda text: "://" in text):
@@ -73,21 +95,40 @@ def recognise(
     for kind in scalars:
         if all(READERS[kind](text) is not None for text in values):
             return kind
-    if words & TEXT_NAMES:
+    if words & TEXT_NAMES or _words(" ".join(within)) & BODY_NAMES:
         # A tool that runs what it is given takes words of a language at most.
         return "text" if not tools & RUNNING_TOOLS or _all(values, is_prose) else None
     if _all(values, lambda text: id_atoms(text) is not None):
-        return "id"
-    if words & SQL_NAMES:
-        return None
+        return "id" if reads or not words & PAYEE_NAMES else None
+    if words & (SEARCH_NAMES | SQL_NAMES):
+        return "text" if _most(values, is_prose) and not tools & RUNNING_TOOLS - {"query"} else None
     if words & PATH_NAMES or _all(values, is_path_like):
         return "path"
-    return "shell" if tools & SHELL_TOOLS else None
+    if tools & SHELL_TOOLS:
+        return "shell"
+    # What a tool that only reads is asked about, in words, does not matter.
+    return "text" if reads and _all(values, is_prose) else None
 
 
 def stores_texts(name: str, tool: str | None) -> bool:
     """Whether an argument is what a tool writes to a file or the like, without reading it."""
-    return bool(_words(name) & {"content", "contents"} and _words(tool or "") & STORING_TOOLS)
+    tools = _words(tool or "")
+    return bool(_words(name) & STORED_NAMES and tools & STORING_TOOLS and not tools & RUNNING_TOOLS)
+
+
+def names_ids(name: str) -> bool:
+    """Whether an argument says by its name that it has ids."""
+    return bool(_words(name) & ID_NAMES)
+
+
+def is_search(name: str) -> bool:
+    """Whether an argument is what somebody looks for, in words."""
+    return bool(_words(name) & (SEARCH_NAMES | SQL_NAMES))
+
+
+def is_reading(tool: str | None) -> bool:
+    """Whether a tool says by its name that it reads."""
+    return bool(_words(tool or "") & READING_TOOLS)
 
 
 def _is_text(value: object) -> bool:
@@ -125,14 +166,28 @@ class ValuePattern:
             )
 
     def admits(self, value: object) -> bool:
-        return isinstance(value, str) and self.index_of(value) is not None
+        if not isinstance(value, str):
+            return False
+        texts = patch_files(value) or [""] if self.kind == "patch" else [value]
+        return all(self.index_of(text) is not None for text in texts)
 
     def index_of(self, value: str) -> int | None:
         """The first template that a text matches; None if none does."""
         text = canonical_text(self.kind, value)
         if text is None:
             return None
-        return next((at for at, template in enumerate(self.templates) if template.matches(text)), None)
+        # CI, packaging, hooks, locks, scripts: only as they were approved.
+        exact = self.kind in ("path", "patch") and says_what_runs(
+            text.partition(" ")[2] if self.kind == "patch" else text
+        )
+        return next(
+            (
+                at
+                for at, template in enumerate(self.templates)
+                if template.matches(text) and not (exact and template.slots)
+            ),
+            None,
+        )
 
     def texts(self) -> list[str]:
         return [str(template) for template in self.templates]

@@ -14,7 +14,8 @@ _ADDRESS: Final = re.compile(
     re.ASCII,
 )
 _ID: Final = re.compile(
-    r"(?:[A-Za-z]{1,12}[-_#:.]?){0,2}[0-9]{1,18}|v?[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}", re.ASCII
+    r"(?=[^0-9]*[0-9])#?[A-Za-z0-9]{1,40}(?:[-_#:.][A-Za-z0-9]{1,40}){0,5}|v?[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}",
+    re.ASCII,
 )
 _AMOUNT: Final = re.compile(
     r"(?P<before>[$€£¥]|[A-Z]{3} )?(?P<number>0|[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]{0,11})"
@@ -46,14 +47,17 @@ def email_atoms(text: str) -> list[Atom] | None:
 
 
 def id_atoms(text: str) -> list[Atom] | None:
-    """A UUID, a hash, a version, or a number with letters before it."""
+    """A UUID, a hash, a version, or words and numbers with signs between them, such as INV-2026-0412."""
     whole = name_atom(text, "fixed")
     if whole.role in ("uuid", "hex", "date"):
         return [whole]
     if not _ID.fullmatch(text):
         return None
     return [
-        Atom("digits" if piece.isdigit() else "word" if piece.isalpha() else "fixed", piece)
+        Atom(
+            "digits" if piece.isdigit() and len(piece) <= 18 else "word" if piece.isalpha() else "fixed",
+            piece,
+        )
         for piece in re.findall("[A-Za-z]+|[0-9]+|.", text)
     ]
 

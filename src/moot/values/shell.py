@@ -15,9 +15,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 from moot.values.atoms import NAME, Atom, file_atoms, fixed, is_path_like, name_atom, word_atoms
-from moot.values.templates import is_prose
+from moot.values.templates import Slot
 from moot.values.urls import url_atoms
 from moot.values.word_lists import (
+    CHANGING,
     MESSAGE_OPTIONS,
     NESTED_GIT,
     RUNNERS,
@@ -178,6 +179,7 @@ def _command_atoms(words: list[str]) -> Iterator[Atom]:
     # An option before the subcommand (`git -c x=y log`) can change what it does.
     early_option = program not in WITHOUT_SUBCOMMANDS and second.startswith("-") and len(words) > start + 2
     runs = program in RUNNERS or (program, second) in RUNNING_SUBCOMMANDS or start > 0 or early_option
+    changes = not CHANGING.isdisjoint(words[start : start + leading])
     before = ""
     for at, word in enumerate(words):
         if at:
@@ -186,16 +188,16 @@ def _command_atoms(words: list[str]) -> Iterator[Atom]:
         if at < start + leading or (plain != word and not _is_message(program, second, before, word)):
             yield fixed(plain)
         elif plain != word:
-            yield from (fixed("'"), Atom("prose", word), fixed("'"))
+            yield from (fixed("'"), Atom("message", word), fixed("'"))
         elif runs:
             yield Atom("number", word) if re.fullmatch("0|[1-9][0-9]{0,8}", word) else fixed(word)
         else:
-            yield from _argument_atoms(word, after_flag=before.startswith("-"))
+            yield from _argument_atoms(word, after_flag=changes or before.startswith("-"))
         before = word
 
 
 def _is_message(program: str, second: str, flag: str, word: str) -> bool:
-    return (program, second, flag) in MESSAGE_OPTIONS and "'" not in word and is_prose(word)
+    return (program, second, flag) in MESSAGE_OPTIONS and Slot("message").fits(word)
 
 
 def _leading_words(words: list[str]) -> int:

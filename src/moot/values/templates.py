@@ -9,7 +9,10 @@
     <hex> <uuid> <date>
     <prose>          words of a language and punctuation in one line: no signs of code, options, addresses
     <lines>          the same on several lines
-    <text>           any text without invisible characters, up to 20,000 characters
+    <text>           any text without invisible characters, up to 20,000 characters; <text up to 900>
+    <message>        words in quotes of a shell, without a quote, a key or a number of an account
+    <id>             a word with a digit, such as ada_lin_4821
+    <page>           one to eight parts of an address with slashes between them, and a place in the page
     <lt> <gt>        the signs themselves
 
 A template is anchored and is matched with the canonical text of a value of its kind, never with the raw text.
@@ -28,7 +31,7 @@ from typing import Final
 
 from moot.errors import UsageError
 from moot.values.quoting import quoted
-from moot.values.word_lists import is_guarded, is_secret, is_told_secret
+from moot.values.word_lists import is_guarded, is_guarded_page, is_secret, is_told_secret
 
 MAX_TEXT_CHARS: Final = 20_000
 MAX_PROSE_CHARS: Final = 4_000
@@ -44,10 +47,15 @@ _PATTERNS: Final = {
     "prose": f"[^\\n\\t]{{1,{MAX_PROSE_CHARS}}}",
     "lines": f"(?s:.{{1,{MAX_PROSE_CHARS}}})",
     "text": f"(?s:.{{0,{MAX_TEXT_CHARS}}})",
+    "message": "[^'\\n]{1,500}",
+    "id": "#?(?=[A-Za-z_-]{0,63}[0-9])[A-Za-z0-9][A-Za-z0-9_-]{0,63}",
+    "page": "[A-Za-z0-9_~][A-Za-z0-9_~@:+,=.-]{0,99}(?:/[A-Za-z0-9_~][A-Za-z0-9_~@:+,=.-]{0,99}){0,7}/?"
+    "(?:#[A-Za-z0-9_.:-]{1,100})?",
 }
-_OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "lines", "text"})
+_OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "lines", "text", "id", "page"})
 _SLOT: Final = re.compile(r"<([^<>]*)>")
 _CHOICE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}(?:\|[A-Za-z0-9._-]{1,64}){1,15}")
+_TEXT: Final = re.compile(r"text up to ([0-9]{1,5})")
 _DIGITS: Final = re.compile(r"([0-9]{1,2})(?:-([0-9]{1,2}))? digits?")
 _RANGE: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?)\.\.(-?[0-9]{1,18}(?:\.[0-9]{1,4})?)")
 # A word of a language, a number, or a quotation: what prose is made of.
@@ -77,6 +85,8 @@ class Slot:
             return (
                 r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,4})?" if self.is_amount else "-?(?:0|[1-9][0-9]{0,17})"
             )
+        if self.kind == "text" and self.high:
+            return f"(?s:.{{0,{self.high}}})"
         return _PATTERNS[self.kind]
 
     @property
@@ -84,11 +94,18 @@ class Slot:
         exponents = (self.low.as_tuple().exponent, self.high.as_tuple().exponent)
         return any(isinstance(exponent, int) and exponent < 0 for exponent in exponents)
 
+    def fits(self, text: str) -> bool:
+        return re.fullmatch(self.expression, text, re.ASCII) is not None and self.admits(text)
+
     def admits(self, text: str) -> bool:
         """Whether a text that fits the expression is allowed."""
         match self.kind:
-            case "name":
+            case "name" | "id":
                 return not is_guarded(text)
+            case "page":
+                return not any(map(is_guarded_page, re.split("[/#]", text)))
+            case "message":
+                return is_visible(text) and not has_code_or_number(text)
             case "file" | "path":
                 return not any(is_secret(segment) for segment in text.split("/"))
             case "range":
@@ -105,6 +122,8 @@ class Slot:
         if self.kind == "digits":
             count = f"{self.low}" if self.low == self.high else f"{self.low}-{self.high}"
             return f"<{count} digit{'' if count == '1' else 's'}>"
+        if self.kind == "text" and self.high:
+            return f"<text up to {self.high}>"
         return f"<{self.low}..{self.high}>" if self.kind == "range" else f"<{self.kind}>"
 
 
@@ -181,9 +200,9 @@ def _check_slots(parts: Sequence[str | Slot]) -> None:
         kinds = {part.kind for part in (parts[one], parts[other]) if isinstance(part, Slot)}
         inside = (
             r"[\s\S]"
-            if kinds & {"prose", "lines", "text"}
-            else "[A-Za-z0-9_/-]"
-            if "path" in kinds
+            if kinds & {"prose", "lines", "text", "page"}
+            else "[A-Za-z0-9_/#-]"
+            if kinds & {"path", "id"}
             else "[A-Za-z0-9_-]"
         )
         if re.fullmatch(f"{inside}*", between):
@@ -220,13 +239,15 @@ def _read_slot(name: str) -> str | Slot:
         low, high = int(found[1]), int(found[2] or found[1])
         if 1 <= low <= high <= 18:
             return Slot("digits", Decimal(low), Decimal(high))
+    if (found := _TEXT.fullmatch(name)) and 0 < int(found[1]) <= MAX_TEXT_CHARS:
+        return Slot("text", high=Decimal(found[1]))
     if found := _RANGE.fullmatch(name):
         lowest, highest = Decimal(found[1]), Decimal(found[2])
         if lowest <= highest:
             return Slot("range", lowest, highest)
     raise UsageError(
         f"has the unknown slot <{name}>; known are <name>, <file>, <path>, <4 digits>, <1-4 digits>, "
-        "<1..50>, <a|b>, <hex>, <uuid>, <date>, <prose>, <lines>, <text>, and <lt> and <gt> for the signs"
+        "<1..50>, <a|b>, <hex>, <uuid>, <date>, <id>, <page>, <message>, <prose>, <lines>, <text>, and <lt> and <gt> for the signs"
     )
 
 

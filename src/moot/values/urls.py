@@ -1,6 +1,6 @@
 """URLs: scheme, whole host and port are fixed; the path is a path; the values of a query are words.
 
-A URL with a user, an escape, an empty or dotted segment, a fragment, a look-alike letter or a host that is
+A place in the page (`#x`) is as it was. A URL with a user, an escape, an empty or dotted segment, a look-alike letter or a host that is
 not in its plain form is not read: only the very same text can be approved.
 """
 
@@ -14,7 +14,8 @@ from moot.values.atoms import Atom, file_atoms, fixed, name_atom, word_atoms
 _URL: Final = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]{0,15})://(?P<host>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
     r"(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*|\[[0-9a-f:]+\])(?P<port>:[0-9]{1,5})?"
-    r"(?P<path>/[A-Za-z0-9_./~@:+,=-]*)?(?P<query>\?[A-Za-z0-9_.=&+,:-]*)?",
+    r"(?P<path>/[A-Za-z0-9_./~@:+,=-]*)?(?P<query>\?[A-Za-z0-9_.=&+,:-]*)?"
+    r"(?P<place>#[A-Za-z0-9_.:-]{1,100})?",
     re.ASCII,
 )
 _NUMERIC_HOST: Final = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.ASCII)
@@ -36,6 +37,7 @@ def url_atoms(text: str) -> list[Atom] | None:
         atoms.append(fixed("/"))
     if found["query"]:
         atoms += _query_atoms(found["query"])
+    atoms += [fixed(found["place"])] if found["place"] else []
     return atoms
 
 

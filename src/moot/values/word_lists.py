@@ -31,6 +31,13 @@ GUARDED: Final = SECRET | frozenset(
     """.split()
 )
 
+_CHANGING_PAGES: Final = frozenset(
+    """
+    admin root delete destroy purge wipe logout signout unsubscribe shutdown reboot prod production publish
+    deploy revoke uninstall
+    """.split()
+)
+
 # Shell: their arguments are programs or commands, or what they do depends on every word.
 RUNNERS: Final = frozenset(
     """
@@ -73,6 +80,16 @@ MESSAGE_OPTIONS: Final = frozenset(
     gh pr --body,gh issue --title,gh issue --body,gh pr -t,gh pr -b""".split(",")
 )
 
+# Subcommands whose arguments are what is run, fetched, changed or lost: these are listed, never open.
+CHANGING: Final = frozenset(
+    """
+    install add i get download pull push run exec start stop restart apply create delete remove rm rmi
+    uninstall upgrade update publish deploy scale rollout patch replace set edit destroy import login
+    attach kill clone fetch merge rebase reset revert clean restore rebuild up down init
+    enable disable mask load build
+    """.split()
+)
+
 # Names of arguments.
 SHELL_NAMES: Final = frozenset("command cmd commands commandline shell bash".split())
 # Only as the whole name: `run_id` is no command.
@@ -91,8 +108,35 @@ TEXT_NAMES: Final = frozenset(
     caption reply content contents answer details label
     """.split()
 )
-# Tools that store what they are given.
-STORING_TOOLS: Final = frozenset("write save create edit update append put store file".split())
+# What somebody looks for.
+SEARCH_NAMES: Final = frozenset("query q search keyword keywords term terms question topic prompt".split())
+# What holds the fields of a request.
+BODY_NAMES: Final = frozenset("body data payload json fields properties attributes params".split())
+# What is called by an id.
+ID_NAMES: Final = frozenset(
+    """
+    id ids number no nr ref reference invoice order ticket issue case booking reservation sku item product
+    user customer run job build task
+    """.split()
+)
+# Whom it is for: such ids and names are approved as they were.
+PAYEE_NAMES: Final = frozenset(
+    """
+    to recipient recipients payee beneficiary account iban card payment wallet address bcc cc owner user
+    assignee member role permission channel host domain
+    """.split()
+)
+# Tools that store what they are given, and what they call that.
+STORING_TOOLS: Final = frozenset(
+    "write save create edit update append put store file replace patch insert notebook".split()
+)
+STORED_NAMES: Final = frozenset("content contents text string str source code new old diff body data".split())
+# Tools that read, by the first words of their names.
+READING_TOOLS: Final = frozenset(
+    "get fetch read list find search show view open browse lookup request http crawl scrape load web".split()
+)
+# A request with one of these changes something.
+CHANGING_METHODS: Final = frozenset("POST PUT PATCH DELETE".split())
 # Tools that run what they are given.
 RUNNING_TOOLS: Final = frozenset(
     "run exec execute eval shell bash terminal command python node code sql query script spawn".split()
@@ -107,6 +151,24 @@ SHELL_NODES: Final = frozenset(
 )
 
 
+# Files that say what runs, is built, installed or checked; hidden ones, hooks and locks.
+_RUNNING_FILES: Final = re.compile(
+    r"(?:.*/)?(?:\.[^/]+|hooks|git-hooks|ci|bin|sbin|cron[^/]*|systemd)/.*|(?:.*/)?(?:"
+    r"\.[^/]*|setup\.(?:py|cfg)|pyproject\.toml|package\.json|composer\.json|cargo\.toml|go\.(?:mod|sum)|pom\.xml|"
+    r"gemfile|rakefile|makefile|[^/]*\.mk|dockerfile|containerfile|docker-compose[^/]*|compose\.ya?ml|jenkinsfile|"
+    r"procfile|vagrantfile|cmakelists\.txt|[^/]*requirements[^/]*\.txt|conftest\.py|noxfile\.py|tox\.ini|"
+    r"manage\.py|sitecustomize\.py|[^/]*lock[^/]*|[^/]*\.(?:sh|bash|zsh|fish|ps1|bat|cmd|exe|dll|so|service|timer|"
+    r"gradle|lock|pth|desktop|plist|reg|tf)|[^/]*\.config\.[cm]?[jt]s|(?:gulp|grunt)file\.js|crontab|authorized_keys|"
+    r"known_hosts|sudoers|hosts|passwd)",
+    re.IGNORECASE,
+)
+
+
+def says_what_runs(path: str) -> bool:
+    """Whether a file is one that people should look at: CI, packaging, hooks, locks, scripts, hidden ones."""
+    return _RUNNING_FILES.fullmatch(path) is not None
+
+
 _RUNS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", re.ASCII)
 
 
@@ -118,6 +180,11 @@ def is_guarded(text: str) -> bool:
 def is_secret(text: str) -> bool:
     """The same for what files and columns should not be called: `main.py` is fine, `keys.py` is not."""
     return _has_word(text, SECRET)
+
+
+def is_guarded_page(name: str) -> bool:
+    """The same for a part of an address that is read: a manual has pages about `kill` and `reset`."""
+    return _has_word(name, SECRET | _CHANGING_PAGES)
 
 
 def is_told_secret(word: str) -> bool:

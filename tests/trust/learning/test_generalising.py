@@ -13,8 +13,9 @@ from moot.protocol.patterns import read_capability
 from moot.trust.learning.generalisation import Generalisation, generalise
 from moot.trust.learning.learner import suggest
 from moot.trust.learning.lessons import Lessons, kind_of
-from moot.trust.learning.text_patterns import MIN_NEW_VALUES, TextCover, cover_texts
+from moot.trust.learning.text_patterns import TextCover, cover_texts
 from moot.trust.rules.conditions import Range
+from moot.values.covers import MIN_NEW_VALUES
 from moot.values.quoting import literal
 from tests.rows import for_each_row
 from tests.trust.histories import HOUR, START, call, history

@@ -3,7 +3,7 @@
 A rule with `limits.review_share` has people look at what it decided, some decisions at a time: a review is
 due when the decisions that nobody reviewed are more than this share of the reviewed ones, and at least
 `MIN_DECISIONS`. If nobody looks, the rule decides until there are `MAX_REVIEWS` times as many, and then
-leaves proposals to people. So a policy that changes is noticed after few decisions, and the more a rule has
+leaves a proposal to people, whose approval stands for as many decisions as a review. So a policy that changes is noticed after few decisions, and the more a rule has
 proved right, the rarer it is looked at.
 
 A line is written before a decision is sent: a process that is killed forgets none. What cannot be written is
@@ -129,6 +129,11 @@ class RuleReviews:
                 self._confirm(rule, id)
                 found[rule] = found.get(rule, 0) + 1
         return found
+
+    def note_approval(self, rule: Rule) -> None:
+        """A person approved what a rule left to them because nobody reviews it: a sample of its decisions."""
+        if self.left(rule) == 0:
+            self.confirm(self.unreviewed(rule.name)[: self._batch(rule)])
 
     def object_to(self, id: str) -> None:
         """A person found this decision wrong: it proves nothing, and the rule starts anew."""

@@ -123,6 +123,7 @@ class RuleSuggester:
             dict.fromkeys(host for each in history for host in each.case.to)
         )
         settings, schemas = self.learning_settings(), dict(self._tool_watcher.schemas)
+        tools = list(self._tool_watcher.definitions)
         found = await asyncio.to_thread(
             suggest,
             history,
@@ -132,7 +133,8 @@ class RuleSuggester:
             now=now,
             settings=settings,
             schemas=schemas,
-            repeatable=self._repeatable(),
+            repeatable=frozenset(key for key in tools if self.is_repeatable(*key)),
+            reading=frozenset(key for key in tools if self._reads(*key)),
         )
         found = [ask_as_people_saw(each, history, self._finding) for each in found]
         known = (*rules, *unwanted, *(each.rule for each in found))
@@ -160,21 +162,23 @@ class RuleSuggester:
             self.progress = progress
             self.on_progress(progress)
 
-    def _repeatable(self) -> frozenset[tuple[str, str]]:
-        """Tools that may be called again and again: people say that they only read, or accepted that they
-        claim to be idempotent.
-        """
-        return frozenset(key for key in self._tool_watcher.definitions if self.is_repeatable(*key))
-
     def is_repeatable(self, host: str, tool: str) -> bool:
+        """Whether it may be called again and again: people say that it only reads, or accepted that it claims
+        to be idempotent.
+        """
         key, digest = f"{host}/{tool}", self._tool_watcher.definition_of(host, tool)
         if digest is None or key in self._store.changed_tools:
             return False
         annotations = self._tool_watcher.definitions[host, tool].annotations
         hints = annotations if isinstance(annotations, dict) else {}
         is_accepted = any((each.pattern, each.definition) == (key, digest) for each in self._store.tools)
-        reads = traits_for(self._store.tools, host, tool, digest).effect == "reads"
-        return reads or (is_accepted and hints.get("idempotentHint") is True)
+        return self._reads(host, tool) or (is_accepted and hints.get("idempotentHint") is True)
+
+    def _reads(self, host: str, tool: str) -> bool:
+        digest = self._tool_watcher.definition_of(host, tool)
+        if digest is None or f"{host}/{tool}" in self._store.changed_tools:
+            return False
+        return traits_for(self._store.tools, host, tool, digest).effect == "reads"
 
 
 def _learned_from(decisions: Sequence[HistoryProposal]) -> list[HistoryProposal]:

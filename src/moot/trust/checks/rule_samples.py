@@ -12,7 +12,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
 from moot.protocol.patterns.pattern import Equal, Exact, Fields, Node, OneOf, Regex, Text
 from moot.trust.checks.regex_examples import regex_examples
-from moot.trust.history.proposal_case import Case, Path, case_of
+from moot.trust.history.proposal_case import Case, Path, case_of, put_at
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts, outside_texts
 
@@ -123,11 +123,7 @@ def changed_call(case: Case, **parts: Any) -> Case:
 
 def with_argument(arguments: Mapping[str, Json], path: Path, value: Json) -> dict[str, Json]:
     """The arguments with another value at a path."""
-    changed = copy.deepcopy(dict(arguments))
-    inner = changed
-    for key in path[:-1]:
-        inner = inner.setdefault(key, {})
-    inner[path[-1]] = value
+    changed: dict[str, Json] = put_at(arguments, path, value)
     return changed
 
 

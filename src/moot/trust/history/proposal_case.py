@@ -87,6 +87,21 @@ def _leaves(value: Mapping[str, Json], path: Path, depth: int) -> Iterator[tuple
             yield (*path, key), inner
 
 
+def most_elements(key: str) -> int | None:
+    """How many elements a list may have by a part of a path such as `[5]`; None if it is a name."""
+    return int(key[1:-1]) if key[:1] == "[" and key[-1:] == "]" and key[1:-1].isdecimal() else None
+
+
+def put_at(value: Json, path: Path, new: Json) -> Json:
+    """A copy with another value at a path; at `[5]` a list with one element."""
+    if not path:
+        return new
+    if most_elements(path[0]) is not None:
+        return [put_at(value[0] if isinstance(value, list) and value else None, path[1:], new)]
+    inner = value if isinstance(value, Mapping) else {}
+    return {**inner, path[0]: put_at(inner.get(path[0]), path[1:], new)}
+
+
 def without_nulls(case: Case) -> Case:
     """The case without its arguments that are null: to most tools they are as if left out."""
     if not any(value is None for _, value in leaves(case.arguments)):

@@ -6,10 +6,11 @@ Every argument has some options:
     values that keep coming back   each of them
     texts that are new             templates of their kind (`text_patterns`), or nothing
     numbers that are new           the range seen, in pieces where there is a large gap
-    lists, deep objects            only as the very same JSON
+    elements of a list             the same for each of them, in lists no longer than seen
+    deep objects                   only as the very same JSON
 
 Approved calls that have the same option for every argument are a *row*. A row that has a rejection in it is
-left to people. Rows that differ in one argument alone are joined, and so on, so that a rule never allows a
+tried with narrower options, and then left to people. Rows that differ in one argument alone are joined, and so on, so that a rule never allows a
 pair that nobody has seen together; where a number has a range, each row keeps its own.
 """
 
@@ -18,18 +19,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 from moot.errors import InvalidPattern
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import is_wild
-from moot.trust.history.proposal_case import Path, path_text
-from moot.trust.learning.lessons import CaseKind, Example, Lessons
+from moot.trust.history.proposal_case import Path, path_text, put_at
+from moot.trust.learning.lessons import EACH, CaseKind, Example, Lessons
 from moot.trust.learning.text_patterns import (
     MAX_VALUES,
-    MIN_NEW_VALUES,
+    MIN_NEW_NUMBERS,
     MIN_REPEATS,
     cover_texts,
     literal,
@@ -39,10 +40,16 @@ from moot.trust.rules.conditions import Range, canonical
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_words import template_text
 from moot.values.kinds import ValueKind, ValuePattern
+from moot.values.templates import escape
+from moot.values.word_lists import CHANGING_METHODS
 
 # All texts of an argument that were approved, by the path of the argument.
 Pools = Mapping[Path, Sequence[str]]
 NO_POOLS: Final[Pools] = {}
+# Two numbers have ranges after so many approvals, if nothing like it was ever rejected.
+MIN_TWO_NUMBERS: Final = 30
+# A rejection in a row is forgotten after so many approvals in it: less than 3 % would be rejected.
+MIN_SINCE_REJECTION: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,8 @@ class Generalisation:
     rule: Rule
     parts: Mapping[str, str]
     first_times: int | None
+    # Rejections within it that many approvals came after.
+    pardoned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +75,19 @@ class Options:
     def is_range(self) -> bool:
         return isinstance(self.options[0], Range)
 
-    def index_of(self, value: Json) -> int | None:
+    def index_of(self, values: tuple[Json, ...], *, whole: bool) -> int | None:
+        """Which option it is; ALL where several values, of a list or of a patch, may be any of them."""
+        found = {self._index_of(value) for value in values}
+        if None in found or not found:
+            return None
+        return ALL if whole or self.kind == "patch" else found.pop()
+
+    def _index_of(self, value: Json) -> int | None:
         if self.kind is not None:
-            return ValuePattern(self.kind, [str(each) for each in self.options]).index_of(value)
+            pattern = ValuePattern(self.kind, [str(each) for each in self.options])
+            return (
+                (ALL if pattern.admits(value) else None) if self.kind == "patch" else pattern.index_of(value)
+            )
         for at, option in enumerate(self.options):
             if option.admits(value) if isinstance(option, Range) else canonical(option) == canonical(value):
                 return at
@@ -78,27 +97,64 @@ class Options:
 # One option for each argument of a kind, in the order of its shape; or some of them.
 Row = tuple[int, ...]
 Box = tuple[frozenset[int], ...]
+ALL: Final = -1
 
 
-def generalise(kind: CaseKind, lessons: Lessons) -> Iterator[Generalisation]:
-    """The narrowest rules for what was approved; none of them matches what was rejected."""
-    options = [options_of(kind, path, type, lessons.approved, lessons.pools) for path, type in kind.shape]
-    # Two numbers may be compared with each other, which no rule can express.
-    if any(each is None for each in options) or sum(each.is_range for each in options if each) > 1:
-        return
-    parts = [each for each in options if each is not None]
-    fine: list[Box] = []
-    for row, examples in _rows(kind, parts, lessons.approved).items():
-        box = tuple(frozenset({at}) for at in row)
-        own = [_within_row(path, part, examples) for (path, _), part in zip(kind.shape, parts, strict=True)]
-        found = _rule_of(kind, own, box) if len(examples) >= MIN_REPEATS else None
-        if found is None or any(found.rule.covers_call(each.case, each.case.at) for each in lessons.rejected):
-            continue
-        if found.rule.range:
-            yield found
-        else:
-            fine.append(box)
-    yield from filter(None, (_rule_of(kind, parts, box) for box in _joined(fine)))
+def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iterator[Generalisation]:
+    """The narrowest rules for what was approved; none of them matches what was rejected.
+
+    First with wide options; where one of those matches a rejection, what was approved there once more with
+    narrow ones.
+    """
+    left = lessons.approved
+    for wide in (True, False):
+        options = [
+            options_of(kind, path, type, lessons.approved, lessons.pools, wide=wide, reads=reads)
+            for path, type in kind.shape
+        ]
+        parts = [each for each in options if each is not None]
+        if len(parts) < len(options):
+            return
+        # Two numbers may be compared with each other, which no rule can express.
+        related = sum(part.is_range for part in parts) > 1
+        if related and (lessons.rejected or len(lessons.approved) < MIN_TWO_NUMBERS):
+            return
+        fine: list[Box] = []
+        pardoned: set[str] = set()
+        rows, left = _rows(kind, parts, left), []
+        for row, examples in rows.items():
+            box = tuple(
+                frozenset(range(len(part.options)) if at == ALL else {at})
+                for at, part in zip(row, parts, strict=True)
+            )
+            own = [
+                _within_row(path, part, examples) for (path, _), part in zip(kind.shape, parts, strict=True)
+            ]
+            found = _rule_of(kind, own, box, lessons) if len(examples) >= MIN_REPEATS else None
+            if found is None:
+                continue
+            no = [each.case for each in lessons.rejected if found.rule.covers_call(each.case, each.case.at)]
+            if wide and (no or _changes_below(parts, examples)):
+                left += examples
+                continue
+            if no:
+                since = max(case.at for case in no)
+                if sum(1 for each in examples if each.case.at > since) < MIN_SINCE_REJECTION:
+                    continue
+                pardoned |= {case.id for case in no}
+            if found.rule.range:
+                yield replace(found, pardoned=frozenset(case.id for case in no))
+            else:
+                fine.append(box)
+        for found in filter(None, (_rule_of(kind, parts, box, lessons) for box in _joined(fine))):
+            yield replace(found, pardoned=frozenset(pardoned))
+
+
+def _changes_below(parts: Sequence[Options], examples: Sequence[Example]) -> bool:
+    """Whether these requests change something, anywhere below a host."""
+    pages = any("<page>" in str(option) for part in parts if part.kind == "url" for option in part.options)
+    values = examples[0].values.values() if pages else ()
+    return any(isinstance(value, str) and value.upper() in CHANGING_METHODS for value in values)
 
 
 def _rows(kind: CaseKind, parts: Sequence[Options], examples: Sequence[Example]) -> dict[Row, list[Example]]:
@@ -109,7 +165,7 @@ def _rows(kind: CaseKind, parts: Sequence[Options], examples: Sequence[Example])
         for (path, _), part in zip(kind.shape, parts, strict=True):
             key = path, canonical(example.values[path])
             if key not in known:
-                known[key] = part.index_of(example.values[path])
+                known[key] = part.index_of(example.at(path), whole=EACH in path)
             if (at := known[key]) is None:
                 break
             row.append(at)
@@ -122,7 +178,7 @@ def _within_row(path: Path, part: Options, examples: Sequence[Example]) -> Optio
     """The same options, but a range only as far as it was seen in this row."""
     if not part.is_range:
         return part
-    values = [example.values[path] for example in examples]
+    values = [value for example in examples for value in example.at(path)]
     whole = isinstance(part.options[0], Range) and part.options[0].whole
     low, high = min(values), max(values)
     own = Range(low, high) if whole else Range(float(low), float(high))
@@ -145,20 +201,36 @@ def _joined(boxes: Sequence[Box]) -> list[Box]:
 
 
 def options_of(
-    kind: CaseKind, path: Path, type: str, examples: Sequence[Example], pools: Pools = NO_POOLS
+    kind: CaseKind,
+    path: Path,
+    type: str,
+    examples: Sequence[Example],
+    pools: Pools = NO_POOLS,
+    *,
+    wide: bool = True,
+    reads: bool = False,
 ) -> Options | None:
     """What an argument may be, by these examples; None if they are too different."""
-    values = [example.values[path] for example in examples]
+    values = [value for example in examples for value in example.at(path)]
     if not values:
         return None
     match type:
         case "text":
-            schema = {"format": kind.format_of(path)}
-            cover = cover_texts(values, name=path[-1], tool=kind.tool, schema=schema, pool=pools.get(path))
+            names = [key for key in path if key != EACH]
+            cover = cover_texts(
+                values,
+                name=names[-1],
+                tool=kind.tool,
+                schema={"format": kind.format_of(path)},
+                pool=pools.get(path),
+                within=names[:-1],
+                wide=wide,
+                reads=reads,
+            )
             return None if cover is None else Options(cover.options, cover.first_times, cover.kind)
         case "number":
             counts = Counter(map(repr, values))
-            if len(counts) >= MIN_NEW_VALUES and not values_recur(counts):
+            if EACH in path or (len(counts) >= MIN_NEW_NUMBERS and not values_recur(counts)):
                 ranges = tuple(_ranges(values))
                 return Options(ranges, tuple(len({v for v in values if each.admits(v)}) for each in ranges))
         case "boolean" | "null":
@@ -187,7 +259,7 @@ def _ranges(values: Sequence[float]) -> Iterator[Range]:
             low = after
 
 
-def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box) -> Generalisation | None:
+def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box, lessons: Lessons) -> Generalisation | None:
     proposer, method = literal(kind.proposer), literal(kind.method)
     tool = None if kind.tool is None else literal(kind.tool)
     if proposer is None or method is None or (kind.tool is not None and tool is None):
@@ -200,22 +272,25 @@ def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box) -> Generalisati
     equals: dict[str, Json] = {}
     words: dict[str, str] = {}
     first_times: list[int] = []
-    for (path, type), part, chosen in zip(kind.shape, parts, box, strict=True):
+    for (place, type), part, chosen in zip(kind.shape, parts, box, strict=True):
+        longest = max((len(each.at(place)) for each in lessons.approved), default=1)
+        path = tuple(f"[{longest}]" if key == EACH else key for key in place)
         picked = [part.options[at] for at in sorted(chosen)]
         first_times += [count for at in chosen if (count := part.first_times[at]) is not None]
         shown = path_text(path)
         if type.startswith(("list ", "object ")):
             equals[path[0]] = picked[0]
             words[path[0]] = "exactly the same value as before"
-        elif part.kind is not None:
-            patterns[path] = ValuePattern(part.kind, [str(each) for each in picked])
+        elif part.kind is not None or (EACH in place and type == "text"):
+            texts = [str(each) if part.kind else escape(str(each)) for each in picked]
+            patterns[path] = ValuePattern(part.kind or "text", texts)
             words[shown] = template_text(patterns[path])
         elif isinstance(picked[0], Range):
             spans[path] = picked[0]
             words[shown] = f"{picked[0].low} to {picked[0].high}"
         else:
             values = [literal(each) if isinstance(each, str) else each for each in picked]
-            _put(arguments, path, values[0] if len(values) == 1 else values)
+            arguments = put_at(arguments, path, values[0] if len(values) == 1 else values)
             words[shown] = " or ".join(
                 f"“{each}”" if isinstance(each, str) else canonical(each).decode() for each in picked
             )
@@ -237,10 +312,3 @@ def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box) -> Generalisati
     except InvalidPattern:
         return None  # larger than a capability may be
     return Generalisation(rule, words, min(first_times, default=None))
-
-
-def _put(arguments: dict[str, Json], path: Path, pattern: Json) -> None:
-    inner = arguments
-    for key in path[:-1]:
-        inner = inner.setdefault(key, {})
-    inner[path[-1]] = pattern

@@ -12,19 +12,23 @@ Nothing becomes active here: a suggestion is a value, and a person accepts, narr
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+from dataclasses import replace
 from typing import Final
 
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.generalisation import generalise
 from moot.trust.learning.learning_settings import DEFAULTS, LearningSettings
-from moot.trust.learning.lessons import NO_SCHEMAS, Example, ToolSchemas, group_by_kind
-from moot.trust.learning.suggestion import Suggestion, build_suggestion
+from moot.trust.learning.lessons import NO_SCHEMAS, CaseKind, Example, ToolSchemas, group_by_kind
+from moot.trust.learning.suggestion import Suggestion, build_suggestion, moments_of, most_within
 from moot.trust.rules.rule import Rule
 
 # Decisions that a suggestion must cover beyond the existing rules.
 MIN_NEW_DECISIONS: Final = 3
 # And this share of all that it covers: people should not read the same rule again for little.
 MIN_NEW_SHARE: Final = 0.05
+# A rule is suggested again if such calls came so many times as often as it may act.
+MORE_OFTEN: Final = 1.5
 # Rules are learned from this many of the latest decisions by people (some seconds of work); older
 # rejections still prevent suggestions.
 MAX_DECISIONS: Final = 5_000
@@ -40,13 +44,14 @@ def suggest(
     settings: LearningSettings = DEFAULTS,
     schemas: ToolSchemas = NO_SCHEMAS,
     repeatable: Container[tuple[str, str | None]] = frozenset(),
+    reading: Container[tuple[str, str | None]] = frozenset(),
 ) -> list[Suggestion]:
     """Suggest rules from the history, those that cover the most decisions first. Pure and deterministic.
 
     `dismissed` are rules that people did not want: nothing is suggested that adds little to them. `suspended`
     are names among the rules: where people contradicted a learned one, a rule for the rest may replace it.
     `schemas` are those of the tools' arguments, as far as they are known; `repeatable` the hosts and tools
-    that are declared read-only or idempotent, and accepted as such.
+    that are declared read-only or idempotent, and accepted as such, `reading` those that are read-only.
     """
     history = list(decisions)
     lessons = [decision for decision in history if _counts(decision, settings)]
@@ -54,14 +59,20 @@ def suggest(
     alive = tuple(rule for rule in rules if rule.limits.expires_at is None or now < rule.limits.expires_at)
     broken = tuple(rule for rule in alive if rule.name in suspended and _is_contradicted(rule, history))
     alive = tuple(rule for rule in alive if rule not in broken)
-    cells = [(kind, cell) for kind, found in kinds.items() for cell in generalise(kind, found)]
+    cells = [
+        (kind, cell)
+        for kind, found in kinds.items()
+        for cell in generalise(kind, found, reads=_is_among(reading, kind))
+    ]
     suggestions: dict[str, Suggestion] = {}
     for kind, cell in cells:
         rule = cell.rule
         covered = [each for each in kinds[kind].approved if rule.matches(each.case, each.case.at)]
         fresh = sum(1 for each in covered if not _is_approved_by((*alive, *dismissed), each))
         needed = min(max(MIN_NEW_DECISIONS, MIN_NEW_SHARE * len(covered)), len(covered))
-        if len(covered) < settings.min_approvals or fresh < needed:
+        if len(covered) < settings.min_approvals:
+            continue
+        if fresh < needed and not _acts_more_often(rule, alive, history):
             continue
         suggestion = build_suggestion(
             kind,
@@ -72,9 +83,9 @@ def suggest(
             len(cells),
             now,
             settings,
-            is_repeatable=any((host, kind.tool) in repeatable for host in kind.to),
+            is_repeatable=_is_among(repeatable, kind),
         )
-        if not suggestion.back_test.conflicts:
+        if cell.pardoned.issuperset(suggestion.back_test.conflicts):
             suggestions[suggestion.id] = suggestion
     return sorted(suggestions.values(), key=lambda suggestion: (-suggestion.decisions, suggestion.id))
 
@@ -84,6 +95,20 @@ def _counts(decision: HistoryProposal, settings: LearningSettings) -> bool:
     return lesson == "reject" or (
         lesson == "approve" and (settings.people is None or decision.by in settings.people)
     )
+
+
+def _is_among(tools: Container[tuple[str, str | None]], kind: CaseKind) -> bool:
+    return any((host, kind.tool) in tools for host in kind.to)
+
+
+def _acts_more_often(rule: Rule, rules: Sequence[Rule], history: Sequence[HistoryProposal]) -> bool:
+    """Whether such calls came so much more often than a rule may act that it should be accepted anew."""
+    for old in rules:
+        most = old.limits.max_decisions
+        bare = replace(old, name=rule.name, limits=rule.limits, origin=rule.origin, words=rule.words)
+        if old.origin.suggestion is not None and most is not None and bare == rule:
+            return most_within(moments_of(rule, history), old.limits.per_seconds) >= MORE_OFTEN * most
+    return False
 
 
 def _is_approved_by(rules: Sequence[Rule], example: Example) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,6 +11,10 @@ from moot.protocol.patterns.globs import is_wild
 from moot.trust.history.proposal_case import Case, Path, leaves, path_text, type_of, without_nulls
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.conditions import canonical
+
+# In the path of an argument: each element of a list. Longer lists are compared as a whole.
+EACH: Final = "[]"
+MAX_ELEMENTS: Final = 50
 
 # By host and tool.
 ToolSchemas = Mapping[tuple[str, str], Json]
@@ -35,10 +39,14 @@ class CaseKind:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A case with its arguments as leaves."""
+    """A case with its arguments as leaves; what stands in the elements of a list as a tuple."""
 
     case: Case
     values: Mapping[Path, Json]
+
+    def at(self, path: Path) -> tuple[Json, ...]:
+        value = self.values[path]
+        return value if isinstance(value, tuple) else (value,)
 
 
 @dataclass(slots=True)
@@ -73,9 +81,9 @@ def group_by_kind(history: Iterable[HistoryProposal], schemas: ToolSchemas) -> d
         if (known := lessons_like(case)) is not None:
             lessons, example = known
             (lessons.approved if lesson == "approve" else lessons.rejected).append(example)
-            for path, value in example.values.items():
-                if isinstance(value, str) and lesson == "approve":
-                    lessons.pools.setdefault(path, []).append(value)
+            for path in example.values if lesson == "approve" else ():
+                texts = [value for value in example.at(path) if isinstance(value, str)]
+                lessons.pools.setdefault(path, []).extend(texts)
         bare = without_nulls(case)
         if lesson == "reject" and bare is not case and (known := lessons_like(bare)) is not None:
             known[0].rejected.append(known[1])
@@ -84,15 +92,41 @@ def group_by_kind(history: Iterable[HistoryProposal], schemas: ToolSchemas) -> d
 
 def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
     """The kind of a proposal; None if no rule can express it (several hosts, unexpected fields)."""
-    values = dict(leaves(case.arguments))
+    values = dict(_leaves(case.arguments))
     if case.unexpected_fields or len(case.to) > 1 or not case.method:
         return None
-    if any(is_wild(key) or key.startswith("$") for path in values for key in path):
+    if any(is_wild(key) or key.startswith(("$", "[")) for path in values for key in path if key != EACH):
         return None
     if _are_ambiguous(values):
         return None
     shape = tuple(sorted((path, _type(case, path, value)) for path, value in values.items()))
     return CaseKind(case.proposer, case.to, case.method, case.tool, shape), Example(case, values)
+
+
+def _leaves(arguments: Mapping[str, Json]) -> Iterator[tuple[Path, Json]]:
+    for path, value in leaves(arguments):
+        elements = _elements(value) if isinstance(value, list) else None
+        if elements is None:
+            yield path, value
+        else:
+            yield from (((*path, EACH, *inner), values) for inner, values in elements.items())
+
+
+def _elements(values: list[Json]) -> dict[Path, tuple[Json, ...]] | None:
+    """What the elements of a list hold: texts, numbers, or objects with the same of them; None otherwise."""
+    rows: list[dict[Path, Json]] = [
+        dict(leaves(each)) if isinstance(each, dict) else {(): each} for each in values
+    ]
+    if not 0 < len(rows) <= MAX_ELEMENTS or any(row.keys() != rows[0].keys() for row in rows):
+        return None
+    found = {path: tuple(row[path] for row in rows) for path in rows[0]}
+    types = {path: {_type_word(value) for value in column} for path, column in found.items()}
+    return found if all(kinds in ({"text"}, {"number"}) for kinds in types.values()) else None
+
+
+def _type_word(value: Json) -> str:
+    # 5 and 5.5 are both amounts; what is whole in all examples stays whole in the rule.
+    return type_of(value).removeprefix("whole ")
 
 
 def _are_ambiguous(paths: Collection[Path]) -> bool:
@@ -106,15 +140,11 @@ def _are_ambiguous(paths: Collection[Path]) -> bool:
 
 
 def _type(case: Case, path: Path, value: Json) -> str:
-    match type_of(value):
-        case "whole number":
-            # 5 and 5.5 are both amounts; what is whole in all examples stays whole in the rule.
-            return "number"
-        case "list" | "object" as type:
-            # A rule holds only for the very same one, so each is a kind of its own.
-            return f"{type} {canonical(case.arguments[path[0]]).decode()}"
-        case type:
-            return type
+    if isinstance(value, tuple):
+        return _type_word(value[0])
+    type = _type_word(value)
+    # A rule holds only for the very same one, so each is a kind of its own.
+    return f"{type} {canonical(case.arguments[path[0]]).decode()}" if type in ("list", "object") else type
 
 
 def _formats_of(kind: CaseKind, schemas: ToolSchemas) -> tuple[tuple[Path, str], ...]:
@@ -129,6 +159,9 @@ def _formats_of(kind: CaseKind, schemas: ToolSchemas) -> tuple[tuple[Path, str],
 def _format_at(schema: Json, path: Path) -> str | None:
     """Only what stands plainly in `properties`: references and alternatives are not followed."""
     for key in path:
+        if key == EACH:
+            schema = schema.get("items") if isinstance(schema, Mapping) else None
+            continue
         properties = schema.get("properties") if isinstance(schema, Mapping) else None
         schema = properties.get(key) if isinstance(properties, Mapping) else None
     format = schema.get("format") if isinstance(schema, Mapping) else None

@@ -14,7 +14,7 @@ from moot.errors import InvalidPattern
 from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import is_wild
-from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, Path
+from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, Path, put_at
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.backtest import BackTest, back_test
 from moot.trust.learning.bounds import DOUBT, percent, upper_bound
@@ -38,6 +38,8 @@ PERIODS: Final = (30 * _DAY, 7 * _DAY, _DAY, _HOUR)
 MIN_PERIODS: Final = 3
 # A rule that nobody renews expires.
 EXPIRES_DAYS: Final = 90.0
+
+MIN_CHECK_SHARE: Final = 0.01
 
 # As many as people read.
 MAX_EXAMPLES: Final = 5
@@ -112,12 +114,9 @@ def _outside(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
 
 
 def _with(base: Case, values: dict[Path, Json]) -> dict[str, Json]:
-    arguments = copy.deepcopy(dict(base.arguments))
+    arguments: dict[str, Json] = dict(base.arguments)
     for path, value in values.items():
-        inner = arguments
-        for key in path[:-1]:
-            inner = inner[key]
-        inner[path[-1]] = value
+        arguments = put_at(arguments, path, value)
     return arguments
 
 
@@ -180,12 +179,13 @@ def build_suggestion(
     del bare["name"]
     digest = hashlib.sha256(canonical(bare)).hexdigest()[:8]
     id = f"s-{digest}"
-    count, seconds = _usual_rate([each.case.at for each in covered], is_repeatable=is_repeatable)
+    count, seconds = _usual_rate(moments_of(cell.rule, history), is_repeatable=is_repeatable)
     limits = RuleLimits(
         max_decisions=count,
         per_seconds=seconds,
         expires_at=float(round(now + EXPIRES_DAYS * 86_400)),
-        check_share=settings.check_share,
+        # Fewer, the more it rests on.
+        check_share=min(settings.check_share, max(MIN_CHECK_SHARE, 1 / len(covered))),
         review_share=settings.review_share,
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{kind.tool or kind.method}-{kind.proposer}")[:54].strip("-._")
@@ -246,13 +246,24 @@ def _usual_rate(moments: Sequence[float], *, is_repeatable: bool) -> tuple[int, 
     What came once a month is counted by the month, so that ten rents do not become ten an hour.
     """
     if is_repeatable:
-        return max(MIN_HOURLY, round(BURST_FACTOR * _most_within(moments, _HOUR))), _HOUR
+        return max(MIN_HOURLY, round(BURST_FACTOR * most_within(moments, _HOUR))), _HOUR
     span = max(moments) - min(moments)
     period = next((each for each in PERIODS if span >= MIN_PERIODS * each), _HOUR)
-    return _most_within(moments, period), period
+    return most_within(moments, period), period
 
 
-def _most_within(moments: Sequence[float], seconds: float) -> int:
+def moments_of(rule: Rule, history: Sequence[HistoryProposal]) -> list[float]:
+    """When calls that the rule matches were made that people approved, or a rule that they had accepted."""
+    return [
+        each.case.at
+        for each in history
+        if (each.automated or each.lesson == "approve")
+        and each.status == "fulfilled"
+        and rule.matches(each.case, each.case.at)
+    ]
+
+
+def most_within(moments: Sequence[float], seconds: float) -> int:
     window: deque[float] = deque()
     most = 0
     for moment in sorted(moments):

@@ -16,18 +16,28 @@ from moot.errors import UsageError
 from moot.values.covers import (
     MAX_SINGLE_SHARE,
     MAX_VALUES,
-    MIN_NEW_VALUES,
+    MIN_NAMES,
+    MIN_NEW_NUMBERS,
     MIN_REPEATS,
     TemplateCover,
     cover_values,
 )
-from moot.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern, recognise, stores_texts
+from moot.values.kinds import (
+    MAX_TEMPLATES,
+    ValueKind,
+    ValuePattern,
+    is_reading,
+    is_search,
+    names_ids,
+    recognise,
+    stores_texts,
+)
 from moot.values.quoting import literal
 from moot.values.templates import read_template
 
 __all__ = [
     "MAX_VALUES",
-    "MIN_NEW_VALUES",
+    "MIN_NEW_NUMBERS",
     "MIN_REPEATS",
     "TextCover",
     "cover_texts",
@@ -58,22 +68,29 @@ def cover_texts(
     tool: str | None = None,
     schema: object = None,
     pool: Sequence[str] | None = None,
+    within: Sequence[str] = (),
+    wide: bool = True,
+    reads: bool = False,
 ) -> TextCover | None:
     """The narrowest patterns for the texts of one argument, as far as they support any; None if they do not.
 
     Some texts may stay outside: those seen once, or unlike all others. `pool` are the texts of this argument
-    in all calls of the tool.
+    in all calls of the tool, `wide` and `reads` are as in `values`.
     """
     counts = Counter(values)
     if len(counts) == 1:
         return _one_of(list(counts))
     listed = _one_of([text for text, count in counts.most_common() if count >= MIN_REPEATS])
-    kind = recognise(name, values, tool=tool, schema=schema)
+    kind = recognise(name, values, tool=tool, schema=schema, within=within, reads=reads)
     if kind is None or values_recur(counts):
+        return listed
+    # Below a host anything may be read, but not done.
+    wide = wide and (kind != "url" or reads or is_reading(tool)) and (kind != "id" or names_ids(name))
+    if kind == "text" and is_search(name) and len(counts) < MIN_NAMES:
         return listed
     found = [
         cover
-        for cover in cover_values(kind, values, pool, stored=stores_texts(name, tool))
+        for cover in cover_values(kind, values, pool, stored=stores_texts(name, tool), wide=wide)
         if _can_be_written(cover)
     ][:MAX_TEMPLATES]
     if not any(cover.template.slots for cover in found):

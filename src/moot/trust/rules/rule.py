@@ -31,7 +31,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
-from moot.trust.history.proposal_case import Case, Path, path_text, without_nulls
+from moot.trust.history.proposal_case import Case, Path, most_elements, path_text, without_nulls
 from moot.trust.rules.conditions import Hours, Range, amount_of, canonical, is_plain, is_same_json
 from moot.values.kinds import ValuePattern
 
@@ -93,7 +93,7 @@ class Rule:
     """One rule. Raises InvalidPattern if a pattern cannot be read.
 
     `to` is None for any host and () for proposals without a host. `range` and `values` have paths of
-    arguments, `equals` whole arguments that must be exactly this JSON. `seen_hours` is the time of day in
+    arguments, in which `[5]` means each of up to five elements of a list, `equals` whole arguments that must be exactly this JSON. `seen_hours` is the time of day in
     which such proposals were seen: the rule decides only then, but a contradiction at any time counts. `ask`
     leaves those to people that a value steers which nobody trusted said (`moot.origins`). With `observe` it
     decides nothing: what it would have decided is compared with what people decide.
@@ -218,10 +218,10 @@ class Rule:
             if node.searches and not Fields((), node.searches).matches(dict(case.arguments)):
                 yield "arguments"
         for path, span in self.range.items():
-            if not span.admits(_at(case.arguments, path)):
+            if not _holds(case.arguments, path, span.admits):
                 yield f"range.{path_text(path)}"
         for path, pattern in self.values.items():
-            if not pattern.admits(_at(case.arguments, path)):
+            if not _holds(case.arguments, path, pattern.admits):
                 yield f"arguments.{path_text(path)}"
         for name, value in self.equals.items():
             if name not in case.arguments or not is_same_json(case.arguments[name], value):
@@ -250,18 +250,25 @@ class Rule:
                 continue
             if name not in named and name not in spans:
                 yield (name,)
-            elif isinstance(value, dict):
+            else:
                 yield from self._unnamed_within(value, named.get(name), (name,))
 
-    def _unnamed_within(self, value: Mapping[str, Json], node: Node | None, path: Path) -> Iterator[Path]:
+    def _unnamed_within(self, value: Json, node: Node | None, path: Path) -> Iterator[Path]:
+        spans = [span for span in (*self.range, *self.values) if span[: len(path)] == path]
+        if isinstance(value, list):
+            for each in {span[len(path)] for span in spans if len(span) > len(path)}:
+                for inner in value:
+                    yield from self._unnamed_within(inner, None, (*path, each))
+        if not isinstance(value, dict):
+            return
         options = node.alternatives if isinstance(node, OneOf) else (node,)
         named = {n: i for option in options if isinstance(option, Fields) for n, i in option.literal}
         for name, inner in value.items():
             place = (*path, name)
-            ranged = any(span[: len(place)] == place for span in (*self.range, *self.values))
+            ranged = any(span[: len(place)] == place for span in spans)
             if name not in named and not ranged:
                 yield place
-            elif isinstance(inner, dict):
+            else:
                 yield from self._unnamed_within(inner, named.get(name), place)
 
     def breadth(self) -> tuple[tuple[str, int], ...]:
@@ -281,13 +288,19 @@ class Rule:
         return tuple(sorted(ranks.items()))
 
 
-def _at(arguments: Mapping[str, Json], path: Path) -> Json:
-    value: Json = arguments
-    for key in path:
+def _holds(value: Json, path: Path, test: Callable[[Json], bool]) -> bool:
+    """Whether what stands at a path passes; at `[5]` each of one to five elements of a list."""
+    for at, key in enumerate(path):
+        if (most := most_elements(key)) is not None:
+            return (
+                isinstance(value, list)
+                and 1 <= len(value) <= most
+                and all(_holds(each, path[at + 1 :], test) for each in value)
+            )
         if not isinstance(value, Mapping) or key not in value:
-            return None
+            return False
         value = value[key]
-    return value
+    return test(value)
 
 
 def admits(node: Node, value: Json, *, careful: bool = True) -> bool:

@@ -1,0 +1,83 @@
+"""Patches: which files one changes, and how. What a file says afterwards is not read.
+
+Two notations: that of `diff -u` and `git diff`, and the one with `*** Update File: PATH`. A line that is not
+understood, a binary, or a file that becomes executable: the patch is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moot.values.atoms import Atom, file_atoms, fixed
+
+MAX_PATCH_FILES: Final = 20
+_HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (\S+)|\*\*\* Move to: (\S+)")
+_HUNK: Final = re.compile(r"@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@.*")
+_ABOUT: Final = re.compile(
+    r"diff --git \S+ \S+|index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?|(?:new|deleted) file mode 100644|"
+)
+
+
+def patch_files(text: str) -> list[str] | None:
+    """`update PATH`, `add PATH`, `delete PATH` for each file; None if the patch cannot be read."""
+    lines = text.removesuffix("\n").split("\n")
+    found = _from_headers(lines) if lines[0] == "*** Begin Patch" else _from_diff(lines)
+    return found if found and len(found) <= MAX_PATCH_FILES else None
+
+
+def is_patch(text: str) -> bool:
+    return patch_files(text) is not None
+
+
+def patch_atoms(change: str) -> list[Atom] | None:
+    """The atoms of one change as `patch_files` writes it."""
+    verb, _, path = change.partition(" ")
+    atoms = file_atoms(path)
+    return None if atoms is None else [fixed(f"{verb} "), *atoms]
+
+
+def _from_headers(lines: list[str]) -> list[str] | None:
+    found: list[str] = []
+    if lines[-1] != "*** End Patch":
+        return None
+    for line in lines[1:-1]:
+        if header := _HEADER.fullmatch(line):
+            found.append(f"{header[1].lower()} {header[2]}" if header[1] else f"add {header[3]}")
+        elif not found or not (line == "" or line[0] in " +-" or line.startswith("@@")):
+            if line != "*** End of File":
+                return None
+    return found
+
+
+def _from_diff(lines: list[str]) -> list[str] | None:
+    found: list[str] = []
+    old = new = 0
+    before = ""
+    for line in lines:
+        if old or new:
+            sign = line[:1]
+            old, new = old - (sign in " -"), new - (sign in " +")
+            if sign not in (" ", "+", "-") or old < 0 or new < 0:
+                if line != "\\ No newline at end of file":
+                    return None
+        elif line.startswith("--- ") and not before:
+            before = line[4:]
+        elif line.startswith("+++ ") and before:
+            change = _change(before, line[4:])
+            if change is None:
+                return None
+            found.append(change)
+            before = ""
+        elif (hunk := _HUNK.fullmatch(line)) and found and not before:
+            old, new = int(hunk[1] or 1), int(hunk[2] or 1)
+        elif before or not (_ABOUT.fullmatch(line) or line == "\\ No newline at end of file"):
+            return None
+    return found if not (old or new or before) else None
+
+
+def _change(before: str, after: str) -> str | None:
+    old, new = before.removeprefix("a/"), after.removeprefix("b/")
+    if before == "/dev/null" or after == "/dev/null":
+        return f"add {new}" if before == "/dev/null" else f"delete {old}"
+    return f"update {new}" if old == new else None
