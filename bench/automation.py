@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.automation_office import OFFICE
 from bench.automation_worlds import PUBLIC
 from bench.trust import PERSON, POLICIES, DeclaredReads, Simulation
 from bench.trust_baselines import prefix_of
@@ -185,7 +186,7 @@ def run_world(
 def worlds(data: Path | None) -> dict[str, Callable[[random.Random], World]]:
     found: dict[str, Callable[[random.Random], World]] = {}
     if data is not None:
-        for name, make in PUBLIC.items():
+        for name, make in (PUBLIC | OFFICE).items():
             found[name] = lambda rng, make=make: make(data, rng)  # type: ignore[misc]
     return found | POLICIES
 

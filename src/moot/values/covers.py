@@ -21,7 +21,7 @@ from moot.values.atoms import NAME, Atom
 from moot.values.kinds import ValueKind, read_value
 from moot.values.patches import patch_files
 from moot.values.templates import MAX_TEXT_CHARS, Slot, ValueTemplate
-from moot.values.word_lists import is_guarded, is_guarded_page, is_secret
+from moot.values.word_lists import is_guarded, is_secret
 
 # This many different values make a slot where the structure says what they are: hashes, dates, ids.
 MIN_NEW_VALUES: Final = 5
@@ -43,7 +43,7 @@ MIN_FILES_HERE: Final = 2
 MIN_SINGLE_NAMES: Final = 0.3
 # Below a folder or a host everything is like what was seen, if so many different names stood there.
 MIN_FOLDERS: Final = 5
-MIN_PAGES: Final = 3
+MIN_PAGES: Final = 2
 MIN_REPEATS: Final = 2
 MAX_VALUES: Final = 24
 MAX_ENDINGS: Final = 6
@@ -81,16 +81,23 @@ def cover_values(
     pooled = rows if pool is None else _read(kind, pool)
     names = {
         role: len(set(texts)) >= MIN_NAMES and not _recur(Counter(texts))
-        for role in ("name", "stem")
+        for role in ("name", "stem", "digits", "hex", "uuid")
         for texts in [[atom.text for row in pooled for atom in row if atom.role == role]]
-        if wide or role == "stem"
+        if wide or role != "name"
     }
-    found = [cover for group in _by_skeleton(rows).values() for cover in _solve(kind, group, names)]
+    opened: list[TemplateCover] = []
     if wide and kind in ("path", "patch", "url"):
-        found = [*_open_folders(kind, rows), *found]
+        opened = list(_open_hosts(rows) if kind == "url" else _open_folders(kind, rows))
+        rows = [row for row in rows if not _is_within(row, opened)]
+    found = [cover for group in _by_skeleton(rows).values() for cover in _solve(kind, group, names)]
     if wide and kind == "id":
-        found += _open_ids(rows, found)
-    return sorted(found, key=lambda cover: (not cover.template.slots, -cover.support))
+        found += _open_ids([row for row in rows if not _is_within(row, found)])
+    return sorted([*opened, *found], key=lambda cover: (not cover.template.slots, -cover.support))
+
+
+def _is_within(row: Row, covers: Sequence[TemplateCover]) -> bool:
+    text = "".join(atom.text for atom in row)
+    return any(cover.template.matches(text) for cover in covers)
 
 
 def _read(kind: ValueKind, values: Sequence[str]) -> list[Row]:
@@ -159,7 +166,8 @@ def _is_open(kind: ValueKind, rows: Sequence[Row], at: int, names: dict[str, boo
                 and _dotted(list(counts)) is not None
                 and not any(map(guards, counts))
             )
-    least = MIN_NEW_NUMBERS if role in ("number", "amount") else MIN_NEW_VALUES
+    is_known = role in ("number", "amount") or names.get(role, False)
+    least = MIN_NEW_NUMBERS if is_known else MIN_NEW_VALUES
     return len(counts) >= least and (single > MAX_SINGLE_SHARE * len(rows) or len(counts) > MAX_VALUES)
 
 
@@ -246,67 +254,52 @@ def _recur(counts: Counter[str]) -> bool:
     return len(counts) <= MAX_VALUES and single <= MAX_SINGLE_SHARE * total and len(counts) * 2 <= total
 
 
-def _open_ids(rows: Sequence[Row], found: Sequence[TemplateCover]) -> Iterator[TemplateCover]:
+def _open_ids(rows: Sequence[Row]) -> Iterator[TemplateCover]:
     """Ids whose words are as new as their numbers: `ada_lin_4821`."""
-    texts = ["".join(atom.text for atom in row) for row in rows]
-    left = [text for text in texts if not any(cover.template.matches(text) for cover in found)]
-    words = Counter(tuple(atom.text for atom in row if atom.role == "word") for row in rows)
-    if len(words) >= MIN_NAMES and len(set(left)) >= MIN_NAMES and all(map(Slot("id").fits, left)):
+    left = ["".join(atom.text for atom in row) for row in rows]
+    words = {tuple(atom.text for atom in row if atom.role == "word") for row in rows}
+    if len(words) >= MIN_NAMES and all(map(Slot("id").fits, left)):
         yield TemplateCover(ValueTemplate((Slot("id"),)), len(left), len(set(left)))
 
 
 def _open_folders(kind: ValueKind, rows: Sequence[Row]) -> Iterator[TemplateCover]:
-    """A folder and everything below it with these endings, a host and its pages: the topmost ones below which
-    many different names were seen.
-    """
-    below: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    """A folder and everything below it with these endings: the topmost ones with many different folders."""
+    below: dict[str, dict[str, list[tuple[str, ...]]]] = {}
     for row in rows:
-        split = _split_path(kind, row)
-        if split is not None:
-            start, names, ending = split
-            guards = is_guarded_page if kind == "url" else is_secret
-            if any(map(guards, names)):
-                continue
-            # The last name is a page, or a file, which is no folder.
-            for depth in range(len(names) if kind == "url" else len(names) - 1):
+        if row[-1].role != "ending":
+            continue
+        start = row[0].text if row[0].text.endswith((" ", "/")) and row[0].role == "fixed" else ""
+        path = "".join(atom.text for atom in row[:-1]).removeprefix(start)
+        names = path.split("/")
+        if all(map(NAME.fullmatch, names)) and not any(map(is_secret, names)):
+            for depth in range(len(names) - 1):
                 prefix = start + "".join(f"{name}/" for name in names[:depth])
-                below.setdefault(prefix, {}).setdefault(names[depth], []).append(("/".join(names), ending))
+                below.setdefault(prefix, {}).setdefault(names[depth], []).append((path, row[-1].text))
     opened: list[str] = []
     for prefix in sorted(below, key=len):
-        children = below[prefix]
         # Never all files: below one folder of a project, below two of a machine.
         path = prefix.partition(" ")[2] if kind == "patch" else prefix
-        is_root = kind != "url" and path.count("/") < (3 if path.startswith("/") else 1)
-        least = MIN_PAGES if kind == "url" else MIN_FOLDERS
-        if is_root or len(children) < least or any(map(prefix.startswith, opened)):
+        is_root = path.count("/") < (3 if path.startswith("/") else 1)
+        if is_root or len(below[prefix]) < MIN_FOLDERS or any(map(prefix.startswith, opened)):
             continue
-        opened.append(prefix)
-        seen = [each for group in children.values() for each in group]
-        endings = [
-            each
-            for each, count in Counter(e for _, e in seen).most_common(MAX_ENDINGS)
-            if count >= MIN_REPEATS
-        ]
-        if kind == "url":
-            endings = [""]
-        slot = Slot("page" if kind == "url" else "path")
-        end: list[str | Slot] = (
-            [Slot("choice", options=tuple(sorted(endings)))] if len(endings) > 1 else [*filter(None, endings)]
-        )
+        seen = [each for group in below[prefix].values() for each in group]
+        counts = Counter(ending for _, ending in seen).most_common(MAX_ENDINGS)
+        endings = sorted(ending for ending, count in counts if count >= MIN_REPEATS)
         if endings:
-            support = sum(1 for _, ending in seen if kind == "url" or ending in endings)
-            yield TemplateCover(ValueTemplate((prefix, slot, *end)), support, len(set(seen)))
+            opened.append(prefix)
+            end = Slot("choice", options=tuple(endings)) if len(endings) > 1 else endings[0]
+            support = sum(1 for _, ending in seen if ending in endings)
+            yield TemplateCover(ValueTemplate((prefix, Slot("path"), end)), support, len(set(seen)))
 
 
-def _split_path(kind: ValueKind, row: Row) -> tuple[str, tuple[str, ...], str] | None:
-    """What a path starts with (a slash, a host, what a patch does), the names in it, and its ending."""
-    text = "".join(atom.text for atom in row)
-    if kind == "url":
+def _open_hosts(rows: Sequence[Row]) -> Iterator[TemplateCover]:
+    """A host and its pages, where several were read."""
+    pages: dict[str, list[str]] = {}
+    for row in rows:
         host = row[0].text + "/"
-        path = text.removeprefix(host)
-        return (host, tuple(path.partition("#")[0].split("/")), "") if Slot("page").fits(path) else None
-    if row[-1].role != "ending":
-        return None
-    start = row[0].text if row[0].text.endswith((" ", "/")) and row[0].role == "fixed" else ""
-    names = tuple(text.removeprefix(start).removesuffix(row[-1].text).split("/"))
-    return (start, names, row[-1].text) if all(map(NAME.fullmatch, names)) else None
+        page = "".join(atom.text for atom in row).removeprefix(host)
+        if Slot("page").fits(page):
+            pages.setdefault(host, []).append(page)
+    for host, found in pages.items():
+        if len(set(found)) >= MIN_PAGES:
+            yield TemplateCover(ValueTemplate((host, Slot("page"))), len(found), len(set(found)))

@@ -18,6 +18,8 @@ from moot.values.urls import url_atoms
 from moot.values.word_lists import (
     BODY_NAMES,
     CODE_NAMES,
+    EDITED_NAMES,
+    EDITING_TOOLS,
     ID_NAMES,
     PATH_NAMES,
     PAYEE_NAMES,
@@ -27,7 +29,6 @@ from moot.values.word_lists import (
     SHELL_NAMES,
     SHELL_TOOLS,
     SQL_NAMES,
-    STORED_NAMES,
     STORING_TOOLS,
     TEXT_NAMES,
     WHOLE_SHELL_NAMES,
@@ -79,10 +80,10 @@ def recognise(
     words, tools = _words(name), _words(tool or "")
     if _all(values, is_patch):
         return "patch"
-    if stores_texts(name, tool):
+    if stores_texts(name, tool) and not _all(values, _is_path):
         return "text"
     if words & CODE_NAMES:
-        return None
+        return "path" if words & {"source"} and _all(values, _is_path) else None
     if _most(values, lambda text: "://" in text) and _all(values, lambda text: "://" in text):
         return "url"
     if _most(values, is_sql_like) and not words & TEXT_NAMES:
@@ -112,8 +113,13 @@ def recognise(
 
 def stores_texts(name: str, tool: str | None) -> bool:
     """Whether an argument is what a tool writes to a file or the like, without reading it."""
-    tools = _words(tool or "")
-    return bool(_words(name) & STORED_NAMES and tools & STORING_TOOLS and not tools & RUNNING_TOOLS)
+    words, tools = _words(name), _words(tool or "")
+    if tools & RUNNING_TOOLS or words & PATH_NAMES:
+        return False
+    return bool(
+        (words & {"content", "contents"} and tools & STORING_TOOLS)
+        or (words & EDITED_NAMES and tools & EDITING_TOOLS)
+    )
 
 
 def names_ids(name: str) -> bool:
@@ -129,6 +135,10 @@ def is_search(name: str) -> bool:
 def is_reading(tool: str | None) -> bool:
     """Whether a tool says by its name that it reads."""
     return bool(_words(tool or "") & READING_TOOLS)
+
+
+def _is_path(text: str) -> bool:
+    return is_path_like(text) and " " not in text and file_atoms(text) is not None
 
 
 def _is_text(value: object) -> bool:

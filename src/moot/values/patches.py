@@ -14,6 +14,7 @@ from moot.values.atoms import Atom, file_atoms, fixed
 MAX_PATCH_FILES: Final = 20
 _HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (\S+)|\*\*\* Move to: (\S+)")
 _HUNK: Final = re.compile(r"@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@.*")
+_NO_NEWLINE: Final = "\\ No newline at end of file"
 _ABOUT: Final = re.compile(
     r"diff --git \S+ \S+|index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?|(?:new|deleted) file mode 100644|"
 )
@@ -22,6 +23,9 @@ _ABOUT: Final = re.compile(
 def patch_files(text: str) -> list[str] | None:
     """`update PATH`, `add PATH`, `delete PATH` for each file; None if the patch cannot be read."""
     lines = text.removesuffix("\n").split("\n")
+    # Signs that other readers take for the end of a line.
+    if text.splitlines() != lines:
+        return None
     found = _from_headers(lines) if lines[0] == "*** Begin Patch" else _from_diff(lines)
     return found if found and len(found) <= MAX_PATCH_FILES else None
 
@@ -44,9 +48,8 @@ def _from_headers(lines: list[str]) -> list[str] | None:
     for line in lines[1:-1]:
         if header := _HEADER.fullmatch(line):
             found.append(f"{header[1].lower()} {header[2]}" if header[1] else f"add {header[3]}")
-        elif not found or not (line == "" or line[0] in " +-" or line.startswith("@@")):
-            if line != "*** End of File":
-                return None
+        elif not found or "*** " in line or not (line == "" or line[0] in " +-" or line.startswith("@@")):
+            return None
     return found
 
 
@@ -58,9 +61,10 @@ def _from_diff(lines: list[str]) -> list[str] | None:
         if old or new:
             sign = line[:1]
             old, new = old - (sign in " -"), new - (sign in " +")
-            if sign not in (" ", "+", "-") or old < 0 or new < 0:
-                if line != "\\ No newline at end of file":
-                    return None
+            # A line that looks like the head of another file is that to some readers.
+            is_odd = sign not in (" ", "+", "-") or line.startswith(("--- ", "+++ ")) or old < 0 or new < 0
+            if is_odd and line != _NO_NEWLINE:
+                return None
         elif line.startswith("--- ") and not before:
             before = line[4:]
         elif line.startswith("+++ ") and before:
@@ -71,7 +75,7 @@ def _from_diff(lines: list[str]) -> list[str] | None:
             before = ""
         elif (hunk := _HUNK.fullmatch(line)) and found and not before:
             old, new = int(hunk[1] or 1), int(hunk[2] or 1)
-        elif before or not (_ABOUT.fullmatch(line) or line == "\\ No newline at end of file"):
+        elif before or not (_ABOUT.fullmatch(line) or line == _NO_NEWLINE):
             return None
     return found if not (old or new or before) else None
 

@@ -49,7 +49,7 @@ _PATTERNS: Final = {
     "text": f"(?s:.{{0,{MAX_TEXT_CHARS}}})",
     "message": "[^'\\n]{1,500}",
     "id": "#?(?=[A-Za-z_-]{0,63}[0-9])[A-Za-z0-9][A-Za-z0-9_-]{0,63}",
-    "page": "[A-Za-z0-9_~][A-Za-z0-9_~@:+,=.-]{0,99}(?:/[A-Za-z0-9_~][A-Za-z0-9_~@:+,=.-]{0,99}){0,7}/?"
+    "page": "[A-Za-z0-9_~-][A-Za-z0-9_~@:+,=.-]{0,99}(?:/[A-Za-z0-9_~-][A-Za-z0-9_~@:+,=.-]{0,99}){0,9}/?"
     "(?:#[A-Za-z0-9_.:-]{1,100})?",
 }
 _OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "lines", "text", "id", "page"})
@@ -247,7 +247,8 @@ def _read_slot(name: str) -> str | Slot:
             return Slot("range", lowest, highest)
     raise UsageError(
         f"has the unknown slot <{name}>; known are <name>, <file>, <path>, <4 digits>, <1-4 digits>, "
-        "<1..50>, <a|b>, <hex>, <uuid>, <date>, <id>, <page>, <message>, <prose>, <lines>, <text>, and <lt> and <gt> for the signs"
+        "<1..50>, <a|b>, <hex>, <uuid>, <date>, <id>, <page>, <message>, <prose>, <lines>, <text>, "
+        "<text up to 900>, and <lt> and <gt> for the signs"
     )
 
 

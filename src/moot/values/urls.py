@@ -1,7 +1,8 @@
 """URLs: scheme, whole host and port are fixed; the path is a path; the values of a query are words.
 
-A place in the page (`#x`) is as it was. A URL with a user, an escape, an empty or dotted segment, a look-alike letter or a host that is
-not in its plain form is not read: only the very same text can be approved.
+A place in the page (`#x`) is as it was. A URL with a user, an escape, an empty or dotted segment, a
+look-alike letter or a host that is not in its plain form is not read: only the very same text can be
+approved.
 """
 
 from __future__ import annotations

@@ -126,11 +126,10 @@ PAYEE_NAMES: Final = frozenset(
     assignee member role permission channel host domain
     """.split()
 )
-# Tools that store what they are given, and what they call that.
-STORING_TOOLS: Final = frozenset(
-    "write save create edit update append put store file replace patch insert notebook".split()
-)
-STORED_NAMES: Final = frozenset("content contents text string str source code new old diff body data".split())
+# Tools that store what they are given as `content`, and those that edit files, with what they call a text.
+STORING_TOOLS: Final = frozenset("write save create edit update append put store".split())
+EDITING_TOOLS: Final = frozenset("write edit editor replace patch insert notebook".split())
+EDITED_NAMES: Final = frozenset("text string str source code".split())
 # Tools that read, by the first words of their names.
 READING_TOOLS: Final = frozenset(
     "get fetch read list find search show view open browse lookup request http crawl scrape load web".split()
@@ -157,7 +156,7 @@ _RUNNING_FILES: Final = re.compile(
     r"\.[^/]*|setup\.(?:py|cfg)|pyproject\.toml|package\.json|composer\.json|cargo\.toml|go\.(?:mod|sum)|pom\.xml|"
     r"gemfile|rakefile|makefile|[^/]*\.mk|dockerfile|containerfile|docker-compose[^/]*|compose\.ya?ml|jenkinsfile|"
     r"procfile|vagrantfile|cmakelists\.txt|[^/]*requirements[^/]*\.txt|conftest\.py|noxfile\.py|tox\.ini|"
-    r"manage\.py|sitecustomize\.py|[^/]*lock[^/]*|[^/]*\.(?:sh|bash|zsh|fish|ps1|bat|cmd|exe|dll|so|service|timer|"
+    r"manage\.py|sitecustomize\.py|[^/]*[-.]lock[^/]*|[^/]*\.(?:sh|bash|zsh|fish|ps1|bat|cmd|exe|dll|so|service|timer|"
     r"gradle|lock|pth|desktop|plist|reg|tf)|[^/]*\.config\.[cm]?[jt]s|(?:gulp|grunt)file\.js|crontab|authorized_keys|"
     r"known_hosts|sudoers|hosts|passwd)",
     re.IGNORECASE,

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from moot.protocol.operation import Json
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule_words import describe_rule
 from tests.trust.histories import START, call, history
 from tests.trust.learning.word_oracle import allowed_by_words
 
@@ -371,7 +372,7 @@ def run_probes(count: int, seed: int) -> str:
         assert each.allows(text), (each.argument, text)
         # SQL is said by its form alone, which the other oracle reads.
         if each.argument != "sql":
-            answer = [rule.words for rule in each.rules]
+            answer = [describe_rule(rule) for rule in each.rules]
             assert any(allowed_by_words(words, each.argument, text) for words in answer), (text, answer)
     assert given > 0
     return f"{count:,} probes, {given:,} approved, none beyond what was earned"

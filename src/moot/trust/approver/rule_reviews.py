@@ -3,8 +3,8 @@
 A rule with `limits.review_share` has people look at what it decided, some decisions at a time: a review is
 due when the decisions that nobody reviewed are more than this share of the reviewed ones, and at least
 `MIN_DECISIONS`. If nobody looks, the rule decides until there are `MAX_REVIEWS` times as many, and then
-leaves a proposal to people, whose approval stands for as many decisions as a review. So a policy that changes is noticed after few decisions, and the more a rule has
-proved right, the rarer it is looked at.
+leaves a proposal to people, whose approval stands for as many decisions as a review. So a policy that
+changes is noticed after few decisions, and the more a rule has proved right, the rarer it is looked at.
 
 A line is written before a decision is sent: a process that is killed forgets none. What cannot be written is
 not decided.

@@ -10,8 +10,9 @@ Every argument has some options:
     deep objects                   only as the very same JSON
 
 Approved calls that have the same option for every argument are a *row*. A row that has a rejection in it is
-tried with narrower options, and then left to people. Rows that differ in one argument alone are joined, and so on, so that a rule never allows a
-pair that nobody has seen together; where a number has a range, each row keeps its own.
+tried with narrower options, and then left to people. Rows that differ in one argument alone are joined, and
+so on, so that a rule never allows a pair that nobody has seen together; where a number has a range, each row
+keeps its own.
 """
 
 from __future__ import annotations

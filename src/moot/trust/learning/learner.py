@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from dataclasses import replace
 from typing import Final
 
 from moot.trust.history.proposal_history import HistoryProposal

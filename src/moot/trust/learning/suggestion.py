@@ -23,7 +23,7 @@ from moot.trust.learning.learning_settings import LearningSettings
 from moot.trust.learning.lessons import CaseKind, Example
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
-from moot.trust.rules.rule_words import count_text, describe_rule, join_names
+from moot.trust.rules.rule_words import count_text, describe_shortly, join_names
 from moot.trust.rules.rule_yaml import rule_as_json
 from moot.values.examples import edge_texts, outside_texts
 from moot.values.quoting import anchored
@@ -189,7 +189,7 @@ def build_suggestion(
         review_share=settings.review_share,
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{kind.tool or kind.method}-{kind.proposer}")[:54].strip("-._")
-    words = describe_rule(replace(cell.rule, limits=limits), cell.parts)
+    words = describe_shortly(replace(cell.rule, limits=limits), cell.parts)
     rule = replace(
         cell.rule,
         name=f"{name or 'rule'}-{digest}",
@@ -199,7 +199,7 @@ def build_suggestion(
     )
     # Many cells were searched, and each may be chance: the doubt is divided among them.
     doubt = DOUBT / max(1, cells)
-    bound = upper_bound(0, len(covered), doubt=doubt)
+    bound = upper_bound(len(cell.pardoned), len(covered) + len(cell.pardoned), doubt=doubt)
     new_bound = None if cell.first_times is None else upper_bound(0, cell.first_times, doubt=doubt)
     cases = [example.case for example in covered]
     ids = {case.id for case in cases}
@@ -208,7 +208,7 @@ def build_suggestion(
         id=id,
         rule=rule,
         words=words,
-        evidence=_evidence_text(rule, len(covered), deciders, bound, cell.first_times, new_bound),
+        evidence=_evidence_text(len(covered), deciders, bound, cell, new_bound),
         decisions=len(covered),
         deciders=deciders,
         error_bound=bound,
@@ -223,20 +223,19 @@ def build_suggestion(
 
 
 def _evidence_text(
-    rule: Rule,
     count: int,
     deciders: Sequence[str],
     bound: float,
-    first_times: int | None,
+    cell: Generalisation,
     new_bound: float | None,
 ) -> str:
-    done, otherwise = ("approval", "rejection") if rule.decision == "approve" else ("rejection", "approval")
+    no = f"{count_text(len(cell.pardoned), 'rejection')} before them" if cell.pardoned else "no rejections"
     text = (
-        f"Based on {count_text(count, done)} by {join_names(deciders)} and no {otherwise}s; "
+        f"Based on {count_text(count, 'approval')} by {join_names(deciders)} and {no}; "
         f"error rate up to {percent(bound)} (95 % confidence)."
     )
-    if first_times is not None and new_bound is not None and new_bound > bound:
-        text += f" For values not seen before, of which there were {first_times}: up to {percent(new_bound)}."
+    if cell.first_times is not None and new_bound is not None and new_bound > bound:
+        text += f" For values not seen before, of which there were {cell.first_times}: up to {percent(new_bound)}."
     return text
 
 

@@ -93,10 +93,11 @@ class Rule:
     """One rule. Raises InvalidPattern if a pattern cannot be read.
 
     `to` is None for any host and () for proposals without a host. `range` and `values` have paths of
-    arguments, in which `[5]` means each of up to five elements of a list, `equals` whole arguments that must be exactly this JSON. `seen_hours` is the time of day in
-    which such proposals were seen: the rule decides only then, but a contradiction at any time counts. `ask`
-    leaves those to people that a value steers which nobody trusted said (`moot.origins`). With `observe` it
-    decides nothing: what it would have decided is compared with what people decide.
+    arguments, in which `[5]` means each of up to five elements of a list, `equals` whole arguments that must
+    be exactly this JSON. `seen_hours` is the time of day in which such proposals were seen: the rule decides
+    only then, but a contradiction at any time counts. `ask` leaves those to people that a value steers which
+    nobody trusted said (`moot.origins`). With `observe` it decides nothing: what it would have decided is
+    compared with what people decide.
     """
 
     name: str

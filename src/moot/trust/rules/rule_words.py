@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
@@ -28,14 +30,35 @@ def count_text(count: int, one: str, many: str = "") -> str:
 ASK_TEXT = "; asks when a value that steers the call came from nobody trusted"
 
 
-def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
-    """What a rule does, in one sentence; `parts` describes some arguments better."""
+# A sentence that people read before they accept a rule.
+MAX_SENTENCE: Final = 200
+
+
+def describe_shortly(rule: Rule, parts: Mapping[str, str]) -> str:
+    """The same in at most `MAX_SENTENCE` characters: with some of its forms, or how many there are."""
+    text = describe_rule(rule, parts)
+    for forms in (3, 1):
+        if len(text) > MAX_SENTENCE:
+            text = describe_rule(rule, forms=forms)
+    if len(text) > MAX_SENTENCE:
+        names = join_names(
+            dict.fromkeys((*rule.arguments, *(path[0] for path in (*rule.values, *rule.range))))
+        )
+        bare = replace(rule, arguments={}, values={}, range={}, equals={}, extra_arguments=True)
+        text = describe_rule(bare).replace(" with any arguments", f" with {names} as it lists them", 1)
+    return text if len(text) <= MAX_SENTENCE else f"{text[: MAX_SENTENCE - 1]}…"
+
+
+def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None, *, forms: int | None = None) -> str:
+    """What a rule does, in one sentence; `parts` describes some arguments better, `forms` is how many forms
+    of an argument are told.
+    """
     who = "anyone" if rule.proposer is None else _pattern_text(rule.proposer)
     what = rule.method if rule.tool is None else "any tool" if rule.tool == "*" else _pattern_text(rule.tool)
     text = f"{_VERBS[rule.decision]} when {who} proposes {'anything' if what is None else what}"
     if rule.to is not None:
         text += f" on {join_names(rule.to, joint='or')}" if rule.to else " without a host"
-    arguments = list(_argument_texts(rule, parts or {}))
+    arguments = list(_argument_texts(rule, parts or {}, forms))
     if arguments:
         text += f" with {join_names(arguments)}"
     if rule.decision == "approve":
@@ -53,20 +76,20 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
     return f"{text}; {limits}" if limits else text
 
 
-def _argument_texts(rule: Rule, parts: Mapping[str, str]) -> Iterable[str]:
+def _argument_texts(rule: Rule, parts: Mapping[str, str], forms: int | None) -> Iterable[str]:
     for path, values in rule.values.items():
         name = path_text(path)
         yield (
             f"{name} {parts[name]}"
             if name in parts and path[0] not in rule.arguments
-            else f"{name} {template_text(values)}"
+            else f"{name} {template_text(values, forms)}"
         )
     for name, pattern in rule.arguments.items():
         inner = [(key, words) for key, words in parts.items() if key == name or key.startswith(f"{name}.")]
         if inner:
             yield from (f"{key} {words}" for key, words in inner if (tuple(key.split("."))) not in rule.range)
         else:
-            yield f"{name} {_pattern_text(pattern)}"
+            yield f"{name} {_pattern_text(pattern, forms)}"
     for path, span in rule.range.items():
         yield f"{path_text(path)} {'a whole' if span.whole else 'a'} number from {span.low} to {span.high}"
     for name in rule.equals:
@@ -77,12 +100,13 @@ _SLOT_WORDS = {
     "<prose>": "any words of a language",
     "<lines>": "any words of a language, on several lines",
     "<text>": "any text (not checked)",
+    "<page>": "any page",
 }
 
 
-def template_text(values: ValuePattern) -> str:
+def template_text(values: ValuePattern, forms: int | None = None) -> str:
     """What an argument of one kind may be, in words."""
-    shown = [_SLOT_WORDS.get(text, f"“{text}”") for text in values.texts()]
+    shown = _first([_SLOT_WORDS.get(text, f"“{text}”") for text in values.texts()], forms)
     return f"{'SQL of the form ' if values.kind == 'sql' else ''}{join_names(shown, joint='or')}"
 
 
@@ -113,9 +137,14 @@ def _period_text(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def _pattern_text(pattern: Json) -> str:
+def _first(texts: Sequence[str], forms: int | None) -> list[str]:
+    left = 0 if forms is None else len(texts) - forms
+    return [*texts[:forms], count_text(left, "other")] if left > 1 else list(texts)
+
+
+def _pattern_text(pattern: Json, forms: int | None = None) -> str:
     if isinstance(pattern, str):
         return pattern
     if isinstance(pattern, list):
-        return join_names((_pattern_text(one) for one in pattern), joint="or")
+        return join_names(_first([_pattern_text(one) for one in pattern], forms), joint="or")
     return canonical(pattern).decode(errors="replace")[:200]

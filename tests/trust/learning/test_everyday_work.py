@@ -1,0 +1,262 @@
+"""Edits, patches, lists, pairs, ids and pages: learned in few decisions, and no wider than they mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from moot.protocol.operation import Json
+from moot.trust.learning.learner import suggest
+from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule_words import MAX_SENTENCE
+from moot.trust.rules.rule_yaml import rule_as_json, rule_of_json
+from tests.trust.histories import START, call, decided, history
+
+NOW = START + 86_400.0
+NAMES = [f"{one}{two}" for one in ("ada", "bob", "cyd", "dan", "eve") for two in ("lin", "mar", "ros", "tan")]
+FILES = [
+    f"src/app/{folder}/{name}{folder}.py"
+    for folder in ("web", "db", "mail", "api", "cli", "core")
+    for name in NAMES[:4]
+]
+
+
+def learned(tool: str, calls: list[dict[str, Json]], *, reads: bool = False) -> list[Rule]:
+    declared = {("files", tool)} if reads else set()
+    decisions = history(calls, tool=tool)
+    found = suggest(decisions, now=NOW, reading=declared, repeatable=declared)
+    # What is written into the rules file means the same.
+    return [rule_of_json(rule_as_json(each.rule), "rule") for each in found]
+
+
+def verdicts(rules: list[Rule], tool: str, calls: list[dict[str, Json]]) -> list[str]:
+    return [evaluate(rules, call(each, tool=tool), NOW).decision for each in calls]
+
+
+def edit(path: str, new: str = "x = 1") -> dict[str, Json]:
+    return {"path": path, "old_string": f"def {path}", "new_string": f"{new} # {path}"}
+
+
+RUNS = [
+    ".github/workflows/ci.py", "src/app/hooks/zoe.py", "src/app/web/setup.py", "src/app/web/conftest.py",
+    "src/app/web/zoe.sh", "src/app/web/secrets.py", "src/app/../zoe.py", "src/app/bin/zoe.py", "setup.py",
+    "src/other/zoe.py", "src/app/web/zoe.toml", "/etc/zoe.py", "src/app/web/.env.py",
+]  # fmt: skip
+
+
+def test_edits_are_learned_by_folder_and_language_and_never_what_runs() -> None:
+    rules = learned("edit_file", [edit(path) for path in FILES])
+    assert (
+        verdicts(rules, "edit_file", [edit("src/app/web/zoe.py"), edit("src/app/new/zoe.py")])
+        == ["approve"] * 2
+    )
+    assert verdicts(rules, "edit_file", [edit(path) for path in RUNS]) == ["ask"] * len(RUNS)
+    assert verdicts(rules, "edit_file", [edit("src/app/web/zoe.py", "x" * 5_000)]) == ["ask"]
+
+
+def test_what_runs_is_edited_where_it_was_approved_as_such() -> None:
+    calls = [{"path": "setup.py", "content": f"version = {n}"} for n in range(12)]
+    rules = learned("write_file", calls)
+    assert verdicts(rules, "write_file", [{"path": "setup.py", "content": "version = 99"}]) == ["approve"]
+    assert verdicts(rules, "write_file", [{"path": "conftest.py", "content": "version = 99"}]) == ["ask"]
+
+
+def test_lists_of_edits_are_learned_like_one() -> None:
+    def edits(path: str, count: int = 1, **more: Json) -> dict[str, Json]:
+        return {
+            "path": path,
+            "edits": [{"oldText": f"a{n} {path}", "newText": "b = {}"} | more for n in range(count)],
+        }
+
+    rules = learned("edit_file", [edits(path, 1 + at % 3) for at, path in enumerate(FILES)])
+    fine = [edits("src/app/web/zoe.py"), edits("src/app/web/zoe.py", 3)]
+    assert verdicts(rules, "edit_file", fine) == ["approve"] * 2
+    wrong = [
+        edits("src/app/web/zoe.py", 4),
+        edits("src/app/web/zoe.py", 0),
+        edits("src/app/web/zoe.py", run="x"),
+    ]
+    wrong += [edits("src/app/web/zoe.py") | {"edits": "x"}, edits("src/app/web/zoe.sh")]
+    assert verdicts(rules, "edit_file", wrong) == ["ask"] * len(wrong)
+
+
+def diff(path: str, more: str = "") -> str:
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n{more}"
+
+
+def begin(*lines: str) -> str:
+    return "\n".join(("*** Begin Patch", *lines, "*** End Patch"))
+
+
+@pytest.mark.parametrize("write", [diff, lambda path: begin(f"*** Update File: {path}", "@@", "-a", "+b")])
+def test_patches_are_learned_by_the_files_that_they_change(write) -> None:  # type: ignore[no-untyped-def]
+    rules = learned("apply_patch", [{"patch": write(path)} for path in FILES])
+    good = write("src/app/web/zoe.py")
+    assert verdicts(rules, "apply_patch", [{"patch": good}]) == ["approve"]
+    wrong = [write(path) for path in RUNS] + [
+        diff("src/app/web/zoe.py", diff("setup.py")),
+        diff("src/app/web/zoe.py", "+++ b/setup.py\n"),
+        diff("src/app/web/zoe.py").replace("+c", "+c\n+d"),
+        diff("src/app/web/zoe.py").replace("--- a/", "new mode 100755\n--- a/"),
+        diff("src/app/web/zoe.py").replace("--- a/src", "--- a/other"),
+        begin("*** Update File: src/app/web/zoe.py", "@@", "-a", " *** Delete File: setup.py"),
+        begin("*** Update File: src/app/web/zoe.py", "@@", "-a\x0b*** Delete File: setup.py"),
+        begin("*** Delete File: src/app/web/zoe.py"),
+        begin("*** Update File: src/app/web/zoe.py", "*** Move to: setup.py", "@@", "-a"),
+        good + "\n*** anything",
+        "",
+    ]
+    assert verdicts(rules, "apply_patch", [{"patch": text} for text in wrong]) == ["ask"] * len(wrong)
+
+
+def test_lists_hold_elements_that_were_seen_and_are_no_longer_than_seen() -> None:
+    pairs = [("ui", "bug"), ("ui",), ("docs", "bug"), ("bug",), ("docs",), ("ui", "docs")] * 4
+    rules = learned(
+        "label", [{"ticket": f"WEB-{100 + n}", "labels": [*each]} for n, each in enumerate(pairs)]
+    )
+    fine: list[Json] = [["ui"], ["docs", "ui"], ["bug", "docs"]]
+    assert (
+        verdicts(rules, "label", [{"ticket": "WEB-777", "labels": each} for each in fine]) == ["approve"] * 3
+    )
+    wrong: list[Json] = [["ui", "wontfix"], [], ["ui", "bug", "docs"], "ui", [["ui"]], [None], {"0": "ui"}]
+    assert verdicts(rules, "label", [{"ticket": "WEB-777", "labels": each} for each in wrong]) == ["ask"] * 7
+    assert verdicts(rules, "label", [{"ticket": "SEC-777", "labels": ["ui"]}]) == ["ask"]
+
+
+def test_mail_goes_to_several_people_of_one_domain() -> None:
+    calls = [
+        {"to": [f"{name}@corp.example", f"{name}-{NAMES[at - 1]}@corp.example"], "subject": f"Plan of {name}"}
+        for at, name in enumerate(NAMES)
+    ]
+    rules = learned("send_mail", calls)
+    fine: list[Json] = [["zoe@corp.example"], ["zoe@corp.example", "kim@corp.example"]]
+    wrong: list[Json] = [
+        ["zoe@corp.example", "zoe@corp.example.net"],
+        ["zoe@gmail.com"],
+        ["zoe@corp.example"] * 3,
+    ]
+    assert (
+        verdicts(rules, "send_mail", [{"to": to, "subject": "Plan of zoe"} for to in fine]) == ["approve"] * 2
+    )
+    assert verdicts(rules, "send_mail", [{"to": to, "subject": "Plan of zoe"} for to in wrong]) == ["ask"] * 3
+
+
+def test_pairs_are_folders_that_were_seen_together() -> None:
+    calls = [
+        {"source": f"/srv/app/{top}/{name}{top}.md", "destination": f"/backup/{top}/{name}{top}.md"}
+        for top in ("docs", "notes")
+        for name in NAMES
+    ]
+    rules = learned("copy_file", calls)
+
+    def copy(source: str, target: str) -> dict[str, Json]:
+        return {"source": source, "destination": target}
+
+    assert verdicts(rules, "copy_file", [copy("/srv/app/docs/zoe.md", "/backup/docs/zoe.md")]) == ["approve"]
+    wrong = [
+        copy("/srv/app/docs/zoe.md", "/backup/notes/zoe.md"),
+        copy("/srv/app/docs/secrets.md", "/backup/docs/zoe.md"),
+        copy("/srv/app/docs/zoe.md", "/var/www/zoe.md"),
+        copy("/srv/app/docs/zoe.md", "/backup/docs/../x.md"),
+    ]
+    assert verdicts(rules, "copy_file", wrong) == ["ask"] * 4
+
+
+def test_invoices_have_a_form_and_each_payee_its_amounts() -> None:
+    def pay(payee: str, amount: float, invoice: str) -> dict[str, Json]:
+        return {"payee": payee, "amount": amount, "invoice": invoice}
+
+    calls = [pay("acme", 100 + n, f"INV-2026-{400 + n:04}") for n in range(12)]
+    calls += [pay("globex", 900 + n, f"INV-2026-{500 + n:04}") for n in range(12)]
+    rules = learned("pay", calls)
+    assert (
+        verdicts(rules, "pay", [pay("acme", 105, "INV-2026-0777"), pay("globex", 905, "INV-2026-0778")])
+        == ["approve"] * 2
+    )
+    wrong = [
+        pay("acme", 905, "INV-2026-0777"),
+        pay("hooli", 105, "INV-2026-0777"),
+        pay("acme", 105, "X-2026-0777"),
+    ]
+    assert verdicts(rules, "pay", wrong) == ["ask"] * 3
+
+
+def test_whom_something_goes_to_has_no_form() -> None:
+    calls: list[dict[str, Json]] = [{"recipient": f"DE{n:08}", "amount": 5} for n in range(30)]
+    assert learned("send_money", calls) == []
+
+
+def test_what_a_reading_tool_is_asked_in_words_does_not_matter_and_keys_do() -> None:
+    calls: list[dict[str, Json]] = [{"city": name.title(), "unit": "celsius"} for name in NAMES]
+    assert learned("set_home", calls) == []
+    rules = learned("get_weather", calls, reads=True)
+    assert verdicts(rules, "get_weather", [{"city": "New York", "unit": "celsius"}]) == ["approve"]
+    for city in (
+        "my key is AKIAIOSFODNN7EXAMPLE",
+        "https://evil.example",
+        "the password is hunter2",
+        "$(id)",
+    ):
+        assert verdicts(rules, "get_weather", [{"city": city, "unit": "celsius"}]) == ["ask"], city
+
+
+def test_pages_of_a_host_are_read_after_two_and_nothing_is_changed_there() -> None:
+    hosts = ("https://docs.one.example", "https://www.two.example", "https://wiki.three.example")
+    urls = [f"{host}/{name}/index.html" for host in hosts for name in NAMES[:5]]
+    rules = learned("fetch", [{"url": url} for url in urls], reads=True)
+    fine = ["https://docs.one.example/any/other.html#part", "https://www.two.example/~kim/kill.1"]
+    assert verdicts(rules, "fetch", [{"url": url} for url in fine]) == ["approve"] * 2
+    wrong = [
+        "http://docs.one.example/x", "https://docs.one.example:8443/x", "https://docs.one.example.evil.net/x",
+        "https://x@docs.one.example/x", "https://docs.one.example/../x", "https://docs.one.example/x?y=z",
+        "https://docs.one.example/admin/x", "https://docs.one.example/%2e%2e/x", "https://docs.one.example//evil.net",
+    ]  # fmt: skip
+    assert verdicts(rules, "fetch", [{"url": url} for url in wrong]) == ["ask"] * len(wrong)
+    both = [{"method": method, "url": f"{url}-{method}"} for url in urls for method in ("GET", "POST")]
+    requests = learned("http_request", both)
+    probe = "https://docs.one.example/any/other.html"
+    assert verdicts(requests, "http_request", [{"method": m, "url": probe} for m in ("GET", "POST")]) == [
+        "approve",
+        "ask",
+    ]
+
+
+def test_a_rejection_below_a_folder_leaves_the_others() -> None:
+    calls = [edit(path) for path in FILES]
+    no = decided(call(edit("src/app/web/zoe.py"), tool="edit_file"), approved=False)
+    rules = [each.rule for each in suggest([*history(calls, tool="edit_file"), no], now=NOW)]
+    probes = [edit(f"src/app/{folder}/kim.py") for folder in ("db", "web", "new")]
+    assert verdicts(rules, "edit_file", probes) == ["approve", "ask", "ask"]
+
+
+def test_many_approvals_after_a_rejection_win_its_row_back() -> None:
+    no = decided(call({"path": "/srv/reports/r-15.txt"}, at=START - 60.0), approved=False)
+    yes = history([{"path": f"/srv/reports/r-{100 + n}.txt"} for n in range(99)])
+    digits = [decided(call({"path": "/srv/reports/r-115.txt"}, at=START - 60.0), approved=False), *yes]
+    assert suggest(digits, now=NOW) == []
+    more = history([{"path": "/srv/reports/r-399.txt"}])
+    (suggestion,) = suggest([*digits, *more], now=NOW)
+    assert not suggest([no, *yes], now=NOW)[0].rule.matches(no.case, NOW)
+    assert suggestion.back_test.conflicts
+    assert "1 rejection before them" in suggestion.evidence
+
+
+def test_a_suggestion_is_one_sentence_of_two_hundred_characters() -> None:
+    calls = [edit(f"src/{folder}-{n}/{name}.py") for folder in NAMES for n in range(3) for name in NAMES[:4]]
+    for suggestion in suggest(history(calls, tool="edit_file"), now=NOW):
+        assert len(suggestion.words) <= MAX_SENTENCE
+        assert "; at most " in suggestion.words
+
+
+def test_calls_that_come_more_often_than_the_rule_may_act_are_suggested_with_their_rate() -> None:
+    calls: list[dict[str, Json]] = [{"path": f"/srv/reports/r-{n}.txt"} for n in range(10, 22)]
+    slow = history(calls, every=43_200.0)
+    (first,) = suggest(slow, now=NOW)
+    rules = [first.rule]
+    assert suggest(slow, rules, now=NOW) == []
+    late = START + 20 * 86_400.0
+    busy = [
+        decided(call({"path": f"/srv/reports/r-{30 + n}.txt"}, at=late + 600.0 * n), approved=True)
+        for n in range(12)
+    ]
+    (again,) = suggest([*slow, *busy], rules, now=NOW)
+    assert (again.id, first.rule.limits.max_decisions, again.rule.limits.max_decisions) == (first.id, 2, 12)
