@@ -25,7 +25,7 @@ _EDGES: Final = {
     "lines": ("No.", "Whatever anybody writes:\nin words, on several lines!", "Stop everything."),
     "id": ("a1", "n" * 63 + "1", "0", "any_body_42"),
     "page": ("a", "any/thing.html", "x1/y2/z3#part"),
-    "message": ("x", "Whatever anybody writes, in words!", "Fixes #1 (again); see $HOME/x"),
+    "message": ("x", "Whatever anybody writes, in words!", "Fixes #1 (again); see src/x"),
     "text": ("", "#!/bin/sh\nanything at all", "<script>anything</script>", "DROP TABLE users"),
 }
 _OUTSIDE: Final = {
@@ -39,7 +39,7 @@ _OUTSIDE: Final = {
     "lines": ("$(reboot)", "see https://example.net"),
     "id": ("all", "a/1", "admin1"),
     "page": ("a/../b", "admin", "a?x=1"),
-    "message": ("it's", "password hunter2", "two\nlines"),
+    "message": ("it's", "$(reboot)", "password hunter2", "two\nlines"),
     "text": ("\u202e",),
 }
 # What is put behind a value of a kind to try whether it goes unnoticed.

@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(
 _WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 _DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,11})\.[0-9]{1,4}", re.ASCII)
 # Slots that could hold a quote, and the rest of a statement with it.
-UNSAFE_SLOTS: Final = frozenset({"prose", "lines", "text"})
+UNSAFE_SLOTS: Final = frozenset({"prose", "lines", "text", "message", "page", "id"})
 
 
 def sql_atoms(text: str) -> list[Atom] | None:

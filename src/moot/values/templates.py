@@ -47,9 +47,9 @@ _PATTERNS: Final = {
     "prose": f"[^\\n\\t]{{1,{MAX_PROSE_CHARS}}}",
     "lines": f"(?s:.{{1,{MAX_PROSE_CHARS}}})",
     "text": f"(?s:.{{0,{MAX_TEXT_CHARS}}})",
-    "message": "[^'\\n]{1,500}",
+    "message": "[^'\\n$`\\\\]{1,500}",
     "id": "#?(?=[A-Za-z_-]{0,63}[0-9])[A-Za-z0-9][A-Za-z0-9_-]{0,63}",
-    "page": "[A-Za-z0-9_~-][A-Za-z0-9_~@:+,=.-]{0,99}(?:/[A-Za-z0-9_~-][A-Za-z0-9_~@:+,=.-]{0,99}){0,9}/?"
+    "page": "[A-Za-z0-9_~][A-Za-z0-9_~@:+,=.-]{0,99}(?:/[A-Za-z0-9_~-][A-Za-z0-9_~@:+,=.-]{0,99}){0,9}/?"
     "(?:#[A-Za-z0-9_.:-]{1,100})?",
 }
 _OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "lines", "text", "id", "page"})

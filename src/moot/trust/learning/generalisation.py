@@ -244,6 +244,12 @@ def options_of(
     return Options(listed, (None,) * len(listed)) if listed else None
 
 
+def _longest(place: Path, examples: Sequence[Example]) -> int:
+    """How long this list was at most; 0 if it was always the same, which stays so."""
+    seen = {canonical(each.case.arguments[place[0]]) for each in examples}
+    return max(len(each.at(place)) for each in examples) if len(seen) > 1 else 0
+
+
 def _ranges(values: Sequence[float]) -> Iterator[Range]:
     """The range of the numbers, in pieces where there is a large gap.
 
@@ -261,6 +267,7 @@ def _ranges(values: Sequence[float]) -> Iterator[Range]:
 
 
 def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box, lessons: Lessons) -> Generalisation | None:
+    lists = {place: _longest(place, lessons.approved) for place, _ in kind.shape if EACH in place}
     proposer, method = literal(kind.proposer), literal(kind.method)
     tool = None if kind.tool is None else literal(kind.tool)
     if proposer is None or method is None or (kind.tool is not None and tool is None):
@@ -274,13 +281,12 @@ def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box, lessons: Lesson
     words: dict[str, str] = {}
     first_times: list[int] = []
     for (place, type), part, chosen in zip(kind.shape, parts, box, strict=True):
-        longest = max((len(each.at(place)) for each in lessons.approved), default=1)
-        path = tuple(f"[{longest}]" if key == EACH else key for key in place)
+        path = tuple(f"[{lists[place]}]" if key == EACH else key for key in place)
         picked = [part.options[at] for at in sorted(chosen)]
         first_times += [count for at in chosen if (count := part.first_times[at]) is not None]
         shown = path_text(path)
-        if type.startswith(("list ", "object ")):
-            equals[path[0]] = picked[0]
+        if type.startswith(("list ", "object ")) or lists.get(place) == 0:
+            equals[path[0]] = lessons.approved[0].case.arguments[path[0]]
             words[path[0]] = "exactly the same value as before"
         elif part.kind is not None or (EACH in place and type == "text"):
             texts = [str(each) if part.kind else escape(str(each)) for each in picked]

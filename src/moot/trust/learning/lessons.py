@@ -16,6 +16,11 @@ from moot.trust.rules.conditions import canonical
 EACH: Final = "[]"
 MAX_ELEMENTS: Final = 50
 
+# Lists whose order says what is done: only as they were.
+ORDERED_NAMES: Final = frozenset(
+    "argv args arguments command cmd commands script steps pipeline options flags".split()  # noqa: SIM905
+)
+
 # By host and tool.
 ToolSchemas = Mapping[tuple[str, str], Json]
 NO_SCHEMAS: Final[ToolSchemas] = {}
@@ -105,7 +110,8 @@ def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
 
 def _leaves(arguments: Mapping[str, Json]) -> Iterator[tuple[Path, Json]]:
     for path, value in leaves(arguments):
-        elements = _elements(value) if isinstance(value, list) else None
+        is_ordered = path[-1].lower() in ORDERED_NAMES
+        elements = _elements(value) if isinstance(value, list) and not is_ordered else None
         if elements is None:
             yield path, value
         else:
