@@ -169,9 +169,8 @@ class Simulation:
     def _learn_from(self, decision: HistoryProposal, at: float) -> None:
         self.history.append(decision)
         self.rejected.note(decision)
+        self.reviews.note_decision(self.rules, decision)
         for rule in self.rules:
-            if decision.lesson == "approve" and rule.matches(decision.case, decision.case.at):
-                self.reviews.note_approval(rule)
             suspension = check_tripwires(rule, PersonDecided(decision), at)
             if suspension is not None:
                 self.suspended[rule.name] = suspension.why

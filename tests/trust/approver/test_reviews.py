@@ -18,7 +18,7 @@ from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule, RuleLimits, evaluate
 from moot.trust.rules.rule_yaml import read_rules, write_rules
 from tests.trust.approver.test_approver import LEARNING, ApproverScene, approver_scene
-from tests.trust.histories import START, call, envelope_of, fulfilment, history, proposal
+from tests.trust.histories import START, call, decided, envelope_of, fulfilment, history, proposal
 from tests.waiting import until
 
 RULE = Rule(
@@ -66,6 +66,24 @@ def test_a_rule_that_nobody_reviews_leaves_decisions_to_people() -> None:
     # A rule without reviews is never paused by them.
     other = replace(RULE, limits=RuleLimits())
     assert reviews.pause_reasons([other]) == {}
+
+
+def test_an_approval_of_what_such_a_rule_left_to_people_stands_for_one_review() -> None:
+    """Whoever never reviews is asked about one in seven, and not about everything from then on."""
+    reviews = RuleReviews()
+    decide(reviews, MAX_REVIEWS * MIN_DECISIONS)
+    asked = 0
+    for number in range(70):
+        if reviews.pause_reasons([RULE]):
+            asked += 1
+            reviews.note_decision([RULE], decided(call({"path": "/x"}), approved=True))
+        else:
+            decide(reviews, 1, start=1000 + number)
+    assert asked == 10
+    # A rejection confirms nothing.
+    decide(reviews, reviews.left(RULE) or 0, start=5000)
+    reviews.note_decision([RULE], decided(call({"path": "/x"}), approved=False))
+    assert reviews.left(RULE) == 0
 
 
 def test_what_is_not_reviewed_survives_a_process_that_is_killed(tmp_path: Path) -> None:

@@ -353,9 +353,7 @@ class Approver:
             went_by_origin = any(rule.ask is not None and rule.name == behind for rule in self.store.rules)
             asked = not went_by_origin and self.origins.asked(decision.id)
             self.trip(PersonDecided(decision, asked), at=at)
-            for rule in self.store.rules if lesson == "approve" else ():
-                if rule.matches(decision.case, decision.case.at):
-                    self.reviews.note_approval(rule)
+            self.reviews.note_decision(self.store.rules, decision)
         if lesson is not None:
             self._considered[decision.id] = lesson
 

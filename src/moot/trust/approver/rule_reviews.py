@@ -23,6 +23,7 @@ from typing import Any, Final
 from moot.private_files import open_private
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
+from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule
 
 log = logging.getLogger(__name__)
@@ -130,10 +131,11 @@ class RuleReviews:
                 found[rule] = found.get(rule, 0) + 1
         return found
 
-    def note_approval(self, rule: Rule) -> None:
+    def note_decision(self, rules: Iterable[Rule], decision: HistoryProposal) -> None:
         """A person approved what a rule left to them because nobody reviews it: a sample of its decisions."""
-        if self.left(rule) == 0:
-            self.confirm(self.unreviewed(rule.name)[: self._batch(rule)])
+        for rule in rules if decision.lesson == "approve" else ():
+            if self.left(rule) == 0 and rule.matches(decision.case, decision.case.at):
+                self.confirm(self.unreviewed(rule.name)[: self._batch(rule)])
 
     def object_to(self, id: str) -> None:
         """A person found this decision wrong: it proves nothing, and the rule starts anew."""

@@ -7,7 +7,7 @@ nobody has agreed to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -90,6 +90,23 @@ def _leaves(value: Mapping[str, Json], path: Path, depth: int) -> Iterator[tuple
 def most_elements(key: str) -> int | None:
     """How many elements a list may have by a part of a path such as `[5]`; None if it is a name."""
     return int(key[1:-1]) if key[:1] == "[" and key[-1:] == "]" and key[1:-1].isdecimal() else None
+
+
+def values_at(value: Json, path: Path) -> tuple[Json, ...]:
+    """What stands at a path, at `[5]` in each element of a list; () if nothing does, or it is too long."""
+    if not path:
+        return (value,)
+    if (most := most_elements(path[0])) is not None:
+        rows = [values_at(each, path[1:]) for each in value] if isinstance(value, list) else []
+        return tuple(each for row in rows for each in row) if len(rows) <= most and all(rows) else ()
+    is_there = isinstance(value, Mapping) and path[0] in value
+    return values_at(value[path[0]], path[1:]) if is_there else ()
+
+
+def is_true_at(value: Json, path: Path, test: Callable[[Json], bool]) -> bool:
+    """Whether there is something at a path, all of which passes."""
+    found = values_at(value, path)
+    return bool(found) and all(map(test, found))
 
 
 def put_at(value: Json, path: Path, new: Json) -> Json:

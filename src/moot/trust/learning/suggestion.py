@@ -235,7 +235,8 @@ def _evidence_text(
         f"error rate up to {percent(bound)} (95 % confidence)."
     )
     if cell.first_times is not None and new_bound is not None and new_bound > bound:
-        text += f" For values not seen before, of which there were {cell.first_times}: up to {percent(new_bound)}."
+        new = f" For values not seen before, of which there were {cell.first_times}"
+        text += f"{new}: up to {percent(new_bound)}."
     return text
 
 

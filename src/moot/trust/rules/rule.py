@@ -31,7 +31,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
-from moot.trust.history.proposal_case import Case, Path, most_elements, path_text, without_nulls
+from moot.trust.history.proposal_case import Case, Path, is_true_at, path_text, values_at, without_nulls
 from moot.trust.rules.conditions import Hours, Range, amount_of, canonical, is_plain, is_same_json
 from moot.values.kinds import ValuePattern
 
@@ -219,10 +219,10 @@ class Rule:
             if node.searches and not Fields((), node.searches).matches(dict(case.arguments)):
                 yield "arguments"
         for path, span in self.range.items():
-            if not _holds(case.arguments, path, span.admits):
+            if not is_true_at(case.arguments, path, span.admits):
                 yield f"range.{path_text(path)}"
         for path, pattern in self.values.items():
-            if not _holds(case.arguments, path, pattern.admits):
+            if not is_true_at(case.arguments, path, pattern.admits):
                 yield f"arguments.{path_text(path)}"
         for name, value in self.equals.items():
             if name not in case.arguments or not is_same_json(case.arguments[name], value):
@@ -287,21 +287,6 @@ class Rule:
         if self.hours is not None or self.seen_hours is not None:
             ranks["hours"] = 2
         return tuple(sorted(ranks.items()))
-
-
-def _holds(value: Json, path: Path, test: Callable[[Json], bool]) -> bool:
-    """Whether what stands at a path passes; at `[5]` each of one to five elements of a list."""
-    for at, key in enumerate(path):
-        if (most := most_elements(key)) is not None:
-            return (
-                isinstance(value, list)
-                and 1 <= len(value) <= most
-                and all(_holds(each, path[at + 1 :], test) for each in value)
-            )
-        if not isinstance(value, Mapping) or key not in value:
-            return False
-        value = value[key]
-    return test(value)
 
 
 def admits(node: Node, value: Json, *, careful: bool = True) -> bool:
@@ -467,7 +452,8 @@ def _used_up_limit(rule: Rule, now: float, times: Mapping[str, Sequence[float]])
 
 def amounts_of(rule: Rule, case: Case) -> dict[Path, Decimal | None]:
     """What a call adds to the sums of a rule, by argument; None if that is no number that can be added."""
-    return {path: amount_of(_at(case.arguments, path)) for path in rule.limits.sums}
+    found = {path: values_at(case.arguments, path) for path in rule.limits.sums}
+    return {path: amount_of(values[0]) if len(values) == 1 else None for path, values in found.items()}
 
 
 def _exceeded_sum(rule: Rule, case: Case, spent: Mapping[Path, Decimal]) -> str | None:
