@@ -25,7 +25,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit agentdojo cedar docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit agentdojo automation cedar docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -140,6 +140,10 @@ KIT := https://github.com/a2aproject/a2a-tck
 
 a2a-kit: $(VENV)/installed
 	$(BIN)/python -m tests.agents.a2a.compatibility_kit $(KIT) $(SUITES)
+
+# What rules take over, on public data: DATA is a folder with the repositories that bench/automation_worlds.py names.
+automation: $(VENV)/installed
+	$(BIN)/python -m bench.automation --data $(DATA) --seeds $(or $(SEEDS),8) --write-docs
 
 # AgentDojo in an environment of its own, MOOT_AGENTDOJO (bench/origins.py says how), and if MOOT_TAU_BENCH is a checkout of τ-bench,
 # that too. Not a part of the tests. OPTIONS="--variants", OPTIONS="--learn 200": see bench/agentdojo/__main__.py.

@@ -1,7 +1,7 @@
 """What each part of learning adds: memory, a list of prefixes, the learner, and the learner without a part.
 
-`python -m bench.automation --data FOLDER [--world W …] [--way W …] [--seeds N]`. Replays streams of calls
-with what a careful person decides, from public data (`bench.automation_worlds`, read from the folder) and
+`python -m bench.automation --data FOLDER [--world W …] [--way W …] [--seeds N] [--write-docs]`.
+Replays streams of calls with what a careful person decides, from public data (`bench.automation_worlds`, read from the folder) and
 from the made-up worlds of `bench.trust`. For each world and way it tells which share of the wanted calls of
 the second half ran without a question, how many approvals were wrong, and how many suggestions were shown
 and how many of those were false.
@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench import automation_report
 from bench.automation_office import OFFICE
 from bench.automation_worlds import PUBLIC
 from bench.trust import PERSON, POLICIES, DeclaredReads, Simulation
 from bench.trust_baselines import prefix_of
 from bench.trust_people import World
+from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Case
 from moot.trust.learning import generalisation, text_patterns
 from moot.trust.rules.remembered_calls import RememberedCalls, evaluate_all, rule_for, usual_limits
@@ -191,6 +193,14 @@ def worlds(data: Path | None) -> dict[str, Callable[[random.Random], World]]:
     return found | POLICIES
 
 
+def _measured(task: tuple[Path | None, str, str, int, int]) -> WorldResult:
+    data, world, way, seeds, proposals = task
+    total = WorldResult()
+    for seed in range(seeds):
+        total.add(run_world(worlds(data)[world], world, WAYS[way], seed, proposals))
+    return total
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.automation", description=(__doc__ or "").split("\n")[0]
@@ -200,25 +210,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--way", action="append", help="only this way (repeat for several)")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each world (default 1)")
     parser.add_argument("--proposals", type=int, default=PROPOSALS)
-    chosen = parser.parse_args(arguments)
-    print(
-        f"{'world':24}{'way':20}{'automatic':>10}{'approvals':>11}{'wrong':>7}{'shown':>7}{'false':>7}{'seconds':>9}"
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="the public worlds: results, docs/performance.md, docs/trust.svg",
     )
-    for name, make in worlds(chosen.data).items():
-        if chosen.world and name not in chosen.world:
-            continue
-        for way_name, way in WAYS.items():
-            if chosen.way and way_name not in chosen.way:
-                continue
-            start, total = time.process_time(), WorldResult()
-            for seed in range(chosen.seeds):
-                total.add(run_world(make, name, way, seed, chosen.proposals))
-            seconds = time.process_time() - start
+    chosen = parser.parse_args(arguments)
+    ways = ["memory", "memory+prefixes", "memory+learner"] if chosen.write_docs else chosen.way or [*WAYS]
+    names = chosen.world or [*(PUBLIC | OFFICE if chosen.write_docs else worlds(chosen.data))]
+    results: dict[str, dict[str, dict[str, Json]]] = {name: {} for name in names}
+    print(f"{'world':24}{'way':20}{'automatic':>10}{'approvals':>11}{'wrong':>7}{'shown':>7}{'false':>7}")
+    tasks = [(chosen.data, name, way, chosen.seeds, chosen.proposals) for name in names for way in ways]
+    with ProcessPoolExecutor(2) as pool:
+        for (_, name, way, *_rest), total in zip(tasks, pool.map(_measured, tasks), strict=True):
+            results[name][way] = {"share": round(total.share, 4)} | {
+                each: getattr(total, each) for each in ("approvals", "wrong", "shown", "false")
+            }
             print(
-                f"{name:24}{way_name:20}{total.share:>10.0%}{total.approvals:>11}{total.wrong:>7}{total.shown:>7}"
-                f"{total.false:>7}{seconds:>9.1f}",
+                f"{name:24}{way:20}{total.share:>10.0%}{total.approvals:>11}{total.wrong:>7}{total.shown:>7}"
+                f"{total.false:>7}",
                 flush=True,
             )
+    if chosen.write_docs:
+        automation_report.write(results, chosen.seeds, chosen.proposals)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Progressive automation, simulated: how much rules take over, and how often they are wrong.
 
-`python -m bench.trust [--json] [--write-docs]`. Made-up people (`bench.trust_people`) decide on proposals by
+`python -m bench.trust [--json]`. Made-up people (`bench.trust_people`) decide on proposals by
 policies that nobody told the learner. Whatever it suggests, they accept, and what they are asked to review,
 they review at once. The learner, the rules, their limits, spot checks, reviews and trip-wires are the
 product's own, with the settings that it comes with.
@@ -372,7 +372,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.trust", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("--fresh", type=int, default=FRESH, metavar="N", help=f"new seeds (default {FRESH})")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/trust.svg")
     chosen = parser.parse_args(arguments)
     if not chosen.json:
         runs = run(chosen.fresh)
@@ -381,8 +380,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seeds = (*FIXED, *fresh_seeds(chosen.fresh))
         runs = measured(seeds)
         print(json.dumps(as_json(runs, seeds, time.monotonic() - start), indent=2))
-    if chosen.write_docs:
-        trust_report.write_picture(runs)
 
 
 if __name__ == "__main__":

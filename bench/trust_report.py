@@ -1,19 +1,13 @@
-"""The table of `bench.trust`, and its curves as `docs/trust.svg`."""
+"""The table of `bench.trust`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Final
 
-from bench.trust_people import EXPRESSIBLE, NOISY
 from bench.trust_run import SimulationRun
 
-PICTURE: Final = Path(__file__).resolve().parent.parent / "docs" / "trust.svg"
-_COLOURS: Final = ("#2f6fab", "#3b8f5a", "#8a5fb0", "#d08a3c", "#b0413e", "#4a9d9c")
-_GREY: Final = "#9a9a9a"
-_WIDTH, _HEIGHT, _LEFT, _TOP = 520, 240, 46, 24
 _STEP: Final = 50
 
 
@@ -60,51 +54,3 @@ def _baseline_text(runs: Sequence[SimulationRun], name: str) -> str:
 def shares_of(runs: Sequence[SimulationRun]) -> list[float]:
     """The curve of one policy, all people together."""
     return [mean(run.curve[at] for run in runs) for at in range(len(runs[0].curve))]
-
-
-def svg(runs: Mapping[str, list[SimulationRun]]) -> str:
-    """The curves as a picture: policies that rules can say in colours, the others in grey."""
-    parts = [
-        f'<line x1="{_LEFT}" y1="{_y(share)}" x2="{_LEFT + _WIDTH}" y2="{_y(share)}" stroke="#ddd"/>'
-        f'<text x="{_LEFT - 6}" y="{_y(share) + 4}" text-anchor="end">{share:.0%}</text>'
-        for share in (0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    ]
-    width = max(len(of_policy[0].curve) for of_policy in runs.values())
-    for decisions in range(0, width * _STEP + 1, 200):
-        x = _LEFT + _WIDTH * decisions / (width * _STEP)
-        parts.append(f'<text x="{x:.0f}" y="{_TOP + _HEIGHT + 16}" text-anchor="middle">{decisions}</text>')
-    x = _LEFT + _WIDTH + 14
-    for at, (policy, of_policy) in enumerate(runs.items()):
-        shares = [0.0, *shares_of(of_policy)]
-        colour = _COLOURS[at % len(_COLOURS)] if policy in EXPRESSIBLE else _GREY
-        dash = "" if policy in EXPRESSIBLE else ' stroke-dasharray="5 3"' if policy in NOISY else ""
-        points = " ".join(
-            f"{_LEFT + _WIDTH * step / width:.0f},{_y(share):.0f}" for step, share in enumerate(shares)
-        )
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dash}>'
-            f"<title>{policy}</title></polyline>"
-        )
-        y = _TOP + 12 + 19 * at
-        parts.append(
-            f'<path d="M{x} {y - 4}h18" stroke="{colour}" stroke-width="2"{dash}/>'
-            f'<text x="{x + 24}" y="{y}">{policy}</text>'
-        )
-    right, bottom = x + 180, _TOP + _HEIGHT + 42
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right} {bottom}" width="{right}" '
-        f'height="{bottom}" font-family="sans-serif" font-size="11" fill="#333">'
-        '<rect width="100%" height="100%" fill="#fff"/>'
-        "<title>Share of decisions that are automatic, by decisions so far</title>"
-        f"{''.join(parts)}"
-        f'<text x="{_LEFT + _WIDTH / 2:.0f}" y="{bottom - 8}" text-anchor="middle">decisions so far; '
-        "grey: policies that rules cannot say, dashed: with slips</text></svg>\n"
-    )
-
-
-def _y(share: float) -> float:
-    return _TOP + _HEIGHT * (1 - share)
-
-
-def write_picture(runs: Mapping[str, list[SimulationRun]]) -> None:
-    PICTURE.write_text(svg(runs), "utf-8")
