@@ -2,9 +2,9 @@
 
 `python -m bench.automation --data FOLDER [--world W …] [--way W …] [--seeds N] [--write-docs]`.
 Replays streams of calls with what a careful person decides, from public data (`bench.automation_worlds`,
-read from the folder) and from the made-up worlds of `bench.trust`. For each world and way it tells which share of the wanted calls of
-the second half ran without a question, how many approvals were wrong, and how many suggestions were shown
-and how many of those were false.
+read from the folder) and from the made-up worlds of `bench.trust`. For each world and way it tells which
+share of the wanted calls of the second half ran without a question, how many approvals were wrong, and how
+many suggestions were shown and how many of those were false.
 """
 
 from __future__ import annotations
