@@ -255,7 +255,7 @@ async def test_a_refusal_is_explained(tmp_path: Path) -> None:
             await until(pilot, lambda: "no message was refused" in pane_text(app.panes.timeline))
             proposal = await propose(app.space)
             # The SDK would not even send it: what a gateway says is what is explained.
-            app.space._sender.may = lambda *_: True  # type: ignore[method-assign]
+            app.space._sender._allows = lambda *_: True  # type: ignore[method-assign]
             await enter_line(pilot, f"/reject {proposal.id}")
             await until(pilot, lambda: "capability_violation" in pane_text(app.panes.timeline))
             await enter_line(pilot, "/why")
