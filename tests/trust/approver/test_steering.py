@@ -266,7 +266,7 @@ async def test_one_odd_call_suspends_one_rule_and_trying_again_no_other(tmp_path
                 "files", "tools/call", {"name": "write_file", "arguments": {"path": path, "text": "x"}}
             )
         await until(lambda: len(list(scene.approver.ledger)) == 2)
-        assert len(scene.store.suspensions) == 1
+        await until(lambda: len(scene.store.suspensions) == 1)
 
 
 async def test_people_see_three_suggestions_at_once_and_what_only_reads_may_act_more_often(

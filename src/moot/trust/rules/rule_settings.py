@@ -19,7 +19,7 @@ SETTINGS: Final = ("accepting_people", "reads", "tools")
 MAX_ACCEPTING_PEOPLE: Final = 10
 
 
-class RuleSettings(NamedTuple):
+class RuleFileHead(NamedTuple):
     """The settings of one space; `tools` as they are written."""
 
     accepting_people: int = 1
@@ -27,16 +27,16 @@ class RuleSettings(NamedTuple):
     tools: Mapping[str, Json] = {}
 
 
-NO_SETTINGS: Final = RuleSettings()
+NO_HEAD: Final = RuleFileHead()
 
 
-def read_settings(text: str) -> RuleSettings:
+def read_settings(text: str) -> RuleFileHead:
     """The settings of a YAML text; raises UsageError with the place of the mistake."""
     top = read_yaml(text)
-    return settings_of(top) if isinstance(top, dict) else NO_SETTINGS
+    return settings_of(top) if isinstance(top, dict) else NO_HEAD
 
 
-def settings_of(top: Mapping[str, Json]) -> RuleSettings:
+def settings_of(top: Mapping[str, Json]) -> RuleFileHead:
     people = top.get("accepting_people", 1)
     if isinstance(people, bool) or not isinstance(people, int) or not 1 <= people <= MAX_ACCEPTING_PEOPLE:
         raise UsageError(f"accepting_people must be a whole number from 1 to {MAX_ACCEPTING_PEOPLE}")
@@ -45,10 +45,10 @@ def settings_of(top: Mapping[str, Json]) -> RuleSettings:
         raise UsageError("reads must be remember, or ask, which is the same as leaving it out")
     tools = top.get("tools") or {}
     entries_from_json(tools)
-    return RuleSettings(people, reads == "remember", tools)
+    return RuleFileHead(people, reads == "remember", tools)
 
 
-def settings_as_json(settings: RuleSettings) -> dict[str, Json]:
+def settings_as_json(settings: RuleFileHead) -> dict[str, Json]:
     """As `settings_of` reads it, without default values."""
     written: dict[str, Json] = {}
     if settings.accepting_people > 1:

@@ -37,7 +37,7 @@ from moot.trust.rules.cedar_policies import NO_POLICIES, CedarPolicies, CedarVer
 from moot.trust.rules.plan import PlanRecord, record_of_json
 from moot.trust.rules.remembered_calls import RememberedCalls
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_settings import RuleSettings, read_settings
+from moot.trust.rules.rule_settings import RuleFileHead, read_settings
 from moot.trust.rules.rule_yaml import (
     read_rules,
     rule_as_json,
@@ -330,7 +330,7 @@ class RuleStore:
     def _write(self, rules: tuple[Rule, ...], tools: dict[str, Json]) -> None:
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
-        settings = RuleSettings(self.accepting_people, self.remembers_reads, tools)
+        settings = RuleFileHead(self.accepting_people, self.remembers_reads, tools)
         text = write_rules(rules, self._read_tests(), settings, cedar=list(self.cedar_files))
         write_atomically(self.rules_file, text.encode())
         self.rules, self.tools_json, self.tools = rules, tools, tuple(entries_from_json(tools))

@@ -40,7 +40,7 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.conditions import Range, read_hours, read_time
 from moot.trust.rules.rule import ASK_CONDITIONS, DECISIONS, Rule, RuleLimits, RuleOrigin
-from moot.trust.rules.rule_settings import NO_SETTINGS, SETTINGS, RuleSettings, settings_as_json, settings_of
+from moot.trust.rules.rule_settings import NO_HEAD, SETTINGS, RuleFileHead, settings_as_json, settings_of
 from moot.values.kinds import KINDS, ValuePattern
 
 # For one space.
@@ -415,7 +415,7 @@ def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
 
 
 def write_rules(
-    rules: Sequence[Rule], tests: Json = None, settings: RuleSettings = NO_SETTINGS, *, cedar: Json = None
+    rules: Sequence[Rule], tests: Json = None, settings: RuleFileHead = NO_HEAD, *, cedar: Json = None
 ) -> str:
     """The YAML of rules, in their order, with what else the file says; tests as `read_yaml` gave them."""
     said = settings_as_json(settings)
