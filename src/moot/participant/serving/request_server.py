@@ -64,11 +64,8 @@ class IncomingRequest:
     def __post_init__(self) -> None:
         payload = self.envelope.payload
         self.sender, self.is_broadcast = self.envelope.sender, not self.envelope.to
-        self.method, self.params, self.rpc_id = (
-            payload["method"],
-            payload.get("params", {}),
-            payload.get("id"),
-        )
+        self.method, self.params = payload.get("method", ""), payload.get("params", {})
+        self.rpc_id = payload.get("id")
 
     @property
     def cancelled(self) -> asyncio.Event:
