@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moot.protocol.operation import Json
+from moot.trust.approver.suggested_origins import ask_as_people_saw
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule, evaluate
 from moot.trust.rules.rule_words import MAX_SENTENCE
@@ -242,9 +243,14 @@ def test_many_approvals_after_a_rejection_win_its_row_back() -> None:
 
 def test_a_suggestion_is_one_sentence_of_two_hundred_characters() -> None:
     calls = [edit(f"src/{folder}-{n}/{name}.py") for folder in NAMES for n in range(3) for name in NAMES[:4]]
-    for suggestion in suggest(history(calls, tool="edit_file"), now=NOW):
+    decisions = history(calls, tool="edit_file")
+    for suggestion in suggest(decisions, now=NOW):
         assert len(suggestion.words) <= MAX_SENTENCE
         assert "; at most " in suggestion.words
+        by_origin = ask_as_people_saw(suggestion, decisions, lambda _: {"asks": False})
+        assert by_origin.rule.ask == "when_untrusted"
+        assert len(by_origin.words) <= MAX_SENTENCE
+        assert "; asks when " in by_origin.words
 
 
 def test_calls_that_come_more_often_than_the_rule_may_act_are_suggested_with_their_rate() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.suggestion import Suggestion, why_no_grant
-from moot.trust.rules.rule_words import ASK_TEXT
+from moot.trust.rules.rule_words import ASK_TEXT, MAX_SENTENCE, describe_shortly
 
 # What was found about the origins of a proposal, if anybody looked.
 FindingOf = Callable[[str], Mapping[str, Json] | None]
@@ -32,6 +32,8 @@ def ask_as_people_saw(
         return suggestion
     id = f"{suggestion.id}-said"
     words = suggestion.words + ASK_TEXT
+    if len(words) > MAX_SENTENCE:
+        words = describe_shortly(replace(rule, ask="when_untrusted"), {})
     origin = replace(rule.origin, suggestion=id)
     by_origin = replace(rule, ask="when_untrusted", origin=origin, words=words)
     no_grant = why_no_grant(by_origin)

@@ -104,7 +104,9 @@ def _acts_more_often(rule: Rule, rules: Sequence[Rule], history: Sequence[Histor
     """Whether such calls came so much more often than a rule may act that it should be accepted anew."""
     for old in rules:
         most = old.limits.max_decisions
-        bare = replace(old, name=rule.name, limits=rule.limits, origin=rule.origin, words=rule.words)
+        bare = replace(
+            old, name=rule.name, limits=rule.limits, origin=rule.origin, words=rule.words, ask=rule.ask
+        )
         if old.origin.suggestion is not None and most is not None and bare == rule:
             return most_within(moments_of(rule, history), old.limits.per_seconds) >= MORE_OFTEN * most
     return False
