@@ -307,6 +307,23 @@ def test_the_model_is_told_no_secret_and_everything_of_others_is_data() -> None:
         prompt_for(call({f"a{n}": "x y " * 400 for n in range(40)}), None, [], "")
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"password": {"value": "hunter2"}},
+        {"args": ["--password", "hunter2"]},
+        {"env": ["API_KEY=hunter2"]},
+        {"headers": [{"name": "Authorization", "value": "hunter2"}]},
+        {"text": "the password is\n\nhunter2"},
+        {"url": "https://example.org/x?token=hunter2"},
+        {"pin": "hunter2"},
+    ],
+)
+def test_a_secret_is_withheld_wherever_its_name_stands(told: dict[str, Json]) -> None:
+    assert "hunter2" not in json.dumps(withhold(told))
+    assert withhold({"args": ["a", "b"], "name": "x", "value": "y"})["value"] == "y"
+
+
 def test_an_answer_is_one_of_three_words_and_one_plain_sentence() -> None:
     assert read_answer('```json\n{"opinion": "none"}\n```', "m") is None
     found = read_answer('{"opinion": "no", "because": "two\\nlines"}', "m")

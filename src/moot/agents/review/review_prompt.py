@@ -31,6 +31,10 @@ WITHHELD: Final = "[withheld]"
 _NUMBER: Final = re.compile(r"(?<!\d)\d(?:[ -]?\d){11,}", re.ASCII)
 _RUN: Final = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{24,}", re.ASCII)
 _MAX_NUMBER: Final = 10**11
+# Between a name and what it is, in one word; headers that are secret; how an object calls what one says.
+_TOLD_WITH: Final = re.compile(r"[=:?&]")
+_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+_VALUE_KEYS: Final = frozenset({"value", "values", "val", "content", "data"})
 _FENCE: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
 
 _INSTRUCTIONS: Final = """\
@@ -79,7 +83,7 @@ def _origins(report: OriginReport) -> Json:
         "why": withhold(report.why),
         "arguments": [
             {
-                "path": each.path,
+                "path": _clean(each.path),
                 "origin": each.origin,
                 "steers_the_call": each.steers,
                 "words": withhold(each.text, each.path),
@@ -91,15 +95,30 @@ def _origins(report: OriginReport) -> Json:
 
 def withhold(value: Json, name: str = "") -> Json:
     """A value without what looks like a secret, by its name, by its form, or by what is said beside it."""
-    if isinstance(value, dict):
-        return {_clean(str(key)): withhold(each, str(key)) for key, each in value.items()}
-    if isinstance(value, list):
-        return [withhold(each, name) for each in value]
     if value is None or isinstance(value, bool):
         return value
-    if is_secret(name) or (isinstance(value, int | float) and abs(value) >= _MAX_NUMBER):
+    if _names_secret(name) or (isinstance(value, int | float) and abs(value) >= _MAX_NUMBER):
         return WITHHELD
+    if isinstance(value, dict):
+        # `{"name": "Authorization", "value": …}` names it in a value.
+        named = any(isinstance(each, str) and _names_secret(each) for each in value.values())
+        return {
+            _clean(str(key)): WITHHELD if named and key in _VALUE_KEYS else withhold(each, str(key))
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        # `["--password", …]` names it in the one before.
+        return [withhold(each, before) for before, each in zip(("", *map(_word, value)), value, strict=False)]
     return _clean(value) if isinstance(value, str) else value
+
+
+def _names_secret(name: str) -> bool:
+    return name.lower() in _HEADERS or is_secret(name) or is_told_secret(name)
+
+
+def _word(value: Json) -> str:
+    """A text that is one word, and so may be a name."""
+    return value if isinstance(value, str) and not any(char in value for char in " =:") else ""
 
 
 def _clean(text: str) -> str:
@@ -107,13 +126,22 @@ def _clean(text: str) -> str:
     for form in (SECRET, NAMED_SECRET, _RUN, _NUMBER):
         cut = re.sub(form, WITHHELD, cut)
     # What is told behind such a word is not for everybody.
-    return "\n".join(_clean_line(line) for line in cut.split("\n"))
+    lines, is_behind = [], False
+    for line in cut.split("\n"):
+        clean = _clean_line(line)
+        lines.append(WITHHELD if is_behind and line.strip() else clean)
+        is_behind = clean != line or (is_behind and not line.strip())
+    return "\n".join(lines)
 
 
 def _clean_line(line: str) -> str:
     words = line.split(" ")
     first = next((at for at, word in enumerate(words) if is_told_secret(word)), None)
-    return line if first is None else " ".join([*words[: first + 1], WITHHELD])
+    if first is None:
+        return line
+    # `API_KEY=…` tells it in the same word.
+    name = _TOLD_WITH.split(words[first], maxsplit=1)[0]
+    return " ".join([*words[:first], name, WITHHELD])
 
 
 def read_answer(text: str, model: str) -> Opinion | None:

@@ -229,7 +229,7 @@ class Reviewer:
         sent = await self._space.send("mcp/reject", payload, to=case.proposer, about=case.id, confirm=True)
         if self._space.may("chat"):
             # MEW 3.3.3: a chat about a rejection explains it.
-            await self._space.chat(opinion.text(self._space.name), about=sent.id)
+            await self._space.chat(opinion.text(self._space.name), format="plain", about=sent.id)
 
     # Measuring
 
