@@ -214,3 +214,26 @@ def test_remembered_calls_are_counted_as_one_in_reports() -> None:
     assert counted_name(rule.name) == "remembered"
     assert counted_name("again-and-again") == "again-and-again"
     assert counted_name(None) is None
+
+
+def test_a_rejection_forgets_all_that_differ_only_in_what_does_not_matter() -> None:
+    calls = RememberedCalls(ignored_of=lambda _host, _tool: ("memo",))
+    for by, memo in (("agent", "for the lunch"), ("agent", "for the dinner"), ("other", "for the tea")):
+        remember(calls, call(by=by, to="acme", memo=memo))
+    other = remember(calls, call(to="other", memo="for the lunch"))
+    for memo in ("for the lunch", "for the breakfast"):
+        found = calls.contradicted_by(call(to="acme", memo=memo), origins_ask=False)
+        assert len(found) == 3
+        assert other.name not in found
+
+
+def test_a_rule_that_would_reject_and_is_held_back_leaves_the_call_to_people() -> None:
+    calls = RememberedCalls()
+    remember(calls, call(to="acme"))
+    for limits in (RuleLimits(check_share=1.0), RuleLimits(while_present=("alice",))):
+        rule = Rule("no", "reject", tool="pay", limits=limits)
+        again = calls.find(call(to="acme"))
+        assert evaluate_all([rule], again, call(to="acme"), NOW + 1, draw=0.5).decision == "ask"
+    used = {"no": [NOW]}
+    rule = Rule("no", "reject", tool="pay", limits=RuleLimits(1, 3600.0))
+    assert evaluate_all([rule], again, call(to="acme"), NOW + 1, (), used).decision == "ask"

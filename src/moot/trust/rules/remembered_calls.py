@@ -222,6 +222,16 @@ class RememberedCalls:
             for call in {call_key(case), call_key(without_nulls(case))}
             for name in self._by_call.get(call, {}).values()
         ]
+        if ignored := self.ignored_in(case):
+            # All that differ in nothing else: each of them would approve the next one.
+            key = _masked_key(case, ignored)
+            found += [
+                name
+                for name, each in self._entries.items()
+                if each.call is not None
+                and each.call.tool == case.tool
+                and _masked_key(each.call, ignored) == key
+            ]
         found += [
             rule.name
             for rule in self.find(case)
@@ -247,7 +257,7 @@ def evaluate_all(
     `remembered` are the rules that `RememberedCalls.find` found.
     """
     found = evaluate(rules, case, now, *args, **known)
-    if found.decision != "ask" or (found.rule is not None and found.rule.decision == "ask"):
+    if found.decision != "ask" or (found.rule is not None and found.rule.decision != "approve"):
         return found
     for rule in remembered:
         own = evaluate([rule], case, now, *args, **known)
