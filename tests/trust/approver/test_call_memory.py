@@ -176,6 +176,40 @@ async def test_where_two_have_to_accept_one_alone_remembers_nothing(tmp_path: Pa
         assert await scene.write("a.md") == "by approver"
 
 
+async def test_half_a_wish_counts_for_the_same_limits_and_not_after_a_rejection(tmp_path: Path) -> None:
+    folder = tmp_path / "trust"
+    folder.mkdir(mode=0o700)
+    (folder / "rules.yaml").write_text("accepting_people: 2\n")
+    async with approver_scene(tmp_path, bob=["*"]) as scene:
+        bob = await scene.party.join("bob")
+        assert await scene.write("a.md") == "by alice"
+        first: dict[str, Json] = {"again": last(scene), "count": 1, "until": "1d"}
+        await scene.alice.send("trust/accept", first, confirm=True)
+        await until(lambda: sum("1 of 2" in text for text in scene.chats) == 1)
+        # Bob wants it oftener, which Alice never said.
+        await bob.send("trust/accept", {**first, "count": 1_000}, confirm=True)
+        await until(lambda: sum("1 of 2" in text for text in scene.chats) == 2)
+        scene.mood = "reject"
+        assert await scene.write("a.md") == "no, alice: unsafe"
+        await until(lambda: scene.store.half_remembered == {})
+        await bob.send("trust/accept", first, confirm=True)
+        await until(lambda: sum("1 of 2" in text for text in scene.chats) == 3)
+        assert len(scene.store.remembered) == 0
+
+
+async def test_nothing_that_somebody_accepts_ends_the_approver(tmp_path: Path) -> None:
+    odd: list[Json] = [[[]], {"a": [{}]}, 1e300, "\u202e", {"a/b": {"ignore": [[]]}}, [["x"], {}, None]]
+    keys = ("again", "remove", "tools", "ignore", "matters", "reviewed", "lift", "suggestion", "plan", "same")
+    async with approver_scene(tmp_path) as scene:
+        assert scene.running is not None
+        for key in (*keys, "observe"):
+            for each in odd:
+                await scene.alice.send("trust/accept", {key: each, "on": True}, confirm=True)
+        await scene.alice.send("trust/stop", {}, confirm=True)
+        await scene.wait_for("trust/rule", "stopped")
+        assert not scene.running.done()
+
+
 async def test_with_reads_remember_the_first_approval_of_a_read_is_enough(tmp_path: Path) -> None:
     folder = tmp_path / "trust"
     folder.mkdir(mode=0o700)

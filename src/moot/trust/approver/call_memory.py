@@ -20,7 +20,7 @@ from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_suggester import RuleSuggester
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
-from moot.trust.rules.conditions import read_time
+from moot.trust.rules.conditions import canonical, read_time
 from moot.trust.rules.remembered_calls import (
     MAX_REMEMBERED,
     REMEMBERED,
@@ -161,7 +161,9 @@ class CallMemory:
             raise UsageError(f"{case.tool} is said to destroy something, so people decide each call of it")
         usual = self._usual_limits(case, now)
         limits = chosen_limits(usual, now, _count(payload.get("count")), _until(payload.get("until"), now))
-        key = f"{case.proposer} {call_key(case).hex()}"
+        # Whoever wants it as often and as long: nobody's word counts for more than they saw.
+        wanted = canonical([payload.get("count"), payload.get("until")]).decode(errors="replace")
+        key = f"{case.proposer} {call_key(case).hex()} {wanted}"
         by = tuple(
             dict.fromkeys(
                 (*(n for n in store.half_remembered.get(key, ()) if n in store.people), envelope.sender)
@@ -222,6 +224,7 @@ class CallMemory:
     def trip(self, event: Event, *, at: float | None = None) -> list[str]:
         """Forget what an event contradicts; returns the names. `at` as in `Approver.trip`."""
         remembered = self._store.remembered
+        self._forget_half(event)
         match event:
             case PersonDecided() if event.decision.lesson == "reject":
                 names = remembered.contradicted_by(event.decision.case, origins_ask=event.origins_ask)
@@ -245,6 +248,23 @@ class CallMemory:
         if forgotten and isinstance(event, PersonDecided | Complaint):
             self._approver.history.count("wrong", self._clock(), rule=REMEMBERED)
         return forgotten
+
+    def _forget_half(self, event: Event) -> None:
+        """What speaks against a call speaks against what only some people wanted so far, too."""
+        half = self._store.half_remembered
+        match event:
+            case PersonDecided() if event.decision.lesson == "reject":
+                key = f" {call_key(event.decision.case).hex()} "
+                gone = [each for each in half if key in each]
+            case MemberKicked() | ToolChanged():
+                # Which host and tool each is about is not known any more, and one press brings it back.
+                gone = list(half)
+            case _:
+                return
+        for each in gone:
+            del half[each]
+        if gone:
+            self._store.save()
 
     def forget(self, names: Iterable[str], why: str, *, about: str = "") -> list[str]:
         gone = [name for name in names if self._store.remembered.get(name) is not None]

@@ -221,8 +221,9 @@ class RuleCommands:
 
     def _set_observe(self, name: Json, on: Json, envelope: Envelope) -> None:
         """Let a rule only observe, or decide again: that as many have to want as accept a rule."""
-        store, state = self._store, "suspended" if name in self._store.suspensions else "active"
+        store = self._store
         rule = next((rule for rule in store.rules if rule.name == name), None)
+        state = "suspended" if rule is not None and rule.name in store.suspensions else "active"
         if rule is None or not isinstance(on, bool):
             self._answer(envelope, f"not changed: there is no rule {name}, or `on` is not true or false")
         elif rule.observe is on:
@@ -250,6 +251,7 @@ class RuleCommands:
 
     def _resume_rules(self, names: list[Json], envelope: Envelope) -> None:
         """Several suspended rules at once; one answer tells which could not be resumed."""
+        names = list(map(str, names))
         rules = {rule.name: rule for rule in self._store.rules}
         own = [
             name
