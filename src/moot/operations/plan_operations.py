@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,14 +39,24 @@ _EXAMPLES: Final = """\
 """
 
 
+# Values that are longer may be cut where a line is told in words.
+_CUT_CHARS: Final = 200
+
+
 def plan_lines(plan: Any) -> list[str]:
     """A plan as people read it: its lines with what is used, and how it stands."""
     used = plan.get("used") or []
     is_open = plan["state"] == "open"
-    lines = [
-        f"{number}. {words}{'' if is_open or number > len(used) else f' ({used[number - 1]} used)'}"
-        for number, words in enumerate(plan["words"], start=1)
-    ]
+    lines = []
+    for number, words in enumerate(plan["words"], start=1):
+        lines.append(
+            f"{number}. {words}{'' if is_open or number > len(used) else f' ({used[number - 1]} used)'}"
+        )
+        # Nobody approves the end of a command that they have not seen.
+        for name, value in plan["lines"][number - 1].get("arguments", {}).items():
+            whole = json.dumps(value, ensure_ascii=not str(value).isprintable())
+            if is_open and len(whole) > _CUT_CHARS:
+                lines.append(f"   {name}: {whole}")
     end = (
         f"until {plan['ends_at']}"
         if plan.get("ends_at")

@@ -15,6 +15,7 @@ approve less of a plan, and nothing else (`cut_plan`).
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -168,7 +169,10 @@ def read_plan(payload: Json, *, id: str, by: str) -> Plan:
     """Read what somebody laid out; raises UsageError with the place of the mistake."""
     fields = _mapping(payload, "the plan", _PLAN_KEYS)
     task = fields.get("task")
-    if not isinstance(task, str) or not task.strip() or len(task) > MAX_TASK_CHARS:
+    if isinstance(task, str):
+        # One line, in which nothing is hidden: it stands above what people approve.
+        task = " ".join("".join(char if char.isprintable() else " " for char in task).split())
+    if not isinstance(task, str) or not task or len(task) > MAX_TASK_CHARS:
         raise UsageError(f"task must say in at most {MAX_TASK_CHARS} characters what the plan is for")
     hours = fields.get("hours", DEFAULT_HOURS)
     if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 < hours <= MAX_HOURS:
@@ -183,7 +187,7 @@ def read_plan(payload: Json, *, id: str, by: str) -> Plan:
     member = _name(fields.get("member", by), "member")
     for number, line in enumerate(lines, start=1):
         _check_line(line, f"line {number}")
-    plan = Plan(id, by, member, task.strip(), float(hours), tuple(lines))
+    plan = Plan(id, by, member, task, float(hours), tuple(lines))
     try:
         plan.rules(by=[by], now=0.0)
     except InvalidPattern as fault:
@@ -239,7 +243,8 @@ def line_text(rule: Rule) -> str:
 
 
 def _value_text(value: Json) -> str:
-    text = f"“{value}”" if isinstance(value, str) else canonical(value).decode(errors="replace")
+    is_plain_line = isinstance(value, str) and value.isprintable()
+    text = f"“{value}”" if is_plain_line else json.dumps(value, sort_keys=True)
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… ({len(text)} characters)"
 
 

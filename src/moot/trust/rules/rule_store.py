@@ -85,7 +85,7 @@ class RuleUses:
 
 def is_counted(rule: Rule) -> bool:
     """Whether its uses are kept over restarts, whatever the gateway's history has of them."""
-    return rule.origin.plan is not None or bool(rule.limits.sums)
+    return rule.origin.plan is not None or bool(rule.limits.sums) or rule.limits.gap_seconds > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,18 +357,19 @@ class RuleStore:
         self.dismissed = self.dismissed[-MAX_DISMISSED:]
         while len(self.changed_tools) > MAX_CHANGED_TOOLS:
             del self.changed_tools[next(iter(self.changed_tools))]
-        idle = {*self.suspensions, *(rule.name for rule in self.rules if rule.observe)}
+        resumable = {*self.suspensions, *(rule.name for rule in self.rules if rule.observe)}
         self.resuming = {
             name: by
             for name, by in self.resuming.items()
-            if (self.stopped is not None if name == ALL_RULES else name in idle)
+            if (self.stopped is not None if name == ALL_RULES else name in resumable)
         }
         if self.fault is None:
             names = {rule.name for rule in self.all_rules}
             self.reviewed = {name: at for name, at in self.reviewed.items() if name in names}
             self.expired = {name: at for name, at in self.expired.items() if name in names}
             # Not at once: a file that is replaced is gone for a moment, and that must give no rights back.
-            for name in [name for name in self.uses if name not in names][:-MAX_USES]:
+            idle = [name for name in self.uses if name not in names and self.remembered.get(name) is None]
+            for name in idle[:-MAX_USES]:
                 del self.uses[name]
         for id in [id for id, each in self.plans.items() if each.state == "ended"]:
             if len(self.plans) > MAX_PLANS:
