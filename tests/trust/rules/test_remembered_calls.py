@@ -237,3 +237,14 @@ def test_a_rule_that_would_reject_and_is_held_back_leaves_the_call_to_people() -
     used = {"no": [NOW]}
     rule = Rule("no", "reject", tool="pay", limits=RuleLimits(1, 3600.0))
     assert evaluate_all([rule], again, call(to="acme"), NOW + 1, (), used).decision == "ask"
+
+
+def test_a_suspended_rule_does_not_hide_one_behind_it_that_rejects_or_asks() -> None:
+    calls = RememberedCalls()
+    remember(calls, call(to="acme"))
+    first = Rule("yes", "approve", tool="pay", equals={"to": "acme"})
+    held = {"yes": "somebody complained"}
+    for decision, expected in (("reject", "ask"), ("ask", "ask"), ("approve", "approve")):
+        rules = [first, Rule("rest", decision, tool="*" if decision != "approve" else "other")]  # type: ignore[arg-type]
+        found = evaluate_all(rules, calls.find(call(to="acme")), call(to="acme"), NOW + 1, suspended=held)
+        assert found.decision == expected

@@ -259,6 +259,10 @@ def evaluate_all(
     found = evaluate(rules, case, now, *args, **known)
     if found.decision != "ask" or (found.rule is not None and found.rule.decision != "approve"):
         return found
+    # One that approves and is held back may stand before one that rejects or asks.
+    guards = [rule for rule in rules if rule.decision != "approve"] if found.rule is not None else []
+    if evaluate(guards, case, now, *args, **known).rule is not None:
+        return found
     for rule in remembered:
         own = evaluate([rule], case, now, *args, **known)
         if own.rule is None and rule.after is not None and now < rule.after:
