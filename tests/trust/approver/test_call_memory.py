@@ -280,3 +280,28 @@ async def test_a_person_says_what_does_not_matter_and_it_stays_when_its_traits_c
         assert scene.store.tools_json["files/write_file"]["ignore"] == ["text"]
         await scene.alice.send("trust/accept", {"ignore": {"files/*": ["text"]}}, confirm=True)
         await scene.wait_for_chat("not changed: files/*: name one tool")
+
+
+async def test_a_rules_file_that_is_lost_gives_no_call_back(tmp_path: Path) -> None:
+    """It may have held what rejects the call, and nobody knows."""
+    async with approver_scene(tmp_path) as scene:
+        await remembered(scene)
+        text = scene.store.rules_file.read_text()
+        scene.store.rules_file.unlink()
+        scene.store.reload()
+        scene.mood = "approve"
+        assert await scene.write("a.md") == "by alice"
+        assert "is gone" in (RuleStore.open(scene.store.folder).fault or "")
+        scene.store.rules_file.write_text(text)
+        scene.store.reload()
+        scene.mood = "leave"
+        assert await scene.write("a.md") == "by approver"
+
+
+async def test_what_is_remembered_without_a_rules_file_brings_one(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        assert await scene.write("a.md") == "by alice"
+        assert not scene.store.rules_file.exists()
+        await again(scene)
+        assert scene.store.rules_file.exists()
+        assert RuleStore.open(scene.store.folder).fault is None

@@ -189,9 +189,7 @@ class CallMemory:
         return decision
 
     def _add(self, rule: Rule, now: float) -> None:
-        store = self._store
-        gone = store.remembered.add(rule, now)
-        store.remembered.save()
+        gone = self._store.remember(rule, now)
         self._tell_forgotten(gone, "remembered anew, at its end, or not used for the longest time")
         self._approver.pin([rule])
 

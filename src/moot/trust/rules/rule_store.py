@@ -58,6 +58,7 @@ MAX_PLANS: Final = 100
 MAX_USES: Final = 1_000
 # Several, since a gateway that restarts may not bring back the very last one.
 MAX_LAST_SEEN: Final = 20
+_GONE: Final = f"{RULES_NAME} is gone, and what it rejected is unknown; write it again (`rules: []` if none)"
 
 
 @dataclass(slots=True)
@@ -210,7 +211,8 @@ class RuleStore:
             return False
         self.policies, self.cedar_files = None, ()
         if _stamp_of(self.rules_file) is None:
-            self.rules, self.fault = (), None
+            # It was there when the first call was remembered (`remember`), and may have rejected things.
+            self.rules, self.fault = (), _GONE if len(self.remembered) else None
             self.tools_json, self.tools, self.remembers_reads = {}, (), False
             self._stamp = self._find_stamp()
             return True
@@ -307,6 +309,14 @@ class RuleStore:
         names = {rule.name for rule in self.all_rules}
         self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         self.save()
+
+    def remember(self, rule: Rule, now: float) -> list[str]:
+        """Remember a call; returns what is forgotten for it. Raises UsageError while the file is faulty."""
+        if _stamp_of(self.rules_file) is None:
+            self._write(self.rules, self.tools_json)
+        gone = self.remembered.add(rule, now)
+        self.remembered.save()
+        return gone
 
     def set_tools(self, changes: Mapping[str, Json]) -> None:
         """Write what some tools do; None removes a line. Raises UsageError.
