@@ -119,6 +119,7 @@ async def test_a_program_of_the_sdk_shows_one_short_error_where_nobody_listens(t
         )  # fmt: skip
         _, errors = await process.communicate()
     lines = errors.decode().splitlines()
-    assert lines[-1].startswith(f"moot.errors.Unreachable: http://127.0.0.1:{port} cannot be reached: ")
+    named = "moot.errors.taking_part.Unreachable"
+    assert lines[-1].startswith(f"{named}: http://127.0.0.1:{port} cannot be reached: ")
     assert not [line for line in lines if "the direct cause of" in line]
     assert [line for line in lines if "/moot/" in line and "/participant/connect.py" not in line] == []

@@ -256,6 +256,13 @@ CASES: Final = [
     ),
     # 13 limits
     case("too many proposals", PROPOSAL, "resource_limit", 429, rules={"limits": {"max_open_proposals": 0}}),
+    case(
+        "beyond a budget",
+        fields("mcp/request", CALL, to=["tool"]),
+        "budget_exceeded",
+        409,
+        rules={"budgets": {"none": {"per": "day", "at_most": 0}}},
+    ),
     # 14 accepted
     case("a chat", CHAT),
     case("a chat without an id", {"kind": "chat", "payload": {"text": "hi"}}),
