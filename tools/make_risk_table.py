@@ -1,4 +1,4 @@
-"""Writes the console's table of risks from that of the SDK: `python -m tools.make_risk_table`."""
+"""Writes the console's table of risks from that of `moot.protocol`: `python -m tools.make_risk_table`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from moot.participant.decisions import risk_table
+from moot.protocol import risk_table
 
 FILE: Final = Path("src/moot/console/views/approvals/risk-table.js")
 
@@ -14,7 +14,7 @@ FILE: Final = Path("src/moot/console/views/approvals/risk-table.js")
 def text() -> str:
     """The module, before it is formatted."""
     lines = [
-        "// Written by `python -m tools.make_risk_table` from risk_table.py of the SDK: change it there."
+        "// Written by `python -m tools.make_risk_table` from moot/protocol/risk_table.py: change it there."
     ]
     for name, value in vars(risk_table).items():
         if name.isupper():

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from moot.participant import JoinedSpace
 from moot.participant.decisions import risk_table
-from moot.participant.decisions.call_risks import risks_of
+from moot.protocol.call_risks import risks_of
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.approvals_page import (

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from moot.participant.decisions.call_risks import risks_of
+from moot.protocol.call_risks import risks_of
 from moot.protocol.operation import Json
 from tests.participant.risk_cases import cases
 from tests.participant.risky_calls import HARMLESS, HOSTILE, RISKY

@@ -32,7 +32,6 @@ from moot.participant.conversation.reasoning import Reasoning
 from moot.participant.conversation.stream import Chunk, StreamInfo
 from moot.participant.conversation.stream_handle import StreamHandle
 from moot.participant.conversation.transcript import CompactionResult, Transcript
-from moot.participant.decisions.call_risks import Risk
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.plan_client import LaidOutPlan
 from moot.participant.decisions.seen_proposal import SeenProposal
@@ -43,6 +42,7 @@ from moot.participant.serving.own_offers import ResourceOptions
 from moot.participant.serving.request_server import IncomingRequest
 from moot.participant.serving.tools import RawResult, Tool, ToolError, ToolOptions, tool_of
 from moot.private_files import name_from
+from moot.protocol.call_risks import Risk
 
 __all__ = [
     "REJECT_REASONS",

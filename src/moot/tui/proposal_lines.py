@@ -13,7 +13,7 @@ from moot.operations.decision_operations import budget_lines
 from moot.operations.input_text import input_lines
 from moot.operations.origin_text import OriginNotes, ago, asks_for, caution_lines
 from moot.participant import SeenProposal
-from moot.participant.decisions.call_risks import Severity
+from moot.protocol.call_risks import Severity
 from moot.protocol.large_content import CONTENT_KEY, reference_in, shows_all_parts
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import ArgumentReport

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moot.agents.model.model_reply import Message
-from moot.participant.decisions.call_risks import NAMED_SECRET, SECRET
+from moot.protocol.call_risks import NAMED_SECRET, SECRET
 from moot.protocol.operation import Json
 from moot.protocol.opinion import MAX_BECAUSE_CHARS, Opinion, read_opinion
 from moot.protocol.origin_report import OriginReport

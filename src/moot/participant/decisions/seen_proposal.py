@@ -18,7 +18,7 @@ from moot.errors import (
     ResultMissed,
 )
 from moot.participant.calls.outcome import Rejection
-from moot.participant.decisions.call_risks import Risk, risks_of
+from moot.protocol.call_risks import Risk, risks_of
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json

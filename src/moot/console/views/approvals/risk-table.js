@@ -1,4 +1,4 @@
-// Written by `python -m tools.make_risk_table` from risk_table.py of the SDK: change it there.
+// Written by `python -m tools.make_risk_table` from moot/protocol/risk_table.py: change it there.
 /** @type {string[][]} */
 export const COMMANDS = [
   ["rm|unlink|srm|rimraf|trash", "", "deletes files"],

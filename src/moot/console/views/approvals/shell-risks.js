@@ -1,5 +1,5 @@
 /**
- * What a command line, a statement or a path does that deserves a second look: participant/decisions/shell_risks.py in
+ * What a command line, a statement or a path does that deserves a second look: protocol/shell_risks.py in
  * JavaScript, held to the same table of cases. A command line is read into simple commands as a shell reads it; nothing
  * is expanded.
  */

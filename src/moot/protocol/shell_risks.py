@@ -17,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moot.participant.decisions.risk_table import (
+from moot.protocol.risk_table import (
     COMMANDS,
     DATABASE_CLIENTS,
     SECRET_PATHS,

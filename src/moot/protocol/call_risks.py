@@ -14,9 +14,9 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
-from moot.participant.decisions.shell_risks import UNREADABLE, is_writer, path_risk, shell_risks, sql_risks
 from moot.protocol.hidden_text import find_hidden
 from moot.protocol.operation import Json
+from moot.protocol.shell_risks import UNREADABLE, is_writer, path_risk, shell_risks, sql_risks
 
 Severity = Literal["bad", "warn", "info"]
 
