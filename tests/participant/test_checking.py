@@ -128,6 +128,7 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
         [{}, {"outcome": "unknown"}, {"outcome": "done", "note": 5}],
     ),
     "moot/origins": ([{"asks": False}], [{}, {"asks": True, "arguments": {}}]),
+    "moot/assign": ([{"to": ["ana"]}, {"to": []}], [{}, {"to": "ana"}]),
     "moot/endorse": ([{"value": "x"}, {"revoke": "e"}], [{}, {"value": "x", "source": "m"}]),
     "moot/opinion": ([{"says": "no", "because": "x"}], [{}, {"says": "yes", "because": "x"}, {"says": "no"}]),
     "moot/plan": ([{"task": "t", "lines": []}, {"withdraw": "p"}], [{}, {"withdraw": "p", "lines": []}]),

@@ -15,8 +15,9 @@ from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.limits import ParticipantLimits
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
+from moot.protocol.gateway_proposal import GatewayProposal
 from moot.protocol.operation import Json
-from moot.protocol.proposal_life import GatewayProposal, ProposalLife
+from moot.protocol.proposal_life import ProposalLife
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.trust.history.proposal_history import ProposalHistory
 from tests.console.in_node import in_node

@@ -16,13 +16,9 @@ from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.limits import ParticipantLimits
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
+from moot.protocol.gateway_proposal import GatewayProposal
 from moot.protocol.operation import Json
-from moot.protocol.proposal_life import (
-    MAX_EXPLANATIONS,
-    MAX_REJECTIONS,
-    GatewayProposal,
-    ProposalLife,
-)
+from moot.protocol.proposal_life import MAX_EXPLANATIONS, MAX_REJECTIONS, ProposalLife
 from moot.protocol.proposal_tracker import ProposalTracker
 
 _numbers = count()

@@ -59,6 +59,7 @@ ROWS = [
     ("system/error", "system/error", "system.error"),
     ("moot/approve", "moot/approve", "moot.approve"),
     ("moot/settle", "moot/settle", "moot.settle"),
+    ("moot/assign", "moot/assign", "moot.assign"),
     ("moot/votes", "moot/votes", "moot.votes"),
     ("moot/origins", "moot/origins", "moot.origins"),
     ("moot/endorse", "moot/endorse", "moot.endorse"),

@@ -52,6 +52,7 @@ STORIES: Final[dict[str, list[SentInput]]] = {
         sent("alice", "moot/settle", {"outcome": "done"}, about=["p1"]),
     ],
     "moot/origins": [PROPOSED, sent("alice", "moot/origins", {"asks": False}, about=["p1"])],
+    "moot/assign": [PROPOSED, sent("alice", "moot/assign", {"to": ["bob"]}, about=["p1"])],
     "moot/opinion": [PROPOSED, sent("alice", "moot/opinion", {"opinion": "fine"}, about=["p1"])],
     "moot/plan": [sent("alice", "moot/plan", {"task": "t", "lines": []})],
     "moot/endorse": [sent("alice", "moot/endorse", {"value": "a"})],

@@ -13,8 +13,8 @@ from moot.operations.capability_text import in_words
 from moot.operations.operation import short_id
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
+from moot.protocol.gateway_proposal import read_budget_notes
 from moot.protocol.operation import Json
-from moot.protocol.proposal_life import read_budget_notes
 from moot.protocol.unknown_outcome import says_unknown, unknown_reason
 
 # Longer texts are cut in the timeline; `proposals` shows proposals in full.
@@ -105,6 +105,10 @@ def _text_of(envelope: Envelope) -> str | None:
         case "moot/settle":
             note = f": {_cut(payload['note'])}" if isinstance(payload.get("note"), str) else ""
             return f" settles {_about(envelope)} as {payload.get('outcome')}{note}"
+        case "moot/assign":
+            to = payload.get("to")
+            whom = ", ".join(map(str, to)) if isinstance(to, list) and to else "anybody again"
+            return f" says that {_about(envelope)} is for {whom}"
         case "moot/origins":
             # The same sentence stands at the proposal; what asks for nothing is no news.
             why = payload.get("why")
@@ -213,10 +217,15 @@ def _listed(result: Json) -> str:
 def _votes(payload: Mapping[str, Json]) -> str:
     needed, missing = payload.get("approvals_needed"), payload.get("approvals_missing")
     which = short_id(str(payload.get("proposal_id")))
+    counters = payload.get("counters")
+    if isinstance(counters, list) and counters:
+        which = f"{which}, a changed version of {', '.join(short_id(str(each)) for each in counters)},"
     if not isinstance(needed, int) or not isinstance(missing, int):
         return f"votes for {which}"
     if not needed:
         texts = [each.text for each in read_budget_notes(payload.get("budgets"))]
+        if counters and not texts:
+            return f"{which} is proposed"
         return f"{which}: {'; '.join(texts) or 'no approvals are missing'}"
     refusal = payload.get("not_carried_out")
     why = f"; not carried out: {_cut(str(refusal.get('message')))}" if isinstance(refusal, dict) else ""

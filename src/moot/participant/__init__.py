@@ -43,11 +43,14 @@ from moot.participant.serving.request_server import IncomingRequest
 from moot.participant.serving.tools import RawResult, Tool, ToolError, ToolOptions, tool_of
 from moot.private_files import name_from
 from moot.protocol.call_risks import Risk
+from moot.protocol.changes import Change
+from moot.protocol.proposal_life import ProposalComment
 
 __all__ = [
     "REJECT_REASONS",
     "ApproveOptions",
     "CallOptions",
+    "Change",
     "Chunk",
     "CloseReason",
     "CompactionResult",
@@ -66,6 +69,7 @@ __all__ = [
     "PresenceEvent",
     "Progress",
     "Proposal",
+    "ProposalComment",
     "ProposeOptions",
     "ProtocolViolation",
     "RawResult",

@@ -28,6 +28,7 @@ _DECISIONS: Final = (
     "moot/approve",
     "moot/votes",
     "moot/settle",
+    "moot/assign",
     "moot/outcome",
     "moot/origins",
     "moot/opinion",

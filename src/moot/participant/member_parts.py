@@ -28,6 +28,7 @@ from moot.participant.conversation.stream_client import StreamClient
 from moot.participant.decisions.proposal_client import ProposalClient
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.proposal_sync import ProposalSync
+from moot.participant.decisions.proposal_talk import ProposalTalk
 from moot.participant.serving.own_offers import OwnOffers
 from moot.participant.serving.request_server import RequestServer
 from moot.protocol.envelope import Envelope
@@ -58,6 +59,7 @@ class MemberParts:
     proposals: ProposalList
     requests: RequestClient
     proposal_client: ProposalClient
+    proposal_talk: ProposalTalk
     proposal_sync: ProposalSync
     # Serving
     server: RequestServer
@@ -112,6 +114,7 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
         proposals=proposals,
         requests=requests,
         proposal_client=proposal_client,
+        proposal_talk=ProposalTalk(sender, roster),
         proposal_sync=ProposalSync(options, sender, proposals),
         server=server,
         offers=offers,

@@ -25,10 +25,10 @@ from moot.participant.decisions.seen_proposal import RecordedProposal, SeenPropo
 from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
 from moot.protocol.envelope import Envelope
+from moot.protocol.gateway_proposal import GatewayProposal
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_KIND
 from moot.protocol.origin_report import ORIGINS_KIND
-from moot.protocol.proposal_life import GatewayProposal
 
 # Pages of one list (`tools/list` with cursors).
 MAX_LIST_PAGES: Final = 100
@@ -197,8 +197,28 @@ class SpaceCalls:
         Where the space requires several votes, this is one: the last vote makes the request, any other raises
         VoteCounted. Raises ProposalSettled, Expired, NotAllowed, and what `request` raises, and with
         `vote=False` ApprovalRequired. The protocol calls this fulfilling.
+
+        With `params` it is approved with changes: exactly the call with these params is made instead, by a
+        counter-proposal of ours. That settles the proposal, and its proposer gets the result with what was
+        changed (`Outcome.changes`).
         """
         return await self._parts.proposal_client.approve(proposal, **options)
+
+    async def comment(self, proposal: SeenProposal | str, text: str, *, to: Addressees = ()) -> SentEnvelope:
+        """Say something about a proposal: a chat that refers to it (`SeenProposal.comments`).
+
+        It is addressed to those whom it mentions (`@ana`), or else to the proposer; everybody sees it.
+        """
+        seen = self._parts.proposal_client.find(proposal)
+        return await self._parts.proposal_talk.comment(seen, text, to)
+
+    async def assign(self, proposal: SeenProposal | str, to: Addressees) -> SentEnvelope:
+        """Say whom a pending proposal is for; everybody sees it, and nobody's rights change.
+
+        Nobody (`()`) takes it back. Raises ProposalSettled, ParticipantNotFound, NotAllowed.
+        """
+        seen = self._parts.proposal_client.find(proposal)
+        return await self._parts.proposal_talk.assign(seen.id, to)
 
     async def give_input(
         self, proposal_id: str, params: Mapping[str, Json], **options: Unpack[CallOptions]

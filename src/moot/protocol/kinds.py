@@ -229,6 +229,15 @@ _ROWS: Final = (
         handler="proposals",
         audited=True,
     ),
+    # Whom a proposal waits for, by somebody who may reject it: it changes nobody's rights.
+    Kind(
+        "moot/assign",
+        "0209",
+        changes_verdict=False,
+        answers=("mcp/proposal",),
+        handler="proposals",
+        implied_by="mcp/reject",
+    ),
     # Where the values of a proposal came from, by whoever found it out; and a person's word for a value.
     Kind("moot/origins", "0180", changes_verdict=False, answers=("mcp/proposal",)),
     Kind("moot/endorse", "0180", changes_verdict=False),

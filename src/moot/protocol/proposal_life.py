@@ -20,18 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any, Final, Literal
 
 import msgspec
 
+from moot.protocol.envelope import rfc3339
+from moot.protocol.gateway_proposal import BudgetNote, Execution, GatewayProposal
 from moot.protocol.operation import Json
 from moot.protocol.opinion import Opinion
 from moot.protocol.origin_report import OriginReport
 
 Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
-# What came of a fulfilment.
-Execution = Literal["pending", "done", "failed", "unknown"]
 ProposalState = Literal[
     "pending", "fulfilled", "done", "failed", "unknown", "rejected", "withdrawn", "expired", "forgotten"
 ]
@@ -44,91 +43,11 @@ RULE_KINDS: Final = frozenset({"trust/rule", "trust/accept"})
 # What is kept of each proposal and of each rejection: anybody may send more.
 MAX_REJECTIONS: Final = 256
 MAX_EXPLANATIONS: Final = 256
+MAX_COMMENTS: Final = 256
+# Of a longer comment the beginning is kept with its proposal: the chat itself has all of it.
+MAX_COMMENT_CHARS: Final = 4_000
 # Members who say where its values came from, or what a model thinks of it: one, unless somebody pretends.
 MAX_REPORTERS: Final = 8
-
-
-class BudgetNote(msgspec.Struct, frozen=True):
-    """What a pending call would take of a budget of its space, in the gateway's words."""
-
-    budget: str
-    text: str
-    # `asks`: a person has to approve it; `refused`: it would pass the limit, so nobody can.
-    verdict: Literal["free", "asks", "refused"]
-    used: str = ""
-    per: str = ""
-    resets_at: str = ""
-    # None: it cannot be told.
-    amount: str | None = None
-    ask_at: str | None = None
-    at_most: str | None = None
-    holder: str | None = None
-
-
-class BudgetUse(msgspec.Struct, frozen=True):
-    """One budget of a space and what is used of it; amounts are decimals, as text."""
-
-    budget: str
-    used: str
-    text: str
-    # What the budget says, in words.
-    about: str = ""
-    per: str = ""
-    resets_at: str = ""
-    ask_at: str | None = None
-    at_most: str | None = None
-    # Whose, where each member has its own.
-    holder: str | None = None
-
-
-def read_budget_notes(told: Json) -> list[BudgetNote]:
-    """As `moot/votes` tells them; none of what cannot be read."""
-    try:
-        return msgspec.convert(told or [], list[BudgetNote])
-    except msgspec.ValidationError:
-        return []
-
-
-class GatewayProposal(msgspec.Struct):
-    """One proposal as the gateway tells it (D-96)."""
-
-    proposal_id: str
-    state: Literal["open", "fulfilled", "withdrawn", "expired"]
-    proposer: str = ""
-    proposed_at: str = ""
-    method: str = ""
-    name: str | None = None
-    expires_at: str = ""
-    approvals_needed: int = 0
-    approvals_missing: int = 0
-    exempt: list[str] = []
-    approved_by: list[str] = []
-    budgets: list[BudgetNote] = []
-    rejected_by: list[str] = []
-    # In the same order; of a gateway that does not tell it, empty.
-    reject_reasons: list[str] = []
-    settled_by: str | None = None
-    fulfilled_by: str | None = None
-    asked: list[str] = []
-    # None: of a gateway that does not tell it.
-    waiting_for: list[str] | None = None
-    outcome: Execution | None = None
-    reason: str | None = None
-    wants_input: bool = False
-    # One of several hosts has failed; the others have not answered.
-    failed: bool = False
-    assessed_by: str | None = None
-    note: str | None = None
-    envelope: msgspec.Raw = msgspec.Raw()
-    # In place of an envelope that is too large for the list.
-    envelope_bytes: int = 0
-
-    @property
-    def rejections(self) -> list[tuple[str, str]]:
-        """Who said no, and why."""
-        return list(
-            zip_longest(self.rejected_by, self.reject_reasons[: len(self.rejected_by)], fillvalue="other")
-        )
 
 
 class _ProposedBody(msgspec.Struct):
@@ -165,6 +84,22 @@ class RejectionRecord:
         """A chat that refers to it has come."""
         if len(self.explanations) < MAX_EXPLANATIONS:
             self.explanations.append(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalComment:
+    """What somebody said about a proposal: a chat that refers to it, or to another comment on it."""
+
+    # The chat, to answer it.
+    id: str
+    by: str
+    text: str
+    at: float
+    # Whom it is addressed to; everybody sees it.
+    to: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Json]:
+        return {"id": self.id, "by": self.by, "text": self.text, "at": rfc3339(self.at), "to": list(self.to)}
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -210,6 +145,17 @@ class ProposalLife:
     # Who said what came of it in place of the host, and in which words.
     assessed_by: str | None = None
     note: str | None = None
+    # What was said about it, the oldest first.
+    comments: list[ProposalComment] = field(default_factory=list)
+    # Whom it is for, as somebody said last, and who that was: others may decide it all the same.
+    assigned_to: list[str] = field(default_factory=list)
+    assigned_by: str | None = None
+    # Of a counter-proposal: the proposals that it is a changed version of.
+    counters: list[str] = field(default_factory=list)
+    # Method and params that were carried out in its place; of one that the gateway told of, only the
+    # counter-proposal is known.
+    changed: dict[str, Json] | None = None
+    changed_by: str | None = None
     # Where its values came from, as each who may tell said last, with the size of that message.
     origins_by: dict[str, tuple[OriginReport, int]] = field(default_factory=dict)
     # What models think of it, by who asked them; the last words of each.
@@ -274,7 +220,13 @@ class ProposalLife:
                 return "not pending any more, and the gateway does not remember what became of it"
             case state:
                 return state
-        return f"approved by {self.fulfilled_by or 'somebody'}, {doing}"
+        changes = " with changes" if self.is_changed else ""
+        return f"approved{changes} by {self.fulfilled_by or 'somebody'}, {doing}"
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether another call was carried out in its place: it was approved with changes."""
+        return self.changed is not None or self.changed_by is not None
 
     def is_of(self, names: Collection[str]) -> bool:
         """Whether its proposer is this member, by its runtime id or its name."""
@@ -293,6 +245,19 @@ class ProposalLife:
         if known is not None and known.reason != "other" and not rejection.reason.startswith(known.reason):
             rejection.reason = known.reason
         self.rejections = [*(each for each in self.rejections if each is not known), rejection]
+        return True
+
+    def comment(self, comment: ProposalComment) -> bool:
+        """Note what was said about it, also after its end; of too many, the oldest is forgotten."""
+        if any(each.id == comment.id for each in self.comments):
+            return False
+        self.comments.append(comment)
+        del self.comments[:-MAX_COMMENTS]
+        return True
+
+    def assign(self, to: Json, by: str) -> bool:
+        names = [each for each in to if isinstance(each, str)] if isinstance(to, list) else []
+        self.assigned_to, self.assigned_by = names, by
         return True
 
     def set_votes(self, votes: list[str]) -> bool:
@@ -420,6 +385,8 @@ class ProposalLife:
         self.uncertain = False
         self.count_votes(told.approved_by, told.approvals_needed, told.approvals_missing, told.exempt)
         self.budgets = told.budgets
+        self.counters, self.changed_by = told.counters, told.changed_by
+        self.assigned_to, self.assigned_by = told.assigned_to, told.assigned_by
         for by, reason in told.rejections:
             self.reject(rejection("", by, reason, now))
         if told.state == "fulfilled":

@@ -15,16 +15,18 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from moot.protocol.continuation import given_input, wanted_input
 from moot.protocol.envelope import Envelope
+from moot.protocol.gateway_proposal import GatewayProposal, read_budget_notes
 from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json
 from moot.protocol.opinion import read_opinion
 from moot.protocol.origin_report import MAX_REPORT_BYTES, read_report
 from moot.protocol.proposal_life import (
+    MAX_COMMENT_CHARS,
+    MAX_COMMENTS,
     REMOVED,
-    GatewayProposal,
+    ProposalComment,
     ProposalLife,
     RejectionRecord,
-    read_budget_notes,
 )
 from moot.protocol.unknown_outcome import says_unknown
 
@@ -38,6 +40,7 @@ class ProposalTracker(Generic[P]):
     rejection_type: ClassVar[type[RejectionRecord]] = RejectionRecord
     # They are larger than all the rest: not for who keeps very many proposals.
     keeps_origins: ClassVar[bool] = True
+    keeps_comments: ClassVar[bool] = True
 
     def __init__(self, *, answer_seconds: float = _NEVER) -> None:
         """`answer_seconds`: how long a host may take, for who is not told of the end of that time."""
@@ -52,6 +55,8 @@ class ProposalTracker(Generic[P]):
         # By a request that carries them out, and by the message of a rejection.
         self._requests: dict[str, list[P]] = {}
         self._rejections: dict[str, RejectionRecord] = {}
+        # By the message of a comment, or of a rejection, that somebody may answer.
+        self._talk: dict[str, P] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -76,6 +81,9 @@ class ProposalTracker(Generic[P]):
                 self._requests[request] = left
         for each in gone.rejections:
             self._rejections.pop(each.id, None)
+            self._talk.pop(each.id, None)
+        for comment in gone.comments:
+            self._talk.pop(comment.id, None)
         return gone
 
     def pending(self) -> list[P]:
@@ -112,8 +120,7 @@ class ProposalTracker(Generic[P]):
                     found += self._requests.get(id, ())
                 return found
             case "chat":
-                self._explain(envelope)
-                return ()
+                return [] if self._explain(envelope) else self._talked_about(ids)
         return [self._known[id] for id in dict.fromkeys(ids) if id in self._known] if ids else ()
 
     def _advance(self, life: P, envelope: Envelope, now: float, who: Sequence[str]) -> bool:
@@ -137,12 +144,18 @@ class ProposalTracker(Generic[P]):
                 if not life.reject(made):
                     return False
                 self._rejections[envelope.id] = made
+                self._talk[envelope.id] = life
                 return True
+            case "chat":
+                return self._comment(life, envelope, now, who[0])
+            case "moot/assign":
+                return life.status == "pending" and life.assign(payload.get("to"), who[0])
             case "moot/approve":
                 return who[0] not in life.votes and life.set_votes([*life.votes, who[0]])
             case "moot/votes":
                 exempt, needed = payload.get("exempt", ()), payload["approvals_needed"]
                 life.budgets = read_budget_notes(payload.get("budgets"))
+                life.counters = payload.get("counters", life.counters)
                 return life.count_votes(payload["approved_by"], needed, payload["approvals_missing"], exempt)
             case "moot/settle":
                 return life.assess(payload.get("outcome"), who[0], payload.get("note"))
@@ -171,10 +184,12 @@ class ProposalTracker(Generic[P]):
         params = envelope.payload.get("params")
         if life.status != "fulfilled":
             life.fulfil(envelope.id, who[0], envelope.to, now)
+            self.note_request(life, envelope)
         elif life.fulfilled_by == "" and life.settled_by == envelope.id and given_input(params) is None:
             # The gateway told of it before the request was heard.
             life.fulfilled_by = who[0]
             life.requested_by = life.requested_by or who[0]
+            self.note_request(life, envelope)
             return True
         elif (
             not life.is_of(who)
@@ -220,12 +235,36 @@ class ProposalTracker(Generic[P]):
     def note_answer(self, life: P, envelope: Envelope) -> None:
         """A host has answered; for who keeps what it said."""
 
-    def _explain(self, envelope: Envelope) -> None:
+    def note_request(self, life: P, envelope: Envelope) -> None:
+        """A request carries it out, or a changed version of it; for who knows what was proposed."""
+
+    def _talked_about(self, ids: Iterable[str]) -> list[P]:
+        """The proposals that a chat comments on: it names them, or what was said about them."""
+        found = (self._known.get(id) or self._talk.get(id) for id in ids)
+        return list({life.id: life for life in found if life is not None}.values())
+
+    def _comment(self, life: P, envelope: Envelope, now: float, by: str) -> bool:
+        text = envelope.payload.get("text")
+        if not self.keeps_comments or not isinstance(text, str) or not text:
+            return False
+        with suppress(ValueError):
+            now = datetime.fromisoformat(envelope.ts).timestamp()
+        if len(life.comments) >= MAX_COMMENTS:
+            self._talk.pop(life.comments[0].id, None)
+        self._talk[envelope.id] = life
+        return life.comment(
+            ProposalComment(envelope.id, by, text[:MAX_COMMENT_CHARS], now, tuple(envelope.to))
+        )
+
+    def _explain(self, envelope: Envelope) -> bool:
         """MEW 3.3.3: a chat that refers to a rejection explains it, if its sender is the rejecter."""
+        explains = False
         for id in envelope.correlation_id:
             rejection, text = self._rejections.get(id), envelope.payload.get("text")
             if rejection is not None and rejection.by == envelope.sender and isinstance(text, str):
                 rejection.explain(text)
+                explains = True
+        return explains
 
     def expire(self, now: float) -> list[P]:
         """Those whose time is over: nobody decided, or nobody answered."""

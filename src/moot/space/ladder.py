@@ -78,6 +78,7 @@ _ACTS: Final[Mapping[str, Prepare]] = {
     "mcp/reject": proposals.prepare_reject,
     "moot/approve": proposals.prepare_approve,
     "moot/settle": proposals.prepare_settle,
+    "moot/assign": proposals.prepare_assign,
     "moot/list-proposals": pages.prepare_proposals,
     "capability/grant": grants.prepare_grant,
     "capability/revoke": grants.prepare_revoke,
@@ -101,7 +102,9 @@ _ACTS: Final[Mapping[str, Prepare]] = {
 }
 # Kinds on which the gateway does something itself; the others are only relayed.
 EXECUTED: Final = frozenset(_ACTS)
-_LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle"})
+_LEDGER_KINDS: Final = frozenset(
+    {"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle", "moot/assign"}
+)
 # D-32: kinds that a space may deliver to one member only.
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 

@@ -112,7 +112,12 @@ def _request(state: State, session: Session, proposal: ProposalRecord, id: str, 
         "from": session.member.id,
         "to": state.runtime_ids(proposal.to),
         "kind": "mcp/request",
-        "correlation_id": [proposal.id],
+        "correlation_id": [proposal.id, *_open_originals(state, proposal, now)],
         "payload": payload,
     }
     return read_made(orjson.dumps(fields))
+
+
+def _open_originals(state: State, proposal: ProposalRecord, now: float) -> list[str]:
+    named = state.ledger.named_in(proposal.counters)
+    return [each.id for each in named if each.state_at(now) == "open"]

@@ -44,6 +44,8 @@ UnknownReason = Literal[
 MAX_REASON_CHARS: Final = 100
 # How many settled proposals a late approval is still told about.
 MAX_SETTLED: Final = 10_000
+# Fields of a record that 0.2 did not have.
+_LATER_FIELDS: Final = frozenset({"counters", "changed_by", "assigned_to", "assigned_by"})
 
 
 class ProposalRecord(msgspec.Struct):
@@ -65,6 +67,13 @@ class ProposalRecord(msgspec.Struct):
     rejected_by: list[Name] = msgspec.field(default_factory=list)
     # Why they did, as far as they said it in a word.
     reject_reasons: dict[Name, str] = msgspec.field(default_factory=dict)
+    # Of a counter-proposal: the proposals of others that it is a changed version of.
+    counters: tuple[str, ...] = ()
+    # Of a fulfilled one: the counter-proposal that was carried out in its place.
+    changed_by: str | None = None
+    # Whom it waits for, as somebody said last, and who that was: it changes nobody's rights.
+    assigned_to: tuple[Name, ...] = ()
+    assigned_by: Name | None = None
     # Its place among all proposals of the space; pages of a list continue after one.
     number: int = 0
     operation: Operation | None = None
@@ -370,7 +379,8 @@ def _save_record(proposal: ProposalRecord) -> dict[str, Json]:
     """Envelopes are JSON texts, and stay texts in JSON."""
     fields: dict[str, Json] = msgspec.to_builtins(proposal, builtin_types=(bytes,))
     fields["raw"] = proposal.raw.decode()
-    return fields
+    # Left out while there is nothing: gateways of an earlier version compare what they know.
+    return {name: value for name, value in fields.items() if value or name not in _LATER_FIELDS}
 
 
 def _load_record(saved: dict[str, Any]) -> ProposalRecord:

@@ -128,6 +128,9 @@ def describe_proposal(
         "rejected_by": state.runtime_ids(proposal.rejected_by),
         "reject_reasons": [proposal.reject_reasons.get(name, "other") for name in proposal.rejected_by],
     }
+    if proposal.assigned_to:
+        entry["assigned_to"] = state.runtime_ids(proposal.assigned_to)
+        entry["assigned_by"] = state.runtime_ids([proposal.assigned_by or proposal.proposer])[0]
     if proposal.proposed_at:
         entry["proposed_at"] = rfc3339(proposal.proposed_at)
     if operation is not None:
@@ -145,6 +148,8 @@ def _describe_settlement(state: State, proposal: ProposalRecord) -> dict[str, Js
         fields["settled_at"] = rfc3339(proposal.settled_at)
     if proposal.fulfilled_by is not None:
         fields["fulfilled_by"] = state.runtime_ids([proposal.fulfilled_by])[0]
+    if proposal.changed_by is not None:
+        fields["changed_by"] = proposal.changed_by
     if proposal.outcome is None:
         return fields
     fields |= {

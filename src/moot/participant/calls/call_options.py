@@ -66,5 +66,7 @@ class ApproveOptions(CallOptions, total=False):
 
     # Who shall do it; only needed for a proposal that names no host.
     to: Addressees
+    # Approve it with changes: these are the params of the call that is made in its place.
+    params: Mapping[str, Json] | None
     # False: never vote, where votes are missing. For programs that decide by rules.
     vote: bool

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from moot.errors import HostDoesNotKnow, McpError
+from moot.protocol.changes import Change
 from moot.protocol.operation import Json, Payload
 from moot.protocol.proposal_life import RejectionRecord
 from moot.protocol.rpc_codes import INTERNAL_ERROR
@@ -56,6 +57,8 @@ class Outcome:
     host: str
     request_id: str
     proposal_id: str | None = None
+    # What was changed in it by whoever approved it: this is the result of the changed call.
+    changes: tuple[Change, ...] = ()
 
     @property
     def is_error(self) -> bool:

@@ -257,6 +257,7 @@ CORRELATED: Final = frozenset(
         "space/invite-ack",
         "moot/approve",
         "moot/settle",
+        "moot/assign",
         "moot/origins",
         "moot/opinion",
     }
@@ -328,8 +329,10 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
             "approved_by": _required(_NAMES),
             "exempt": _required(_NAMES),
             "budgets": _LIST,
+            "counters": _NAMES,
         }
     ),
+    "moot/assign": _Shape({"to": _required(_NAMES)}),
     "moot/origins": _Shape(check=_check_origins),
     "moot/opinion": _Shape(check=_check_opinion),
     "moot/endorse": _Shape(

@@ -13,7 +13,7 @@ import msgspec
 from moot.errors import MootError, Refused
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.history import MAX_HISTORY_BYTES
-from moot.protocol.proposal_life import GatewayProposal
+from moot.protocol.gateway_proposal import GatewayProposal
 
 # A gateway that says to come again is asked again, but not for ever.
 _MAX_TRIES: Final = 5

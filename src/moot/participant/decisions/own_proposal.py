@@ -33,7 +33,8 @@ from moot.participant.calls.outcome import Outcome, Rejection
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.seen_proposal import SeenProposal
-from moot.protocol.proposal_life import ProposalState
+from moot.protocol.changes import Change
+from moot.protocol.proposal_life import ProposalComment, ProposalState
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,16 @@ class Proposal:
     def votes(self) -> tuple[str, ...]:
         """Who voted for it so far, where the space requires several votes."""
         return tuple(self.seen.votes)
+
+    @property
+    def comments(self) -> tuple[ProposalComment, ...]:
+        """What was said about it so far; `on_change` is called for each that comes."""
+        return tuple(self.seen.comments)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What whoever approved it had changed."""
+        return self.seen.changes
 
     @property
     def fulfilled_by(self) -> str | None:
@@ -191,7 +202,7 @@ class Proposal:
             raise seen.fault
         if seen.result is not None and (seen.wants_input or seen.outcome in ("done", "failed")):
             by, host, request = seen.fulfilled_by or "", seen.host or "", seen.request_id or ""
-            return Outcome(seen.result, "fulfilled", by, host, request, seen.id)
+            return Outcome(seen.result, "fulfilled", by, host, request, seen.id, seen.changes)
         if seen.status == "withdrawn" and seen.rejections and not self.wait_for_others:
             # By us, in another session: that is what follows a rejection.
             first = seen.rejections[0]

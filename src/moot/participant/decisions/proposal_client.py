@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Unpack
 
 import orjson
@@ -30,6 +31,8 @@ from moot.participant.connection.refusals import refusal_of
 from moot.participant.decisions.own_proposal import Proposal, follow_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.protocol.changes import changes_between
+from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.operation import Json
 from moot.protocol.proposal_life import proposed_bytes
 
@@ -229,6 +232,9 @@ class ProposalClient:
         """
         seen = self.find(which)
         self._check_open(seen)
+        changed = options.get("params")
+        if changed is not None and changes_between(seen.envelope.payload, _payload(seen.method, changed)):
+            return await self._approve_changed(seen, changed, options)
         if not seen.missing_for(self._sender.me):
             try:
                 return await self._fulfil(seen, options)
@@ -238,6 +244,49 @@ class ProposalClient:
         elif not options.get("vote", True):
             raise ApprovalRequired(seen.vote_text, proposal_id=seen.id)
         return await self._approve_by_vote(seen, options)
+
+    async def _approve_changed(
+        self, seen: SeenProposal, params: Mapping[str, Json], options: ApproveOptions
+    ) -> Outcome:
+        """Propose the changed call as ours, and carry it out in place of the original, which it settles."""
+        host = seen.to or addressees(options.get("to", ()))
+        if has_rounded_number(seen.envelope.raw):
+            raise UsageError(
+                "a number in it has more digits than can be kept while something else is changed: reject it, "
+                "or make the call yourself"
+            )
+        missing = [] if self.may_propose(host, seen.method, params) else ["mcp/proposal"]
+        if not seen.approvals_needed and not self.may_request(host, seen.method, params):
+            missing.append("mcp/request")
+        if missing:
+            raise NotAllowed(
+                f"approving with changes needs a right to propose and to make the changed call: ask for a "
+                f"grant of {' and '.join(missing)}",
+                missing=tuple(missing),
+            )
+        made = await self.propose(
+            host, seen.method, params, about=seen.id, stay_open=True, wait_for_others=True
+        )
+        try:
+            outcome = await self._fulfil(made.seen, options, instead_of=seen)
+        except BaseException as fault:
+            if isinstance(fault, ApprovalRequired) and made.seen.approvals_missing:
+                raise VoteCounted(
+                    f"your changed version {made.id[:8]} is proposed: {made.seen.vote_text}",
+                    missing=made.seen.approvals_missing,
+                    needed=made.seen.approvals_needed,
+                ) from None
+            # Nothing was carried out, so nobody else should do it by mistake.
+            self.withdraw_quietly(made)
+            raise
+        return replace(outcome, proposal_id=seen.id, changes=seen.changes)
+
+    def _originals_of(self, seen: SeenProposal, options: ApproveOptions) -> list[str]:
+        """What approving a counter-proposal settles beside it; rules, which do not vote, settle nothing."""
+        if not options.get("vote", True):
+            return []
+        originals = (self._proposals.get(id) for id in seen.counters)
+        return [each.id for each in originals if each is not None and each.status == "pending"]
 
     async def _approve_by_vote(self, seen: SeenProposal, options: ApproveOptions) -> Outcome:
         if self._sender.me in seen.votes and seen.approvals_missing:
@@ -274,7 +323,10 @@ class ProposalClient:
         follow_proposal(made, self._spawn, lambda: None)
         return await made.outcome()
 
-    async def _fulfil(self, seen: SeenProposal, options: ApproveOptions) -> Outcome:
+    async def _fulfil(
+        self, seen: SeenProposal, options: ApproveOptions, *, instead_of: SeenProposal | None = None
+    ) -> Outcome:
+        settled = [instead_of.id] if instead_of is not None else self._originals_of(seen, options)
         host = seen.to or addressees(options.get("to", ()))
         if not host:
             raise UsageError("the proposal names no host: say which member shall do it with to=")
@@ -282,7 +334,7 @@ class ProposalClient:
             host,
             seen.method,
             seen.params if "params" in seen.envelope.payload else None,
-            about=seen.id,
+            about=(seen.id, *settled),
             encode=_as_proposed(seen.envelope.raw),
             add_token=False,
             **_call_options(options),

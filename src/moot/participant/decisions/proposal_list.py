@@ -31,8 +31,8 @@ from moot.protocol.continuation import given_input, is_same_call
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
+from moot.protocol.gateway_proposal import BudgetUse, GatewayProposal
 from moot.protocol.operation import Payload
-from moot.protocol.proposal_life import BudgetUse, GatewayProposal
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.resilience.steady_clock import SteadyClock
 
@@ -101,15 +101,16 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
         One that brings the input which an approved call of its sender waits for is that call but for it.
         """
-        for id in request.correlation_id:
-            seen = self._known.get(id)
-            if seen is None:
-                continue
+        named = [self._known[id] for id in request.correlation_id if id in self._known]
+        for seen in named:
             brings_input = seen.status == "fulfilled" and request.sender == seen.proposer
             if brings_input and given_input(request.payload.get("params")) is not None:
                 if not is_same_call(seen.envelope.raw, request.raw):
                     return False
-            elif fingerprint(request.raw) != seen.fingerprint():
+            # The gateway lets only a counter-proposal be carried out in its place.
+            elif fingerprint(request.raw) != seen.fingerprint() and not any(
+                seen.id in each.envelope.correlation_id for each in named
+            ):
                 return False
         return True
 
@@ -182,6 +183,10 @@ class ProposalList(ProposalTracker[SeenProposal]):
         changed = super()._note_origins(life, envelope, by)
         self._bytes += life.origins_bytes - before
         return changed
+
+    def note_request(self, life: SeenProposal, envelope: Envelope) -> None:
+        if fingerprint(envelope.raw) != life.fingerprint():
+            life.changed = {name: envelope.payload.get(name) for name in ("method", "params")}
 
     def note_answer(self, life: SeenProposal, envelope: Envelope) -> None:
         fault = error_of(envelope.payload)

@@ -24,8 +24,8 @@ from moot.participant.connection.whole_proposal import fetch_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
+from moot.protocol.gateway_proposal import BudgetUse, GatewayProposal
 from moot.protocol.operation import Json
-from moot.protocol.proposal_life import BudgetUse, GatewayProposal
 
 log = logging.getLogger(__name__)
 

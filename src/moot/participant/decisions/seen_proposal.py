@@ -19,6 +19,7 @@ from moot.errors import (
 )
 from moot.participant.calls.outcome import Rejection
 from moot.protocol.call_risks import Risk, risks_of
+from moot.protocol.changes import Change, changes_between
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
@@ -66,6 +67,11 @@ class SeenProposal(ProposalLife):
     def params(self) -> dict[str, Any]:
         params: dict[str, Any] = self.envelope.payload.get("params", {})
         return params
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What was changed before it was carried out; nothing if it ran as it was proposed."""
+        return () if self.changed is None else changes_between(self.envelope.payload, self.changed)
 
     @property
     def created(self) -> str:

@@ -45,6 +45,7 @@ def describe_votes(state: State, proposal: ProposalRecord, now: float) -> dict[s
         "approved_by": state.runtime_ids(proposal.approved_by),
         "exempt": state.runtime_ids(proposal.exempt),
         **({"budgets": charges} if charges else {}),
+        **({"counters": list(proposal.counters)} if proposal.counters else {}),
     }
 
 

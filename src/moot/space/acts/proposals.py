@@ -22,6 +22,12 @@ from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act, requests
 from moot.space.acts.approvals import announce_votes, describe_charges
 from moot.space.continued_calls import find_continued
+from moot.space.counter_proposals import (
+    check_votes_of_counter,
+    combine_needed,
+    find_counter,
+    find_countered,
+)
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
@@ -36,12 +42,14 @@ MAX_OPEN_BYTES: Final = 4 << 20
 MAX_DECIMALS: Final = 10_000
 # The words with which a person settles an outcome that nobody knows.
 MAX_NOTE_CHARS: Final = 2_000
+# Members that one proposal is assigned to: more are everybody.
+MAX_ASSIGNED: Final = 16
 
 
 def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
     """One proposal, at most one execution, of exactly what was reviewed."""
     named = state.ledger.named_in(tuple(envelope.correlation_id))
-    if envelope.kind in ("moot/approve", "moot/settle") and not named:
+    if envelope.kind in ("moot/approve", "moot/settle", "moot/assign") and not named:
         raise InvalidRequest(f"{envelope.kind} must correlate to a proposal that this space knows")
     body = ""
     if envelope.kind == "mcp/request":
@@ -55,13 +63,20 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
         if envelope.kind == "mcp/request":
             if find_continued(state, session, envelope) is proposal:
                 continue
-            _check_fulfilment(state, session, envelope, proposal, body, now)
+            counter = None if body == proposal.fingerprint else find_counter(proposal, named)
+            if counter is not None:
+                _check_changed_fulfilment(state, session, proposal, counter, now)
+            else:
+                is_counter = any(each.id in proposal.counters for each in named)
+                _check_fulfilment(state, session, envelope, proposal, body, now, is_counter=is_counter)
         elif envelope.kind == "mcp/withdraw":
             if proposal.proposer != session.member.name:
                 raise Unauthorized("only its proposer withdraws a proposal", proposal_id=proposal.id)
             _check_open(proposal, now)
         elif envelope.kind == "moot/settle":
             _check_assessment(state, session, proposal)
+        elif envelope.kind == "moot/assign":
+            _check_open(proposal, now)
         elif envelope.kind == "moot/approve":
             if proposal.proposer == session.member.name:
                 raise Unauthorized("nobody approves their own proposal", proposal_id=proposal.id)
@@ -141,16 +156,39 @@ def _check_assessment(state: State, session: Session, proposal: ProposalRecord) 
     )
 
 
-def _check_fulfilment(
-    state: State, session: Session, envelope: Envelope, proposal: ProposalRecord, body: str, now: float
+def _check_changed_fulfilment(
+    state: State, session: Session, original: ProposalRecord, counter: ProposalRecord, now: float
 ) -> None:
-    _check_open(proposal, now)
+    """A counter-proposal is carried out in place of this one."""
+    _check_open(original, now)
+    _check_others(state, session, original)
+    if not state.replaying:
+        check_votes_of_counter(state, session, original, counter)
+
+
+def _check_others(state: State, session: Session, proposal: ProposalRecord) -> None:
     if state.config.separation_of_duties and proposal.proposer == session.member.name:
         raise Unauthorized("in this space nobody fulfils their own proposal", proposal_id=proposal.id)
+
+
+def _check_fulfilment(
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    proposal: ProposalRecord,
+    body: str,
+    now: float,
+    *,
+    is_counter: bool,
+) -> None:
+    _check_open(proposal, now)
+    if not is_counter:
+        # Somebody else proposed what its author changes: two have had a look at it.
+        _check_others(state, session, proposal)
     if body != proposal.fingerprint:
         raise ProposalMismatch(
-            "method or params differ from what was proposed: to run something else, send a request without "
-            "this correlation",
+            "method or params differ from what was proposed: to run something else, make a counter-proposal "
+            "and name both, or send a request without this correlation",
             proposal_id=proposal.id,
         )
     if proposal.to and set(state.resolve_names(envelope.to)) != set(proposal.to):
@@ -209,7 +247,11 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
-        needed = find_needed_approvals(state.config.quorum, envelope.payload, record.to)
+        countered = find_countered(state, session, envelope, now)
+        own_needed = find_needed_approvals(state.config.quorum, envelope.payload, record.to)
+        needed = combine_needed(own_needed, countered)
+        # Whoever changes a call agrees to the changed one.
+        votes = bool(countered and needed.approvals) and session.rights.allow("moot/approve", {}, ())
         state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
         state.ledger.add(
             ProposalRecord(
@@ -220,6 +262,8 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 expires,
                 approvals_needed=needed.approvals,
                 exempt=needed.exempt,
+                approved_by=[proposer.name] if votes else [],
+                counters=tuple(each.id for each in countered),
                 proposed_at=now,
                 operation=operation_of(envelope.payload),
                 raw=envelope.raw,
@@ -230,7 +274,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         state.window.pin(envelope.id, record)
         state.deadlines.schedule(expires, "proposal", envelope.id)
         made = state.ledger.get(envelope.id)
-        told = needed.approvals or (made is not None and describe_charges(state, made, now))
+        told = needed.approvals or countered or (made is not None and describe_charges(state, made, now))
         return announce_votes(state, [envelope.id] if told else [], now, mint)
 
     return Act(execute, check_limits)
@@ -260,6 +304,26 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
             if session.member.name not in proposal.approved_by:
                 proposal.approved_by.append(session.member.name)
                 state.verdicts_changed()
+        return []
+
+    return Act(execute)
+
+
+def prepare_assign(state: State, session: Session, envelope: Envelope) -> Act:
+    """Say whom proposals wait for; nobody may do more or less by that."""
+    given = envelope.payload.get("to")
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise InvalidRequest('payload.to must be a list of members, as in ["ana"]; an empty one is nobody')
+    names = tuple(dict.fromkeys(state.resolve_names(given)))
+    if len(names) > MAX_ASSIGNED and not state.replaying:
+        raise InvalidRequest(f"a proposal is for {MAX_ASSIGNED} members at most")
+    for name in () if state.replaying else names:
+        state.roster.find(name)
+
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
+        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+            if proposal.state_at(now) == "open":
+                proposal.assigned_to, proposal.assigned_by = names, session.member.name
         return []
 
     return Act(execute)

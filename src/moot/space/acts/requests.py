@@ -12,6 +12,7 @@ from moot.space.acts.approvals import announce_budgets, is_approved_by_person
 from moot.space.budgets import Charge, find_charges
 from moot.space.config import Name
 from moot.space.continued_calls import find_continued, note_wanted_input
+from moot.space.counter_proposals import find_counter, without_counters
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
@@ -29,7 +30,8 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
         charges = charges_of(state, session.member.name, envelope)
         if charges and not envelope.to and not state.replaying:
             raise InvalidRequest("a call that a budget counts names its host: put it into `to`")
-    is_approved = bool(charges) and is_approved_by_person(state, session, envelope, fulfilled)
+    asked_for = without_counters(fulfilled)
+    is_approved = bool(charges) and is_approved_by_person(state, session, envelope, asked_for)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         # Only members can owe; the sender may address itself, and the gateway answers nothing.
@@ -42,6 +44,9 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
                 state.resume_call(proposal, envelope.id, record, now)
             else:
                 state.fulfil_proposal(proposal, envelope.id, record, owed, now)
+                counter = find_counter(proposal, fulfilled)
+                proposal.changed_by = None if counter is None else counter.id
+        for proposal in asked_for:
             record.proposer = proposal.proposer
         if not notification:
             state.record_pending_answer(envelope.id, record, owed, now)
@@ -56,7 +61,8 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
 
 def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, ...]:
     """What a request takes of the budgets: what was proposed is its proposer's, whoever carries it out."""
-    callers = {each.proposer for each in state.ledger.named_in(tuple(request.correlation_id))} or {sender}
+    named = state.ledger.named_in(tuple(request.correlation_id))
+    callers = {each.proposer for each in without_counters(named)} or {sender}
     to = state.resolve_names(request.to)
     return find_charges(state.config.budgets, request.payload, request.raw, to, sorted(callers))
 

@@ -52,12 +52,17 @@ class HistoryProposal(ProposalLife):
 
     case: Case
     ts: str = ""
+    # The messages that it refers to: a counter-proposal names what it changes.
+    about: tuple[str, ...] = ()
     # By the envelope of a decision: the rule that made it.
     rules: dict[str, str] = field(default_factory=dict)
     error: str | None = None
     response: str | None = None
     # Whether the tool has changed since: what was approved was another.
     outdated: bool = False
+    # What was proposed, where a changed version of it was approved: `case` is then what was carried out, and
+    # rules learn from that.
+    original: Case | None = None
 
     @classmethod
     def of(cls, case: Case, **fields: Json) -> HistoryProposal:
@@ -129,6 +134,9 @@ class HistoryProposal(ProposalLife):
         """What people decided: a no counts before a yes. No rule is people, or it would confirm itself."""
         if any(each.id not in self.rules for each in self.rejections):
             return "reject"
+        if self.counters:
+            # The proposal that it changes has the lesson, as its proposer's.
+            return None
         # Who approved it may not be known: that the outcome is unknown can be all that was heard of it.
         is_theirs = self.fulfilled_by not in (None, "", self.case.proposer)
         return "approve" if self.status == "fulfilled" and is_theirs and not self.automated else None
@@ -158,6 +166,8 @@ class HistoryProposal(ProposalLife):
             "method": case.method,
             "tool": case.tool,
             "arguments": case.arguments,
+            # Approved with changes: what was proposed in their place; null: as it was proposed.
+            "original_arguments": None if self.original is None else self.original.arguments,
             # As 0.1 exported it; `state` has the word that everybody uses.
             "status": "open" if self.verdict == "pending" else self.verdict,
             "state": self.state,
@@ -193,6 +203,7 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
     """The proposals of one space in their order; the oldest are dropped first."""
 
     keeps_origins = False
+    keeps_comments = False
 
     def __init__(
         self,
@@ -251,7 +262,8 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
             return known
         case = case_of(envelope.id, sender, tuple(envelope.to), envelope.payload, at=now, raw=envelope.raw)
         expires = now + self.proposal_seconds
-        made = HistoryProposal.of(case, proposer_name=name, ts=envelope.ts, expires=expires)
+        about = tuple(envelope.correlation_id)
+        made = HistoryProposal.of(case, proposer_name=name, ts=envelope.ts, expires=expires, about=about)
         self.track(made)
         while len(self._known) > self.max_proposals:
             self.untrack(next(iter(self._known)))
@@ -265,6 +277,18 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
         if isinstance(named, str):
             return named
         return next((self._rules[id] for id in envelope.correlation_id if id in self._rules), None)
+
+    def note_request(self, life: HistoryProposal, envelope: Envelope) -> None:
+        named = [self._known[id] for id in envelope.correlation_id if id in self._known]
+        counter = next((each for each in named if life.id in each.about), None)
+        if counter is None or envelope.payload.get("params") == life.case.payload.get("params"):
+            return
+        counter.counters = [*counter.counters, life.id]
+        case, life.original = life.case, life.case
+        life.changed = {name: envelope.payload.get(name) for name in ("method", "params")}
+        life.case = case_of(
+            case.id, case.proposer, tuple(envelope.to), life.changed, at=case.at, raw=envelope.raw
+        )
 
     def note_answer(self, life: HistoryProposal, envelope: Envelope) -> None:
         # D-99: a host that does not know what came of it leaves that to a person.

@@ -18,6 +18,7 @@ const KINDS = {
   "mcp/*": "use all of MCP (call, propose, answer)",
   "moot/approve": "vote for proposals",
   "moot/plan": "lay out plans",
+  "moot/assign": "assign proposals",
   chat: "chat",
   "chat/*": "acknowledge and cancel messages",
   "chat/acknowledge": "acknowledge messages",

@@ -1,0 +1,70 @@
+"""Counter-proposals: a decider's changed version of a proposal, which settles the original when it runs.
+
+    agent   mcp/proposal  p1   to files   {method, params}
+    ana     mcp/proposal  c1   to files   {method, changed params}   correlation_id: [p1]
+    ana     mcp/request   f1   to files   {method, changed params}   correlation_id: [c1, p1]
+
+The request repeats the counter-proposal, and by naming the original, too, it settles both: the original can
+never run any more, and the answer is the outcome of both. Whoever could make neither the call nor a vote on
+it only refers to a proposal by naming it; and nobody counters their own. A change cannot lower the number of
+votes that the original needs; its author's counts as one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moot.errors import ApprovalRequired
+from moot.protocol.envelope import Envelope
+from moot.space.grant_limits import rights_at
+from moot.space.members import Session
+from moot.space.proposal_ledger import ProposalRecord
+from moot.space.quorum import NeededApprovals
+from moot.space.state import State
+
+
+def find_countered(state: State, session: Session, envelope: Envelope, now: float) -> list[ProposalRecord]:
+    """The open proposals of others that a new one is a changed version of."""
+    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    found = [each for each in named if each.state_at(now) == "open" and each.proposer != session.member.name]
+    if not found:
+        return []
+    rights = rights_at(state, session, now)
+    to = state.resolve_names(envelope.to)
+    may_decide = rights.allow("mcp/request", envelope.payload, to) or rights.allow("moot/approve", {}, ())
+    return found if may_decide else []
+
+
+def combine_needed(needed: NeededApprovals, countered: Sequence[ProposalRecord]) -> NeededApprovals:
+    """How many votes a counter-proposal needs: as many as it does by itself, and as the originals do."""
+    for each in countered:
+        if not each.approvals_needed:
+            continue
+        exempt = [name for name in each.exempt if not needed.approvals or name in needed.exempt]
+        needed = NeededApprovals(max(needed.approvals, each.approvals_needed), tuple(exempt))
+    return needed
+
+
+def find_counter(proposal: ProposalRecord, named: Sequence[ProposalRecord]) -> ProposalRecord | None:
+    """The counter-proposal to this one among those that a request names, if there is one."""
+    return next((each for each in named if proposal.id in each.counters), None)
+
+
+def without_counters(named: Sequence[ProposalRecord]) -> list[ProposalRecord]:
+    """Those that a request names, but for counter-proposals to others of them: what was asked for."""
+    ids = {each.id for each in named}
+    return [each for each in named if ids.isdisjoint(each.counters)]
+
+
+def check_votes_of_counter(
+    state: State, session: Session, original: ProposalRecord, counter: ProposalRecord
+) -> None:
+    """The original may have come to need more votes since its counter-proposal was made."""
+    missing = original.approvals_needed - len(counter.approved_by)
+    if missing > 0 and session.member.name not in original.exempt:
+        raise ApprovalRequired(
+            f"{missing} more approval{'s' if missing > 1 else ''} needed (moot/approve)",
+            proposal_id=counter.id,
+            approvals_needed=original.approvals_needed,
+            approved_by=state.runtime_ids(counter.approved_by),
+        )

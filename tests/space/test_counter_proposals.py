@@ -1,0 +1,158 @@
+"""Approving with changes: a counter-proposal is carried out, and settles the proposal that it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moot.protocol.operation import Json
+from moot.space.proposal_ledger import ProposalRecord
+from moot.space.space import save_state
+
+from .space_driver import SpaceDriver
+
+
+def pay(amount: int) -> dict[str, Json]:
+    return {"method": "tools/call", "params": {"name": "pay", "arguments": {"amount": amount}}}
+
+
+def request(amount: int) -> dict[str, Json]:
+    return {"jsonrpc": "2.0", "id": 1, **pay(amount)}
+
+
+def office(**settings: Json) -> SpaceDriver:
+    driver = SpaceDriver(
+        participants={
+            "agent": ["mcp/proposal", "mcp/withdraw"],
+            "ana": ["mcp/*", "moot/approve"],
+            "bob": ["mcp/*", "moot/approve"],
+            "bank": [],
+        },
+        **settings,
+    )
+    driver.enter("agent", "ana", "bob", "bank")
+    assert driver.says("agent", "mcp/proposal", pay(950), to=["bank"], id="p1") is None
+    return driver
+
+
+def record(driver: SpaceDriver, id: str) -> ProposalRecord:
+    found = driver.space.state.ledger.get(id)
+    assert found is not None
+    return found
+
+
+def told(driver: SpaceDriver, session: str, kind: str) -> list[Any]:
+    return [each for each in driver.received[session] if each.get("kind") == kind]
+
+
+def counter(driver: SpaceDriver, who: str = "ana", amount: int = 95) -> str | None:
+    return driver.says(who, "mcp/proposal", pay(amount), to=["bank"], about=["p1"], id="c1")
+
+
+def carry_out(driver: SpaceDriver, who: str = "ana", amount: int = 95) -> str | None:
+    return driver.says(who, "mcp/request", request(amount), to=["bank"], about=["c1", "p1"], id="f1")
+
+
+def test_the_changed_call_runs_once_and_is_the_outcome_of_the_original() -> None:
+    driver = office()
+    assert counter(driver) is None
+    assert told(driver, "agent", "moot/votes")[0]["payload"]["counters"] == ["p1"]
+    assert carry_out(driver) is None
+    assert told(driver, "bank", "mcp/request")[0]["payload"]["params"]["arguments"] == {"amount": 95}
+    original = record(driver, "p1")
+    assert (original.state, original.fulfilled_by, original.changed_by) == ("fulfilled", "ana", "c1")
+    assert record(driver, "c1").changed_by is None
+    payload = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert driver.says("bank", "mcp/response", payload, to=["ana"], about=["f1"]) is None
+    assert (record(driver, "p1").outcome, record(driver, "c1").outcome) == ("done", "done")
+    assert driver.says("bob", "mcp/request", request(950), to=["bank"], about=["p1"]) == "proposal_settled"
+
+
+def test_a_request_that_differs_is_refused_without_a_counter_proposal() -> None:
+    driver = office()
+    wrong = driver.says("ana", "mcp/request", request(95), to=["bank"], about=["p1"])
+    assert wrong == "proposal_mismatch"
+    assert counter(driver) is None
+    # It has to repeat the counter-proposal exactly.
+    assert carry_out(driver, amount=96) == "proposal_mismatch"
+    assert record(driver, "p1").state == "open"
+
+
+def test_who_may_not_decide_refers_to_a_proposal_and_does_not_counter_it() -> None:
+    driver = SpaceDriver(
+        participants={"agent": ["mcp/proposal"], "other": ["mcp/proposal"], "ana": ["mcp/*"], "bank": []}
+    )
+    driver.enter("agent", "other", "ana", "bank")
+    assert driver.says("agent", "mcp/proposal", pay(950), to=["bank"], id="p1") is None
+    assert counter(driver, "other") is None
+    assert record(driver, "c1").counters == ()
+    assert carry_out(driver, "ana") == "proposal_mismatch"
+
+
+def test_nobody_counters_their_own_proposal() -> None:
+    driver = office()
+    assert driver.says("ana", "mcp/proposal", pay(1), to=["bank"], id="p2") is None
+    assert driver.says("ana", "mcp/proposal", pay(2), to=["bank"], about=["p2"], id="c2") is None
+    assert record(driver, "c2").counters == ()
+
+
+def test_with_separation_of_duties_one_may_change_what_others_proposed_and_not_what_one_proposed() -> None:
+    driver = office(separation_of_duties=True)
+    assert counter(driver) is None
+    # Without the original it is a proposal of one's own.
+    assert driver.says("ana", "mcp/request", request(95), to=["bank"], about=["c1"]) == "unauthorized"
+    assert carry_out(driver) is None
+    assert driver.says("ana", "mcp/proposal", pay(7), to=["bank"], id="p2") is None
+    assert driver.says("bob", "mcp/proposal", pay(8), to=["bank"], about=["p2"], id="c2") is None
+    assert driver.says("ana", "mcp/request", request(8), to=["bank"], about=["c2", "p2"]) == "unauthorized"
+
+
+def test_a_change_needs_the_votes_of_the_original_and_its_author_counts_once() -> None:
+    big: Json = {"method": "tools/call", "params": {"name": "pay", "arguments": {"amount": 950}}}
+    driver = office(quorum=[{"payload": big, "approvals_needed": 2}])
+    assert counter(driver) is None
+    made = record(driver, "c1")
+    assert (made.approvals_needed, made.approved_by) == (2, ["ana"])
+    assert carry_out(driver) == "approval_required"
+    assert driver.says("ana", "moot/approve", {}, about=["c1"]) == "unauthorized"
+    # The last vote carries out the changed call, and settles the original by that.
+    assert driver.says("bob", "moot/approve", {}, about=["c1"]) is None
+    assert told(driver, "bank", "mcp/request")[0]["correlation_id"] == ["c1", "p1"]
+    assert (record(driver, "p1").state, record(driver, "p1").changed_by) == ("fulfilled", "c1")
+
+
+def test_a_budget_counts_the_changed_call_as_the_agents() -> None:
+    limits = {"sum": "arguments.amount", "tool": "pay", "ask_at": 10, "at_most": 100, "each": True}
+    driver = office(budgets={"payments": limits})
+    assert counter(driver) is None
+    assert carry_out(driver) is None
+    used = driver.space.state.budgets.save()
+    assert "agent" in str(used)
+    assert "ana" not in str(used)
+    assert "95" in str(used)
+
+
+def test_if_somebody_was_faster_the_changed_call_does_not_run() -> None:
+    driver = office()
+    assert counter(driver) is None
+    assert driver.says("bob", "mcp/request", request(950), to=["bank"], about=["p1"], id="f0") is None
+    assert carry_out(driver) == "proposal_settled"
+    assert record(driver, "c1").state == "open"
+
+
+def test_an_assignment_is_shown_and_changes_no_rights() -> None:
+    driver = office()
+    assert driver.says("bob", "moot/assign", {"to": ["ana"]}, about=["p1"]) is None
+    assert (record(driver, "p1").assigned_to, record(driver, "p1").assigned_by) == (("ana",), "bob")
+    assert "moot/assign" in driver.kinds("agent")
+    assert driver.says("agent", "moot/assign", {"to": []}, about=["p1"]) == "capability_violation"
+    assert driver.says("bob", "moot/assign", {"to": ["nobody"]}, about=["p1"]) == "participant_not_found"
+    assert driver.says("bob", "moot/assign", {"to": "ana"}, about=["p1"]) == "invalid_request"
+    # Anybody who may still decides.
+    assert driver.says("bob", "mcp/request", request(950), to=["bank"], about=["p1"]) is None
+    assert driver.says("bob", "moot/assign", {"to": []}, about=["p1"]) == "proposal_settled"
+
+
+def test_a_snapshot_without_these_is_as_it_was_before_there_were_any() -> None:
+    driver = office()
+    saved = save_state(driver.space.state)["ledger"]["proposals"][0]
+    assert not {"counters", "changed_by", "assigned_to", "assigned_by"} & saved.keys()
