@@ -5,6 +5,10 @@ at origins, in the other everything about them is left out. In turns a person se
 agent proposes calls, each with a value that the person has just said, which a rule approves. CPU is that of
 the gateway and the approver together, as the kernel tells it. A chat is only kept until a call needs it, so
 the third line is chats with a call behind every hundred, which has to read them.
+
+The machine has other work, too: the two spaces take turns with small pieces of work, each begins every other
+time, and all is repeated with new processes. What is told is the median of these runs, with the least and the
+most.
 """
 
 from __future__ import annotations
@@ -28,13 +32,14 @@ from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 
 ON, OFF = "on", "off"
-CHATS: Final = 2_000
-CALLS: Final = 200
-ROUNDS: Final = 7
+# In one turn, turns in a run, and runs with processes of their own.
+CHATS: Final = 500
+CALLS: Final = 50
+TURNS: Final = 8
+RUNS: Final = 5
 # A call behind so many chats.
 EVERY: Final = 100
 MEMBERS: Final = ("you", "agent", "tools", "approver")
-MOST_CHAT, MOST_CALL = 0.02, 0.10
 _WORDS: Final = [
     "".join(random.Random(seed).choices("abcdefghijklmnopqrstuvwxyz", k=3 + seed % 7)) for seed in range(500)
 ]
@@ -193,44 +198,63 @@ def run_without_origins(arguments: list[str]) -> None:
     sys.exit(moot())
 
 
-async def measure(rounds: int = ROUNDS) -> tuple[dict[str, dict[str, list[float]]], dict[str, list[float]]]:
-    """Milliseconds of CPU by what was done, for each space one value a round; and what decisions took."""
-    measured: dict[str, dict[str, list[float]]] = {}
+@dataclass
+class CostRun:
+    """One run. CPU is in milliseconds by what was done and by space; decisions are in milliseconds."""
+
+    cpu: dict[str, dict[str, float]] = field(default_factory=dict)
+    decided: dict[str, float] = field(default_factory=dict)
+    approver_bytes: dict[str, int] = field(default_factory=dict)
+
+
+async def measure(turns: int = TURNS) -> CostRun:
+    run = CostRun()
     with tempfile.TemporaryDirectory(prefix="moot-bench-") as name:
         async with _spaces(Path(name)) as spaces:
             for space in spaces.values():
                 await space.calls(20)
                 await space.both(EVERY)
                 space.decided.clear()
-            for _ in range(rounds):
-                for label, space in spaces.items():
-                    ways: dict[str, tuple[int, Callable[[int], Coroutine[Any, Any, None]]]] = {
-                        "a chat of 500 bytes": (CHATS, space.chats),
-                        "a call with an approver": (CALLS, space.calls),
-                        "a chat, and a hundredth of a call": (CHATS, space.both),
-                    }
-                    for what, (count, act) in ways.items():
+            for turn in range(turns):
+                for what, (count, act) in _WAYS.items():
+                    for label in (ON, OFF) if turn % 2 else (OFF, ON):
+                        space = spaces[label]
                         # What waits to be read is not this one's.
                         await space.call()
                         before = space.cpu()
-                        await act(count)
-                        spent = (space.cpu() - before) / count * 1e3
-                        measured.setdefault(what, {}).setdefault(label, []).append(spent)
-            return measured, {label: space.decided for label, space in spaces.items()}
+                        await act(space, count)
+                        spent = (space.cpu() - before) / (count * turns) * 1e3
+                        by_space = run.cpu.setdefault(what, dict.fromkeys((ON, OFF), 0.0))
+                        by_space[label] += spent
+            for label, space in spaces.items():
+                run.decided[label] = statistics.median(space.decided)
+                run.approver_bytes[label] = space.processes[-1].resident_bytes
+    return run
 
 
-def lines_of(measured: dict[str, dict[str, list[float]]], decided: dict[str, list[float]]) -> list[str]:
-    lines = [f"{'CPU of gateway and approver, ms':36}{'without':>10}{'with':>10}{'more':>9}{'at most':>9}"]
-    for what, by_space in measured.items():
-        off, on = statistics.median(by_space[OFF]), statistics.median(by_space[ON])
-        # Each round beside its own: the machine has other work, too.
-        pairs = zip(by_space[ON], by_space[OFF], strict=True)
-        more = statistics.median(with_it / without - 1 for with_it, without in pairs)
-        most = {"a chat of 500 bytes": MOST_CHAT, "a call with an approver": MOST_CALL}.get(what)
-        shown = "" if most is None else f"{most:.0%}"
-        lines.append(f"{what:36}{off:10.3f}{on:10.3f}{more:>9.1%}{shown:>9}")
-    off, on = statistics.median(decided[OFF]), statistics.median(decided[ON])
+_WAYS: Final[dict[str, tuple[int, Callable[[CostSpace, int], Coroutine[Any, Any, None]]]]] = {
+    "a chat of 500 bytes": (CHATS, CostSpace.chats),
+    "a call with an approver": (CALLS, CostSpace.calls),
+    "a chat, and a hundredth of a call": (CHATS, CostSpace.both),
+}
+_MOST: Final = {"a chat of 500 bytes": 0.02, "a call with an approver": 0.10}
+
+
+def lines_of(runs: list[CostRun]) -> list[str]:
+    lines = [
+        f"{'CPU of gateway and approver, ms':36}{'without':>10}{'with':>10}{'more':>9}{'of runs':>18}"
+        f"{'at most':>9}"
+    ]
+    for what in _WAYS:
+        off, on = (statistics.median(run.cpu[what][label] for run in runs) for label in (OFF, ON))
+        more = sorted(run.cpu[what][ON] / run.cpu[what][OFF] - 1 for run in runs)
+        spread = f"{more[0]:.1%} to {more[-1]:.1%}"
+        most = f"{_MOST[what]:.0%}" if what in _MOST else ""
+        lines.append(f"{what:36}{off:10.3f}{on:10.3f}{statistics.median(more):>9.1%}{spread:>18}{most:>9}")
+    off, on = (statistics.median(run.decided[label] for run in runs) for label in (OFF, ON))
     lines.append(f"{'from proposal to approval, median ms':36}{off:10.2f}{on:10.2f}")
+    off, on = (statistics.median(run.approver_bytes[label] for run in runs) / 1e6 for label in (OFF, ON))
+    lines.append(f"{'memory of the approver, MB':36}{off:10.0f}{on:10.0f}")
     return lines
 
 
@@ -238,7 +262,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--approver"]:
         run_without_origins(sys.argv[2:])
         return
-    print(*lines_of(*asyncio.run(measure())), sep="\n")
+    print(*lines_of([asyncio.run(measure()) for _ in range(RUNS)]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,10 @@ FORMER_OPTIONS: Final = {
     "moot mcp --idle-seconds": "leave it out: whoever has sent nothing for 10 minutes leaves the space",
 }
 
+# New objects before garbage is looked for, and how often that goes further back. Who keeps many messages
+# has few circles and much that stays: with the usual (700, 10, 10) much of its CPU goes into looking.
+_GARBAGE_THRESHOLDS: Final = (20_000, 20, 50)
+
 # How alike two words are before one is offered for the other: a letter or two, not another word.
 _ALIKE: Final = 0.75
 
@@ -246,6 +250,7 @@ def _loading() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+        gc.set_threshold(*_GARBAGE_THRESHOLDS)
         gc.enable()
 
 

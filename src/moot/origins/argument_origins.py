@@ -68,7 +68,7 @@ class OriginReader:
         found: list[ArgumentOrigin] = []
         chars = 0
         for path, name, value, options in call_leaves(self.look.call.arguments, self.look.call.schema):
-            text = compose(value) if isinstance(value, str) else _scalar_text(value)
+            text = text_of_leaf(value)
             chars += len(text)
             if len(found) >= MAX_CALL_LEAVES or chars > MAX_CALL_CHARS:
                 return [*found, ArgumentOrigin(path, "…", "unknown")]
@@ -200,9 +200,10 @@ def _day_keys(found: re.Match[str], now: float) -> list[Key]:
     return keys[: 2 if abs(int(found[1]) - 1970 - now / _YEAR_SECONDS) < 2 else 1]
 
 
-def _scalar_text(value: Json) -> str:
-    return (
-        number_text(value)
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else (strict_json.encode(value).decode("utf-8", "replace"))
-    )
+def text_of_leaf(value: Json) -> str:
+    """A text as it is, a number in one way of writing it, anything else as JSON."""
+    if isinstance(value, str):
+        return compose(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number_text(value)
+    return strict_json.encode(value).decode("utf-8", "replace")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moot.origins import origin_memory
+from moot.participant import Control, Controls
 from moot.protocol.operation import Json
 from moot.trust.rules.rule_store import RuleStore
 from tests.trust.approver.mail_space import BOOKING, STRANGER, mail_space
@@ -219,3 +220,28 @@ async def test_what_the_approver_answers_a_person_is_no_source(tmp_path: Path) -
         assert "dora@example.org" in shown.text
         await space.settle()
         assert (await space.asked("dora@example.org"))[1] == why
+
+
+class _NewContext(Controls):
+    async def on_clear(self, control: Control) -> None:
+        pass
+
+
+async def test_what_was_said_before_a_context_was_cleared_does_not_run_however_much_came_between(
+    tmp_path: Path,
+) -> None:
+    async with mail_space(tmp_path) as space:
+        await space.agent.close()
+        space.agent = await space.party.join("agent", controls=_NewContext())
+        await space.alice.admin.grant("agent", [{"kind": "participant/status"}])
+        await until(lambda: space.agent.may("participant/status"))
+        await space.say("Write to bob@example.org please")
+        assert (await space.propose("bob@example.org")).by == "approver"
+        # Too much to be read while the call waits.
+        await space.alice.chat("one more word " * 2_000, to="agent")
+        await space.alice.admin.clear("agent", timeout_seconds=HANG_SECONDS)
+        await space.say("Go on")
+        await space.asked(STRANGER)
+        _, why = await space.asked("bob@example.org")
+        assert why.startswith("to: ")
+        assert space.sent == ["bob@example.org"]

@@ -22,7 +22,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Final, Protocol
 
 from moot.origins.endorsement import ENDORSE_KIND
@@ -93,13 +92,12 @@ class OriginWatch:
         self.memory = OriginMemory(self.traits_of, own=space.name)
         self._said = SaidValues(lambda: self.memory)
         # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
-        # there was more. None as the time: as the message itself says.
-        self._unread: deque[tuple[Envelope, bool, float | None]] = deque()
-        self._read: deque[tuple[Envelope, bool, float | None]] = deque()
+        # there was more.
+        self._unread: deque[tuple[Envelope, bool, float]] = deque()
+        self._read: deque[tuple[Envelope, bool, float]] = deque()
         self._unread_bytes = 0
         self._read_bytes = 0
-        # How many of the unread ones `_said` has seen, and how many reject something.
-        self._shown = 0
+        # How many of the unread ones reject something.
         self._unread_rejections = 0
         self._has_gap = False
         self._is_gap_new = False
@@ -137,13 +135,17 @@ class OriginWatch:
             return False
         if store.first_seen is None and kind.startswith(_IN_HISTORY):
             store.first_seen = envelope.id
+        at = self._wall_clock()
+        if is_past:
+            at = sent_at(envelope, at)
         if kind == ENDORSE_KIND:
-            at = self._wall_clock()
-            self.memory.see(envelope, person=person, at=sent_at(envelope, at) if is_past else at)
+            self.memory.see(envelope, person=person, at=at)
             return person
-        if kind == "mcp/reject":
+        if kind == "chat" or kind.startswith("participant/"):
+            self._said.see(envelope, person=person, at=at)
+        elif kind == "mcp/reject":
             self._unread_rejections += 1
-        self._unread.append((envelope, person, None if is_past else self._wall_clock()))
+        self._unread.append((envelope, person, at))
         self._unread_bytes += len(envelope.raw)
         if len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
             self._make_room()
@@ -159,6 +161,7 @@ class OriginWatch:
             oldest = self._unread[0][0]
             if oldest.kind in _FORGOTTEN and not acts_outside(oldest):
                 self._pop_unread()
+                self._said.forget(oldest)
                 if not self._is_gap_new:
                     self._note_gap()
                     self._is_gap_new = True
@@ -233,10 +236,9 @@ class OriginWatch:
             for case in late.values():
                 self._find_late(case)
 
-    def _pop_unread(self) -> tuple[Envelope, bool, float | None]:
+    def _pop_unread(self) -> tuple[Envelope, bool, float]:
         kept = self._unread.popleft()
         self._unread_bytes -= len(kept[0].raw)
-        self._shown = max(0, self._shown - 1)
         return kept
 
     def _read_oldest(self) -> None:
@@ -250,8 +252,7 @@ class OriginWatch:
             self._read_bytes -= len(self._read.popleft()[0].raw)
             self._has_gap = True
         try:
-            sent = sent_at(envelope, self._wall_clock()) if at is None else at
-            self.memory.see(envelope, person=person, at=sent)
+            self.memory.see(envelope, person=person, at=at)
             self.memory.catch_up()
         except Exception:
             log.exception("origins are lost")
@@ -272,7 +273,6 @@ class OriginWatch:
         if self._has_gap:
             self._note_gap()
         self._unread.extendleft(reversed(self._read))
-        self._shown += len(self._read)
         self._unread_rejections = sum(each[0].kind == "mcp/reject" for each in self._unread)
         self._unread_bytes += self._read_bytes
         self._read.clear()
@@ -388,15 +388,10 @@ class OriginWatch:
         if call.traits.effect == "reads" and not call.traits.outside:
             # Whatever its values are. If people are asked all the same, it is looked at before they are told.
             return ONLY_READS
-        fresh = list(islice(self._unread, self._shown, None))
-        if self._unread_rejections or sum(len(envelope.raw) for envelope, _, _ in fresh) > SLICE_BYTES:
+        if self._unread_rejections:
             return None
-        self._shown = len(self._unread)
-        now = self._wall_clock()
         try:
-            for envelope, person, at in fresh:
-                self._said.see(envelope, person=person, at=sent_at(envelope, now) if at is None else at)
-            verdict = self._said.verdict_on(call, now)
+            verdict = self._said.verdict_on(call, self._wall_clock())
         except Exception:
             log.exception("what people said is lost")
             return None
