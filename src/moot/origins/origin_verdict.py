@@ -26,6 +26,8 @@ class OriginVerdict:
     task: str = ""
     # Whether the agent also reads what the space does not see.
     outside: bool = False
+    # Why others may have led the agent to this very call, if a person let it run again before; else empty.
+    steered: str = ""
 
 
 def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerdict:
@@ -34,8 +36,11 @@ def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerd
     arguments = tuple(OriginReader(look).arguments())
     private = tuple(each for each in look.private.values() if each.characters >= MIN_PRIVATE_CHARS)
     why = _why(look, call, arguments, private)
+    steered = _asking_value(look, call, arguments, is_named=True) or _unsaid(look, arguments)
     context = look.context
-    return OriginVerdict(why is not None, why or "", arguments, private, context.task, context.outside)
+    return OriginVerdict(
+        why is not None, why or "", arguments, private, context.task, context.outside, steered or ""
+    )
 
 
 def _why(
@@ -48,21 +53,33 @@ def _why(
         return None
     if call.traits.effect == "destroys":
         return "it can destroy something"
-    for origin in ("untrusted", "unknown", "nobody"):
-        for each in arguments:
-            if (
-                each.origin == origin
-                and each.steers
-                and not (origin == "nobody" and _is_computed(look, each))
-            ):
-                return f"{each.path}: {describe_origin(each, agent=call.agent)}"
+    if why := _asking_value(look, call, arguments):
+        return why
     if private and call.traits.outside:
         return describe_private(private[0])
-    if not look.clean and not any(each.origin in ("person", "operator") for each in arguments):
-        return "nothing in this call was said by a person, and the agent has read what others wrote"
+    return _unsaid(look, arguments)
+
+
+def _asking_value(
+    look: ValueLookup, call: OriginCall, arguments: tuple[ArgumentOrigin, ...], *, is_named: bool = False
+) -> str | None:
+    """The first value that steers the call and that nobody trusted said; `is_named`: in a call of which a
+    person has named all values, an agent that has read nothing of others has them from there.
+    """
+    for origin in ("untrusted", "unknown", "nobody"):
+        for each in arguments:
+            is_fine = origin == "nobody" and look.clean and (is_named or _is_computed(each))
+            if each.origin == origin and each.steers and not is_fine:
+                return f"{each.path}: {describe_origin(each, agent=call.agent)}"
     return None
 
 
-def _is_computed(look: ValueLookup, each: ArgumentOrigin) -> bool:
-    """Numbers and days that nobody said, by an agent that has read nothing but people and look-ups."""
-    return look.clean and not any(char.isalpha() for char in each.value)
+def _unsaid(look: ValueLookup, arguments: tuple[ArgumentOrigin, ...]) -> str | None:
+    if look.clean or any(each.origin in ("person", "operator") for each in arguments):
+        return None
+    return "nothing in this call was said by a person, and the agent has read what others wrote"
+
+
+def _is_computed(each: ArgumentOrigin) -> bool:
+    """Numbers and days, which an agent computes from what people and look-ups say."""
+    return not any(char.isalpha() for char in each.value)

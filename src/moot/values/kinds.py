@@ -114,12 +114,17 @@ def recognise(
 def stores_texts(name: str, tool: str | None) -> bool:
     """Whether an argument is what a tool writes to a file or the like, without reading it."""
     words, tools = _words(name), _words(tool or "")
-    if tools & RUNNING_TOOLS or words & PATH_NAMES:
+    if runs_texts(tool) or words & PATH_NAMES:
         return False
     return bool(
         (words & {"content", "contents"} and tools & STORING_TOOLS)
         or (words & EDITED_NAMES and tools & EDITING_TOOLS)
     )
+
+
+def runs_texts(tool: str | None) -> bool:
+    """Whether a tool runs what it is given: a command, a script, a query."""
+    return bool(_words(tool or "") & RUNNING_TOOLS)
 
 
 def names_ids(name: str) -> bool:

@@ -286,16 +286,32 @@ async def test_a_value_that_others_wrote_asks_unless_the_plan_names_it(tmp_path:
         assert scene.paid == [("ACME-7", 5), ("ACME-666", 6)]
 
 
-async def test_the_same_is_not_offered_for_what_can_destroy_something(tmp_path: Path) -> None:
+async def test_the_same_is_not_offered_for_what_destroys_something_unless_it_is_a_command_or_writes_a_text(
+    tmp_path: Path,
+) -> None:
     async with plan_space(tmp_path) as scene:
         scene.approver.store.set_tools({"bank/pay": {"effect": "destroys"}})
         task = scene.pay("ACME-1", 5)
         await until(scene.proposals)
         (id,) = scene.proposals()
-        with pytest.raises(MootError, match="is said to destroy something"):
+        with pytest.raises(MootError, match="can destroy something, and is no command"):
             await scene.alice.call("approver", "trust_plans", {"proposal": id})
         await scene.alice.approve(id)
         await task
+
+        @scene.bank.tool
+        def run(command: str) -> str:
+            return "passed"
+
+        scene.approver.store.set_tools({"bank/run": {"effect": "destroys"}})
+        command = asyncio.create_task(scene.agent.call("bank", "run", {"command": "pytest"}))
+        await until(lambda: len(scene.proposals()) == 2)
+        (id,) = scene.proposals() - {id}
+        shown = (await scene.alice.call("approver", "trust_plans", {"proposal": id})).structured["same"]
+        assert shown["words"] == ["run of bank with command “pytest”; at most 10 times"]
+        assert shown["hours"] == 2
+        await scene.alice.approve(id)
+        await command
 
 
 async def test_the_same_for_the_rest_of_the_task_ends_with_the_next_message(tmp_path: Path) -> None:

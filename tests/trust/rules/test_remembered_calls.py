@@ -18,6 +18,7 @@ from moot.trust.rules.remembered_calls import (
     RememberedCalls,
     chosen_limits,
     counted_name,
+    destroying_limits,
     evaluate_all,
     rule_for,
     usual_limits,
@@ -116,6 +117,14 @@ def test_what_people_approve_more_often_may_come_more_often() -> None:
     assert (most.max_decisions, most.gap_seconds) == (160, 60.0)
     assert usual_limits(NOW, reads=True, repeatable=True).max_decisions is None
     assert usual_limits(NOW, reads=False, repeatable=True).max_decisions == 10
+
+
+def test_what_destroys_something_comes_again_less_often_and_for_a_week() -> None:
+    first = destroying_limits(NOW, is_usual=True, approved_at=[NOW])
+    assert (first.max_decisions, first.per_seconds, first.expires_at) == (5, 7 * DAY, NOW + 7 * DAY)
+    assert destroying_limits(NOW, is_usual=True, approved_at=[NOW - DAY, NOW]).max_decisions == 20
+    assert destroying_limits(NOW, is_usual=True, approved_at=[NOW - 8 * DAY, NOW]).max_decisions == 5
+    assert (first.gap_seconds, destroying_limits(NOW, is_usual=False).gap_seconds) == (0, 600)
 
 
 def test_a_person_can_choose_how_often_and_how_long() -> None:

@@ -128,7 +128,11 @@ class Approver:
             draw=draw,
             is_compared=self.tool_watcher.is_compared,
             untrusted=lambda case: self.origins.ask_reason(case),
-            unnamed_untrusted=lambda case, rule: self.origins.unnamed_reason(case, rule),
+            unnamed_untrusted=lambda case, rule: (
+                self.memory.steered_reason(case, rule)
+                if rule.origin.plan is None
+                else self.origins.unnamed_reason(case, rule)
+            ),
             remembered=lambda case: self.memory.find(case),
             on_review_due=self._announce_review,
             on_left=lambda case: self.origins.tell(case),
@@ -189,6 +193,7 @@ class Approver:
     async def _catch_up(self) -> None:
         """Process what was sent before we joined, or missed, as far as the gateway's history goes."""
         await self.space.recall()
+        self.memory.note_cleared(())
         past = [self._with_names(envelope) for envelope in await self.space.history()]
         is_new, missed = not self.store.last_seen, self._find_missed(past)
         self._recalling = True
@@ -314,6 +319,8 @@ class Approver:
                 self.trip(MemberKicked(str(member), envelope.sender, envelope.id))
             case "mcp/request":
                 self.tool_watcher.observe(envelope)
+            case "participant/clear" | "participant/restart" | "participant/shutdown":
+                self.memory.note_cleared(envelope.to)
             case _:
                 self.commands.process(envelope)
 

@@ -3,6 +3,10 @@
 The same message may say how often (`count`) and how long (`until`, a time or `7d`); otherwise it is what was
 offered with the proposal (`moot/origins`, `again`). It counts only from people, never for a call that several
 have to approve (D-103), and nobody remembers their own proposals.
+
+A call that destroys something asks again where others may have led the agent to it (`OriginVerdict.steered`).
+Only a command, or the same text written to the same file, runs until the agent is cleared or restarted,
+whatever it reads: that is what people do all day (decision 0203).
 """
 
 from __future__ import annotations
@@ -25,14 +29,16 @@ from moot.trust.rules.remembered_calls import (
     MAX_REMEMBERED,
     REMEMBERED,
     chosen_limits,
+    destroying_limits,
     rule_for,
     usual_limits,
 )
-from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin, call_key
+from moot.trust.rules.rule import AskCondition, Rule, RuleLimits, RuleOrigin, call_key
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import limits_text
 from moot.trust.rules.rule_yaml import read_duration, rule_as_json
 from moot.trust.rules.tripwires import Complaint, Event, MemberKicked, PersonDecided, ToolChanged
+from moot.values.kinds import runs_texts, stores_texts
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +81,8 @@ class CallMemory:
         self._store = approver.store
         # By call: the latest approvals of people, by proposal, with when it was proposed and who approved.
         self._approvals: dict[bytes, dict[str, tuple[float, str | None]]] = {}
+        # Rules that a person has asked for since their member was cleared or restarted.
+        self._lasting: set[str] = set()
         # What tools do, and which can be called again without harm, as people accepted it.
         self._traits_of = approver.origins.traits_of
         self._is_repeatable = approver.suggester.is_repeatable
@@ -92,15 +100,35 @@ class CallMemory:
             # For good: a clock that is set back does not bring it back.
             self.forget(ended, "it has ended")
             found = [rule for rule in found if rule.name not in ended]
-        if "destroys" in self._effects(case):
-            return []
+        if self._destroys(case):
+            # What was remembered when it was said to do less was not meant for this.
+            return [rule for rule in found if rule.ask is not None and not rule.extra_arguments]
         return [rule for rule in found if rule.limits.max_decisions is not None or self._only_reads(case)]
+
+    def steered_reason(self, case: Case, rule: Rule) -> str | None:
+        """Why a remembered call that destroys something asks all the same; None if it runs."""
+        if rule.name in self._lasting and is_usual_work(case):
+            return None
+        return self._approver.origins.steered_reason(case)
+
+    def note_cleared(self, members: Iterable[str]) -> None:
+        """These begin anew, or any may have (none named): what they read then, nobody saw who pressed."""
+        names = {*members}
+        remembered = self._store.remembered
+        self._lasting = {
+            name
+            for name in self._lasting
+            if names and (rule := remembered.get(name)) is not None and rule.proposer not in names
+        }
 
     def _effects(self, case: Case) -> set[str]:
         """What people said that the tool of a call does."""
         if case.method != "tools/call" or case.tool is None:
             return set()
         return {self._traits_of(host, case.tool).effect for host in case.to}
+
+    def _destroys(self, case: Case) -> bool:
+        return "destroys" in self._effects(case)
 
     def _only_reads(self, case: Case) -> bool:
         return self._effects(case) == {"reads"}
@@ -109,14 +137,17 @@ class CallMemory:
         """What pressing "again" would mean for an open proposal; None if it cannot be remembered."""
         if case.unexpected_fields or len(case.to) != 1 or self._needs_several(case.id):
             return None
-        if "destroys" in self._effects(case):
-            return None
         limits = self._usual_limits(case, 0.0)
-        until = f"{(limits.expires_at or 0.0) / 86_400.0:.0f}d"
-        return {"until": until, "text": limits_text(limits, days=True)}
+        until, text = f"{(limits.expires_at or 0.0) / 86_400.0:.0f}d", limits_text(limits, days=True)
+        if self._destroys(case):
+            since = "after a clear or restart it " if is_usual_work(case) else ""
+            text += f"; {since}asks where others' words may have led to it"
+        return {"until": until, "text": text}
 
     def _usual_limits(self, case: Case, now: float) -> RuleLimits:
         reads = self._only_reads(case)
+        if self._destroys(case):
+            return destroying_limits(now, is_usual=is_usual_work(case), approved_at=self._approvals_of(case))
         repeatable = case.tool is not None and all(self._is_repeatable(host, case.tool) for host in case.to)
         return usual_limits(
             now, reads=reads, repeatable=repeatable, approved_at=() if reads else self._approvals_of(case)
@@ -157,10 +188,9 @@ class CallMemory:
             raise UsageError(f"this proposal was {decision.verdict}")
         if self._needs_several(decision.id):
             raise UsageError("several people have to approve this call each time")
-        if "destroys" in self._effects(case):
-            raise UsageError(f"{case.tool} is said to destroy something, so people decide each call of it")
-        usual = self._usual_limits(case, now)
-        limits = chosen_limits(usual, now, _count(payload.get("count")), _until(payload.get("until"), now))
+        destroys, usual = self._destroys(case), self._usual_limits(case, now)
+        count, until = _count(payload.get("count")), _until(payload.get("until"), now)
+        limits = chosen_limits(usual, now, count, until, destroys=destroys)
         # Whoever wants it as often and as long: nobody's word counts for more than they saw.
         wanted = canonical([payload.get("count"), payload.get("until")]).decode(errors="replace")
         key = f"{case.proposer} {call_key(case).hex()} {wanted}"
@@ -178,8 +208,10 @@ class CallMemory:
             return by
         if store.half_remembered.pop(key, None) is not None:
             store.save()
-        rule = rule_for(case, limits, RuleOrigin(None, by[0], now, by[1:]))
+        ask: AskCondition | None = "when_untrusted" if destroys else None
+        rule = rule_for(case, limits, RuleOrigin(None, by[0], now, by[1:]), ask=ask)
         self._add(rule, now)
+        self._lasting.add(rule.name)
         return rule
 
     def _find_proposal(self, id: Json) -> HistoryProposal:
@@ -190,6 +222,7 @@ class CallMemory:
 
     def _add(self, rule: Rule, now: float) -> None:
         gone = self._store.remember(rule, now)
+        self._lasting.difference_update(gone)
         self._tell_forgotten(gone, "remembered anew, at its end, or not used for the longest time")
         self._approver.pin([rule])
 
@@ -268,6 +301,7 @@ class CallMemory:
         gone = [name for name in names if self._store.remembered.get(name) is not None]
         if gone:
             self._store.remembered.forget(gone)
+            self._lasting.difference_update(gone)
             self._store.remembered.save()
             log.info("remembered calls forgotten", extra={"count": len(gone), "why": why})
             self._tell_forgotten(gone, why, about=about)
@@ -280,6 +314,13 @@ class CallMemory:
         if len(names) > MAX_TOLD:
             text = f"forgot {len(names)} remembered calls: {why}"
             self._approver.send("chat", {"text": text, "format": "plain"})
+
+
+def is_usual_work(case: Case) -> bool:
+    """Whether it runs a command, or writes a text: calls that come again and again, and whose values say all
+    that they do.
+    """
+    return runs_texts(case.tool) or any(stores_texts(name, case.tool) for name in case.arguments)
 
 
 def _count(value: Json) -> int | None:

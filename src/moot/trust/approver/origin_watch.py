@@ -113,6 +113,8 @@ class OriginWatch:
         self._compared: set[str] = set()
         # What was found by proposal, what of it everybody was told, and what was open when we came.
         self._findings: dict[str, dict[str, Json]] = {}
+        # Why others may have led to a call that a person let run again before; empty if they did not.
+        self._steered: dict[str, str] = {}
         self._told: dict[str, dict[str, Json]] = {}
         self._recalled: frozenset[str] = frozenset()
 
@@ -369,6 +371,10 @@ class OriginWatch:
                 return f"{path}: {each['text']}"
         return None
 
+    def steered_reason(self, case: Case) -> str | None:
+        """Why others may have led the agent to a call that a person let run again; None if they did not."""
+        return self._steered.get(case.id, ORIGINS_UNKNOWN) or None
+
     def asked(self, id: str) -> bool:
         """Whether a call asked by its origins; what is not known asked."""
         found = self._findings.get(id) or self._told.get(id)
@@ -406,12 +412,15 @@ class OriginWatch:
         except Exception:
             log.exception("origins not found", extra={"proposal": case.id})
             found = {"asks": True, "why": FAILED, "arguments": []}
+            put(self._steered, case.id, FAILED, MAX_FINDINGS)
             self._note_gap()
         put(self._findings, case.id, found, MAX_FINDINGS)
 
     def _find(self, case: Case) -> dict[str, Json]:
         call, why = self._call_of(case)
-        found = payload_of(verdict_on(self.memory, call, self._wall_clock()), agent=case.proposer)
+        verdict = verdict_on(self.memory, call, self._wall_clock())
+        put(self._steered, case.id, verdict.steered if why is None else why, MAX_FINDINGS)
+        found = payload_of(verdict, agent=case.proposer)
         if (offered := self._offer(case)) is not None:
             found["again"] = offered
         return found if why is None else {**found, "asks": True, "why": why}

@@ -199,10 +199,9 @@ class PlanCommands:
         decision = self._approver.ledger.get(proposal)
         if decision is None:
             raise UsageError(f"nothing is known of a proposal {proposal!r}")
-        case, traits_of = decision.case, self._approver.origins.traits_of
-        if any(traits_of(host, case.tool or "").effect == "destroys" for host in case.to):
-            raise UsageError(f"{case.tool} is said to destroy something, so people decide each call of it")
-        return plan_for_task(case, steering_in(self._approver.origins.finding(decision.id)))
+        case, origins = decision.case, self._approver.origins
+        destroys = any(origins.traits_of(host, case.tool or "").effect == "destroys" for host in case.to)
+        return plan_for_task(case, steering_in(origins.finding(decision.id)), destroys=destroys)
 
     def _dismiss(self, envelope: Envelope) -> None:
         record = self._find(envelope.payload["plan"])

@@ -2,7 +2,8 @@
 
 The same tool of the same member with the same values. Only texts that people or models write (a message, a
 body, what is stored in a file) may differ, where they steer nothing: as words of a language, or as any text
-where the tool only stores it.
+where the tool only stores it. Of tools that destroy something, only commands and texts that are stored, and
+less often.
 """
 
 from __future__ import annotations
@@ -12,30 +13,35 @@ from typing import Final
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from moot.trust.approver.call_memory import is_usual_work
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.plan import Plan, read_plan
 from moot.values.kinds import ValuePattern, recognise, stores_texts
 
 TASK_HOURS: Final = 4
 TASK_CALLS: Final = 20
+DESTROYING_HOURS: Final = 2
+DESTROYING_CALLS: Final = 10
 
 
-def plan_for_task(case: Case, steering: Mapping[str, bool]) -> Plan:
+def plan_for_task(case: Case, steering: Mapping[str, bool], *, destroys: bool = False) -> Plan:
     """The plan of one line; `steering` says of each argument whether it steers. Raises UsageError."""
     if case.method != "tools/call" or case.tool is None or len(case.to) != 1 or case.unexpected_fields:
         raise UsageError("it is not a plain call of one tool of one member")
+    if destroys and not is_usual_work(case):
+        raise UsageError(f"{case.tool} can destroy something, and is no command and writes no text to a file")
     varying = {name: slot for name in case.arguments if (slot := _slot(case, name, steering))}
     line: dict[str, Json] = {
         "to": case.to[0],
         "tool": case.tool,
         "arguments": {name: value for name, value in case.arguments.items() if name not in varying},
-        "count": TASK_CALLS,
+        "count": DESTROYING_CALLS if destroys else TASK_CALLS,
     }
     if varying:
         line["text"] = varying
     payload: dict[str, Json] = {
         "task": f"{case.tool[:200]}, for the rest of the task",
-        "hours": TASK_HOURS,
+        "hours": DESTROYING_HOURS if destroys else TASK_HOURS,
         "lines": [line],
     }
     return read_plan(payload, id=f"same-{case.id}", by=case.proposer)

@@ -29,7 +29,16 @@ from moot.protocol.envelope import rfc3339
 from moot.resilience.atomic_file import write_atomically
 from moot.trust.history.proposal_case import Case, without_nulls
 from moot.trust.rules.ignored_arguments import loosen, mask
-from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin, RuleVerdict, call_key, evaluate
+from moot.trust.rules.rule import (
+    ORIGINS_UNKNOWN,
+    AskCondition,
+    Rule,
+    RuleLimits,
+    RuleOrigin,
+    RuleVerdict,
+    call_key,
+    evaluate,
+)
 from moot.trust.rules.rule_yaml import rule_as_json, rule_of_json
 
 REMEMBERED_NAME: Final = "remembered.json"
@@ -51,6 +60,10 @@ RARE_DAYS: Final = 14
 REGULAR: Final = 1.5
 USUAL_GAP_SECONDS: Final = 600.0
 LEAST_GAP_SECONDS: Final = 60.0
+# Of tools that destroy something: so often in all, four times as many after a further approval.
+DESTROY_COUNT: Final = 5
+MAX_DESTROY_COUNT: Final = 20
+DESTROY_DAYS: Final = 7
 # All of them end; a person can ask for less, or for other counts.
 MAX_DAYS: Final = 90
 MAX_COUNT: Final = 1_000
@@ -264,12 +277,15 @@ def evaluate_all(
     if evaluate(guards, case, now, *args, **known).rule is not None:
         return found
     for rule in remembered:
-        own = evaluate([rule], case, now, *args, **known)
+        names_values = rule.ask is not None and not rule.extra_arguments
+        reason = known.get("unnamed_untrusted", lambda _: ORIGINS_UNKNOWN)(rule) if names_values else None
+        own = evaluate([rule], case, now, *args, **(known | ({"untrusted": reason} if names_values else {})))
         if own.rule is None and rule.after is not None and now < rule.after:
             own = RuleVerdict(
                 "ask", rule, f"rule {rule.name} approves it again from {rfc3339(rule.after)} on"
             )
-        if own.decision == "approve" or (found.rule is None and own.rule is not None):
+        is_nearer = own.rule is not None and (found.rule is None or found.rule.ask is not None)
+        if own.decision == "approve" or is_nearer:
             found = own
         if found.decision == "approve":
             break
@@ -284,7 +300,14 @@ def counted_name(rule: str | None) -> str | None:
 # What to remember
 
 
-def rule_for(case: Case, limits: RuleLimits, origin: RuleOrigin, *, by_tool: bool = False) -> Rule:
+def rule_for(
+    case: Case,
+    limits: RuleLimits,
+    origin: RuleOrigin,
+    *,
+    by_tool: bool = False,
+    ask: AskCondition | None = None,
+) -> Rule:
     """The rule that names exactly this call, or its tool; raises UsageError if no rule can."""
     if case.unexpected_fields:
         raise UsageError(f"it has {case.unexpected_fields[0]}, which no rule can name")
@@ -294,7 +317,9 @@ def rule_for(case: Case, limits: RuleLimits, origin: RuleOrigin, *, by_tool: boo
     word = _NO_WORD.sub("-", case.tool or case.method).strip("-.")[:30] or "call"
     unique = hashlib.sha256(call_key(case) + f"{case.proposer} {case.id} {what}".encode()).hexdigest()[:10]
     arguments: dict[str, Any] = (
-        {"extra_arguments": True, "ask": "when_untrusted"} if by_tool else {"equals": dict(case.arguments)}
+        {"extra_arguments": True, "ask": "when_untrusted"}
+        if by_tool
+        else {"equals": dict(case.arguments), "ask": ask}
     )
     gap = limits.gap_seconds
     return Rule(
@@ -332,13 +357,25 @@ def usual_limits(
     return RuleLimits(count, period, now + MAX_DAYS * _DAY, gap_seconds=float(int(gap)))
 
 
-def chosen_limits(usual: RuleLimits, now: float, count: int | None, until: float | None) -> RuleLimits:
+def destroying_limits(now: float, *, is_usual: bool, approved_at: Sequence[float] = ()) -> RuleLimits:
+    """The same for tools that destroy something; `is_usual`: people make such calls one after another."""
+    times, period = sorted(approved_at), DESTROY_DAYS * _DAY
+    recent = sum(1 for at in times if at > times[-1] - period)
+    count = DESTROY_COUNT if recent < 2 else MAX_DESTROY_COUNT
+    return RuleLimits(count, period, now + period, gap_seconds=0.0 if is_usual else USUAL_GAP_SECONDS)
+
+
+def chosen_limits(
+    usual: RuleLimits, now: float, count: int | None, until: float | None, *, destroys: bool = False
+) -> RuleLimits:
     """The usual limits with what a person chose instead: so often in all, until then; raises UsageError."""
-    if count is not None and not 1 <= count <= MAX_COUNT:
-        raise UsageError(f"count is a whole number from 1 to {MAX_COUNT}")
-    if until is not None and not now < until <= now + MAX_DAYS * _DAY:
-        raise UsageError(f"until is a time within the next {MAX_DAYS} days")
-    end = until if until is not None else usual.expires_at or now + MAX_DAYS * _DAY
+    most, days = (MAX_DESTROY_COUNT, DESTROY_DAYS) if destroys else (MAX_COUNT, MAX_DAYS)
+    because = " for what can destroy something" if destroys else ""
+    if count is not None and not 1 <= count <= most:
+        raise UsageError(f"count is a whole number from 1 to {most}{because}")
+    if until is not None and not now < until <= now + days * _DAY:
+        raise UsageError(f"until is a time within the next {days} days{because}")
+    end = until if until is not None else usual.expires_at or now + days * _DAY
     if count is None:
         return replace(usual, expires_at=end)
     return replace(usual, max_decisions=count, per_seconds=float(int(end - now) + 1), expires_at=end)
