@@ -344,3 +344,39 @@ def test_a_call_that_is_rejected_is_exit_code_3(lab: SpaceWithMembers, host: Joi
     assert code == 3
     assert words.endswith("\nmoot: bob rejected the proposal: policy\n")
     deciding.result(HANG_SECONDS)
+
+
+def test_a_call_is_approved_with_changes_by_one_command(
+    lab: SpaceWithMembers, host: JoinedSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = lab.join("agent")
+    proposal = proposed(lab, agent)
+    answer = lab.output_of("approve", proposal.id[:8], "--set", "path=b.md")
+    assert answer == (
+        f"approved {proposal.id[:8]} with changes; host answered:\n"
+        'changed arguments.path: "a.md" → "b.md"\nb.md: 7\n'
+    )
+    assert outcome_of(lab, proposal).text == "b.md: 7"
+    assert [each.path for each in outcome_of(lab, proposal).changes] == ["arguments.path"]
+    again = proposed(lab, agent)
+    monkeypatch.setenv("VISUAL", "sed -i s/a.md/c.md/")
+    assert lab.value("approve", again.id, "--edit")["changes"] == [
+        {"path": "arguments.path", "was": "a.md", "now": "c.md"}
+    ]
+    left = proposed(lab, agent)
+    monkeypatch.setenv("VISUAL", "false")
+    assert "ended with an error" in lab.fails("approve", left.id, "--edit")[1]
+    assert left.state == "pending"
+
+
+def test_comments_and_whom_it_is_for_stand_with_a_proposal(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    agent = lab.join("agent")
+    proposal = proposed(lab, agent)
+    lab.output_of("comment", proposal.id[:8], "what is it for?")
+    assert lab.output_of("assign", proposal.id[:8], "bob") == f"{proposal.id[:8]} is for bob\n"
+    answer = lab.output_of("proposals")
+    assert "    for bob, says alice\n    alice: what is it for?\n" in answer
+    (row,) = lab.value("proposals")
+    assert [(each["by"], each["to"]) for each in row["comments"]] == [("alice", ["agent"])]
+    assert row["assigned_to"] == ["bob"]
+    assert "nobody" in lab.fails("assign", proposal.id, "nobody")[1]

@@ -29,6 +29,7 @@ take part    open        open the console in your browser, signed in
              call        call a tool, or propose the call where you may not
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject` rejects it
+             comment     ask back; `assign`: whom a proposal is for
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
@@ -71,6 +72,8 @@ COMMANDS: Final = {
     "budgets": "client.operation_commands",
     "approve": "client.operation_commands",
     "reject": "client.operation_commands",
+    "comment": "client.operation_commands",
+    "assign": "client.operation_commands",
     "plans": "client.operation_commands",
     "plan": "client.operation_commands",
     "agent": "agent",

@@ -11,6 +11,7 @@ import msgspec
 
 from moot.errors import MootError, UsageError, VoteCounted
 from moot.operations.again import payload_of, remember_call
+from moot.operations.changed_arguments import read_changes
 from moot.operations.content_operation import reference_text
 from moot.operations.input_text import input_lines, questions_in
 from moot.operations.operation import (
@@ -23,7 +24,9 @@ from moot.operations.operation import (
     short_id,
 )
 from moot.operations.origin_text import OriginNotes, caution_lines
+from moot.operations.talk_operations import talk_lines
 from moot.operations.text_table import TextTable
+from moot.protocol.changes import change_lines
 from moot.protocol.envelope import rfc3339
 from moot.protocol.large_content import reference_in
 from moot.protocol.operation import Json
@@ -110,6 +113,11 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "origins": None if seen.origins is None else seen.origins.as_json(),
         # A model's words, by who asked it.
         "opinions": [{"by": by, **each.as_json()} for by, each in seen.opinions.items()],
+        "comments": [each.as_json() for each in seen.comments],
+        "assigned_to": list(seen.assigned_to),
+        # The proposals that it is a changed version of; and what was changed in it before it ran.
+        "counters": list(seen.counters),
+        "changes": [each.as_json() for each in seen.changes],
     }
 
 
@@ -134,6 +142,7 @@ def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
         *budget_lines(seen),
         *argument_lines(seen.params, notes, is_interactive=context.is_interactive),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
+        *talk_lines(seen),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
         *([f"exempt from the vote: {', '.join(seen.exempt)}"] if seen.exempt else []),
         *input_lines(seen),
@@ -227,6 +236,14 @@ async def _budgets(context: ClientContext, _: argparse.Namespace) -> OperationRe
 def _approve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proposal", metavar="ID", help=_ID)
     parser.add_argument("--to", metavar="NAME", help="who should run it, if the proposal names no one")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="approve with changes: another value in its arguments, as in amount=95 or lines.0.note=rent",
+    )
+    parser.add_argument("--edit", action="store_true", help="likewise, with all arguments in your editor")
     parser.add_argument("--again", action="store_true", help="approve exactly this call from now on, too")
     parser.add_argument("--times", type=int, metavar="N", help="with --again: so often (default: as offered)")
     parser.add_argument(
@@ -253,12 +270,21 @@ def _again_payload(context: ClientContext, seen: SeenProposal, args: argparse.Na
 async def _approve(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     seen = context.proposal(args.proposal)
     again = _again_payload(context, seen, args)
+    params = await read_changes(context, seen, args)
     try:
         to = (args.to,) if getattr(args, "to", None) else ()
-        outcome = await context.space.approve(seen, to=to, timeout_seconds=context.timeout_seconds)
+        outcome = await context.space.approve(
+            seen, to=to, params=params, timeout_seconds=context.timeout_seconds
+        )
     except VoteCounted as voted:
         return _counted(seen, str(voted))
-    lines = [f"approved {short_id(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
+    changes = change_lines(outcome.changes)
+    how = " with changes" if changes else ""
+    lines = [
+        f"approved {short_id(seen.id)}{how}; {outcome.host} answered:",
+        *(f"changed {line}" for line in changes),
+        *outcome.text.split("\n"),
+    ]
     if outcome.input_required:
         lines = [
             f"approved {short_id(seen.id)}; {outcome.host} asks {seen.proposer}:",
@@ -266,6 +292,8 @@ async def _approve(context: ClientContext, args: argparse.Namespace) -> Operatio
             f"It goes on when {seen.proposer} has answered; your approval covers that.",
         ]
     value: dict[str, Json] = {"proposal_id": seen.id, "member": outcome.host, "result": outcome.result}
+    if outcome.changes:
+        value["changes"] = [each.as_json() for each in outcome.changes]
     if again:
         try:
             value["again"] = await remember_call(context.space, again)
@@ -373,6 +401,7 @@ OPERATIONS = (
         description="Sends exactly the request that was proposed and prints its result. It runs at most "
         "once. Where several approvals are needed, this is one of them: the last one runs it.",
         examples="  moot proposals\n  moot approve 3f1c22ab\n"
+        "  moot approve 3f1c22ab --set amount=95         exactly the changed call, once; the agent is told\n"
         "  moot approve 3f1c22ab --again                 and exactly this call from now on\n"
         "  moot approve 3f1c22ab --again --times 3 --until 12h\n",
         arguments=_approve_arguments,

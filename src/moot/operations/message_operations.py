@@ -25,7 +25,7 @@ def _send_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _send(context: ClientContext, args: argparse.Namespace) -> OperationResult:
-    text = _words(args.text)
+    text = words_of(args.text)
     to = tuple(args.to) or context.default_to
     if args.kind is None:
         if not text.strip():
@@ -56,7 +56,8 @@ def note_absent(context: ClientContext, to: Iterable[str]) -> tuple[list[str], l
     return away, [f"note: {', '.join(away)} is not in the space and did not receive it"] if away else []
 
 
-def _words(words: list[str]) -> str:
+def words_of(words: list[str]) -> str:
+    """A text as it was typed, or from standard input."""
     return sys.stdin.read() if words == ["-"] else " ".join(words)
 
 

@@ -94,6 +94,8 @@ class ClientContext:
     # Asks for a link to the console for the holder of a token, and draws its QR code; None where that is not
     # offered.
     make_link: Callable[[str], Awaitable[tuple[SignInLink, str]]] | None = None
+    # Lets a person edit a text in an editor; None where none can be opened.
+    edit_text: Callable[[str], Awaitable[str]] | None = None
 
     def number(self, id: str) -> int:
         """The number of a proposal, assigned when it is first shown."""

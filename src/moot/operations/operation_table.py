@@ -15,12 +15,14 @@ from moot.operations import (
     message_operations,
     plan_operations,
     stream_operations,
+    talk_operations,
 )
 from moot.operations.operation import UserOperation
 
 OPERATIONS: Final[tuple[UserOperation, ...]] = (
     *message_operations.OPERATIONS,
     *decision_operations.OPERATIONS,
+    *talk_operations.OPERATIONS,
     *plan_operations.OPERATIONS,
     *call_operations.OPERATIONS,
     *content_operation.OPERATIONS,

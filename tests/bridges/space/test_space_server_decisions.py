@@ -318,3 +318,30 @@ async def test_own_tools_are_described_so_that_every_client_takes_them(tmp_path:
                 tools = (await client.list_tools()).tools
                 assert [tool.name for tool in tools] == list(OWN_NAMES)
                 assert all(tool.description and tool.title and tool.annotations for tool in tools)
+
+
+async def test_a_call_that_was_approved_with_changes_says_what_was_changed(tmp_path: Path) -> None:
+    """And what was said about it before, to whoever asks with moot_status."""
+    async with served_space(tmp_path, GUEST) as served:
+        kept, alice, shown = await set_up(served, limits=HASTY)
+        async with shown.client() as client:
+            pending = await client.call_tool(*CALL)
+            assert pending.meta is not None
+            handle = pending.meta["moot/pending"]["handle"]
+            seen = await first_proposal(alice)
+            await alice.comment(seen, "shall it be old?")
+            (call,) = shown.backend.pending_calls._calls
+            await until(lambda: call.note == "alice says about it: shall it be old?")
+            asked = await client.call_tool("moot_status", {"handle": handle})
+            assert "alice says about it: shall it be old?" in text_of(asked)
+            arguments = {**seen.params["arguments"], "text": "old"}
+            await alice.approve(seen, params={**seen.params, "arguments": arguments})
+            result = await client.call_tool("moot_status", {"handle": handle, "wait_seconds": 5})
+            assert kept["b"] == "old"
+            text = text_of(result)
+            assert "alice approved this call with changes" in text
+            assert 'arguments.text: "new" → "old"' in text
+            assert text.endswith("wrote b")
+            assert result.meta is not None
+            changed = {"path": "arguments.text", "was": "new", "now": "old"}
+            assert result.meta["moot/changes"] == [changed]

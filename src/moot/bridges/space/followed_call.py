@@ -12,6 +12,7 @@ from moot.errors import ConnectionClosed, McpError, MootError, Rejected, Withdra
 from moot.mcp.downstream.backend import PendingCall, text_result
 from moot.mcp.eras import JsonObject
 from moot.participant import Outcome, Proposal
+from moot.protocol.changes import change_lines
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR
 
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # MEW 3.3.3: a rejection may be explained right after it; wait only briefly for that.
 _EXPLAIN_SECONDS: Final = 0.5
+# Of a comment, in the one line that a waiting person reads.
+MAX_COMMENT_CHARS: Final = 300
 
 
 async def follow_call(
@@ -48,7 +51,24 @@ async def follow_call(
         log.exception("a proposal could not be followed", extra={"proposal": pending.handle})
         pending.settle(McpError(INTERNAL_ERROR, "internal error; the log says why"), "internal error")
     else:
-        pending.settle(outcome.result, f"approved by {outcome.by}, answered by {outcome.host}")
+        how = " with changes" if outcome.changes else ""
+        pending.settle(with_changes(outcome), f"approved{how} by {outcome.by}, answered by {outcome.host}")
+
+
+def with_changes(outcome: Outcome) -> JsonObject:
+    """The result of a call; if whoever approved it had changed it, with words that say so first."""
+    if not outcome.changes:
+        return outcome.result
+    about = {
+        **outcome.result.get("_meta", {}),
+        "moot/changes": [each.as_json() for each in outcome.changes],
+    }
+    result: JsonObject = {**outcome.result, "_meta": about}
+    if "content" in result:
+        lines = "\n".join(change_lines(outcome.changes))
+        text = f"{outcome.by} approved this call with changes. What follows is of the changed call:\n{lines}"
+        result["content"] = [{"type": "text", "text": text}, *outcome.content]
+    return result
 
 
 async def cannot_withdraw(_reason: str) -> None:
@@ -73,6 +93,9 @@ def update_note(pending: PendingCall, proposal: Proposal) -> None:
     elif proposal.rejections and not pending.decided.is_set():
         who = ", ".join(f"{no.by} ({no.reason})" for no in proposal.rejections)
         pending.set_note(f"rejected by {who}; others may still approve it")
+    elif proposal.comments and not pending.decided.is_set():
+        last = proposal.comments[-1]
+        pending.set_note(f"{last.by} says about it: {last.text[:MAX_COMMENT_CHARS]}")
     elif proposal.votes and not pending.decided.is_set():
         pending.set_note(f"{', '.join(proposal.votes)} voted for it; more votes are needed")
 

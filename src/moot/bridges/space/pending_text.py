@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from moot.bridges.space.calls_file import RecordedCall
@@ -14,13 +15,15 @@ from moot.operations.call_text import (
     show_arguments,
     who_can_approve,
 )
-from moot.participant import JoinedSpace
+from moot.participant import JoinedSpace, ProposalComment
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 
 STATUS_TOOL: Final = "moot_status"
 # Arguments that programs are told whole; who waits has made the call, and the text has the beginning of it.
 MAX_FACT_BYTES: Final = 1_000
+# The latest comments, of which a model is told.
+MAX_COMMENTS: Final = 10
 NOT_NEEDED: Final = {"reason": "no_longer_needed"}
 
 
@@ -39,7 +42,12 @@ class PendingText:
         link = proposal_link(self.console, self._space_name, call.id)
         arguments = show_arguments(call.method, call.params)
         deciders = describe_deciders(names, link, call.id, rule_appliers(self._space))
-        return f"The call: {record.what} with {arguments}. {deciders}"
+        said = "".join(f"\n{each.by} says about it: {each.text}" for each in self._comments(call.id))
+        return f"The call: {record.what} with {arguments}. {deciders}{said}"
+
+    def _comments(self, id: str) -> Sequence[ProposalComment]:
+        seen = self._space.proposals.get(id)
+        return () if seen is None else seen.comments[-MAX_COMMENTS:]
 
     def pending_result(self, pending: PendingCall, record: RecordedCall) -> JsonObject:
         """The result for a client that cannot wait: it says how to look the call up."""
@@ -92,6 +100,8 @@ class PendingText:
         link = proposal_link(self.console, self._space_name, call.id)
         if link:
             made["url"] = link
+        if comments := self._comments(call.id):
+            made["comments"] = [each.as_json() for each in comments]
         if not pending.decided.is_set():
             made["can_be_approved_by"] = who_can_approve(self._space, call.to, call.method, call.params)
         return made

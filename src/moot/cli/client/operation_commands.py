@@ -109,6 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _perform(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_proposed, print_result
+    from moot.cli.client.text_editor import edit_text
     from moot.operations.operation import ClientContext
     from moot.participant import ParticipantLimits, connect
 
@@ -132,6 +133,7 @@ async def _perform(options: argparse.Namespace) -> int:
             timeout_seconds=options.timeout,
             on_proposed=lambda proposal: print_proposed(space, proposal, settings.url, options.timeout),
             make_link=partial(_make_link, settings.url),
+            edit_text=edit_text,
         )
         if operation.needs_history:
             context.history = await space.recall()

@@ -1,0 +1,90 @@
+"""What a team says about proposals: comments, and whom they are for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from moot.errors import UsageError
+from moot.operations.message_operations import note_absent, words_of
+from moot.operations.operation import ClientContext, OperationResult, UserOperation, short_id
+from moot.protocol.changes import change_lines
+
+if TYPE_CHECKING:
+    from moot.participant import SeenProposal
+
+_ID = "its id, or the start of it"
+
+
+def talk_lines(seen: SeenProposal) -> list[str]:
+    """Whom a proposal is for, what it changes or was changed to, and what was said about it."""
+    return [
+        *([f"for {', '.join(seen.assigned_to)}, says {seen.assigned_by}"] if seen.assigned_to else []),
+        *(f"a changed version of {short_id(id)}: approving it settles that one" for id in seen.counters),
+        *(f"changed: {line}" for line in change_lines(seen.changes)),
+        *(line for each in seen.comments for line in _comment_lines(each.by, each.text)),
+    ]
+
+
+def _comment_lines(by: str, text: str) -> list[str]:
+    first, *rest = text.split("\n")
+    return [f"{by}: {first}", *(f"  {line}" for line in rest)]
+
+
+def _comment_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("proposal", metavar="ID", help=_ID)
+    parser.add_argument("text", nargs="+", metavar="TEXT", help="the text; - reads it from standard input")
+    parser.add_argument(
+        "--to", action="append", default=[], metavar="NAME", help="whom it asks (default: the proposer)"
+    )
+
+
+async def _comment(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    seen = context.proposal(args.proposal)
+    text = words_of(args.text)
+    if not text.strip():
+        raise UsageError("there is no text: moot comment ID TEXT")
+    sent = await context.space.comment(seen, text, to=args.to)
+    away, lines = note_absent(context, args.to)
+    return OperationResult(
+        {"id": sent.id, "proposal_id": seen.id, "absent": away},
+        [f"commented on {short_id(seen.id)}", *lines],
+    )
+
+
+def _assign_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("proposal", metavar="ID", help=_ID)
+    parser.add_argument("members", nargs="*", metavar="NAME", help="whom it is for; nobody: anybody again")
+
+
+async def _assign(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    seen = context.proposal(args.proposal)
+    await context.space.assign(seen, args.members)
+    whom = ", ".join(args.members) or "anybody again"
+    return OperationResult(
+        {"proposal_id": seen.id, "assigned_to": list(args.members)}, [f"{short_id(seen.id)} is for {whom}"]
+    )
+
+
+OPERATIONS = (
+    UserOperation(
+        name="comment",
+        help="say something about a proposal, or ask its proposer back",
+        description="Sends a chat that refers to a proposal. It is addressed to those whom it mentions "
+        "(@ana), or else to the proposer; everyone sees it. `moot proposals` shows comments.",
+        examples='  moot comment 3f1c22ab "what is it for?"\n  moot comment 3f1c22ab "@ana is that right?"\n',
+        arguments=_comment_arguments,
+        run=_comment,
+        needs_history=True,
+    ),
+    UserOperation(
+        name="assign",
+        help="say whom a proposal is for",
+        description="Says whom a pending proposal is for. Everyone sees it, those named are told at once, "
+        "and nobody's rights change: others can still decide.",
+        examples="  moot assign 3f1c22ab ana\n  moot assign 3f1c22ab            for anybody again\n",
+        arguments=_assign_arguments,
+        run=_assign,
+        needs_history=True,
+    ),
+)
