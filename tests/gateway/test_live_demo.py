@@ -169,6 +169,7 @@ def test_a_demo_that_nobody_reads_ends_in_silence(tmp_path: Path) -> None:
     running.stdout.close()
     # As of any program that writes into a closed pipe.
     assert running.wait(HANG_SECONDS) == 128 + signal.SIGPIPE
-    assert running.stderr.read() == ""
+    # But for what a disk has it say that takes longer than its share of the time.
+    assert [line for line in running.stderr if "the disk does not answer" not in line] == []
     running.stderr.close()
     assert list(tmp_path.iterdir()) == []

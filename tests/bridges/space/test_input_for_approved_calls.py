@@ -72,7 +72,9 @@ async def test_a_tool_that_asks_its_caller_is_approved_once_from_a_shell(tmp_pat
                 seen = await first_proposal(bob)
                 output = await approve_in_a_shell(space, tmp_path, seen.id)
             assert results == ['[{"action": "accept", "content": {"name": "carl"}}]']
-        assert questions == ["Who are you? (1)"]
+        # The caller may have been asked before whether to wait for the approval.
+        asked = [each for each in questions if "needs somebody's approval" not in each]
+        assert asked == ["Who are you? (1)"]
         assert "Who are you? (1)" in output
         # One proposal, whose outcome is known, and everybody can see what was answered.
         await until(lambda: seen.outcome == "done")
