@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from moot.participant import JoinedSpace
-from moot.participant.decisions import risk_table
+from moot.protocol import risk_table
 from moot.protocol.call_risks import risks_of
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
