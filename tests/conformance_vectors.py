@@ -6,15 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from importlib import resources
 
-from moot.conformance.vectors import Vector, read_vectors
+from moot.conformance.vectors import Vector, vectors_in
 
 _FOLDER = resources.files("moot.conformance") / "vectors"
 FILES = sorted(file.name for file in _FOLDER.iterdir() if file.name.endswith(".yaml"))
-
-
-@cache
-def vectors_in(file: str) -> list[Vector]:
-    return read_vectors((_FOLDER / file).read_text("utf-8"), file)
 
 
 @cache

@@ -17,12 +17,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.config.former_constants import OF_THIS_TEST
+from tests.examples import examples
 from tests.ports import held_port
 
 pytest_plugins = ["tests.async_tests", "tests.browser"]
 
 # Machines are shared: how long an example takes says nothing about the code.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "shared", deadline=None, max_examples=examples(), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("shared")
 
 

@@ -53,7 +53,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "conformance": (run_conformance, 3),
     "firefox": (run_firefox, 1),
     "pending": (run_pending, 100_000),
-    "properties": (run_properties, 50),
+    "properties": (run_properties, 200),
 }
 
 

@@ -11,10 +11,10 @@ from moot.conformance.expectation import difference, filled
 from moot.conformance.manifest import load_manifest
 from moot.conformance.pure_driver import PureDriver
 from moot.conformance.runner import Failed, run_vector
-from moot.conformance.vectors import Vector, read_vectors
+from moot.conformance.vectors import Vector, read_vectors, vectors_in
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from tests.conformance_vectors import FILES, all_vectors, play_all, vectors_in
+from tests.conformance_vectors import FILES, all_vectors, play_all
 from tests.rows import for_each_row
 
 

@@ -19,8 +19,9 @@ import pytest
 T = TypeVar("T")
 
 HANG_SECONDS = 300.0
-# Between two looks: small beside what is waited for, large beside what a look costs.
-_LOOK_SECONDS = 0.005
+# Between two looks: a part of what was waited so far, small beside it, large beside what a look costs.
+_LOOK_SECONDS = (0.005, 0.05)
+_LOOK_SHARE = 0.1
 
 
 def bounded() -> asyncio.Timeout:
@@ -33,29 +34,33 @@ async def until(holds: Callable[[], T], describe: Callable[[], str] | None = Non
 
     `describe` says how things stand, for the message when it never holds.
     """
-    end = time.monotonic() + HANG_SECONDS
+    start = time.monotonic()
     while not (found := holds()):
-        assert time.monotonic() < end, _never(holds, describe)
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_pause(start, holds, describe))
     return found
 
 
 async def until_told(ask: Callable[[], Awaitable[T]], describe: Callable[[], str] | None = None) -> T:
     """The same where looking is itself something to wait for: ask a gateway, run a command."""
-    end = time.monotonic() + HANG_SECONDS
+    start = time.monotonic()
     while not (found := await ask()):
-        assert time.monotonic() < end, _never(ask, describe)
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_pause(start, ask, describe))
     return found
 
 
 def until_seen(holds: Callable[[], T], describe: Callable[[], str] | None = None) -> T:
     """The same in a test that has no loop."""
-    end = time.monotonic() + HANG_SECONDS
+    start = time.monotonic()
     while not (found := holds()):
-        assert time.monotonic() < end, _never(holds, describe)
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_pause(start, holds, describe))
     return found
+
+
+def _pause(start: float, holds: Callable[[], object], describe: Callable[[], str] | None) -> float:
+    waited = time.monotonic() - start
+    assert waited < HANG_SECONDS, _never(holds, describe)
+    least, most = _LOOK_SECONDS
+    return min(max(least, waited * _LOOK_SHARE), most)
 
 
 def move_clock(monkeypatch: pytest.MonkeyPatch, seconds: float, *modules: ModuleType) -> None:

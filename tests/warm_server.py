@@ -7,6 +7,7 @@ folder and arguments as asked for, and ends as any other does.
 from __future__ import annotations
 
 import gc
+import importlib
 import io
 import json
 import os
@@ -101,6 +102,9 @@ def _become(wanted: dict[str, object], streams: list[int]) -> list[str]:
     # What the product draws once in each process.
     moot.resilience.descendants._own_mark = secrets.token_hex(8)  # type: ignore[misc]
     moot.metrics.process.STARTED_AT = time.time()  # type: ignore[misc]
+    for path, value in wanted["constants"].items():  # type: ignore[attr-defined]
+        module, _, name = path.rpartition(".")
+        setattr(importlib.import_module(module), name, value)
     return [str(word) for word in wanted["arguments"]]  # type: ignore[attr-defined]
 
 

@@ -19,11 +19,17 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
+from moot.protocol.operation import Json
+
 _SERVER = Path(__file__).with_name("warm_server.py")
+_ROOT = _SERVER.parent.parent
 # What the interpreter, the loader, the C library or our modules read once, when they are loaded.
 _READ_BEFORE = ("PYTHON", "MOOT_PURE_PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "SSL_", "OPENSSL_")
+# Constants that other modules took over when they were loaded.
+_TAKEN_OVER = ("moot.protocol.", "moot.logs.", "moot.gateway.notifications.channels.")
 
 
 # A loop keeps neither its tasks nor, where it is uvloop, its pipes.
@@ -104,12 +110,18 @@ async def start_moot(
     environ: Mapping[str, str],
     cwd: Path,
     stderr: IO[bytes] | int,
+    constants: Mapping[str, Json] = MappingProxyType({}),
 ) -> asyncio.subprocess.Process | WarmProcess:
-    """`moot …` in a process of its own, with a pipe as its stdout, and nothing to read."""
+    """`moot …` in a process of its own, with a pipe as its stdout, nothing to read, and these constants."""
     own = {name for name in environ if name.startswith(_READ_BEFORE)} - {"PYTHONUNBUFFERED"}
+    own |= {name for name in constants if name.startswith(_TAKEN_OVER)}
     if own or sys.platform != "linux":
+        module = "moot.cli"
+        if constants:
+            module = "tests.gateway.moot_with_constants"
+            environ = {**environ, "TRIED_CONSTANTS": json.dumps(constants), "PYTHONPATH": str(_ROOT)}
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "moot.cli", *arguments),
+            *(sys.executable, "-m", module, *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
@@ -121,7 +133,12 @@ async def start_moot(
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         errors = writing if stderr == asyncio.subprocess.STDOUT else _number(stderr)
-        request = {"arguments": arguments, "environ": dict(environ), "cwd": str(cwd)}
+        request = {
+            "arguments": arguments,
+            "environ": dict(environ),
+            "cwd": str(cwd),
+            "constants": dict(constants),
+        }
         socket.send_fds(_server(), [json.dumps(request).encode()], [nothing, writing, errors, told])
     finally:
         for descriptor in (writing, told, nothing):

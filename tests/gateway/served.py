@@ -106,12 +106,13 @@ async def started(
     errors = file.parent / f"stderr-{os.urandom(4).hex()}.txt"
     words = ("serve", str(file), *(arguments or ("--port", "0")))
     variables = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"} | dict(environ or {})
-    if module == "moot.cli" and (constants := constants_of(file)):
-        module = "tests.gateway.moot_with_constants"
-        variables |= {"TRIED_CONSTANTS": json.dumps(constants), "PYTHONPATH": str(_ROOT)}
+    constants = constants_of(file) if module == "moot.cli" else {}
     process: asyncio.subprocess.Process | WarmProcess
     with errors.open("wb") as handle:
         if before or module != "moot.cli":
+            if constants:
+                module = "tests.gateway.moot_with_constants"
+                variables |= {"TRIED_CONSTANTS": json.dumps(constants), "PYTHONPATH": str(_ROOT)}
             process = await asyncio.create_subprocess_exec(
                 *(*before, sys.executable, "-m", module, *words),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -121,7 +122,9 @@ async def started(
                 cwd=file.parent,
             )
         else:
-            process = await start_moot(*words, environ=variables, cwd=file.parent, stderr=handle)
+            process = await start_moot(
+                *words, environ=variables, cwd=file.parent, stderr=handle, constants=constants
+            )
     lines: list[str] = []
     assert process.stdout is not None
     async with bounded():

@@ -440,7 +440,7 @@ _payloads = st.dictionaries(st.sampled_from(_words) | st.text(max_size=8), _json
 
 
 @pytest.mark.requirement("MEW-4.3-7", "MEW-7.2-7")
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from([*sorted(KINDS), "vendor/kind"]),
     _payloads,

@@ -23,6 +23,7 @@ from moot.protocol.envelope import (
     rewrite,
     rfc3339,
 )
+from tests.examples import examples
 from tests.protocol.corpus import TS, read, text
 from tests.rows import for_each_row
 
@@ -91,7 +92,7 @@ def test_members_are_added_before_the_last_brace() -> None:
     assert append_members(ODD, {"id": "e1"}) == ODD.rstrip()[:-1] + b',"id":"e1"}'
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=examples(25), derandomize=True, deadline=None)
 @given(st.sets(st.sampled_from(MISSING)), st.booleans())
 @pytest.mark.requirement("MEW-8.1-14")
 def test_what_is_missing_is_filled_and_what_was_given_keeps_its_bytes(absent: set[str], odd: bool) -> None:

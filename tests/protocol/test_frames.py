@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from moot.errors import InvalidEnvelope, UsageError
 from moot.protocol.frames import Frame, is_frame, read_frame, write_frame
+from tests.examples import examples
 from tests.rows import for_each_row
 
 MiB = 1 << 20
@@ -33,7 +34,7 @@ def test_no_envelope_is_a_frame_and_no_frame_an_envelope() -> None:
 
 
 @pytest.mark.requirement("MEW-3.10.3-3")
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=examples(25), derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["stream-1", "stream-22", "ü"]), st.binary())))
 def test_interleaved_frames_come_apart_as_they_went_in(pieces: list[tuple[str, bytes]]) -> None:
     frames = [write_frame(stream, data, binary=True) for stream, data in pieces]
@@ -74,7 +75,7 @@ def test_the_longest_stream_id_passes() -> None:
     assert read_frame(b"#" + b"s" * 256 + b"#x", binary=True, max_bytes=MiB).data == b"x"
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=examples(50), derandomize=True, deadline=None)
 @given(st.binary(max_size=30).map(lambda data: b"#" + data), st.booleans())
 def test_any_bytes_are_a_frame_or_an_invalid_envelope(raw: bytes, binary: bool) -> None:
     try:

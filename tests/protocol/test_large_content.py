@@ -129,7 +129,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     body=st.dictionaries(st.sampled_from(["content", "x", "arguments", "data"]), _VALUES),
     result=st.booleans(),

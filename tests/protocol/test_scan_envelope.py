@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES, scan
 from moot.protocol.dialects.mew import MEW
 from moot.protocol.operation import Json
+from tests.examples import examples
 from tests.protocol.corpus import REFUSALS, TS, Refusal
 from tests.protocol.scan_envelope_soak import SEEDS, check_case, encoded, in_payload, outcomes, with_payload
 from tests.rows import for_each_row
 
-SOME = settings(max_examples=200, derandomize=True, deadline=None)
+SOME = settings(max_examples=examples(50), derandomize=True, deadline=None)
 
 # The scanner's own bounds; wider or deeper is not wrong, only not ordinary.
 LEVELS = 24

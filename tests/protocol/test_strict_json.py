@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from moot.errors import InvalidJson
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
+from tests.examples import examples
 from tests.protocol.corpus import NOT_JSON, Refusal
 from tests.rows import for_each_row
 
-FEW = settings(max_examples=200, derandomize=True, deadline=None)
+FEW = settings(max_examples=examples(50), derandomize=True, deadline=None)
 
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -231,7 +231,7 @@ class SpaceMachine(RuleBasedStateMachine):
 
 TestSpaceMachine = SpaceMachine.TestCase
 TestSpaceMachine.settings = settings(
-    max_examples=EXAMPLES or examples(25),
+    max_examples=EXAMPLES or examples(10),
     stateful_step_count=40,
     derandomize=not EXAMPLES,
     deadline=None,

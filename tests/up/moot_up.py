@@ -14,6 +14,7 @@ from textwrap import dedent
 from typing import Any
 
 from tests.waiting import bounded
+from tests.warm_start import WarmProcess, start_moot
 
 MOOT = [sys.executable, "-m", "moot.cli"]
 
@@ -32,7 +33,7 @@ def environment(**more: str) -> dict[str, str]:
 class MootUp:
     """A running `moot up`: every change that it reported, and the latest status of each part."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | WarmProcess, folder: Path) -> None:
         self.process = process
         self.folder = folder
         self.data = folder / ".moot"
@@ -108,14 +109,20 @@ async def moot_up(
 ) -> AsyncIterator[MootUp]:
     """`moot up` in a folder on any free port, stopped at the end and without a traceback in its log."""
     with (folder / "up.err").open("ab") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *program, "up", "--port", "0", "--json", *options,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
-            cwd=folder,
-            env=environ or environment(),
-        )  # fmt: skip
+        words = ("up", "--port", "0", "--json", *options)
+        variables = environ or environment()
+        process: asyncio.subprocess.Process | WarmProcess
+        if program is MOOT:
+            process = await start_moot(*words, environ=variables, cwd=folder, stderr=errors)
+        else:
+            process = await asyncio.create_subprocess_exec(
+                *(*program, *words),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                cwd=folder,
+                env=variables,
+            )
     up = MootUp(process, folder)
     try:
         if ready:
@@ -130,14 +137,9 @@ async def moot_up(
 
 async def run_moot(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run `moot …` in a folder to its end; its exit code and all that it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *MOOT, *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=folder,
-        env=environment(),
-    )  # fmt: skip
+    process = await start_moot(
+        *arguments, environ=environment(), cwd=folder, stderr=asyncio.subprocess.STDOUT
+    )
     async with bounded():
         output, _ = await process.communicate()
     assert process.returncode is not None

@@ -379,7 +379,7 @@ def test_a_template_is_narrower_only_if_that_can_be_shown(inner: str, outer: str
     assert is_within(ValuePattern("text", [inner]), ValuePattern("text", [outer])) is proved
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.text(max_size=60))
 def test_whatever_is_written_reads_back(text: str) -> None:
     escaped = escape(text)

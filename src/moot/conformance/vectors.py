@@ -28,6 +28,7 @@ that others wrote is not judged by it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import resources
 from typing import Final
 
@@ -38,6 +39,7 @@ from moot.conformance.fast_yaml import load_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 
+_FOLDER: Final = resources.files("moot.conformance") / "vectors"
 _ACTIONS: Final = frozenset({"send", "raw", "frame", "join", "leave", "wait", "journal"})
 
 
@@ -96,10 +98,14 @@ def one_joining(entry: Json) -> tuple[str, dict[str, Json]]:
 
 def load_vectors() -> Iterator[tuple[str, Vector]]:
     """Every vector of the package with the name of its file, in order."""
-    folder = resources.files("moot.conformance") / "vectors"
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".yaml"):
-            yield from ((file.name, vector) for vector in read_vectors(file.read_text("utf-8"), file.name))
+    for name in sorted(file.name for file in _FOLDER.iterdir() if file.name.endswith(".yaml")):
+        yield from ((name, vector) for vector in vectors_in(name))
+
+
+@cache
+def vectors_in(file: str) -> list[Vector]:
+    """Those of one file of the package; all files take most of a second, once in a process."""
+    return read_vectors((_FOLDER / file).read_text("utf-8"), file)
 
 
 def read_vectors(text: str, source: str) -> list[Vector]:

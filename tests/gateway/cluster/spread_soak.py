@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from moot.conformance.runner import Failed
-from tests.conformance_vectors import FILES, vectors_in
+from moot.conformance.vectors import vectors_in
+from tests.conformance_vectors import FILES
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.cluster.spread_vectors import SpreadCluster, needs_own_journal
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from moot.conformance.runner import Failed
-from moot.conformance.vectors import Vector, read_vectors
+from moot.conformance.vectors import Vector, read_vectors, vectors_in
 from moot.protocol.operation import Json
 from moot.space.config import Name
-from tests.conformance_vectors import vectors_in
 from tests.gateway.cluster.spread_vectors import SpreadCluster, needs_own_journal
 
 FILES = (

@@ -206,7 +206,7 @@ _near = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=examples(130))
+@settings(deadline=None, max_examples=examples(30))
 @given(_hostile | _near | _near.map(lambda text: "/srv/reports/" + text))
 def test_whatever_is_tried_only_what_was_accepted_is_given(path: str) -> None:
     if _verdict(path) == "approve":

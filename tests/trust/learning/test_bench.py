@@ -17,28 +17,28 @@ from tests.trust.histories import history
 
 @pytest.mark.parametrize("policy", EXPRESSIBLE)
 def test_what_rules_can_say_is_taken_over_without_a_wrong_approval(policy: str) -> None:
-    run = trust.simulate(policy, 1, 600)
+    run = trust.simulate(policy, 1, 400)
     assert run.wrong_approvals == 0
     assert run.after >= trust.PROMISED
 
 
 @pytest.mark.parametrize("policy", INEXPRESSIBLE)
 def test_what_rules_cannot_say_stays_with_people(policy: str) -> None:
-    run = trust.simulate(policy, 1, 400)
+    run = trust.simulate(policy, 1, 340)
     assert run.after == 0
     assert run.wrong_approvals == 0
 
 
 @for_each_row("world", READABLE)
 def test_in_worlds_that_a_person_could_read_nothing_wrong_is_approved(world: str) -> None:
-    run = trust.simulate(world, 1, 350)
+    run = trust.simulate(world, 1, 220)
     assert run.wrong_approvals == 0
     assert run.approvals > 20
 
 
 @pytest.mark.parametrize("world", UNKNOWABLE)
 def test_where_nobody_could_know_a_rule_ends_with_the_first_contradiction(world: str) -> None:
-    run = trust.simulate(world, 1, 600)
+    run = trust.simulate(world, 1, 420)
     assert run.after_contradiction == 0
     assert run.wrong_approvals <= 0.1 * run.approvals
 

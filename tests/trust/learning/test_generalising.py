@@ -17,10 +17,11 @@ from moot.trust.learning.text_patterns import TextCover, cover_texts
 from moot.trust.rules.conditions import Range
 from moot.values.covers import MIN_NEW_VALUES
 from moot.values.quoting import literal
+from tests.examples import examples
 from tests.rows import for_each_row
 from tests.trust.histories import HOUR, START, call, history
 
-SOME = settings(deadline=None, max_examples=60)
+SOME = settings(deadline=None, max_examples=examples(15))
 
 
 def _covers(patterns: tuple[str, ...], text: str) -> bool:

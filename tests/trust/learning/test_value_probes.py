@@ -6,7 +6,7 @@ from tests.trust.learning.value_probes import approved_attacks, run_probes
 
 
 def test_nothing_is_approved_beyond_what_the_templates_say() -> None:
-    assert run_probes(6_000, 19).endswith("none beyond what was earned")
+    assert run_probes(2_000, 19).endswith("none beyond what was earned")
 
 
 def test_no_attack_is_approved_by_somebody_who_knows_the_tools() -> None:

@@ -10,6 +10,7 @@ from moot.errors import UsageError
 from moot.trust.rules.conditions import Hours, Range
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_yaml import LIMIT_KEYS, read_rules, rule_as_json, rule_of_json, write_rules
+from tests.examples import examples
 from tests.rows import for_each_row
 
 FULL = """
@@ -143,7 +144,7 @@ _rules = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(15))
 @given(st.lists(_rules, max_size=4, unique_by=lambda rule: rule.name))
 def test_any_rules_survive_being_written(rules: list[Rule]) -> None:
     assert read_rules(write_rules(rules)) == tuple(rules)

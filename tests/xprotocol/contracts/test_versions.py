@@ -259,7 +259,7 @@ def test_traps_count_as_broken(old: Json, new: Json) -> None:
 
 
 @settings(
-    max_examples=examples(60),
+    max_examples=examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
@@ -281,7 +281,7 @@ def test_what_is_not_major_takes_everything_that_was_taken(data: st.DataObject) 
         assert not before.accepts(value) or after.accepts(value), value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(schemas(), schemas())
 def test_a_schema_never_breaks_itself_and_alternatives_only_widen(one: Json, other: Json) -> None:
     assert invalidated(one, one) is None
@@ -291,7 +291,7 @@ def test_a_schema_never_breaks_itself_and_alternatives_only_widen(one: Json, oth
     assert invalidated(one, True) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(schemas(), min_size=1, max_size=6))
 def test_versions_only_rise_and_survive_being_saved(history: list[Json]) -> None:
     registry, seen = EMPTY, (0, 0, 0)

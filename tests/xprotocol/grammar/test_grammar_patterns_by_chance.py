@@ -15,6 +15,7 @@ from moot.xprotocol.grammar import compile_grammar
 from moot.xprotocol.grammar.automata import matches
 from moot.xprotocol.grammar.pattern_search import search_language
 from moot.xprotocol.grammar.regex import PatternUnsupported
+from tests.examples import examples
 from tests.xprotocol.grammar.checking import assert_exact
 from tests.xprotocol.grammar.judges import LlamaCpp
 
@@ -108,7 +109,7 @@ def test_patterns_mean_what_they_mean_elsewhere() -> None:
     assert read >= 6
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_any_text_can_be_a_listed_value_and_a_name(value: str, name: str) -> None:
     schema = {"type": "object", "properties": {name: {"const": value}}, "required": [name]}
@@ -116,7 +117,7 @@ def test_any_text_can_be_a_listed_value_and_a_name(value: str, name: str) -> Non
     assert_exact(schema, texts, not_=[json.dumps({name: f"{value}x"}), json.dumps({f"{name}x": value})])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.lists(st.text(alphabet='ab\\"é', max_size=4), unique=True, max_size=5),
     st.text(alphabet='ab\\"é', max_size=4),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS, Document, SearchIndex
 from moot.xprotocol.search.bm25 import POSTINGS, TermEvidence, best
+from tests.examples import examples
 from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 
@@ -129,7 +130,7 @@ def test_what_was_removed_is_not_found_and_leaves_no_word_behind() -> None:
     assert len(index) == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(15))
 @given(st.lists(st.tuples(st.sampled_from(range(12)), st.booleans()), max_size=40))
 def test_answers_depend_on_the_documents_alone(steps: list[tuple[int, bool]]) -> None:
     documents = sample().documents[:12]
@@ -145,7 +146,7 @@ def test_answers_depend_on_the_documents_alone(steps: list[tuple[int, bool]]) ->
         assert moved.search(query.text) == fresh.search(query.text)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(15))
 @given(
     st.lists(
         st.tuples(

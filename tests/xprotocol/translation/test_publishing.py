@@ -27,6 +27,7 @@ from moot.xprotocol.translation.announcement import (
     public_address,
 )
 from moot.xprotocol.translation.publication import Publication, ServerOffer, kinds_of, publish
+from tests.examples import examples
 from tests.xprotocol.digests import stamped
 from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.people import BOB, NOW
@@ -244,7 +245,7 @@ ODD_LISTS = st.lists(ODD_TOOLS | ODD_JSON, max_size=4)
 
 
 @given(ODD_LISTS, ODD_LISTS, ODD_LISTS, ODD_LISTS)
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(deadline=None, max_examples=examples(10))
 def test_nothing_that_a_server_lists_raises_and_what_is_published_can_be_sent(
     tools: list[Json], prompts: list[Json], resources: list[Json], templates: list[Json]
 ) -> None:
