@@ -30,6 +30,7 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
     "unmapped": frozenset({"pass", "drop"}),
     "ack_delivery": frozenset({"all", "author"}),
     "status_delivery": frozenset({"all", "requester"}),
+    "chat_link_above": frozenset({"none", "info", "warn", "bad"}),
 }
 _SWITCHES: Final = frozenset(
     {

@@ -132,6 +132,8 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     # D-103: the vote that completes a quorum makes the call; otherwise somebody approves it once more.
     last_vote_carries_out: bool = True
     budgets: tuple[SpaceBudget, ...] = ()
+    # Proposals with a hint above this are not decided in a chat: their card only links to the page.
+    chat_link_above: Literal["none", "info", "warn", "bad"] = "warn"
     # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.
     connection_url: str | None = None
     limits: SpaceLimits = SpaceLimits()

@@ -64,6 +64,7 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
         "limits": msgspec.to_builtins(config.limits),
         # Left out where there are none: earlier versions compare what they know.
         **({"budgets": [_save_budget(each) for each in config.budgets]} if config.budgets else {}),
+        **({} if config.chat_link_above == "warn" else {"chat_link_above": config.chat_link_above}),
     }
 
 
@@ -96,6 +97,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
         ),
         limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
         budgets=tuple(_load_budget(each) for each in saved.get("budgets", ())),
+        chat_link_above=saved.get("chat_link_above", "warn"),
     )
 
 

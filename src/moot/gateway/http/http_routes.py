@@ -24,6 +24,7 @@ from moot.errors import Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
+from moot.gateway.http.chat_routes import ChatRoutes
 from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
 from moot.gateway.http.content_routes import ContentRoutes
 from moot.gateway.http.history_routes import HistoryRoutes
@@ -130,6 +131,7 @@ class Endpoints:
             public_url=config.public_url,
             origins=origin_policy.origins,
         )
+        self._chat = ChatRoutes(directory, identity, sign_in_links)
         self._history = HistoryRoutes(identity)
         self._content = ContentRoutes(identity, config, shared=shared_content)
         self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
@@ -154,6 +156,7 @@ class Endpoints:
             self._route("/spaces/{space}/content/{sha256}", self._content.get, "GET"),
             self._route("/sign-in-links", self._sign_in.create, "POST"),
             self._route("/sign-in-links/redeem", self._sign_in.redeem, "POST"),
+            self._route("/chat-bindings", self._chat.bind, "POST"),
             self._route("/push-subscriptions", self._push.list, "GET"),
             self._route("/push-subscriptions", self._push.add, "POST"),
             self._route("/push-subscriptions/{id}", self._push.remove, "DELETE"),

@@ -67,6 +67,7 @@ class MemberRoutes:
             )
             facts: dict[str, Json] = {"name": each.host.name, "participant": each.name}
             facts |= {"dialects": dialects, "connected": connected}
+            facts["chat_link_above"] = each.host.space.state.config.chat_link_above
             if self._identity.also_administers(request, each.host):
                 facts["administrator"] = True
             found.append(facts)

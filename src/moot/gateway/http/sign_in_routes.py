@@ -68,6 +68,12 @@ class SignInRoutes:
         check_json(request)
         asked = await object_of(request, _MAX_BODY_BYTES)
         page = _page_of(asked)
+        if asked.get("for") not in (None, "chat"):
+            raise InvalidRequest('for is "chat", or left out: the code signs in on another device')
+        if asked.get("for") == "chat":
+            # It signs nobody in: POST /chat-bindings takes it.
+            made: dict[str, Json] = {"code": await self._links.create(token, "chat ")}
+            return json_response(201, made | {"valid_seconds": sign_in_links.VALID_SECONDS})
         code = await self._links.create(token)
         body: dict[str, Json] = {"code": code, "valid_seconds": sign_in_links.VALID_SECONDS}
         if page is not None:

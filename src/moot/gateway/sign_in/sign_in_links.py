@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,6 +26,9 @@ MAX_LINKS_PER_TOKEN: Final = 4
 VALID_SECONDS: Final = 600.0
 # Links that wait to be redeemed; of more, the oldest become void.
 MAX_LINKS: Final = 256
+
+# What a code is for: signing in, or binding a chat account.
+LinkUse = Literal["", "chat "]
 
 
 class LinkStore(Protocol):
@@ -66,8 +69,11 @@ class SignInLinks:
         # What was made here and may not be redeemed yet, by key, oldest first.
         self._made: dict[str, _Made] = {}
 
-    async def create(self, token: str) -> str:
-        """A new code for the holder of this token. Of too many links of this gateway, the oldest are void."""
+    async def create(self, token: str, use: LinkUse = "") -> str:
+        """A new code for the holder of this token. Of too many links of this gateway, the oldest are void.
+
+        A code of one use is unknown where another one is redeemed.
+        """
         now, owner = self._clock(), hashlib.sha256(token.encode()).digest()
         own = [key for key, made in self._made.items() if made.owner == owner and made.expires > now]
         void = [key for key, made in self._made.items() if made.expires <= now]
@@ -79,21 +85,21 @@ class SignInLinks:
             await self._store.take(key)
             self._made.pop(key, None)
         code = secrets.token_urlsafe(_CODE_BYTES)
-        key, nonce, expires = _key_of(code), secrets.token_bytes(_NONCE_BYTES), now + VALID_SECONDS
+        key, nonce, expires = _key_of(code, use), secrets.token_bytes(_NONCE_BYTES), now + VALID_SECONDS
         link = f"{expires!r} {token}".encode()
         self._made[key] = _Made(owner, expires)
-        await self._store.add(key, nonce + _cipher_of(code).encrypt(nonce, link, None))
+        await self._store.add(key, nonce + _cipher_of(code, use).encrypt(nonce, link, None))
         return code
 
-    async def redeem(self, code: str) -> str | None:
+    async def redeem(self, code: str, use: LinkUse = "") -> str | None:
         """The token, the first time in time; None for every other code."""
-        key = _key_of(code)
+        key = _key_of(code, use)
         self._made.pop(key, None)
         found = await self._store.take(key)
         if found is None:
             return None
         try:
-            link = _cipher_of(code).decrypt(found[:_NONCE_BYTES], found[_NONCE_BYTES:], None).decode()
+            link = _cipher_of(code, use).decrypt(found[:_NONCE_BYTES], found[_NONCE_BYTES:], None).decode()
         except InvalidTag:
             # Somebody else wrote it.
             return None
@@ -101,13 +107,13 @@ class SignInLinks:
         return token if float(expires) > self._clock() else None
 
 
-def _key_of(code: str) -> str:
+def _key_of(code: str, use: LinkUse) -> str:
     """Comparing hashes tells nothing by how long it takes."""
-    return _hash("key", code).hex()
+    return _hash(f"{use}key", code).hex()
 
 
-def _cipher_of(code: str) -> AESGCM:
-    return AESGCM(_hash("cipher", code))
+def _cipher_of(code: str, use: LinkUse) -> AESGCM:
+    return AESGCM(_hash(f"{use}cipher", code))
 
 
 def _hash(use: str, code: str) -> bytes:

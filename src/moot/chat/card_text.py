@@ -1,0 +1,121 @@
+"""What a card says: who wants which call, every argument of it, what deserves a look and why, and where to decide.
+
+The words are those of the shell and the console. What members wrote is shown with every hidden character
+visible, and a card is sent as text in which platforms read no markup, mention nobody and link nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from moot.chat.act_check import LinkAbove, is_above
+from moot.chat.platform import Card, Verb
+from moot.operations.call_text import proposal_link
+from moot.operations.decision_operations import argument_lines, budget_lines, operation
+from moot.operations.operation import short_id
+from moot.operations.origin_text import OriginNotes, caution_lines
+from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.protocol.hidden_text import show_hidden
+from moot.protocol.large_content import reference_in
+from moot.protocol.operation import Json
+
+DECIDING: Final[tuple[Verb, ...]] = ("approve", "reject", "ask")
+# Of a card about many.
+MAX_LISTED: Final = 10
+_MAX_TITLE_CHARS: Final = 200
+
+
+def proposal_card(
+    seen: SeenProposal,
+    *,
+    key: str,
+    viewers: Sequence[str],
+    console: str,
+    space: str,
+    link_above: LinkAbove,
+    max_chars: int,
+) -> Card:
+    """The card of one proposal: with buttons only if it shows all of the call and the space allows it."""
+    link = proposal_link(console, space, seen.id)
+    title = title_of(seen)
+    if seen.status != "pending":
+        return Card(key=key, title=title, body="", notes=(state_line(seen),), link=link)
+    notes = [
+        *(f"! {text}" for text in caution_lines(seen)),
+        *(f"! {each.text}" for each in seen.risks),
+        *budget_lines(seen),
+        *([seen.vote_text] if seen.vote_text else []),
+        *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
+        f"{space + ', ' if space else ''}{short_id(seen.id)}, fingerprint {seen.fingerprint()[:12]}",
+    ]
+    body = _visible(call_lines(seen, viewers))
+    if len(body) + sum(map(len, notes)) > max_chars or _has_reference(seen.params):
+        body = ""
+        notes.append("The call is too long to be shown here whole, so it is decided on its page.")
+        verbs: tuple[Verb, ...] = ()
+    elif is_above(seen, link_above):
+        notes.append("This space decides such calls on their page, not in a chat.")
+        verbs = ()
+    else:
+        verbs = DECIDING
+    shown = tuple(line[:max_chars] for line in _visible(notes).split("\n"))
+    return Card(key=key, title=title, body=body, notes=shown, link=link, verbs=verbs)
+
+
+def many_card(found: Sequence[SeenProposal], *, key: str, console: str, space: str) -> Card:
+    """One card for many: a line for each, a link to the list, and a button that shows them."""
+    open_ones = [seen for seen in found if seen.status == "pending"]
+    lines = [title_of(seen) for seen in open_ones[:MAX_LISTED]]
+    if len(open_ones) > len(lines):
+        lines.append(f"and {len(open_ones) - len(lines)} more")
+    link = proposal_link(console, space, "").rstrip("/")
+    if not open_ones:
+        title = f"All {len(found)} proposals are decided"
+        return Card(key=key, title=title, body="", notes=(), link=link)
+    title = f"{len(open_ones)} proposals wait for a decision{f' in {space}' if space else ''}"
+    return Card(key=key, title=title, body=_visible(lines), link=link, verbs=("show",))
+
+
+def title_of(seen: SeenProposal) -> str:
+    host = ", ".join(seen.to) or "anyone"
+    what = operation(seen).removeprefix("tools/call ")
+    text = " ".join(show_hidden(f"{seen.proposer} proposes {what} on {host}").split())
+    return text if len(text) <= _MAX_TITLE_CHARS else f"{text[:_MAX_TITLE_CHARS]}…"
+
+
+def state_line(seen: SeenProposal) -> str:
+    """What became of it."""
+    return " ".join(show_hidden(seen.state_text).split())[:500]
+
+
+def call_lines(seen: SeenProposal, viewers: Sequence[str]) -> list[str]:
+    """All that runs: arguments with their origins, and whatever else is in the params."""
+    notes = OriginNotes(seen.origins, viewers, with_places=False)
+    arguments = seen.params.get("arguments")
+    shown = {"arguments"} if isinstance(arguments, dict) else set()
+    rest: dict[str, Json] = {
+        name: value for name, value in seen.params.items() if name not in {"name", *shown}
+    }
+    lines = argument_lines(seen.params, notes)
+    return [*lines, *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in rest.items())]
+
+
+def digest_of(card: Card) -> str:
+    """The same for cards that look the same."""
+    parts = json.dumps([card.title, card.body, card.notes, card.link, card.verbs])
+    return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+
+def _visible(lines: Sequence[str]) -> str:
+    return "\n".join(show_hidden(line) for line in lines)
+
+
+def _has_reference(value: Json) -> bool:
+    """Whether some of the call is kept by the gateway and only its beginning is here."""
+    if reference_in(value) is not None:
+        return True
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(_has_reference, parts))
