@@ -1,1 +1,1 @@
-"""Proposals decided in a chat: cards, buttons and replies, each act done as the person who is bound to the account."""
+"""Proposals decided in a chat: cards, buttons and replies; each act is done as the person who did it."""

@@ -1,8 +1,9 @@
 """Whether something that was done in a chat counts. Pure: told the time, opens nothing.
 
-An act counts if a bound account did it, in the room of a card of ours, on that card, and the card shows exactly
-the call that is still open. Everything else is refused with a sentence for whoever did it. What the account may
-then do is the gateway's business: the act is sent as its participant, with a token that holds no more.
+An act counts if a bound account did it, in the room of a card of ours, on that card, and the card shows
+exactly the call that is still open. Everything else is refused with a sentence for whoever did it. What the
+account may then do is the gateway's business: the act is sent as its participant, with a token that holds
+no more.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final, Literal
 
 from moot.chat.chat_state import Binding, ChatRecord, PostedCard
 from moot.chat.platform import ChatAct
-from moot.participant.decisions.call_risks import Severity
 from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.protocol.call_risks import Severity
 
 # A press that was under way for longer was made before something may have changed: it is asked for again.
 MAX_ACT_SECONDS: Final = 600.0
@@ -33,6 +34,17 @@ class ActRefused(Exception):
         self.why = why
 
 
+def check_act(
+    act: ChatAct, record: ChatRecord, *, has_buttons: bool, channels: Collection[str], now: float
+) -> tuple[Binding, PostedCard]:
+    """As whom this account acts, and on which card; raises ActRefused."""
+    check_sender(act, now)
+    binding = _check_bound(act, record, now)
+    card = _find_card(act, record, has_buttons=has_buttons)
+    _check_place(act, card, channels)
+    return binding, card
+
+
 def check_sender(act: ChatAct, now: float) -> None:
     """Raises ActRefused for what no person did just now, or did by themselves."""
     if act.is_bot:
@@ -47,9 +59,21 @@ def check_sender(act: ChatAct, now: float) -> None:
         raise ActRefused("long", f"that is longer than {MAX_TEXT_CHARS} characters: say it in fewer")
 
 
-def find_card(act: ChatAct, record: ChatRecord, *, has_buttons: bool) -> PostedCard:
+def _check_bound(act: ChatAct, record: ChatRecord, now: float) -> Binding:
+    """As whom this account acts; raises ActRefused."""
+    binding = record.bindings.get(act.account)
+    if binding is None:
+        raise ActRefused(
+            "unbound", "this account is not bound to a participant: `help` in a room with me says how"
+        )
+    if now >= binding.expires:
+        raise ActRefused("expired", "the binding of this account has ended: bind it again")
+    return binding
+
+
+def _find_card(act: ChatAct, record: ChatRecord, *, has_buttons: bool) -> PostedCard:
     """The card of ours that was acted on, in the room that it was sent to; raises ActRefused."""
-    found = (each for each in record.cards.values() if each.message == act.message and act.message)
+    found = (each for each in record.cards.values() if act.message and each.message == act.message)
     card = next((each for each in found if each.room == act.room), None)
     if card is None:
         raise ActRefused("no_card", "that is no card of mine here, or it is too old: use the latest one")
@@ -58,36 +82,29 @@ def find_card(act: ChatAct, record: ChatRecord, *, has_buttons: bool) -> PostedC
     return card
 
 
-def check_account(
-    act: ChatAct, card: PostedCard, record: ChatRecord, *, channels: Collection[str], now: float
-) -> Binding:
-    """Who acts, on a card that is theirs to act on, where it may be done; raises ActRefused."""
-    binding = record.bindings.get(act.account)
-    if binding is None:
-        raise ActRefused("unbound", "this account is not bound to a participant: tell me `bind` to see how")
-    if now >= binding.expires:
-        raise ActRefused("expired", "the binding of this account has ended: bind it again")
+def _check_place(act: ChatAct, card: PostedCard, channels: Collection[str]) -> None:
+    """Raises ActRefused unless the card is there for this account, and its room is what it was."""
     if card.account == "":
         if card.room not in channels:
             raise ActRefused("no_channel", "cards in this room are no longer served: decide in the console")
-        return binding
-    if card.account != act.account:
+    elif card.account != act.account:
         raise ActRefused("others_card", "that card is somebody else's: use your own")
-    if not act.is_private:
+    elif not act.is_private:
         raise ActRefused("not_private", "others are in this room now, so nothing is decided here")
-    return binding
 
 
-def check_verb(act: ChatAct, card: PostedCard) -> None:
-    """Raises ActRefused for a button that the card never had."""
-    if act.verb != "text" and act.verb not in card.verbs:
+def check_verb(verb: str, card: PostedCard) -> None:
+    """Raises ActRefused for what the card has no button for; comments are always taken."""
+    if verb not in ("text", "ask", *card.verbs):
         raise ActRefused("no_button", "this one is decided on its page: follow the link on the card")
 
 
 def check_call(card: PostedCard, seen: SeenProposal | None, *, is_known: bool) -> SeenProposal:
     """The proposal of a card, if it is open and still the call that the card shows; raises ActRefused."""
     if not is_known or (seen is not None and seen.uncertain):
-        raise ActRefused("offline", "the gateway cannot be reached now; nothing was done. Try again in a moment")
+        raise ActRefused(
+            "offline", "the gateway cannot be reached now; nothing was done. Try again in a moment"
+        )
     if seen is None:
         raise ActRefused("gone", "this proposal is over, or you may not see it: nothing was done")
     if seen.status != "pending":

@@ -1,4 +1,4 @@
-"""What a card says: who wants which call, every argument of it, what deserves a look and why, and where to decide.
+"""What a card says: who wants which call, all of it, what deserves a look and why, and where to decide.
 
 The words are those of the shell and the console. What members wrote is shown with every hidden character
 visible, and a card is sent as text in which platforms read no markup, mention nobody and link nothing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,6 +27,7 @@ DECIDING: Final[tuple[Verb, ...]] = ("approve", "reject", "ask")
 # Of a card about many.
 MAX_LISTED: Final = 10
 _MAX_TITLE_CHARS: Final = 200
+_LINE_END: Final = re.compile("[\n\r\u2028\u2029]")
 
 
 def proposal_card(
@@ -52,13 +54,14 @@ def proposal_card(
         f"{space + ', ' if space else ''}{short_id(seen.id)}, fingerprint {seen.fingerprint()[:12]}",
     ]
     body = _visible(call_lines(seen, viewers))
-    if len(body) + sum(map(len, notes)) > max_chars or _has_reference(seen.params):
+    verbs: tuple[Verb, ...] = ()
+    if len(body) + len(title) + sum(map(len, notes)) > max_chars or _has_reference(seen.params):
         body = ""
         notes.append("The call is too long to be shown here whole, so it is decided on its page.")
-        verbs: tuple[Verb, ...] = ()
+    elif not seen.to:
+        notes.append("It names no host: choose one on its page.")
     elif is_above(seen, link_above):
         notes.append("This space decides such calls on their page, not in a chat.")
-        verbs = ()
     else:
         verbs = DECIDING
     shown = tuple(line[:max_chars] for line in _visible(notes).split("\n"))
@@ -110,7 +113,12 @@ def digest_of(card: Card) -> str:
 
 
 def _visible(lines: Sequence[str]) -> str:
-    return "\n".join(show_hidden(line) for line in lines)
+    """One line each: a line end inside of one, as in the name of an argument, is shown as an escape."""
+    return "\n".join(_LINE_END.sub(_escaped, show_hidden(line)) for line in lines)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 def _has_reference(value: Json) -> bool:

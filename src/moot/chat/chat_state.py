@@ -1,7 +1,7 @@
-"""What outlives a restart of `moot chat`: who is bound, which cards are out, which acts were taken, what is unsent.
+"""What outlives a restart of `moot chat`: bindings, cards that are out, acts that were taken, unsent words.
 
-An act is written down as taken before it is done: after a crash it is not done twice. The file holds tokens of
-the people who are bound, so it is for its owner alone.
+An act is written down as taken before it is done: after a crash it is not done twice. The file holds tokens
+of the people who are bound, so it is for its owner alone.
 """
 
 from __future__ import annotations

@@ -103,6 +103,9 @@ class HttpClient:
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         return await self._whole(url, "POST", body, headers)
 
+    async def put(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+        return await self._whole(url, "PUT", body, headers)
+
     async def post_form(self, url: str, form: Mapping[str, str]) -> HttpResponse:
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         return await self.post(url, urlencode(form).encode("ascii"), headers)

@@ -51,7 +51,9 @@ async def test_a_code_binds_once_and_the_token_holds_what_deciding_needs_of_the_
         assert rights == [{"kind": "chat"}, {"kind": "mcp/request", "to": ["files"]}]
         _, all_of_ana = await bind(gateway, await code_of(gateway, "t-ana"))
         ana = await gateway.open("/ws?space=lab", token=all_of_ana["token"])
-        kinds = [each["kind"] for each in (await ana.hear("system/welcome"))["payload"]["you"]["capabilities"]]
+        kinds = [
+            each["kind"] for each in (await ana.hear("system/welcome"))["payload"]["you"]["capabilities"]
+        ]
         assert kinds == ["mcp/request", "moot/approve", "mcp/reject", "chat", "moot/list-proposals"]
 
 

@@ -1,9 +1,9 @@
 """Binding a chat account over HTTP: `POST /chat-bindings`, for the member that runs `moot chat`.
 
-A person asks for a code (`POST /sign-in-links` with `"for": "chat"`) and says it to the chat program. That brings
-it here, with a token of its own and the right to `moot/bind`, and gets a token of that person: listed and
-revoked by itself, with what deciding needs of the person's rights and no more. So a code that somebody else
-reads in the chat is worth nothing to them.
+A person asks for a code (`POST /sign-in-links` with `"for": "chat"`) and says it to the chat program. That
+brings it here, with a token of its own and the right to `moot/bind`, and gets a token of that person:
+listed and revoked by itself, with what deciding needs of the person's rights and no more. So a code that
+somebody else reads in the chat is worth nothing to them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,365 @@
+"""`moot chat`: proposals come to people as cards in their chat, and what they do there is done as them.
+
+    platform ─ act ─▶ act_check ─▶ the person's own connection ─▶ the gateway's ladder
+    spaces ─ what is open ─▶ card_keeper ─▶ cards in rooms
+
+The program joins the space as a member of its own, which may bind accounts and see what is open. For each
+bound account it joins once more, as that person. Whatever an account does is sent over that connection
+alone, so the gateway judges it as it judges everything else that this person does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Final
+
+from moot.chat import act_check
+from moot.chat.act_check import ActRefused
+from moot.chat.card_keeper import CardKeeper, Place
+from moot.chat.chat_settings import ChatSettings, SpaceFacts, ask_for_space, redeem_code
+from moot.chat.chat_state import MAX_BINDINGS, Binding, ChatState, PostedCard
+from moot.chat.platform import ChatAct, Platform, PlatformFault
+from moot.chat.seat import Seat
+from moot.errors import MootError, VoteCounted
+from moot.participant import JoinedSpace, SeenProposal
+from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
+from moot.participant.connection.envelope_writer import new_id
+from moot.protocol.envelope import Envelope
+from moot.protocol.hidden_text import show_hidden
+from moot.protocol.operation import Json
+from moot.resilience.backoff import Backoff
+from moot.resilience.rate_limits import token_buckets
+from moot.resilience.task_set import TaskSet, end_tasks, wait_for_any
+
+log = logging.getLogger(__name__)
+
+# What is proposed within this becomes one round of cards.
+GATHER_SECONDS: Final = 0.5
+# Proposals expire without a word.
+_ROUND_SECONDS: Final = 30.0
+# An approved tool may run for so long.
+CALL_SECONDS: Final = 3_600.0
+# Who presses waits for a connection that was just lost, and not for longer.
+_JOIN_SECONDS: Final = 10.0
+# Acts of one account; what is beyond is not even answered.
+ACTS_PER_MINUTE: Final = 30
+# Codes that one account tries.
+CODES_PER_HOUR: Final = 10
+_MAX_KEYS: Final = 10_000
+# Of a comment in a thread.
+_MAX_COMMENT_CHARS: Final = 2_000
+_MAX_OWN_CHATS: Final = 1_000
+
+_BIND: Final = re.compile(r"[!/]?(?:bind|start)\s+([A-Za-z0-9_-]{16,64})\s*")
+_WORD: Final = re.compile(
+    r"[!/]?(approve|reject|bind|start|unbind|help)\b[\s:,.]*(.*)", re.DOTALL | re.IGNORECASE
+)
+_HELP: Final = (
+    "I show what waits for a decision in {space}. To decide here, bind this account once: ask for a code in "
+    "the console (menu of spaces, Decide in a chat…) or with `moot chat bind`, and send me `bind CODE` in "
+    "a room of the two of us. {how_to} `unbind` ends it."
+)
+
+
+class ChatService:
+    """One platform and one space."""
+
+    def __init__(
+        self,
+        space: JoinedSpace,
+        platform: Platform,
+        state: ChatState,
+        settings: ChatSettings,
+        facts: SpaceFacts,
+    ) -> None:
+        self._space = space
+        self._platform = platform
+        self._state = state
+        self._settings = settings
+        self._facts = facts
+        self.cards = CardKeeper(
+            platform,
+            state,
+            console=settings.console,
+            space_name=facts.name,
+            link_above=facts.link_above,
+        )
+        self._seats: dict[str, Seat] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup
+        self._work = TaskSet("chat")
+        self._changed = asyncio.Event()
+        # Proposals that are being approved, and chats that were written here.
+        self._deciding: set[str] = set()
+        self._own_chats: dict[str, str] = {}
+        self._rates = token_buckets(ACTS_PER_MINUTE / 60, ACTS_PER_MINUTE, max_keys=_MAX_KEYS)
+        self._codes = token_buckets(CODES_PER_HOUR / 3_600, CODES_PER_HOUR, max_keys=_MAX_KEYS)
+
+    async def run(self) -> CloseReason:
+        """Serve until the space lets us go; the platform has been started."""
+        self._watch(Place("", "", self._space))
+        record = self._state.record
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                served = [
+                    self._tasks.create_task(
+                        self._platform.run(self.receive, record.cursor, self._state.keep_cursor)
+                    ),
+                    self._tasks.create_task(self._keep_cards()),
+                ]
+                for binding in record.bindings.values():
+                    self._take_seat(binding)
+                ending = await self._space.stay()
+                await end_tasks([*served, *self._running.values()])
+        except ExceptionGroup as faults:
+            # What one of them cannot get over ends all, and is told as if there were no group.
+            raise faults.exceptions[0] from None
+        finally:
+            await self._work.close()
+        return ending
+
+    # Cards
+
+    async def _keep_cards(self) -> None:
+        backoff = Backoff(1.0, 60.0)
+        while True:
+            try:
+                await self.cards.send_unsent()
+                for place in self._places():
+                    await self.cards.update(place)
+                backoff.reset()
+            except PlatformFault as fault:
+                log.warning("cards wait for the platform", extra={"why": str(fault)})
+                await asyncio.sleep(max(fault.wait_seconds, backoff.next_delay()))
+                continue
+            await wait_for_any(self._changed.wait(), timeout_seconds=_ROUND_SECONDS)
+            self._changed.clear()
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def _places(self) -> list[Place]:
+        shared = [Place(room, "", self._space) for room in self._settings.channels]
+        own = [
+            Place(seat.binding.room, account, seat.space)
+            for account, seat in self._seats.items()
+            if seat.space is not None
+        ]
+        return [*shared, *own]
+
+    def _watch(self, place: Place) -> None:
+        """Look at the cards again after each message, and carry comments to their threads."""
+
+        @place.space.on("*", own=True)
+        def note(envelope: Envelope) -> None:
+            self._changed.set()
+            if envelope.kind == "chat" and envelope.correlation_id:
+                self._work.start(self._carry_comment(place, envelope))
+
+        @place.space.on_reconnected
+        async def refresh() -> None:
+            with suppress(MootError):
+                self.cards.link_above = (await ask_for_space(self._settings)).link_above
+            self._changed.set()
+
+    async def _carry_comment(self, place: Place, envelope: Envelope) -> None:
+        written_in = self._own_chats.get(envelope.id)
+        rooms = (place.room,) if place.account else self._settings.channels
+        cards = self._state.record.cards.values()
+        for card in [each for each in cards if each.room in rooms and each.account == place.account]:
+            is_about = len(card.proposals) == 1 and card.proposals[0] in envelope.correlation_id
+            if is_about and card.room != written_in:
+                text = show_hidden(str(envelope.payload.get("text")))[:_MAX_COMMENT_CHARS]
+                await self.cards.say(card.room, f"{show_hidden(envelope.sender)}: {text}", card.message)
+
+    # People
+
+    def _take_seat(self, binding: Binding) -> None:
+        seat = Seat(binding, self._settings, self._seat_joined)
+        self._seats[binding.account] = seat
+        task = self._tasks.create_task(self._hold_seat(seat))
+        self._running[binding.account] = task
+
+    def _seat_joined(self, seat: Seat, space: JoinedSpace) -> None:
+        self._watch(Place(seat.binding.room, seat.binding.account, space))
+        self._changed.set()
+
+    async def _hold_seat(self, seat: Seat) -> None:
+        why = await seat.run()
+        binding = seat.binding
+        if self._seats.get(binding.account) is seat:
+            self._forget(binding.account)
+            await self.cards.say(
+                binding.room, f"This account is no longer bound to {binding.participant}: {show_hidden(why)}."
+            )
+
+    def _forget(self, account: str) -> None:
+        self._state.unbind(account)
+        self._seats.pop(account, None)
+        self._running.pop(account, None)
+
+    # Acts
+
+    async def receive(self, act: ChatAct) -> None:
+        """Do what somebody did in the chat, or say why not."""
+        now = time.time()
+        if not act.is_bot and self._rates.take(act.account, time.monotonic()):
+            return
+        try:
+            if not self._state.take(act.event):
+                raise ActRefused("replayed", "this was counted already, and counts once")
+            act_check.check_sender(act, now)
+            if act.verb == "text" and await self._take_command(act):
+                return
+            binding, card = act_check.check_act(
+                act,
+                self._state.record,
+                has_buttons=self._platform.has_buttons,
+                channels=self._settings.channels,
+                now=now,
+            )
+            await self._act_on(act, binding, card)
+        except ActRefused as refusal:
+            log.info("an act was refused", extra={"why": refusal.why, "account": act.account})
+            if not act.is_bot:
+                # Answering a bot could go on for ever.
+                await self.cards.say(act.room, f"Not done: {refusal}.", act.message)
+
+    async def _take_command(self, act: ChatAct) -> bool:
+        """Words to us alone, not about a card; whether that was all."""
+        if (found := _BIND.fullmatch(act.text.strip())) is not None:
+            await self._bind(act, found[1])
+            return True
+        if self._state.card_at(act.room, act.message) is not None:
+            return False
+        if not act.is_private:
+            # People talk in shared rooms.
+            return True
+        word = _WORD.match(act.text.strip())
+        if word is not None and word[1].lower() == "unbind":
+            await self._unbind(act)
+        else:
+            text = _HELP.format(space=self._facts.name, how_to=self._platform.how_to)
+            if (binding := self._state.record.bindings.get(act.account)) is not None:
+                text = f"This account is bound to {binding.participant}. {text}"
+            await self.cards.say(act.room, text)
+        return True
+
+    async def _bind(self, act: ChatAct, code: str) -> None:
+        if self._codes.take(act.account, time.monotonic()):
+            raise ActRefused(
+                "codes", f"more codes than {CODES_PER_HOUR} an hour: wait, then ask for a new one"
+            )
+        if (
+            len(self._state.record.bindings) >= MAX_BINDINGS
+            and act.account not in self._state.record.bindings
+        ):
+            raise ActRefused("full", f"{MAX_BINDINGS} accounts are bound already, and that is the limit")
+        try:
+            # Also where it is refused: a code that others have read is void then.
+            binding = await redeem_code(self._settings, code, account=act.account, room=act.room)
+        except MootError as fault:
+            raise ActRefused("code", show_hidden(str(fault))) from None
+        if not act.is_private:
+            raise ActRefused(
+                "not_private",
+                "others can read this room, so that code is void. Bind in a room of the two of us",
+            )
+        if (before := self._running.get(act.account)) is not None:
+            self._forget(act.account)
+            await end_tasks([before])
+        self._state.bind(binding)
+        self._take_seat(binding)
+        log.info("bound", extra={"account": act.account, "participant": binding.participant})
+        await self.cards.say(
+            act.room,
+            f"This account now decides as {binding.participant} in {self._facts.name}. "
+            f"{self._platform.how_to}",
+        )
+
+    async def _unbind(self, act: ChatAct) -> None:
+        running = self._running.get(act.account)
+        if running is None:
+            raise ActRefused("unbound", "this account is not bound")
+        self._forget(act.account)
+        await end_tasks([running])
+        await self.cards.say(act.room, "This account is not bound any more.")
+
+    async def _act_on(self, act: ChatAct, binding: Binding, card: PostedCard) -> None:
+        word = _WORD.match(act.text.strip()) if act.verb == "text" else None
+        verb, words = act.verb, act.text.strip()
+        if word is not None and word[1].lower() in ("approve", "reject"):
+            verb, words = ("approve", "") if word[1].lower() == "approve" else ("reject", word[2].strip())
+        act_check.check_verb(verb, card)
+        space = await self._space_of(binding)
+        if verb == "show":
+            place = Place(card.room, card.account, space if card.account else self._space)
+            with suppress(PlatformFault):
+                await self.cards.show(place, card)
+            return
+        found = space.proposals.get(card.proposals[0]) if card.proposals else None
+        seen = act_check.check_call(
+            card, found, is_known=space.state == "joined" and (found is not None or space.proposals.known)
+        )
+        if verb in ("approve", "reject") and act_check.is_above(seen, self.cards.link_above):
+            raise ActRefused(
+                "risk", "this space decides such calls on their page: follow the link on the card"
+            )
+        if verb == "approve":
+            if seen.id in self._deciding:
+                raise ActRefused("running", "it is being decided already")
+            self._deciding.add(seen.id)
+            self._work.start(self._approve(act, space, seen))
+        elif verb == "reject":
+            await self._do(space.reject(seen, "disagree", explanation=words[:_MAX_COMMENT_CHARS] or None))
+        elif words:
+            await self._comment(act, space, seen, words)
+        else:
+            await self.cards.say(
+                act.room,
+                "Reply to the card with your question. Everybody in the space sees it; answers come here.",
+                card.message,
+            )
+
+    async def _comment(self, act: ChatAct, space: JoinedSpace, seen: SeenProposal, words: str) -> None:
+        id = new_id()
+        # Before it is sent: it comes back at once, and is there already for whoever wrote it.
+        self._own_chats[id] = act.room
+        while len(self._own_chats) > _MAX_OWN_CHATS:
+            del self._own_chats[next(iter(self._own_chats))]
+        payload: dict[str, Json] = {"text": words[:_MAX_COMMENT_CHARS], "format": "plain"}
+        await self._do(space.send("chat", payload, about=seen.id, confirm=True, id=id))
+
+    async def _do(self, sending: Awaitable[SentEnvelope]) -> SentEnvelope:
+        """Send something as the person; what the gateway refuses is said."""
+        try:
+            return await sending
+        except MootError as fault:
+            raise ActRefused("gateway", show_hidden(str(fault))) from None
+
+    async def _space_of(self, binding: Binding) -> JoinedSpace:
+        """Their connection, with what is open; waits a moment where it was just lost or made."""
+        seat = self._seats.get(binding.account)
+        if seat is not None:
+            with suppress(TimeoutError, MootError):
+                async with asyncio.timeout(_JOIN_SECONDS):
+                    space = await seat.joined()
+                    if space.proposals.knowledge == "not_known":
+                        await space.refresh_proposals()
+                    return space
+        raise ActRefused("offline", "the gateway cannot be reached now; nothing was done. Try again soon")
+
+    async def _approve(self, act: ChatAct, space: JoinedSpace, seen: SeenProposal) -> None:
+        """Approve exactly the call that the card shows; the card tells what came of it."""
+        try:
+            await space.approve(seen, timeout_seconds=CALL_SECONDS)
+        except VoteCounted as voted:
+            await self.cards.say(act.room, f"{show_hidden(str(voted))}.", act.message)
+        except MootError as fault:
+            done = "It was approved, but" if seen.status == "fulfilled" else "Not approved:"
+            await self.cards.say(act.room, f"{done} {show_hidden(str(fault))}.", act.message)
+        finally:
+            self._deciding.discard(seen.id)

@@ -1,0 +1,82 @@
+"""Settings of `moot chat`, and how it asks the gateway for what a code stands for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+
+from moot.chat.act_check import LinkAbove
+from moot.chat.chat_state import Binding
+from moot.errors import Refused, Unreachable, UsageError
+from moot.net.http_client import HttpClient
+from moot.operations.call_text import console_address
+
+_ANSWER_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """Where `moot chat` joins, and which rooms are shared."""
+
+    gateway: str
+    space: str
+    token: str
+    state_file: Path
+    # Rooms in which everybody sees the cards of the whole space.
+    channels: tuple[str, ...] = ()
+    # Where people open the console.
+    console: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFacts:
+    """What the gateway says of the space."""
+
+    name: str
+    link_above: LinkAbove
+
+
+async def ask_for_space(settings: ChatSettings) -> SpaceFacts:
+    """Raises Refused, Unreachable or UsageError."""
+    spaces = (await _ask(settings, "spaces", None)).get("spaces", [])
+    found = [each for each in spaces if settings.space in ("", each["name"])]
+    if not found:
+        raise UsageError(f"the token of `moot chat` opens no space {settings.space}")
+    # A gateway that does not know the setting has not said that more may be decided.
+    return SpaceFacts(str(found[0]["name"]), cast("LinkAbove", found[0].get("chat_link_above", "none")))
+
+
+async def redeem_code(settings: ChatSettings, code: str, *, account: str, room: str) -> Binding:
+    """Bind an account to whoever asked for this code; raises Refused or Unreachable."""
+    made = await _ask(settings, "chat-bindings", orjson.dumps({"code": code}))
+    return Binding(
+        account=account,
+        participant=str(made["participant_id"]),
+        room=room,
+        token=str(made["token"]),
+        expires=time.time() + float(made["expires_seconds"]),
+    )
+
+
+async def _ask(settings: ChatSettings, path: str, body: bytes | None) -> dict[str, Any]:
+    client = HttpClient(
+        timeout_seconds=_ANSWER_SECONDS, headers={"Authorization": f"Bearer {settings.token}"}
+    )
+    url = f"{console_address(settings.gateway)}/{path}"
+    if body is None:
+        answer = await client.get(url)
+    else:
+        answer = await client.post(url, body, {"Content-Type": "application/json"})
+    try:
+        found = orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise Unreachable(f"the gateway answered {answer.status} with something else than JSON")
+    if answer.status >= 400:
+        raise Refused(str(found.get("message") or f"HTTP {answer.status}"))
+    return found
