@@ -28,10 +28,8 @@ from moot.chat.seat import Seat
 from moot.errors import MootError, VoteCounted
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
-from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
-from moot.protocol.operation import Json
 from moot.resilience.backoff import Backoff
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.task_set import TaskSet, end_tasks, wait_for_any
@@ -97,6 +95,7 @@ class ChatService:
         # Proposals that are being approved, and chats that were written here.
         self._deciding: set[str] = set()
         self._own_chats: dict[str, str] = {}
+        self._commenting = asyncio.Lock()
         self._rates = token_buckets(ACTS_PER_MINUTE / 60, ACTS_PER_MINUTE, max_keys=_MAX_KEYS)
         self._codes = token_buckets(CODES_PER_HOUR / 3_600, CODES_PER_HOUR, max_keys=_MAX_KEYS)
 
@@ -166,11 +165,13 @@ class ChatService:
             self._changed.set()
 
     async def _carry_comment(self, place: Place, envelope: Envelope) -> None:
-        written_in = self._own_chats.get(envelope.id)
+        async with self._commenting:
+            written_in = self._own_chats.get(envelope.id)
         rooms = (place.room,) if place.account else self._settings.channels
         cards = self._state.record.cards.values()
         for card in [each for each in cards if each.room in rooms and each.account == place.account]:
-            is_about = len(card.proposals) == 1 and card.proposals[0] in envelope.correlation_id
+            found = place.space.proposals.get(card.proposals[0]) if len(card.proposals) == 1 else None
+            is_about = found is not None and any(each.id == envelope.id for each in found.comments)
             if is_about and card.room != written_in:
                 text = show_hidden(str(envelope.payload.get("text")))[:_MAX_COMMENT_CHARS]
                 await self.cards.say(card.room, f"{show_hidden(envelope.sender)}: {text}", card.message)
@@ -325,13 +326,12 @@ class ChatService:
             )
 
     async def _comment(self, act: ChatAct, space: JoinedSpace, seen: SeenProposal, words: str) -> None:
-        id = new_id()
-        # Before it is sent: it comes back at once, and is there already for whoever wrote it.
-        self._own_chats[id] = act.room
+        # It comes back at once, and whoever wrote it has it already.
+        async with self._commenting:
+            sent = await self._do(space.comment(seen, words[:_MAX_COMMENT_CHARS]))
+            self._own_chats[sent.id] = act.room
         while len(self._own_chats) > _MAX_OWN_CHATS:
             del self._own_chats[next(iter(self._own_chats))]
-        payload: dict[str, Json] = {"text": words[:_MAX_COMMENT_CHARS], "format": "plain"}
-        await self._do(space.send("chat", payload, about=seen.id, confirm=True, id=id))
 
     async def _do(self, sending: Awaitable[SentEnvelope]) -> SentEnvelope:
         """Send something as the person; what the gateway refuses is said."""

@@ -112,11 +112,12 @@ _NO_PREVIEW: Final[dict[str, Any]] = {"link_preview_options": {"is_disabled": Tr
 
 def act_of(update: Mapping[str, Any], pressed_at: float) -> ChatAct | None:
     """What an update means; None for what is no act of an account. A press is as old as its update."""
-    query = update.get("callback_query")
-    said = query if isinstance(query, dict) else update.get("message") or update.get("edited_message")
+    is_press = isinstance(update.get("callback_query"), dict)
+    found = [update[each] for each in ("callback_query", "message", "edited_message") if each in update]
+    said: Any = found[0] if found else None
     if not isinstance(said, dict) or not isinstance(who := said.get("from"), dict):
         return None
-    message = said.get("message") if said is query else said
+    message = said.get("message") if is_press else said
     if not isinstance(message, dict) or not isinstance(chat := message.get("chat"), dict):
         return None
     account, room = str(who.get("id")), str(chat.get("id"))
@@ -127,7 +128,7 @@ def act_of(update: Mapping[str, Any], pressed_at: float) -> ChatAct | None:
         "is_private": chat.get("type") == "private" and room == account,
         "is_bot": who.get("is_bot") is True or "via_bot" in message or "sender_chat" in said,
     }
-    if said is query:
+    if is_press:
         verb, _, key = str(said.get("data")).partition(":")
         if verb not in get_args(Verb):
             return None

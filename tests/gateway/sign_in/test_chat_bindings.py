@@ -1,4 +1,4 @@
-"""Binding a chat account: a code of one use, taken by a chat program alone, for a token that can only decide."""
+"""Binding a chat account: a code of one use, taken by a chat program alone, for a token that only decides."""
 
 from __future__ import annotations
 
