@@ -29,7 +29,7 @@ take part    open        open the console in your browser, signed in
              call        call a tool, or propose the call where you may not
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject` rejects it
-             comment     ask back; `assign`: whom it is for; `chat`: in Matrix, Slack, …
+             comment     ask back; `assign`: for whom; `chat`: in Matrix, Slack
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
