@@ -20,13 +20,13 @@ from typing import Final
 
 from bench import automation_report
 from bench.automation_office import OFFICE
+from bench.automation_parts import WITHOUT, Part
 from bench.automation_worlds import PUBLIC
 from bench.trust import PERSON, POLICIES, DeclaredReads, Simulation
 from bench.trust_baselines import prefix_of
 from bench.trust_people import World
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Case
-from moot.trust.learning import generalisation, text_patterns
 from moot.trust.rules.remembered_calls import RememberedCalls, evaluate_all, rule_for, usual_limits
 from moot.trust.rules.rule import RuleOrigin, call_key, evaluate
 
@@ -64,8 +64,7 @@ class Way:
     built: bool = False
     prefixes: bool = False
     learner: bool = False
-    # What is left out: module, name, and what stands in its place.
-    without: tuple[tuple[object, str, object], ...] = ()
+    without: tuple[Part, ...] = ()
 
 
 class Replay(Simulation):
@@ -146,7 +145,7 @@ class Replay(Simulation):
 
 
 @contextmanager
-def _left_out(parts: Sequence[tuple[object, str, object]]) -> Iterator[None]:
+def _left_out(parts: Sequence[Part]) -> Iterator[None]:
     before = [(module, name, getattr(module, name)) for module, name, _ in parts]
     try:
         for module, name, stand_in in parts:
@@ -157,23 +156,13 @@ def _left_out(parts: Sequence[tuple[object, str, object]]) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def _no_templates(*_: object, **__: object) -> list[object]:
-    return []
-
-
-_WITHOUT: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
-    "templates": ((text_patterns, "cover_values", _no_templates),),
-    "ranges": ((generalisation, "MIN_NEW_NUMBERS", 10**9),),
-    "joining": ((generalisation, "_joined", list),),
-}
-
 WAYS: Final[dict[str, Way]] = {
     "memory": Way(memory=True),
     "memory as built": Way(built=True),
     "prefixes": Way(prefixes=True),
     "memory+prefixes": Way(memory=True, prefixes=True),
     "learner": Way(learner=True),
-    **{f"without {name}": Way(memory=True, learner=True, without=parts) for name, parts in _WITHOUT.items()},
+    **{f"without {name}": Way(memory=True, learner=True, without=parts) for name, parts in WITHOUT.items()},
     "memory+learner": Way(memory=True, learner=True),
 }
 

@@ -23,6 +23,7 @@ from tests.protocol.pattern_soak import run_pattern_soak
 from tests.protocol.scan_envelope_soak import run_scan_envelope_soak
 from tests.space.random_walk import run_space_walk
 from tests.store.crash_soak import run_journal_crashes
+from tests.trust.learning.rule_mutants import run_mutants
 from tests.trust.learning.value_probes import run_probes
 from tests.xprotocol.events.event_soak import run_event_soak
 from tests.xprotocol.grammar.grammar_soak import run_grammar_soak
@@ -47,6 +48,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "clocks": (run_clock_jumps, 200),
     "floods": (run_floods, 60),
     "rules": (run_probes, 100_000),
+    "rule_mutants": (run_mutants, 120_000),
     "events": (run_event_soak, 1_000_000),
     "grammars": (run_grammar_soak, 20_000),
     "schema_suite": (run_schema_suite, 1),

@@ -123,6 +123,12 @@ def _solve(kind: ValueKind, rows: Sequence[Row], names: dict[str, bool]) -> Iter
             return
     varying = [at for at in varying if len({row[at].text for row in rows}) > 1]
     for at in varying:
+        looked_at = [row for row in rows if _is_guarded_name(kind, row[at])]
+        if looked_at and len(looked_at) < len(rows):
+            # No slot has these names: they are as they were, the others may have one.
+            for some in (looked_at, [row for row in rows if row not in looked_at]):
+                yield from _solve(kind, some, names)
+            return
         if not _is_open(kind, rows, at, names):
             for value, count in Counter(row[at].text for row in rows).most_common(MAX_VALUES):
                 if count >= MIN_REPEATS:
@@ -157,18 +163,22 @@ def _is_open(kind: ValueKind, rows: Sequence[Row], at: int, names: dict[str, boo
         case "prose" | "message":
             return len(counts) >= MIN_NEW_NUMBERS
         case "name" | "stem" if _numbered(list(counts)) is None:
-            guards = is_secret if role == "stem" and kind != "email" else is_guarded
             least = MIN_FILES_HERE if role == "stem" else MIN_NAMES_HERE.get(kind, MIN_NAMES)
             return (
                 names.get(role, False)
                 and len(counts) >= least
                 and single >= MIN_SINGLE_NAMES * len(counts)
                 and _dotted(list(counts)) is not None
-                and not any(map(guards, counts))
+                and not _is_guarded_name(kind, rows[0][at])
             )
     is_known = role in ("number", "amount") or names.get(role, False)
     least = MIN_NEW_NUMBERS if is_known else MIN_NEW_VALUES
     return len(counts) >= least and (single > MAX_SINGLE_SHARE * len(rows) or len(counts) > MAX_VALUES)
+
+
+def _is_guarded_name(kind: ValueKind, atom: Atom) -> bool:
+    guards = is_secret if atom.role == "stem" and kind != "email" else is_guarded
+    return atom.role in ("name", "stem") and guards(atom.text)
 
 
 def _slots(texts: Sequence[str], atom: Atom, *, is_file: bool) -> list[str | Slot]:

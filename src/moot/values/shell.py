@@ -176,23 +176,26 @@ def _command_atoms(words: list[str]) -> Iterator[Atom]:
     leading = _leading_words(words[start:])
     program = words[start].rpartition("/")[2] if start < len(words) else ""
     second = words[start + 1] if start + 1 < len(words) else ""
-    # An option before the subcommand (`git -c x=y log`) can change what it does.
+    # An option before the subcommand (`git -c x=y log`) can change what it does; of other programs it is not
+    # known whether a word behind it is a subcommand.
     early_option = program not in WITHOUT_SUBCOMMANDS and second.startswith("-") and len(words) > start + 2
-    runs = program in RUNNERS or (program, second) in RUNNING_SUBCOMMANDS or start > 0 or early_option
-    changes = not CHANGING.isdisjoint(words[start : start + leading])
+    runs = program.rstrip("0123456789.-") in RUNNERS or program in RUNNERS or start > 0
+    runs = runs or (program, second) in RUNNING_SUBCOMMANDS
+    runs = runs or (early_option and (program == "git" or program in WITH_NESTED_SUBCOMMANDS))
+    listed = early_option or not CHANGING.isdisjoint(words[start : start + leading])
     before = ""
     for at, word in enumerate(words):
         if at:
             yield fixed(" ")
         plain = quoted_word(word)
-        if at < start + leading or (plain != word and not _is_message(program, second, before, word)):
-            yield fixed(plain)
-        elif plain != word:
+        if at >= start + leading and _is_message(program, second, before, word):
             yield from (fixed("'"), Atom("message", word), fixed("'"))
+        elif at < start + leading or plain != word:
+            yield fixed(plain)
         elif runs:
             yield Atom("number", word) if re.fullmatch("0|[1-9][0-9]{0,8}", word) else fixed(word)
         else:
-            yield from _argument_atoms(word, after_flag=changes or before.startswith("-"))
+            yield from _argument_atoms(word, after_flag=listed or before.startswith("-"))
         before = word
 
 

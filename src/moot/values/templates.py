@@ -12,7 +12,7 @@
     <text>           any text without invisible characters, up to 20,000 characters; <text up to 900>
     <message>        words in quotes of a shell, without a quote, a key or a number of an account
     <id>             a word with a digit, such as ada_lin_4821
-    <page>           one to eight parts of an address with slashes between them, and a place in the page
+    <page>           one to 16 parts of an address with slashes between them, and a place in the page
     <lt> <gt>        the signs themselves
 
 A template is anchored and is matched with the canonical text of a value of its kind, never with the raw text.
@@ -49,7 +49,7 @@ _PATTERNS: Final = {
     "text": f"(?s:.{{0,{MAX_TEXT_CHARS}}})",
     "message": "[^'\\n$`\\\\]{1,500}",
     "id": "#?(?=[A-Za-z_-]{0,63}[0-9])[A-Za-z0-9][A-Za-z0-9_-]{0,63}",
-    "page": "[A-Za-z0-9_~][A-Za-z0-9_~@:+,=.-]{0,99}(?:/[A-Za-z0-9_~-][A-Za-z0-9_~@:+,=.-]{0,99}){0,9}/?"
+    "page": "[A-Za-z0-9_~][A-Za-z0-9_~@:+,=.-]{0,99}(?:/[A-Za-z0-9_~-][A-Za-z0-9_~@:+,=.-]{0,99}){0,15}/?"
     "(?:#[A-Za-z0-9_.:-]{1,100})?",
 }
 _OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "lines", "text", "id", "page"})
@@ -103,7 +103,8 @@ class Slot:
             case "name" | "id":
                 return not is_guarded(text)
             case "page":
-                return not any(map(is_guarded_page, re.split("[/#]", text)))
+                # A place in the page is not sent to the host.
+                return not any(map(is_guarded_page, text.partition("#")[0].split("/")))
             case "message":
                 return is_visible(text) and not has_code_or_number(text)
             case "file" | "path":

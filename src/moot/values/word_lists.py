@@ -38,6 +38,8 @@ _CHANGING_PAGES: Final = frozenset(
     """.split()
 )
 
+_DOCUMENT: Final = re.compile(r"\.(?:html?|md|rst|adoc|txt|pdf)$", re.ASCII)
+
 # Shell: their arguments are programs or commands, or what they do depends on every word.
 RUNNERS: Final = frozenset(
     """
@@ -182,8 +184,11 @@ def is_secret(text: str) -> bool:
 
 
 def is_guarded_page(name: str) -> bool:
-    """The same for a part of an address that is read: a manual has pages about `kill` and `reset`."""
-    return _has_word(name, SECRET | _CHANGING_PAGES)
+    """The same for a part of an address that is read: a manual has pages about `kill` and `reset`.
+
+    A document (`git-delete.md`) may be about what a page without an ending may do.
+    """
+    return _has_word(name, SECRET if _DOCUMENT.search(name) else SECRET | _CHANGING_PAGES)
 
 
 def is_told_secret(word: str) -> bool:

@@ -266,3 +266,67 @@ def test_calls_that_come_more_often_than_the_rule_may_act_are_suggested_with_the
     ]
     (again,) = suggest([*slow, *busy], rules, now=NOW)
     assert (again.id, first.rule.limits.max_decisions, again.rule.limits.max_decisions) == (first.id, 2, 12)
+
+
+def commands(texts: list[str]) -> list[dict[str, Json]]:
+    return [{"command": text} for text in texts]
+
+
+def test_a_name_that_people_should_look_at_does_not_close_its_place_to_other_names() -> None:
+    rules = learned("bash", commands([f"lint check src/{name}" for name in (*NAMES, "main", "main")]))
+    asked = ["lint check src/admin", "lint fix src/zoe", "lint check src/zoe --fix", "lint check lib/zoe"]
+    assert verdicts(rules, "bash", commands(["lint check src/zoe", "lint check src/main"])) == ["approve"] * 2
+    assert verdicts(rules, "bash", commands(asked)) == ["ask"] * len(asked)
+
+
+def test_files_vary_behind_an_option_of_a_program_that_is_not_known_and_words_do_not() -> None:
+    seen = [f"scan --config src/{name}.toml list -n {at}" for at, name in enumerate(NAMES, 1)]
+    rules = learned("bash", commands(seen))
+    assert verdicts(rules, "bash", commands(["scan --config src/zoe.toml list -n 9"])) == ["approve"]
+    asked = ["scan --config src/zoe.toml erase -n 9", "scan --other src/zoe.toml list -n 9"]
+    asked += ["scan --config /etc/zoe.toml list -n 9", "scan --config src/secrets.toml list -n 9"]
+    assert verdicts(rules, "bash", commands(asked)) == ["ask"] * len(asked)
+    # Of these it is known that the option can change what the subcommand does, or that they run files.
+    for program in ("git -c", "docker --config", "python3.11 -u"):
+        known = learned("bash", commands([f"{program} src/{name}.toml log" for name in NAMES]))
+        assert verdicts(known, "bash", commands([f"{program} src/zoe.toml log"])) == ["ask"]
+
+
+def test_a_message_of_one_word_is_a_message_too() -> None:
+    rules = learned("bash", commands([f"git commit -m {name}" for name in NAMES]))
+    assert (
+        verdicts(rules, "bash", commands(["git commit -m zoe", "git commit -m 'Mend it'"])) == ["approve"] * 2
+    )
+    assert verdicts(rules, "bash", commands(["git commit -m $(id)", "git commit -n -m zoe"])) == ["ask"] * 2
+
+
+def test_calls_are_joined_where_every_pair_was_seen_and_nowhere_else() -> None:
+    def change(page: str, type: int, topic: str) -> dict[str, Json]:
+        return {"method": "PATCH", "url": f"https://api.example.com/v1/{page}", "type": type, "note": topic}
+
+    pairs = [("rooms", 1), ("rooms", 2), ("rooms", 8), ("desks", 1), ("desks", 2), ("lamps", 1), ("lamps", 2)]
+    calls = [
+        change(page, type, f"About {name} in {page} {type}") for name in NAMES[:2] for page, type in pairs
+    ]
+    rules = learned("http_request", calls)
+    # Twelve decisions say so of two types; the third was seen in the rooms alone, and too seldom.
+    fine = [change(page, type, "About the garden") for page, type in pairs if type != 8]
+    assert verdicts(rules, "http_request", fine) == ["approve"] * len(fine)
+    new = [change("desks", 8, "About the garden"), change("lamps", 8, "About the garden")]
+    assert verdicts(rules, "http_request", new) == ["ask"] * 2
+
+
+def test_a_place_in_a_page_and_a_document_may_be_about_what_a_page_may_not_be() -> None:
+    pages = [{"url": f"https://docs.example.com/manual/{name}.html"} for name in NAMES]
+    rules = learned("fetch", pages, reads=True)
+    fine = ["manual/zoe.html#delete", "manual/git-delete.html", "a/b/c/d/e/f/g/h/i/j/k/zoe.html"]
+    asked = [
+        "manual/delete",
+        "account/logout/",
+        "manual/password.html",
+        "manual/zoe.html?delete=1",
+        "secrets.md",
+    ]
+    for texts, verdict in ((fine, "approve"), (asked, "ask")):
+        urls: list[dict[str, Json]] = [{"url": f"https://docs.example.com/{text}"} for text in texts]
+        assert verdicts(rules, "fetch", urls) == [verdict] * len(urls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.trust.learning.rule_mutants import run_mutants
 from tests.trust.learning.value_probes import approved_attacks, run_probes
 
 
@@ -11,3 +12,7 @@ def test_nothing_is_approved_beyond_what_the_templates_say() -> None:
 
 def test_no_attack_is_approved_by_somebody_who_knows_the_tools() -> None:
     assert approved_attacks() == []
+
+
+def test_no_mutant_of_what_is_approved_does_more_to_bash_or_sqlite() -> None:
+    assert run_mutants(1_500, 23).endswith("none does more to bash or SQLite")

@@ -10,18 +10,18 @@ Every argument has some options:
     deep objects                   only as the very same JSON
 
 Approved calls that have the same option for every argument are a *row*. A row that has a rejection in it is
-tried with narrower options, and then left to people. Rows that differ in one argument alone are joined, and
-so on, so that a rule never allows a pair that nobody has seen together; where a number has a range, each row
-keeps its own.
+tried with narrower options, and then left to people. Rows are joined where every combination of their options
+is a row, so that a rule never allows a pair that nobody has seen together; where a number has a range, each
+row keeps its own.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 from moot.errors import InvalidPattern
@@ -120,14 +120,11 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
         related = sum(part.is_range for part in parts) > 1
         if related and (lessons.rejected or len(lessons.approved) < MIN_TWO_NUMBERS):
             return
-        fine: list[Box] = []
+        fine: list[Row] = []
         pardoned: set[str] = set()
         rows, left = _rows(kind, parts, left), []
         for row, examples in rows.items():
-            box = tuple(
-                frozenset(range(len(part.options)) if at == ALL else {at})
-                for at, part in zip(row, parts, strict=True)
-            )
+            box = tuple(frozenset({at}) for at in row)
             own = [
                 _within_row(path, part, examples) for (path, _), part in zip(kind.shape, parts, strict=True)
             ]
@@ -146,7 +143,7 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
             if found.rule.range:
                 yield replace(found, pardoned=frozenset(case.id for case in no))
             else:
-                fine.append(box)
+                fine.append(row)
         for found in filter(None, (_rule_of(kind, parts, box, lessons) for box in _joined(fine))):
             yield replace(found, pardoned=frozenset(pardoned))
 
@@ -186,19 +183,33 @@ def _within_row(path: Path, part: Options, examples: Sequence[Example]) -> Optio
     return Options((own,) * len(part.options), (len(set(values)),) * len(part.options))
 
 
-def _joined(boxes: Sequence[Box]) -> list[Box]:
-    """Boxes that are alike but for one argument are one, until none are."""
-    found = list(boxes)
-    while True:
-        before = len(found)
-        for axis in range(len(found[0]) if found else 0):
-            groups: dict[Box, frozenset[int]] = {}
-            for box in found:
-                rest = (*box[:axis], frozenset[int](), *box[axis + 1 :])
-                groups[rest] = groups.get(rest, frozenset()) | box[axis]
-            found = [(*rest[:axis], whole, *rest[axis + 1 :]) for rest, whole in groups.items()]
-        if len(found) == before:
-            return found
+def _joined(rows: Sequence[Row]) -> list[Box]:
+    """Large boxes in which every row was seen, until each row is in one: none has a pair that nobody saw."""
+    seen, left = set(rows), dict.fromkeys(rows)
+    found: list[Box] = []
+    while left:
+        first = next(iter(left))
+        axes = range(len(first))
+        grown = [_grown(first, order, seen) for order in (axes, axes[::-1])]
+        box = max(grown, key=lambda each: sum(row in left for row in product(*each)))
+        found.append(box)
+        for row in product(*box):
+            left.pop(row, None)
+    return found
+
+
+def _grown(row: Row, axes: Iterable[int], seen: Collection[Row]) -> Box:
+    """A box around a row, with all that fits on one axis after another."""
+    box: Box = tuple(frozenset({at}) for at in row)
+    for axis in axes:
+        before, after = box[:axis], box[axis + 1 :]
+        fits = (
+            at
+            for at in {other[axis] for other in seen}
+            if all(each in seen for each in product(*before, (at,), *after))
+        )
+        box = (*before, frozenset(fits), *after)
+    return box
 
 
 def options_of(
@@ -280,7 +291,8 @@ def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box, lessons: Lesson
     equals: dict[str, Json] = {}
     words: dict[str, str] = {}
     first_times: list[int] = []
-    for (place, type), part, chosen in zip(kind.shape, parts, box, strict=True):
+    for (place, type), part, some in zip(kind.shape, parts, box, strict=True):
+        chosen = frozenset(range(len(part.options))) if ALL in some else some
         path = tuple(f"[{lists[place]}]" if key == EACH else key for key in place)
         picked = [part.options[at] for at in sorted(chosen)]
         first_times += [count for at in chosen if (count := part.first_times[at]) is not None]
