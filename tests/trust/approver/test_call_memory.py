@@ -4,7 +4,6 @@ against it."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -150,26 +149,15 @@ async def test_a_command_that_a_person_approves_again_runs_at_once_whatever_the_
         assert f"rule {rule['name']} asks: command: “pytest” is from read_file of files" in why
 
 
-async def test_a_deletion_that_a_person_approves_again_asks_where_others_may_have_led_to_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_deletion_is_decided_each_time(tmp_path: Path) -> None:
     """Else whoever writes what an agent reads could have it made again."""
     async with destroying_scene(tmp_path) as scene:
-        now = time.time()
-        scene.approver.wall_clock = scene.approver.decider._uses_clock = lambda: now
         assert not await runs(scene, "delete_file", path="old.md")
-        rule = await again(scene)
-        assert rule["limits"]["every"] == "10m"
-        now += 601.0
-        await scene.agent.call("files", "read_file", {})
-        assert not await runs(scene, "delete_file", path="old.md")
-        why = scene.approver.decider.asked_because(last(scene))
-        assert why is not None
-        assert f"rule {rule['name']} asks: path: “old.md” is from read_file of files" in why
-        # Who asks for it themselves need not be asked, but not twice within ten minutes.
-        await scene.alice.chat("delete old.md", to="agent")
-        assert await runs(scene, "delete_file", path="old.md")
-        assert not await runs(scene, "delete_file", path="old.md")
+        found = scene.approver.ledger.get(last(scene))
+        assert found is not None
+        assert scene.approver.memory.offer(found.case) is None
+        await scene.alice.send("trust/accept", {"again": last(scene)}, confirm=True)
+        await scene.wait_for_chat("delete_file can destroy something, so people decide each call of it")
 
 
 async def test_what_was_remembered_before_a_tool_was_said_to_destroy_something_asks(tmp_path: Path) -> None:

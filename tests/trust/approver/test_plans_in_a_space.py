@@ -294,7 +294,7 @@ async def test_the_same_is_not_offered_for_what_destroys_something_unless_it_is_
         task = scene.pay("ACME-1", 5)
         await until(scene.proposals)
         (id,) = scene.proposals()
-        with pytest.raises(MootError, match="can destroy something, and is no command"):
+        with pytest.raises(MootError, match="can destroy something, so people decide each"):
             await scene.alice.call("approver", "trust_plans", {"proposal": id})
         await scene.alice.approve(id)
         await task

@@ -120,11 +120,11 @@ def test_what_people_approve_more_often_may_come_more_often() -> None:
 
 
 def test_what_destroys_something_comes_again_less_often_and_for_a_week() -> None:
-    first = destroying_limits(NOW, is_usual=True, approved_at=[NOW])
+    first = destroying_limits(NOW, [NOW])
     assert (first.max_decisions, first.per_seconds, first.expires_at) == (5, 7 * DAY, NOW + 7 * DAY)
-    assert destroying_limits(NOW, is_usual=True, approved_at=[NOW - DAY, NOW]).max_decisions == 20
-    assert destroying_limits(NOW, is_usual=True, approved_at=[NOW - 8 * DAY, NOW]).max_decisions == 5
-    assert (first.gap_seconds, destroying_limits(NOW, is_usual=False).gap_seconds) == (0, 600)
+    assert destroying_limits(NOW, [NOW - DAY, NOW]).max_decisions == 20
+    assert destroying_limits(NOW, [NOW - 8 * DAY, NOW]).max_decisions == 5
+    assert first.gap_seconds == 0
 
 
 def test_a_person_can_choose_how_often_and_how_long() -> None:

@@ -4,9 +4,9 @@ The same message may say how often (`count`) and how long (`until`, a time or `7
 offered with the proposal (`moot/origins`, `again`). It counts only from people, never for a call that several
 have to approve (D-103), and nobody remembers their own proposals.
 
-A call that destroys something asks again where others may have led the agent to it (`OriginVerdict.steered`).
-Only a command, or the same text written to the same file, runs until the agent is cleared or restarted,
-whatever it reads: that is what people do all day (decision 0203).
+Of what destroys something, only commands and texts for files are remembered: that is what people do all day
+(decision 0203). They run until the agent is cleared or restarted, whatever it reads; then they ask where
+others may have led it to them (`OriginVerdict.steered`).
 """
 
 from __future__ import annotations
@@ -102,12 +102,13 @@ class CallMemory:
             found = [rule for rule in found if rule.name not in ended]
         if self._destroys(case):
             # What was remembered when it was said to do less was not meant for this.
-            return [rule for rule in found if rule.ask is not None and not rule.extra_arguments]
+            known = found if is_usual_work(case) else []
+            return [rule for rule in known if rule.ask is not None and not rule.extra_arguments]
         return [rule for rule in found if rule.limits.max_decisions is not None or self._only_reads(case)]
 
     def steered_reason(self, case: Case, rule: Rule) -> str | None:
         """Why a remembered call that destroys something asks all the same; None if it runs."""
-        if rule.name in self._lasting and is_usual_work(case):
+        if rule.name in self._lasting:
             return None
         return self._approver.origins.steered_reason(case)
 
@@ -137,17 +138,18 @@ class CallMemory:
         """What pressing "again" would mean for an open proposal; None if it cannot be remembered."""
         if case.unexpected_fields or len(case.to) != 1 or self._needs_several(case.id):
             return None
+        if self._destroys(case) and not is_usual_work(case):
+            return None
         limits = self._usual_limits(case, 0.0)
         until, text = f"{(limits.expires_at or 0.0) / 86_400.0:.0f}d", limits_text(limits, days=True)
         if self._destroys(case):
-            since = "after a clear or restart it " if is_usual_work(case) else ""
-            text += f"; {since}asks where others' words may have led to it"
+            text += "; after a clear or restart it asks where others' words may have led to it"
         return {"until": until, "text": text}
 
     def _usual_limits(self, case: Case, now: float) -> RuleLimits:
         reads = self._only_reads(case)
         if self._destroys(case):
-            return destroying_limits(now, is_usual=is_usual_work(case), approved_at=self._approvals_of(case))
+            return destroying_limits(now, self._approvals_of(case))
         repeatable = case.tool is not None and all(self._is_repeatable(host, case.tool) for host in case.to)
         return usual_limits(
             now, reads=reads, repeatable=repeatable, approved_at=() if reads else self._approvals_of(case)
@@ -188,6 +190,8 @@ class CallMemory:
             raise UsageError(f"this proposal was {decision.verdict}")
         if self._needs_several(decision.id):
             raise UsageError("several people have to approve this call each time")
+        if self._destroys(case) and not is_usual_work(case):
+            raise UsageError(f"{case.tool} can destroy something, so people decide each call of it")
         destroys, usual = self._destroys(case), self._usual_limits(case, now)
         count, until = _count(payload.get("count")), _until(payload.get("until"), now)
         limits = chosen_limits(usual, now, count, until, destroys=destroys)

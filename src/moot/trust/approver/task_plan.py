@@ -29,7 +29,7 @@ def plan_for_task(case: Case, steering: Mapping[str, bool], *, destroys: bool = 
     if case.method != "tools/call" or case.tool is None or len(case.to) != 1 or case.unexpected_fields:
         raise UsageError("it is not a plain call of one tool of one member")
     if destroys and not is_usual_work(case):
-        raise UsageError(f"{case.tool} can destroy something, and is no command and writes no text to a file")
+        raise UsageError(f"{case.tool} can destroy something, so people decide each call of it")
     varying = {name: slot for name in case.arguments if (slot := _slot(case, name, steering))}
     line: dict[str, Json] = {
         "to": case.to[0],

@@ -357,12 +357,11 @@ def usual_limits(
     return RuleLimits(count, period, now + MAX_DAYS * _DAY, gap_seconds=float(int(gap)))
 
 
-def destroying_limits(now: float, *, is_usual: bool, approved_at: Sequence[float] = ()) -> RuleLimits:
-    """The same for tools that destroy something; `is_usual`: people make such calls one after another."""
-    times, period = sorted(approved_at), DESTROY_DAYS * _DAY
-    recent = sum(1 for at in times if at > times[-1] - period)
-    count = DESTROY_COUNT if recent < 2 else MAX_DESTROY_COUNT
-    return RuleLimits(count, period, now + period, gap_seconds=0.0 if is_usual else USUAL_GAP_SECONDS)
+def destroying_limits(now: float, approved_at: Sequence[float]) -> RuleLimits:
+    """The same for tools that destroy something."""
+    period = DESTROY_DAYS * _DAY
+    recent = sum(1 for at in approved_at if at > max(approved_at) - period)
+    return RuleLimits(DESTROY_COUNT if recent < 2 else MAX_DESTROY_COUNT, period, now + period)
 
 
 def chosen_limits(
