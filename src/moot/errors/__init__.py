@@ -19,6 +19,8 @@
     │   ├── ProposalSettled         proposal_settled         step 10
     │   ├── ProposalMismatch        proposal_mismatch        step 10
     │   ├── ApprovalRequired        approval_required        steps 10 and 13
+    │   │   ├── PasskeyRequired     passkey_required         step 10
+    │   │   └── PasskeyInvalid      passkey_invalid          step 10, and signing in
     │   ├── InvalidRequest          invalid_request          step 11
     │   │   └── InvalidPattern      a capability that cannot be read
     │   ├── InvalidOperation        invalid_operation        step 11
@@ -191,6 +193,18 @@ class ApprovalRequired(Refused):
     """D-28: the space asks for more approvals first."""
 
     code = "approval_required"
+
+
+class PasskeyRequired(ApprovalRequired):
+    """This decision has to be confirmed with a passkey, and was not."""
+
+    code = "passkey_required"
+
+
+class PasskeyInvalid(ApprovalRequired):
+    """What was confirmed with a passkey is something else, or by somebody else, or was used before."""
+
+    code = "passkey_invalid"
 
 
 class InvalidRequest(Refused):

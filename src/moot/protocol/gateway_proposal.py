@@ -66,6 +66,7 @@ class GatewayProposal(msgspec.Struct):
     expires_at: str = ""
     approvals_needed: int = 0
     approvals_missing: int = 0
+    passkey: bool = False
     exempt: list[str] = []
     # The proposals that it is a changed version of; and of a fulfilled one, the one that ran in its place.
     counters: list[str] = []

@@ -126,6 +126,8 @@ class ProposalLife:
     votes: list[str] = field(default_factory=list)
     approvals_needed: int = 0
     approvals_missing: int = 0
+    # Each approval is confirmed with a passkey, which only the console can ask for.
+    passkey: bool = False
     exempt: list[str] = field(default_factory=list)
     # What it would take of the budgets of the space, as it was told last.
     budgets: list[BudgetNote] = field(default_factory=list)
@@ -198,7 +200,7 @@ class ProposalLife:
         more = (
             f"{self.approvals_missing} more needed" if self.approvals_missing else "complete: approve it now"
         )
-        return f"{given} of {self.approvals_needed} approvals, {more}"
+        return f"{given} of {self.approvals_needed} approvals{' with passkey' * self.passkey}, {more}"
 
     @property
     def state_text(self) -> str:
@@ -384,7 +386,7 @@ class ProposalLife:
         """Take over what the gateway says, which holds from here on in the order of the space."""
         self.uncertain = False
         self.count_votes(told.approved_by, told.approvals_needed, told.approvals_missing, told.exempt)
-        self.budgets = told.budgets
+        self.budgets, self.passkey = told.budgets, told.passkey
         self.counters, self.changed_by = told.counters, told.changed_by
         self.assigned_to, self.assigned_by = told.assigned_to, told.assigned_by
         for by, reason in told.rejections:

@@ -156,6 +156,7 @@ class ProposalTracker(Generic[P]):
                 exempt, needed = payload.get("exempt", ()), payload["approvals_needed"]
                 life.budgets = read_budget_notes(payload.get("budgets"))
                 life.counters = payload.get("counters", life.counters)
+                life.passkey = payload.get("passkey") is True
                 return life.count_votes(payload["approved_by"], needed, payload["approvals_missing"], exempt)
             case "moot/settle":
                 return life.assess(payload.get("outcome"), who[0], payload.get("note"))

@@ -65,6 +65,17 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     approvals_needed: int
     # Members whom this rule does not bind.
     exempt: tuple[Name, ...] = ()
+    # Each approval is confirmed with a passkey; with a risk, only that of a call in which it is seen.
+    passkey: bool = False
+    risk: Literal["bad", "warn"] | None = None
+
+
+class PasskeyRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What is approved with a passkey, and how somebody comes to the first one."""
+
+    required: tuple[Quorum, ...] = ()
+    # When signed in, or by an operator's link alone.
+    first: Literal["session", "link"] = "session"
 
 
 # How long a budget lasts: from one full hour, midnight, Monday or first of the month (UTC) to the next.
@@ -129,6 +140,7 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     violation_notice: bool = False  # D-32
     separation_of_duties: bool = False  # D-28: a proposer never fulfils its own
     quorum: tuple[Quorum, ...] = ()
+    passkeys: PasskeyRules = PasskeyRules()
     # D-103: the vote that completes a quorum makes the call; otherwise somebody approves it once more.
     last_vote_carries_out: bool = True
     budgets: tuple[SpaceBudget, ...] = ()
@@ -137,3 +149,8 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.
     connection_url: str | None = None
     limits: SpaceLimits = SpaceLimits()
+
+    @property
+    def approval_rules(self) -> tuple[Quorum, ...]:
+        """Which calls need approvals, and which of these a passkey."""
+        return (*self.quorum, *self.passkeys.required)

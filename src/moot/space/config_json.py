@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.protocol.operation import Json
-from moot.space.config import Quorum, SpaceBudget, SpaceConfig, SpaceLimits
+from moot.space.config import PasskeyRules, Quorum, SpaceBudget, SpaceConfig, SpaceLimits
 from moot.space.members import load_capabilities, load_participant, save_capability, save_participant
 
 # Limits as version 0.1 named them in its journals and snapshots.
@@ -63,6 +63,7 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
         ],
         "limits": msgspec.to_builtins(config.limits),
         # Left out where there are none: earlier versions compare what they know.
+        **({"passkeys": _save_passkeys(config.passkeys)} if config.passkeys != PasskeyRules() else {}),
         **({"budgets": [_save_budget(each) for each in config.budgets]} if config.budgets else {}),
         **({} if config.chat_link_above == "warn" else {"chat_link_above": config.chat_link_above}),
     }
@@ -73,8 +74,8 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
     if "separation" in saved:
         saved = saved | {"separation_of_duties": saved["separation"]}
     # Not in those of 0.2.
-    later: dict[str, Any] = {"last_vote_carries_out": True, "access": "private", "admit": []}
-    saved = later | saved
+    defaults: dict[str, Any] = {"last_vote_carries_out": True, "access": "private", "admit": []}
+    saved = defaults | saved
     return SpaceConfig(
         **{name: saved[name] for name in _PLAIN},
         participants={name: load_participant(one) for name, one in saved["participants"].items()},
@@ -96,9 +97,32 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
             for pattern, needed, *exempt in saved["quorum"]
         ),
         limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
+        passkeys=_load_passkeys(saved.get("passkeys", {})),
         budgets=tuple(_load_budget(each) for each in saved.get("budgets", ())),
         chat_link_above=saved.get("chat_link_above", "warn"),
     )
+
+
+def _save_passkeys(rules: PasskeyRules) -> dict[str, Json]:
+    required = [
+        {"calls": save_capability(each.pattern), "risk": each.risk, "exempt": list(each.exempt)}
+        for each in rules.required
+    ]
+    return {"first": rules.first, "required": required}
+
+
+def _load_passkeys(saved: dict[str, Any]) -> PasskeyRules:
+    required = tuple(
+        Quorum(
+            pattern=load_capabilities([each["calls"]])[0],
+            approvals_needed=1,
+            exempt=tuple(each["exempt"]),
+            passkey=True,
+            risk=each["risk"],
+        )
+        for each in saved.get("required", ())
+    )
+    return PasskeyRules(required=required, first=saved.get("first", "session"))
 
 
 def _save_budget(budget: SpaceBudget) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moot.errors import ApprovalRequired
+from moot.errors import ApprovalRequired, PasskeyRequired
 from moot.protocol.envelope import Envelope
 from moot.space.grant_limits import rights_at
 from moot.space.members import Session
@@ -41,7 +41,8 @@ def combine_needed(needed: NeededApprovals, countered: Sequence[ProposalRecord])
         if not each.approvals_needed:
             continue
         exempt = [name for name in each.exempt if not needed.approvals or name in needed.exempt]
-        needed = NeededApprovals(max(needed.approvals, each.approvals_needed), tuple(exempt))
+        passkey = needed.passkey or each.passkey
+        needed = NeededApprovals(max(needed.approvals, each.approvals_needed), tuple(exempt), passkey)
     return needed
 
 
@@ -59,7 +60,11 @@ def without_counters(named: Sequence[ProposalRecord]) -> list[ProposalRecord]:
 def check_votes_of_counter(
     state: State, session: Session, original: ProposalRecord, counter: ProposalRecord
 ) -> None:
-    """The original may have come to need more votes since its counter-proposal was made."""
+    """The original may have come to need more votes, or a passkey, since its counter-proposal was made."""
+    if original.passkey and not counter.passkey:
+        raise PasskeyRequired(
+            "the original is approved with a passkey since: make the changed call again", proposal_id=counter.id
+        )
     missing = original.approvals_needed - len(counter.approved_by)
     if missing > 0 and session.member.name not in original.exempt:
         raise ApprovalRequired(

@@ -12,7 +12,7 @@ Each rung either passes or refuses with its own error code, and the first refusa
      8  capability              capability_violation, unless the answer is owed (D-15)
      9  who may answer          unauthorized, request_not_found, already_answered
     10  proposal ledger         proposal_settled, proposal_mismatch, approval_required, unauthorized,
-                                target_not_found, target_absent
+                                passkey_required, passkey_invalid, target_not_found, target_absent
     11  shape of the act        invalid_request, …_not_found, invalid_operation
     12  journal able            unavailable
     13  limits and budgets      resource_limit, budget_exceeded, approval_required

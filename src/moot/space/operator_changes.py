@@ -16,6 +16,7 @@ from moot.space.acts.proposals import bind_open
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.effects import Credential, Effect, Mint, Result, Token
 from moot.space.members import FREE_NAME, Session, SpaceMember
+from moot.space.passkey_changes import remove_all_passkeys
 from moot.space.send_rate import SendRateLimiter
 from moot.space.state import State
 from moot.space.welcome import welcome, welcome_again
@@ -40,6 +41,7 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
             # Whoever signed in under it does not get the rights of a participant of the configuration.
             tokens = [token.hash for token in state.temporary_tokens.of(impostor.name)]
             effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
+            effects += remove_all_passkeys(state, impostor.name, now, mint)
             impostor.subject, impostor.signed_in = None, {}
         elif impostor.anonymous or impostor.name != name:
             effects += membership.disconnect_member(
@@ -116,16 +118,21 @@ def _configure(
         token not in member.credentials or limits.get(token) != limits_before.get(token) for token in held
     )
     if is_less:
-        _void_minted(state, member)
+        effects += _void_minted(state, member, now, mint)
     if not effects and not is_less:
         return []
     return effects + membership.remove_void_sessions(state, member, now, mint)
 
 
-def _void_minted(state: State, member: SpaceMember) -> None:
-    """Void a member's short-lived tokens: whoever replaces or narrows a token means all it has made."""
+def _void_minted(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
+    """Void a member's short-lived tokens: whoever replaces or narrows a token means all it has made.
+
+    So do the passkeys that it added; those that came by an operator's link stay.
+    """
     minted = [token.hash for token in state.temporary_tokens.of(member.name) if token.source == "minted"]
+    effects = remove_all_passkeys(state, member.name, now, mint, by_token=True)
     state.temporary_tokens.remove(minted)
+    return effects
 
 
 def change_capabilities(
@@ -215,7 +222,7 @@ def rotate_credential(
     state.roster.set_credentials(member, (*(member.credentials if keep else ()), token.hash))
     effects: list[Effect] = [Credential(member.name, member.credentials)]
     if not keep:
-        _void_minted(state, member)
+        effects += _void_minted(state, member, now, mint)
     return effects + membership.remove_void_sessions(state, member, now, mint)
 
 

@@ -59,6 +59,9 @@ class ProposalRecord(msgspec.Struct):
     approvals_needed: int = 0
     # Who may carry it out without them.
     exempt: tuple[Name, ...] = ()
+    # Whether each approval is confirmed with a passkey, and what was signed for those that were.
+    passkey: bool = False
+    used_challenges: list[str] = msgspec.field(default_factory=list)
     # 0: not known, of a snapshot from before this was kept.
     proposed_at: float = 0.0
     state: ProposalState = "open"

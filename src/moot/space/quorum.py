@@ -9,8 +9,9 @@ would be with any of them alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from moot.protocol.call_risks import risks_of
 from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, Payload
@@ -30,6 +31,8 @@ class NeededApprovals(NamedTuple):
 
     approvals: int = 0
     exempt: tuple[Name, ...] = ()
+    # Whether each of them is confirmed with a passkey.
+    passkey: bool = False
 
 
 def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequence[str]) -> NeededApprovals:
@@ -37,11 +40,30 @@ def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequenc
     method = payload.get("method")
     if isinstance(method, str) and (method in UNBOUND_METHODS or method.startswith(NOTIFICATION_PREFIX)):
         return NeededApprovals()
-    matching = [rule for rule in rules if binds_call(rule.pattern, payload, to)]
+    matching = [
+        rule
+        for rule in rules
+        if binds_call(rule.pattern, payload, to) and (rule.risk is None or _may_risk(rule.risk, payload))
+    ]
     if not matching:
         return NeededApprovals()
     exempt = [name for name in matching[0].exempt if all(name in rule.exempt for rule in matching)]
-    return NeededApprovals(max(rule.approvals_needed for rule in matching), tuple(exempt))
+    return NeededApprovals(
+        max(rule.approvals_needed for rule in matching),
+        tuple(exempt),
+        any(rule.passkey for rule in matching),
+    )
+
+
+def _may_risk(risk: Literal["bad", "warn"], payload: Payload) -> bool:
+    """Whether something in a call is as serious as this, or cannot be seen."""
+    params = payload.get("params")
+    if not isinstance(params, dict):
+        return False
+    if _is_partly_hidden(params):
+        return True
+    found = risks_of(str(params.get("name", "")), params.get("arguments", params))
+    return any(each.severity == "bad" or each.severity == risk for each in found)
 
 
 def binds_call(calls: Capability, payload: Payload, to: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
-from moot.space import grant_limits, membership, operator_changes, sign_in
+from moot.space import grant_limits, membership, operator_changes, passkey_changes, sign_in
 from moot.space.acts import control, proposals, streams
 from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
@@ -37,6 +37,8 @@ from moot.space.ladder import check_may_send, process_envelope
 from moot.space.last_vote import process_vote
 from moot.space.members import Options, Session, SpaceMember
 from moot.space.offer_owners import OfferOwners
+from moot.space.passkey_changes import PasskeyInput
+from moot.space.passkeys import PasskeyTable
 from moot.space.proposal_ledger import ProposalLedger
 from moot.space.state import State
 from moot.space.stream_table import StreamTable
@@ -293,6 +295,18 @@ class Space:
         sign_in.add_token(self.state, token)
         return []
 
+    def add_passkey(self, told: PasskeyInput, now: float) -> list[Effect]:
+        """Let a member have a passkey (more); raises Refused."""
+        return passkey_changes.add_passkey(self.state, told, now)
+
+    def remove_passkeys(self, ids: Sequence[str], now: float, mint: Mint) -> list[Effect]:
+        """Remove passkeys, and end what was signed in with them."""
+        return passkey_changes.remove_passkeys(self.state, ids, now, mint)
+
+    def sign_in_with_passkey(self, told: PasskeyInput, now: float) -> list[Effect]:
+        """Give the owner of a passkey a short-lived token; raises Refused."""
+        return passkey_changes.sign_in_with_passkey(self.state, told, now)
+
     def sign_out(
         self,
         keys: Sequence[str],
@@ -347,6 +361,7 @@ def save_state(state: State) -> dict[str, Json]:
         "deadlines": state.deadlines.save(),
         # Left out while there is nothing: gateways of an earlier version compare what they know.
         **({"budgets": saved} if (saved := state.budgets.save()) else {}),
+        **({"passkeys": keys} if (keys := state.passkeys.save()) else {}),
     }
 
 
@@ -375,6 +390,7 @@ def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
         state.window.pin(request, pinned[request])
     state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
     state.budgets = BudgetTable.load(saved.get("budgets", ()))
+    state.passkeys = PasskeyTable.load(saved.get("passkeys", {}))
     state.journal_writable = saved["journal_able"]
     state.sessions_joined = saved.get("sessions_joined", 0)
     for when, what, key in saved["deadlines"]:

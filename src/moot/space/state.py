@@ -18,6 +18,7 @@ from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
 from moot.space.members import Session, SpaceMember, TokenRights, load_capabilities
 from moot.space.offer_owners import OfferOwners
+from moot.space.passkeys import PasskeyTable
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import SpaceRoster
 from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
@@ -49,6 +50,7 @@ class State:
         self.temporary_tokens = TemporaryTokens()
         self.offer_owners = OfferOwners()
         self.budgets = BudgetTable()
+        self.passkeys = PasskeyTable()
         self.journal_writable = True
         # How many sessions have joined, but for posts: the number of the last one.
         self.sessions_joined = 0

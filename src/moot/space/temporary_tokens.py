@@ -57,6 +57,8 @@ class TemporaryToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     rule: int = 0
     # The hash of the member's token that asked for it, with which it ends; empty where an administrator did.
     made_with: str = ""
+    # The id of the passkey that it was signed in with.
+    passkey: str = ""
 
     @property
     def made_by(self) -> str:

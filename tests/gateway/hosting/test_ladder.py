@@ -263,6 +263,11 @@ CASES: Final = [
         409,
         rules={"budgets": {"none": {"per": "day", "at_most": 0}}},
     ),
+    case("a vote without a passkey", fields("moot/approve", {}, about=["p1"]), "passkey_required", 403,
+         sender="alice", before=sending(("agent", PROPOSAL)), rules={"passkeys": {"required": [{}]}}),
+    case("a vote with a passkey that is none", fields("moot/approve", {"passkey": 1}, about=["p1"]),
+         "passkey_invalid", 403, sender="alice", before=sending(("agent", PROPOSAL)),
+         rules={"passkeys": {"required": [{}]}}),
     # 14 accepted
     case("a chat", CHAT),
     case("a chat without an id", {"kind": "chat", "payload": {"text": "hi"}}),

@@ -154,7 +154,7 @@ class InputApplier:
         if not waits or input == "reload":
             journaled.carry_out(effects, number, now, waits=waits)
             return None
-        shrinks = input == "sign_out" or (input == "capabilities" and not stored.add)
+        shrinks = input in ("sign_out", "passkey_remove") or (input == "capabilities" and not stored.add)
         return Applied(journaled.hold_until_durable(effects, number, now, shrinks_rights=shrinks), number)
 
     def receive(self, session: SessionId, dialect: DialectName, data: bytes, binary: bool) -> None:

@@ -21,6 +21,7 @@ from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Token
 from moot.space.members import capability_pairs
+from moot.space.passkey_changes import PasskeyInput
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
@@ -114,6 +115,12 @@ class RightsChanges:
         await self._change(
             "temporary_token", who=token.member, by=by, temporary_token=msgspec.to_builtins(token)
         )
+
+    async def change_passkeys(self, input: str, told: PasskeyInput, who: str, by: str) -> CarriedOut:
+        """Add or remove passkeys of a member, or sign in with one; raises Refused."""
+        if input != "passkey_remove":
+            self._order.check_available()
+        return await self._change(input, who=who, by=by, passkey=msgspec.to_builtins(told))
 
     async def change_capabilities(
         self, who: str, add: Sequence[Capability], remove: Sequence[Capability], by: str

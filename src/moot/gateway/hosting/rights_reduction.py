@@ -33,6 +33,8 @@ def describe_reduction(stored: StoredInput) -> str | None:
         return f"the token of {stored.who} was replaced"
     if stored.input == "sign_out":
         return f"{stored.by or 'somebody'} signed somebody out"
+    if stored.input == "passkey_remove":
+        return f"{stored.by or 'somebody'} removed a passkey of {stored.who}"
     if stored.input == "reload" and stored.config is not None:
         return "a configuration was loaded"
     envelope = _envelope_of(stored)
@@ -69,6 +71,8 @@ def _reduce(space: Space, stored: StoredInput) -> None:
                 mint=mint,
                 tokens=stored.tokens,
             )
+        case "passkey_remove" if stored.passkey is not None:
+            space.remove_passkeys(stored.passkey.ids, now, mint)
         case "rotate" if not stored.keep:
             space.rotate_credential(stored.who, Token(stored.tokens[0]), now, mint, keep=False)
         case "reload" if stored.config is not None:

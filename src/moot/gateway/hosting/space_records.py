@@ -190,6 +190,12 @@ def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list
             return space.sign_in(record.sign_in, now, mint)
         case "temporary_token" if record.temporary_token is not None:
             return space.add_token(record.temporary_token)
+        case "passkey_add" if record.passkey is not None:
+            return space.add_passkey(record.passkey, now)
+        case "passkey_remove" if record.passkey is not None:
+            return space.remove_passkeys(record.passkey.ids, now, mint)
+        case "passkey_sign_in" if record.passkey is not None:
+            return space.sign_in_with_passkey(record.passkey, now)
         case "sign_out":
             return space.sign_out(
                 record.keys,

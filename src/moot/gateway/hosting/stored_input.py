@@ -11,6 +11,7 @@ from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, read_capability
 from moot.space.members import Options, load_capabilities
+from moot.space.passkey_changes import PasskeyInput
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 ACCEPTED: Final = "accepted"
@@ -55,6 +56,8 @@ class StoredInput(msgspec.Struct):
     # Of `sign_in`: whom a provider of identities knows; of `temporary_token`: one that ends by itself.
     sign_in: SignIn | None = None
     temporary_token: TemporaryToken | None = None
+    # Of `passkey_add`, `passkey_remove` and `passkey_sign_in`.
+    passkey: PasskeyInput | None = None
     # Of `sign_out`: which sign-ins end, if they began before, and until when that is remembered.
     keys: list[str] = []
     issued_before: float = 0.0

@@ -35,6 +35,8 @@ STATUS: Final[Mapping[str, int]] = {
     "proposal_settled": 409,
     "proposal_mismatch": 409,
     "approval_required": 409,
+    "passkey_required": 403,
+    "passkey_invalid": 403,
     "budget_exceeded": 409,
     "already_answered": 409,
     "target_absent": 409,

@@ -28,6 +28,9 @@ _EVENTS: Final = {
     "temporary_token": "token_made",
     "rotate": "token_replaced",
     "restore": "restored",
+    "passkey_add": "passkey_added",
+    "passkey_remove": "passkey_removed",
+    "passkey_sign_in": "signed_in",
 }
 _RECORD: Final = re.compile(rb'\{"n":\d+,"t":[\d.e+]+,"in":"(%b)"' % "|".join(_EVENTS).encode())
 EVENTS: Final = frozenset(_EVENTS.values())

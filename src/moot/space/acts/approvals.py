@@ -44,6 +44,7 @@ def describe_votes(state: State, proposal: ProposalRecord, now: float) -> dict[s
         "approvals_missing": proposal.approvals_missing(),
         "approved_by": state.runtime_ids(proposal.approved_by),
         "exempt": state.runtime_ids(proposal.exempt),
+        **({"passkey": True} if proposal.passkey else {}),
         **({"budgets": charges} if charges else {}),
         **({"counters": list(proposal.counters)} if proposal.counters else {}),
     }

@@ -164,6 +164,7 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     control.lift_pause(state, member)
     member.shut_down = None
     state.roster.set_credentials(member, ())
+    state.passkeys.remove([key.id for key in state.passkeys.of(member.name)])
     own = state.temporary_tokens.of(member.name)
     # Those that they made for others as an administrator end with them.
     accounts = {member.subject, *(token.keys[0] for token in own if token.source == "sign_in")}

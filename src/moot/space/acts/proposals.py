@@ -21,6 +21,7 @@ from moot.protocol.operation import operation_of
 from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act, requests
 from moot.space.acts.approvals import announce_votes, describe_charges
+from moot.space.acts.passkey_votes import check_passkey, note_passkey
 from moot.space.continued_calls import find_continued
 from moot.space.counter_proposals import (
     check_votes_of_counter,
@@ -78,9 +79,13 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
         elif envelope.kind == "moot/assign":
             _check_open(proposal, now)
         elif envelope.kind == "moot/approve":
-            if proposal.proposer == session.member.name:
+            # Of a changed call its author's vote counts, which a passkey confirms.
+            is_own_change = bool(proposal.counters) and proposal.passkey
+            if proposal.proposer == session.member.name and not is_own_change:
                 raise Unauthorized("nobody approves their own proposal", proposal_id=proposal.id)
             _check_open(proposal, now)
+            if proposal.passkey and not state.replaying:
+                check_passkey(state, session, envelope, proposal, now)
 
 
 def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope, now: float) -> None:
@@ -89,10 +94,10 @@ def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope,
     What was accepted once, by a version that asked less, is accepted when it is replayed.
     """
     config, name = state.config, session.member.name
-    if state.replaying or not (config.quorum or config.separation_of_duties):
+    if state.replaying or not (config.approval_rules or config.separation_of_duties):
         return
     to = state.resolve_names(envelope.to)
-    needed = find_needed_approvals(config.quorum, envelope.payload, to)
+    needed = find_needed_approvals(config.approval_rules, envelope.payload, to)
     if needed.approvals and name not in needed.exempt:
         # Questions back and progress are part of a call that was approved.
         if requests.is_obliged(state, session, envelope, now):
@@ -248,10 +253,10 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
         countered = find_countered(state, session, envelope, now)
-        own_needed = find_needed_approvals(state.config.quorum, envelope.payload, record.to)
+        own_needed = find_needed_approvals(state.config.approval_rules, envelope.payload, record.to)
         needed = combine_needed(own_needed, countered)
-        # Whoever changes a call agrees to the changed one.
-        votes = bool(countered and needed.approvals) and session.rights.allow("moot/approve", {}, ())
+        # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
+        votes = bool(countered and needed.approvals and not needed.passkey) and session.rights.allow("moot/approve", {}, ())
         state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
         state.ledger.add(
             ProposalRecord(
@@ -264,6 +269,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 exempt=needed.exempt,
                 approved_by=[proposer.name] if votes else [],
                 counters=tuple(each.id for each in countered),
+                passkey=needed.passkey,
                 proposed_at=now,
                 operation=operation_of(envelope.payload),
                 raw=envelope.raw,
@@ -301,6 +307,7 @@ def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+            note_passkey(state, session, envelope, proposal, now)
             if session.member.name not in proposal.approved_by:
                 proposal.approved_by.append(session.member.name)
                 state.verdicts_changed()
@@ -334,15 +341,18 @@ def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
     bound = []
     for each in state.ledger.all_open():
         payload = strict_json.parse_any_depth(each.raw)["payload"] if each.raw else {}
-        needed = find_needed_approvals(state.config.quorum, payload, each.to)
+        needed = find_needed_approvals(state.config.approval_rules, payload, each.to)
         if not needed.approvals:
             continue
-        before = each.approvals_needed, each.exempt
+        before = each.approvals_needed, each.exempt, each.passkey
+        if needed.passkey and not each.passkey:
+            # Those that were given without one do not count.
+            each.passkey, each.approved_by = True, []
         if not each.approvals_needed:
             each.exempt = needed.exempt
         each.exempt = tuple(name for name in each.exempt if name in needed.exempt)
         each.approvals_needed = max(each.approvals_needed, needed.approvals)
-        if before != (each.approvals_needed, each.exempt):
+        if before != (each.approvals_needed, each.exempt, each.passkey):
             bound.append(each.id)
     return announce_votes(state, bound, now, mint)
 
