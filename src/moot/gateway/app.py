@@ -30,6 +30,7 @@ from moot.gateway.mailer import Mailer
 from moot.gateway.notifications.notifier import Notifier
 from moot.gateway.part_settings import max_message_bytes, tls_files
 from moot.gateway.readiness import Readiness
+from moot.gateway.sign_in.passkey_service import PasskeyService
 from moot.gateway.sign_in.sign_in_links import LinkStore, MemoryLinks, SignInLinks
 from moot.gateway.sign_in.sign_in_service import SignInService
 from moot.gateway.sign_in.token_rotation import TokenRotation
@@ -92,6 +93,8 @@ class Gateway:
         self._shared_content: SharedContent | None = None
         self._link_store: LinkStore | None = None
         self._mailer = Mailer(self.config.smtp)
+        most = self.config.max_minted_token_seconds
+        self._passkeys = PasskeyService(self.directory, max_token_seconds=most)
 
     @property
     def url(self) -> str:
@@ -205,6 +208,7 @@ class Gateway:
             readiness=self.readiness,
             rotation=self.rotation,
             sign_in_links=self._sign_in_links,
+            passkeys=self._passkeys,
             devices=self.notifier.devices,
             sign_in=self.sign_in,
             metrics=self.metrics,
@@ -258,7 +262,8 @@ class Gateway:
         self.node = node = factory.node
         self._shared_content = SharedContent(cluster, lambda: node.connection)
         node.status.on_dropped = self._shared_content.forget
-        self.notifier.shared = SharedValues(cluster, lambda: node.connection)
+        self.notifier.shared = shared = SharedValues(cluster, lambda: node.connection)
+        self._passkeys.shared = shared
         self._link_store = SharedLinks(cluster, lambda: node.connection)
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
         self.readiness.is_unavailable = lambda: node.is_unavailable

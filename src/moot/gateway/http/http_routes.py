@@ -41,12 +41,14 @@ from moot.gateway.http.http_replies import (
 from moot.gateway.http.mcp_routes import McpRoutes
 from moot.gateway.http.member_routes import MemberRoutes
 from moot.gateway.http.oidc_routes import OidcRoutes
+from moot.gateway.http.passkey_routes import PasskeyRoutes
 from moot.gateway.http.push_routes import PushRoutes
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.http.sign_in_routes import SignInRoutes
 from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in.mcp_exchange import McpExchange
+from moot.gateway.sign_in.passkey_service import PasskeyService
 from moot.gateway.sign_in.sign_in_links import SignInLinks
 from moot.gateway.sign_in.sign_in_service import SignInService
 from moot.gateway.sign_in.token_rotation import TokenRotation
@@ -94,6 +96,7 @@ class Endpoints:
         readiness: Readiness,
         rotation: TokenRotation,
         sign_in_links: SignInLinks,
+        passkeys: PasskeyService,
         devices: PushDevices,
         sign_in: SignInService | None,
         metrics: Callable[[], str],
@@ -132,6 +135,7 @@ class Endpoints:
             origins=origin_policy.origins,
         )
         self._chat = ChatRoutes(directory, identity, sign_in_links)
+        self._passkeys = PasskeyRoutes(identity, passkeys, sign_in_links, public_url=config.public_url)
         self._history = HistoryRoutes(identity)
         self._content = ContentRoutes(identity, config, shared=shared_content)
         self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
@@ -160,6 +164,13 @@ class Endpoints:
             self._route("/push-subscriptions", self._push.list, "GET"),
             self._route("/push-subscriptions", self._push.add, "POST"),
             self._route("/push-subscriptions/{id}", self._push.remove, "DELETE"),
+            self._route("/passkeys", self._passkeys.own, "GET"),
+            self._route("/passkeys", self._passkeys.add, "POST"),
+            self._route("/passkeys/options", self._passkeys.options, "POST"),
+            self._route("/passkeys/sign-in", self._passkeys.sign_in, "POST"),
+            self._route("/passkeys/sign-in/options", self._passkeys.sign_in_options, "POST"),
+            self._route("/passkeys/{id}", self._passkeys.remove, "DELETE"),
+            self._route("/spaces/{space}/passkey-challenges", self._passkeys.decision, "POST"),
             self._route("/oidc", self._oidc.providers, "GET"),
             self._route("/oidc/mcp", self._mcp.describe, "GET"),
             self._route("/oidc/token", self._mcp.token, "POST"),
@@ -173,6 +184,9 @@ class Endpoints:
             self._route("/participants/{id}/tokens", self._members.mint_own, "POST"),
             self._route("/admin/participants/{id}/tokens", self._admin.mint, "POST"),
             self._route("/admin/participants/{id}/sign-out", self._admin.sign_out, "POST"),
+            self._route("/admin/participants/{id}/passkey-link", self._passkeys.link, "POST"),
+            self._route("/admin/passkeys", self._passkeys.of_space, "GET"),
+            self._route("/admin/passkeys/{id}", self._passkeys.revoke, "DELETE"),
             self._route("/admin/tokens", self._admin.tokens, "GET"),
             self._route("/admin/tokens/{id}", self._admin.revoke_token, "DELETE"),
             self._route("/admin/sign-in-rules", self._admin.sign_in_rules, "GET"),

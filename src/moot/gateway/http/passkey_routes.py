@@ -1,0 +1,220 @@
+"""Passkeys over HTTP: `/passkeys` for their owners, `/admin/passkeys` for operators."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.config.gateway_config import is_loopback
+from moot.errors import InvalidRequest, PasskeyInvalid, Unauthorized
+from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.gateway.http.http_replies import (
+    RequestRefused,
+    check_json,
+    denied,
+    in_effect,
+    json_response,
+    object_of,
+)
+from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.sign_in.passkey_service import (
+    KeyHolder,
+    PasskeyService,
+    Ticket,
+    describe_keys,
+    relying_party,
+)
+from moot.gateway.sign_in.sign_in_links import VALID_SECONDS, SignInLinks
+from moot.protocol.operation import Json
+from moot.space.config import Name
+from moot.space.passkey_changes import PasskeyInput
+from moot.space.passkey_proof import CHALLENGE_SECONDS, read_assertion
+
+# An attestation with certificates, generously.
+_MAX_BODY_BYTES: Final = 32_768
+# What a link of an operator holds, before its JSON: no token begins like this.
+_LINK: Final = "passkey "
+
+
+class PasskeyRoutes:
+    """Adding, listing and removing passkeys, signing in with one, and what a decision signs."""
+
+    def __init__(
+        self,
+        identity: RequestIdentity,
+        service: PasskeyService,
+        links: SignInLinks,
+        *,
+        public_url: str | None,
+    ) -> None:
+        self._identity = identity
+        self._service = service
+        self._links = links
+        self._public_url = public_url
+
+    async def own(self, request: Request) -> Response:
+        """The caller's passkeys in all spaces that the token opens."""
+        found = await self._identity.everywhere(request)
+        keys = [key for each in found for key in describe_keys(each.host, [Name(each.name)])]
+        try:
+            relying_party(request.headers.get("origin") or _own_origin(request), self._public_url)
+            why: str | None = None
+        except InvalidRequest as refusal:
+            why = refusal.message
+        return json_response(200, {"passkeys": keys, "refused": why})
+
+    async def options(self, request: Request) -> Response:
+        """What the browser is asked for a new passkey: with a token, or with the code of a link."""
+        check_json(request)
+        body = await object_of(request, _MAX_BODY_BYTES)
+        party = relying_party(request.headers.get("origin"), self._public_url)
+        code = body.get("code")
+        by_link, by = code is not None, ""
+        known: list[str] = []
+        if by_link:
+            holders, by = await self._redeem(code, request)
+        else:
+            found = await self._identity.everywhere(request)
+            holders = [_holder_of(each) for each in found]
+            known = [str(key["id"]) for each in found for key in describe_keys(each.host, [Name(each.name)])]
+        text = await self._service.issue(
+            Ticket(
+                use="add",
+                relying_party=party,
+                expires=time.time() + (VALID_SECONDS if by_link else CHALLENGE_SECONDS),
+                nonce=secrets.token_urlsafe(16),
+                holders=tuple(holders),
+                by_link=by_link,
+                by=by,
+            )
+        )
+        answer: dict[str, Json] = {"ticket": text, "rp_id": party.id, "participant": holders[0].name}
+        answer |= {"spaces": [each.space for each in holders], "credentials": [*dict.fromkeys(known)]}
+        return json_response(200, answer)
+
+    async def _redeem(self, code: Json, request: Request) -> tuple[list[KeyHolder], str]:
+        kept = await self._links.redeem(code) if isinstance(code, str) else None
+        if kept is None or not kept.startswith(_LINK):
+            wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
+            raise RequestRefused(self._identity.refuse_token(wrong, request))
+        by, holder = msgspec.json.decode(kept[len(_LINK) :], type=tuple[str, KeyHolder])
+        return [holder], by
+
+    async def add(self, request: Request) -> Response:
+        """A new passkey, confirmed with an earlier one where there is one."""
+        check_json(request)
+        body = await object_of(request, _MAX_BODY_BYTES)
+        ticket = await self._service.read(body.get("ticket"), "add", time.time())
+        proof = None if body.get("proof") is None else read_assertion(body["proof"])
+        text, credential = str(body["ticket"]), body.get("credential")
+        spaces = await self._service.add(ticket, text, credential, body.get("name", ""), proof)
+        return json_response(201, {"spaces": [*spaces]})
+
+    async def remove(self, request: Request) -> Response:
+        """Remove one of the caller's passkeys, in all spaces that the token opens."""
+        found = await self._identity.everywhere(request)
+        id = request.path_params["id"]
+        status = 404
+        body: dict[str, Json] = {"error": "not_found", "message": "you have no such passkey"}
+        for each in found:
+            if id in [key.id for key in each.host.space.state.passkeys.of(Name(each.name))]:
+                told = PasskeyInput(ids=(id,))
+                done = await each.host.rights.change_passkeys("passkey_remove", told, each.name, each.name)
+                status, body = in_effect(done, {"id": id, "removed": True})
+        return json_response(status, body)
+
+    async def sign_in_options(self, request: Request) -> Response:
+        """What the browser is asked for to sign in. For everybody: it says nothing of anybody."""
+        check_json(request)
+        party = relying_party(request.headers.get("origin"), self._public_url)
+        text = await self._service.issue(
+            Ticket(
+                use="sign_in",
+                relying_party=party,
+                expires=time.time() + CHALLENGE_SECONDS,
+                nonce=secrets.token_urlsafe(16),
+            )
+        )
+        return json_response(200, {"ticket": text, "rp_id": party.id})
+
+    async def sign_in(self, request: Request) -> Response:
+        """A token for the owner of a passkey."""
+        check_json(request)
+        body = await object_of(request, _MAX_BODY_BYTES)
+        try:
+            await self._service.read(body.get("ticket"), "sign_in", time.time())
+            assertion = read_assertion(body.get("assertion"))
+            return json_response(200, await self._service.sign_in(str(body["ticket"]), assertion))
+        except (PasskeyInvalid, Unauthorized) as refusal:
+            # Counted as wrong tokens are.
+            wrong = AccessDenied(403, refusal.message)
+            return denied(self._identity.refuse_token(wrong, request))
+
+    async def decision(self, request: Request) -> Response:
+        """What the caller signs to approve a proposal of a space."""
+        who = await self._identity.in_space(request)
+        check_json(request)
+        body = await object_of(request, _MAX_BODY_BYTES)
+        proposal = body.get("proposal_id")
+        if not isinstance(proposal, str):
+            raise InvalidRequest('the body is {"proposal_id": "…"}')
+        return json_response(200, await self._service.decision(who.host, who.name, proposal))
+
+    # For operators
+
+    async def of_space(self, request: Request) -> Response:
+        """The passkeys of a space, or of one participant in it."""
+        host, _ = self._identity.administered(request)
+        wanted = request.query_params.get("participant")
+        names = [member.name for member in host.space.state.roster if wanted in (None, member.name)]
+        return json_response(200, {"passkeys": [*describe_keys(host, names)]})
+
+    async def revoke(self, request: Request) -> Response:
+        """Remove a passkey of somebody: of a device that was lost."""
+        host, admin = self._identity.administered(request)
+        key = host.space.state.passkeys.by_id.get(request.path_params["id"])
+        if key is None:
+            return json_response(404, {"error": "not_found", "message": "no such passkey in this space"})
+        told = PasskeyInput(ids=(key.id,))
+        done = await host.rights.change_passkeys("passkey_remove", told, key.member, admin)
+        answer: dict[str, Json] = {"id": key.id, "participant": key.member, "removed": True}
+        return json_response(*in_effect(done, answer))
+
+    async def link(self, request: Request) -> Response:
+        """A link by which a participant adds a passkey, once and for minutes."""
+        host, admin = self._identity.administered(request)
+        member = host.space.state.roster.find(request.path_params["id"])
+        holder = KeyHolder(host.name, member.name, signs_in=member.subject is None)
+        code = await self._links.create(_LINK + msgspec.json.encode((admin, holder)).decode())
+        page = self._public_url or _own_origin(request)
+        answer: dict[str, Json] = {"participant": member.name, "valid_seconds": VALID_SECONDS}
+        return json_response(201, answer | {"code": code, "address": f"{page}/#passkey={code}"})
+
+
+def _own_origin(request: Request) -> str:
+    """The gateway's address as its caller knows it; by its name where it is this machine's."""
+    host = request.headers.get("host", "")
+    name, _, port = host.rpartition(":")
+    if name and is_loopback(name.strip("[]")):
+        host = f"localhost:{port}"
+    return f"{request.url.scheme}://{host}"
+
+
+def _holder_of(identity: TokenIdentity) -> KeyHolder:
+    """Whose a new passkey will be; raises Unauthorized for a token that stands for less than its owner."""
+    state, token = identity.host.space.state, identity.token
+    known = None if token is None else state.temporary_tokens.get(token)
+    if token is None or state.token_limit(token) is not None:
+        raise Unauthorized("this token has less than all rights of its owner, and adds no passkey")
+    if known is not None and known.source == "minted" and not known.passkey:
+        raise Unauthorized(
+            "this sign-in ends by itself, and a passkey would outlast it: sign in with your own token, or"
+            " ask your operator for a link"
+        )
+    signs_in = known is None or known.source != "sign_in"
+    return KeyHolder(identity.host.name, identity.name, signs_in=signs_in)

@@ -1,0 +1,171 @@
+"""Passkeys over HTTP: added, listed, used to sign in and to approve, removed; and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.errors import InvalidRequest
+from moot.gateway.sign_in.passkey_service import challenge_of, relying_party
+from moot.protocol import base64url
+from tests.authenticator import SoftwareAuthenticator, verify_again
+from tests.gateway.running_gateway import CALL, GatewayUnderTest, participants, running_gateway
+
+PEOPLE = participants(ana=["*"], bob=["*"], agent=["mcp/proposal"], tool=[])
+ADMIN = {"Authorization": "Bearer t-root"}
+
+
+class Browser:
+    """A page of the gateway with an authenticator."""
+
+    def __init__(self, gateway: GatewayUnderTest, token: str = "", id: bytes = b"a key of a test") -> None:
+        self.gateway = gateway
+        self.key = SoftwareAuthenticator(id)
+        self.origin = f"http://localhost:{gateway.port}"
+        self.token = token
+
+    async def post(self, path: str, body: Any) -> Any:
+        headers = {"Origin": self.origin, "Host": self.origin.removeprefix("http://")}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        answer = await self.gateway.http.post(path, json=body, headers=headers)
+        return answer.status_code, answer.json()
+
+    async def add(self, *, proof: SoftwareAuthenticator | None = None, **how: Any) -> tuple[int, Any]:
+        status, options = await self.post("/passkeys/options", how)
+        if status != 200:
+            return status, options
+        challenge = challenge_of(options["ticket"])
+        made = self.key.create({"challenge": base64url.encode(challenge)}, self.origin)
+        body = {"ticket": options["ticket"], "credential": made, "name": "laptop"}
+        if proof is not None:
+            body["proof"] = proof.sign(challenge, origin=self.origin)
+        found: tuple[int, Any] = await self.post("/passkeys", body)
+        return found
+
+    async def sign_in(self, ticket: str = "") -> tuple[int, Any]:
+        if not ticket:
+            ticket = (await self.post("/passkeys/sign-in/options", {}))[1]["ticket"]
+        signed = self.key.sign(challenge_of(ticket), origin=self.origin)
+        found: tuple[int, Any] = await self.post("/passkeys/sign-in", {"ticket": ticket, "assertion": signed})
+        return found
+
+
+async def test_a_passkey_from_adding_it_to_its_removal(tmp_path: Path) -> None:
+    rules = {"passkeys": {"required": [{"tool": CALL["params"]["name"]}]}}
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        agent, tool = await gateway.join("agent"), await gateway.join("tool")
+        ana = Browser(gateway, "t-ana")
+        assert await ana.add() == (201, {"spaces": ["lab"]})
+        assert (await ana.add())[1]["error"] == "invalid_operation"
+        second = Browser(gateway, "t-ana", b"second")
+        assert (await second.add())[1]["error"] == "passkey_required"
+        assert (await second.add(proof=second.key))[1]["error"] == "passkey_invalid"
+        assert (await second.add(proof=ana.key))[0] == 201
+
+        ana.token = ""
+        status, session = await ana.sign_in()
+        assert (status, session["spaces"]) == (200, [{"space": "lab", "participant": "ana"}])
+        ticket = (await ana.post("/passkeys/sign-in/options", {}))[1]["ticket"]
+        assert (await ana.sign_in(ticket))[0] == 200
+        assert "used before" in (await ana.sign_in(ticket))[1]["message"]
+        assert (await ana.sign_in(ticket[:-2] + "AA"))[0] == 403
+        assert "no space here knows" in (await Browser(gateway, "", b"nobody's").sign_in())[1]["message"]
+
+        assert await agent.refused("mcp/proposal", CALL, to=["tool"], id="p1") is None
+        ana.token = session["token"]
+        vote = {"kind": "moot/approve", "correlation_id": ["p1"], "payload": {}}
+        headers = {"Authorization": f"Bearer {ana.token}"}
+        plain = await gateway.http.post("/participants/ana/messages", json=vote, headers=headers)
+        assert (plain.status_code, plain.json()["error"]) == (403, "passkey_required")
+        status, asked = await ana.post("/spaces/lab/passkey-challenges", {"proposal_id": "p1"})
+        assert (status, sorted(asked["credentials"])) == (200, sorted([ana.key.id, second.key.id]))
+        challenge = base64url.decode(asked["challenge"])
+        signed = ana.key.sign(challenge, origin=ana.origin)
+        made_of = {name: asked[name] for name in ("nonce", "expires")}
+        vote["payload"] = {"passkey": signed | made_of}
+        done = await gateway.http.post("/participants/ana/messages", json=vote, headers=headers)
+        assert (await tool.hear("mcp/request"))["id"] == done.json()["request_id"]
+        verify_again(ana.key.public_key, signed, challenge)
+
+        listed = await gateway.http.get("/passkeys", headers=headers)
+        assert [each["name"] for each in listed.json()["passkeys"]] == ["laptop", "laptop"]
+        gone = await gateway.http.delete(f"/passkeys/{ana.key.id}", headers=headers)
+        assert gone.json() == {"id": ana.key.id, "removed": True}
+        # The session that it began ends with it.
+        assert (await gateway.http.get("/passkeys", headers=headers)).status_code == 401
+        ana.token = ""
+        assert (await ana.sign_in())[0] == 403
+
+
+async def test_a_lost_key_comes_back_by_a_link_of_an_operator(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, admin_tokens={"root": {"token": "t-root"}}) as gateway:
+        ana = Browser(gateway, "t-ana")
+        assert (await ana.add())[0] == 201
+        revoked = await gateway.http.delete(f"/admin/passkeys/{ana.key.id}?space=lab", headers=ADMIN)
+        assert revoked.json()["participant"] == "ana"
+        fresh = Browser(gateway, "t-ana", b"a new phone")
+        refused = (await fresh.add())[1]
+        assert (refused["error"], "link" in refused["message"]) == ("unauthorized", True)
+        path = "/admin/participants/ana/passkey-link?space=lab"
+        assert (await gateway.http.post(path, headers={"Authorization": "Bearer t-ana"})).status_code == 403
+        link = (await gateway.http.post(path, headers=ADMIN)).json()
+        assert link["address"].startswith("http://localhost:")
+        fresh.token = ""
+        assert (await fresh.add(code=link["code"]))[0] == 201
+        assert (await fresh.add(code=link["code"]))[0] == 403
+        assert (await fresh.sign_in())[0] == 200
+        audit = await gateway.http.get("/admin/sign-ins?space=lab", headers=ADMIN)
+        events = [(each["event"], each["participant"], each["by"]) for each in audit.json()["sign_ins"]]
+        assert events == [
+            ("signed_in", "ana", "ana"),
+            ("passkey_added", "ana", "root"),
+            ("passkey_removed", "ana", "root"),
+            ("passkey_added", "ana", "ana"),
+        ]
+
+
+async def test_a_token_that_ends_or_carries_less_adds_none(tmp_path: Path) -> None:
+    """Otherwise a program with an hour's token would have a way in for ever."""
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        headers = {"Authorization": "Bearer t-ana"}
+        made = await gateway.http.post("/participants/ana/tokens", json={"seconds": 60}, headers=headers)
+        status, refused = await Browser(gateway, made.json()["token"]).add()
+        assert (status, "ends by itself" in refused["message"]) == (403, True)
+        body = {"seconds": 60, "only": ["chat"]}
+        made = await gateway.http.post("/participants/ana/tokens", json=body, headers=headers)
+        status, refused = await Browser(gateway, made.json()["token"]).add()
+        assert (status, "less than all rights" in refused["message"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("origin", "public_url", "words"),
+    [
+        ("http://127.0.0.1:8080", None, "open the console at http://localhost:8080"),
+        ("http://[::1]:8080", None, "open the console at http://localhost:8080"),
+        ("https://192.0.2.7", None, "is an address"),
+        ("http://moot.example.org", None, "https"),
+        ("https://other.example.org", "https://moot.example.org", "at https://moot.example.org"),
+        (None, None, "browsers"),
+    ],
+)
+def test_where_there_can_be_none_it_says_what_to_do(
+    origin: str | None, public_url: str | None, words: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        relying_party(origin, public_url)
+
+
+@pytest.mark.parametrize(
+    ("origin", "public_url", "id"),
+    [
+        ("http://localhost:8080", None, "localhost"),
+        ("https://moot.example.org", None, "moot.example.org"),
+        ("https://moot.example.org", "https://moot.example.org", "moot.example.org"),
+        ("http://localhost:8080", "https://moot.example.org", "localhost"),
+    ],
+)
+def test_it_is_bound_to_the_name_of_the_page(origin: str, public_url: str | None, id: str) -> None:
+    assert relying_party(origin, public_url).id == id
