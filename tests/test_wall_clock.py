@@ -26,6 +26,7 @@ FILES: Final = {
     "gateway/notifications/push/channel.py": "push services judge until when a signature is valid",
     "gateway/notifications/push/device_owners.py": "how long ago an account was here, also over a restart",
     "gateway/http/push_routes.py": STAMP,
+    "gateway/http/passkey_routes.py": "until when a ticket is good, at every gateway of a cluster",
     "gateway/hosting/content_store.py": "how old a file is that a killed gateway left half written",
     "gateway/hosting/own_connections.py": STAMP,
     "gateway/cluster/nats/log_writer.py": "what NATS says of the time is held against it (0153)",
