@@ -465,3 +465,15 @@ def test_whoever_comes_by_a_provider_does_not_sign_in_past_it() -> None:
     office.add_key("ana", key, by_link=True, signs_in=False)
     with pytest.raises(Unauthorized, match="identity provider"):
         office.space.sign_in_with_passkey(_sign_in(office), office.now)
+
+
+def test_a_changed_call_takes_a_passkey_as_well() -> None:
+    """Whoever changes a call agrees to it, which counts as a vote: without a passkey it does not."""
+    office = Office()
+    office.propose()
+    harmless: Json = {"method": "tools/call", "params": {"name": "read_file", "arguments": {}}}
+    assert office.says("ana", "mcp/proposal", harmless, to=["tool"], id="c1", about=["p1"]) is None
+    assert office.says("ana", "mcp/request", harmless, to=["tool"], about=["c1", "p1"]) == "approval_required"
+    assert office.says("ana", "moot/approve", {}, about=["c1"]) == "passkey_required"
+    assert office.says("ana", "moot/approve", office.confirmed(id="c1"), about=["c1"]) is None
+    assert office.has_run()

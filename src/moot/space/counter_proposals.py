@@ -63,7 +63,8 @@ def check_votes_of_counter(
     """The original may have come to need more votes, or a passkey, since its counter-proposal was made."""
     if original.passkey and not counter.passkey:
         raise PasskeyRequired(
-            "the original is approved with a passkey since: make the changed call again", proposal_id=counter.id
+            "the original is approved with a passkey since: make the changed call again",
+            proposal_id=counter.id,
         )
     missing = original.approvals_needed - len(counter.approved_by)
     if missing > 0 and session.member.name not in original.exempt:

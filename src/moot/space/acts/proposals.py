@@ -256,7 +256,9 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         own_needed = find_needed_approvals(state.config.approval_rules, envelope.payload, record.to)
         needed = combine_needed(own_needed, countered)
         # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
-        votes = bool(countered and needed.approvals and not needed.passkey) and session.rights.allow("moot/approve", {}, ())
+        votes = bool(countered and needed.approvals and not needed.passkey) and session.rights.allow(
+            "moot/approve", {}, ()
+        )
         state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
         state.ledger.add(
             ProposalRecord(
