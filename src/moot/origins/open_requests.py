@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from moot.origins.source_index import MIN_PART_CHARS
 from moot.origins.step_budget import StepBudget
 from moot.origins.text_forms import fold_loosely
 from moot.origins.tool_traits import ToolTraits
-from moot.origins.value_keys import Key, values_in
+from moot.origins.value_keys import TARGETS, Key, values_in
 from moot.protocol.operation import Json
 
 # How many, what all of them hold of what was asked, and what one does.
@@ -19,6 +19,9 @@ MAX_OPEN_REQUESTS: Final = 10_000
 MAX_REQUEST_CHARS: Final = 4_000_000
 MAX_ASKED: Final = 64
 MAX_ASKED_CHARS: Final = 4_096
+# A value that a person typed in place of another; longer texts are edited rather than written.
+MAX_CHANGED_CHARS: Final = 200
+_STEPS: Final = 10_000
 
 
 class OpenRequest(NamedTuple):
@@ -65,6 +68,24 @@ def first_values(arguments: Json) -> tuple[str, ...]:
     """The texts of a call, as many as are compared."""
     texts = (leaf.text for leaf in islice(leaves_of(arguments, "", depth=4), MAX_ASKED) if leaf.member)
     return tuple(text for text in texts if len(text) <= MAX_ASKED_CHARS)
+
+
+def changed_values(arguments: Json, about: Sequence[OpenRequest], at: float) -> list[tuple[str, Json]]:
+    """The values of a call that none of those has which it changes, with their paths.
+
+    A text in which something of theirs still stands is not the writer's own, and neither is a long one.
+    """
+    if any(each.asked is None for each in about):
+        return []
+    asked = "".join(each.asked or "" for each in about)
+    found: list[tuple[str, Json]] = []
+    for path, member, text in islice(leaves_of(arguments, "payload.params.arguments", depth=4), MAX_ASKED):
+        if not member or len(text) > MAX_CHANGED_CHARS or is_echo(text, asked):
+            continue
+        targets = [key[1] for key, _, _ in values_in(text, at, StepBudget(_STEPS)) if key[0] in TARGETS]
+        if not any(is_echo(each, asked) for each in targets):
+            found.append((path, text))
+    return found
 
 
 def has_key(line: str, at: float, keys: Set[Key], budget: StepBudget) -> bool:

@@ -23,6 +23,7 @@ from moot.origins.open_requests import (
     OpenRequest,
     OpenRequests,
     asked_in,
+    changed_values,
     first_values,
     has_key,
     is_echo,
@@ -320,6 +321,10 @@ class OriginMemory:
                 first_values(arguments),
             ),
         )
+        if person and envelope.kind == "mcp/proposal" and about:
+            # A counter-proposal: what a person put in place of another's value is theirs.
+            source = OriginSource(self._number, envelope.id, envelope.sender, at, "person")
+            self._add_leaves(source, changed_values(arguments, about, at))
         if acts_outside(envelope):
             self._context(envelope.sender).outside = True
         if (envelope.context or "").startswith(A2A_CONTEXT):

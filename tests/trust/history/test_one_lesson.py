@@ -135,3 +135,20 @@ def test_of_messages_about_rules_no_more_are_kept_than_of_proposals() -> None:
     for number in range(10):
         history.observe(envelope_of("trust/rule", f"u{number}", "ana", {"rule": f"rule {number}"}), START)
     assert list(history._rules) == ["u7", "u8", "u9"]
+
+
+def test_what_was_approved_with_changes_teaches_the_changed_call_and_nothing_of_the_original() -> None:
+    params = {"name": "write_file", "arguments": {"path": "/srv/b.txt"}}
+    body = {"method": "tools/call", "params": params}
+    counter = envelope_of("mcp/proposal", "c1", "ana", body, to=["files"], about=["p1"])
+    made = fulfilment("r1", "c1", "ana", "/srv/b.txt", also=["p1"])
+    history = _after(proposal("p1"), counter, made, _answer("a1", "files", result={}))
+    original, changed = _known(history), _known(history, "c1")
+    assert (original.lesson, changed.lesson) == ("approve", None)
+    assert (original.case.proposer, original.case.arguments) == ("agent", {"path": "/srv/b.txt"})
+    line = original.as_json()
+    assert (line["arguments"], line["original_arguments"]) == ({"path": "/srv/b.txt"}, {"path": "/srv/a.txt"})
+    assert (line["state"], line["decided_by"]) == ("done", "ana")
+    # A request that repeats the proposal changes nothing, whatever else it names.
+    plain = _after(proposal("p1"), proposal("p2"), fulfilment("r1", "p2", "ana", also=["p1"]))
+    assert _known(plain).original is None
