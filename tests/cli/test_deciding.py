@@ -380,3 +380,13 @@ def test_comments_and_whom_it_is_for_stand_with_a_proposal(lab: SpaceWithMembers
     assert [(each["by"], each["to"]) for each in row["comments"]] == [("alice", ["agent"])]
     assert row["assigned_to"] == ["bob"]
     assert "nobody" in lab.fails("assign", proposal.id, "nobody")[1]
+
+
+def test_somebody_decides_in_ones_place_for_a_time(lab: SpaceWithMembers) -> None:
+    assert "--for 8h" in lab.fails("delegate", "bob")[1]
+    assert "bob decides in your place for 8 h" in lab.output_of("delegate", "bob", "--for", "8h")
+    (row,) = lab.value("delegate")
+    assert (row["from"], row["to"]) == ("alice", "bob")
+    assert "alice        bob" in lab.output_of("delegate")
+    assert lab.output_of("delegate", "bob", "--end") == "bob no longer decides in your place\n"
+    assert lab.output_of("delegate") == "everyone decides for themselves\n"

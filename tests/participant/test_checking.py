@@ -128,6 +128,11 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
         [{}, {"outcome": "unknown"}, {"outcome": "done", "note": 5}],
     ),
     "moot/origins": ([{"asks": False}], [{}, {"asks": True, "arguments": {}}]),
+    "moot/delegate": (
+        [{"to": "bob", "expires_in_seconds": 60}],
+        [{}, {"to": "bob"}, {"expires_in_seconds": 6}],
+    ),
+    "moot/end-delegation": ([{"to": "bob"}, {"from": "ana"}], [{}, {"to": "b", "from": "a"}, {"to": 5}]),
     "moot/assign": ([{"to": ["ana"]}, {"to": []}], [{}, {"to": "ana"}]),
     "moot/endorse": ([{"value": "x"}, {"revoke": "e"}], [{}, {"value": "x", "source": "m"}]),
     "moot/opinion": ([{"says": "no", "because": "x"}], [{}, {"says": "yes", "because": "x"}, {"says": "no"}]),

@@ -148,3 +148,34 @@ async def test_whom_a_proposal_is_for_is_seen_by_all_and_told_to_who_comes_later
             await agent.assign(proposal.id, ())
         # It is for Bob, and Ana may decide all the same.
         assert (await ana.approve(proposal.id)).text == "paid 1"
+
+
+async def test_while_ana_is_away_bob_decides_in_her_place_and_no_longer(tmp_path: Path) -> None:
+    people = {**PEOPLE, "ana": ["mcp/*", "chat", "moot/delegate"], "bob": ["chat"]}
+    async with gateway_with(tmp_path, **people) as gateway:
+        agent, ana, bob, bank = [await gateway.join(name) for name in ("agent", "ana", "bob", "bank")]
+        paid = bank_of(bank)
+        call = asyncio.create_task(agent.call("bank", "pay", {"amount": 5}))
+        seen = await next_proposal(bob)
+        with pytest.raises(NotAllowed):
+            await bob.approve(seen)
+        await ana.delegate("bob", seconds=3_600, reason="on holiday")
+        await until(lambda: bool(bob.proposals.delegations.to_us()))
+        await ana.close()
+        assert (await bob.approve(seen)).text == "paid 5"
+        assert (await call).by == "bob"
+        told = await bob.look_up_proposal(seen.id)
+        assert told is not None
+        assert (told.fulfilled_by, told.fulfilled_for) == ("bob", "ana")
+        # Who comes later is told.
+        late = await gateway.join("ana")
+        await late.refresh_proposals()
+        (listed,) = late.proposals.delegations.living()
+        assert (listed.giver, listed.delegate, listed.reason) == ("ana", "bob", "on holiday")
+        await late.end_delegation(to="bob")
+        await until(lambda: not bob.proposals.delegations.to_us())
+        await agent.propose("bank", "tools/call", {"name": "pay", "arguments": {"amount": 6}})
+        await until(lambda: bool(bob.proposals.open()))
+        with pytest.raises(NotAllowed):
+            await bob.approve(bob.proposals.open()[0])
+        assert paid == [5]

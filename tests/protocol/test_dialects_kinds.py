@@ -60,6 +60,8 @@ ROWS = [
     ("moot/approve", "moot/approve", "moot.approve"),
     ("moot/settle", "moot/settle", "moot.settle"),
     ("moot/assign", "moot/assign", "moot.assign"),
+    ("moot/delegate", "moot/delegate", "moot.delegate"),
+    ("moot/end-delegation", "moot/end-delegation", "moot.end-delegation"),
     ("moot/votes", "moot/votes", "moot.votes"),
     ("moot/origins", "moot/origins", "moot.origins"),
     ("moot/endorse", "moot/endorse", "moot.endorse"),

@@ -52,6 +52,11 @@ STORIES: Final[dict[str, list[SentInput]]] = {
         sent("alice", "moot/settle", {"outcome": "done"}, about=["p1"]),
     ],
     "moot/origins": [PROPOSED, sent("alice", "moot/origins", {"asks": False}, about=["p1"])],
+    "moot/delegate": [sent("alice", "moot/delegate", {"to": "bob", "expires_in_seconds": 60})],
+    "moot/end-delegation": [
+        sent("alice", "moot/delegate", {"to": "bob", "expires_in_seconds": 60}),
+        sent("alice", "moot/end-delegation", {"to": "bob"}),
+    ],
     "moot/assign": [PROPOSED, sent("alice", "moot/assign", {"to": ["bob"]}, about=["p1"])],
     "moot/opinion": [PROPOSED, sent("alice", "moot/opinion", {"opinion": "fine"}, about=["p1"])],
     "moot/plan": [sent("alice", "moot/plan", {"task": "t", "lines": []})],

@@ -30,6 +30,7 @@ take part    open        open the console in your browser, signed in
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject` rejects it
              comment     ask back; `assign`: for whom; `chat`: in Matrix, Slack
+             delegate    let somebody decide in your place while you are away
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
@@ -74,6 +75,7 @@ COMMANDS: Final = {
     "reject": "client.operation_commands",
     "comment": "client.operation_commands",
     "assign": "client.operation_commands",
+    "delegate": "client.operation_commands",
     "plans": "client.operation_commands",
     "plan": "client.operation_commands",
     "agent": "agent",

@@ -50,6 +50,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "moot/approve": "vote for proposals",
     "moot/plan": "lay out plans",
     "moot/assign": "assign proposals",
+    "moot/delegate": "let others decide in their place",
     "chat": "chat",
     "chat/*": "acknowledge and cancel messages",
     "chat/acknowledge": "acknowledge messages",

@@ -105,6 +105,14 @@ def _text_of(envelope: Envelope) -> str | None:
         case "moot/settle":
             note = f": {_cut(payload['note'])}" if isinstance(payload.get("note"), str) else ""
             return f" settles {_about(envelope)} as {payload.get('outcome')}{note}"
+        case "moot/delegate":
+            hours = float(payload.get("expires_in_seconds", 0)) / 3_600
+            reason = f": {_cut(payload['reason'])}" if isinstance(payload.get("reason"), str) else ""
+            return f" lets {payload.get('to')} decide in their place for {hours:.3g} h{reason}"
+        case "moot/end-delegation" if "from" in payload:
+            return f" no longer decides in the place of {payload['from']}"
+        case "moot/end-delegation":
+            return f" no longer lets {payload.get('to')} decide in their place"
         case "moot/assign":
             to = payload.get("to")
             whom = ", ".join(map(str, to)) if isinstance(to, list) and to else "anybody again"

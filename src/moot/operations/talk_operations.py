@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from moot.errors import UsageError
 from moot.operations.message_operations import note_absent, words_of
-from moot.operations.operation import ClientContext, OperationResult, UserOperation, short_id
+from moot.operations.operation import ClientContext, OperationResult, UserOperation, list_result, short_id
+from moot.operations.text_table import TextTable
 from moot.protocol.changes import change_lines
+from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
     from moot.participant import SeenProposal
@@ -66,7 +70,61 @@ async def _assign(context: ClientContext, args: argparse.Namespace) -> Operation
     )
 
 
+def _delegate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("member", nargs="?", metavar="NAME", help="who decides; without it, all are listed")
+    parser.add_argument("--for", dest="seconds", metavar="TIME", type=parse_duration, help="how long: 8h, 7d")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for everyone to see")
+    parser.add_argument("--end", action="store_true", help="take it back, or give back what NAME gave you")
+
+
+async def _delegate(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    space = context.space
+    if args.member is None:
+        return await _list_delegations(context)
+    if args.end:
+        await space.refresh_proposals()
+        gave = any(each.giver == args.member for each in space.proposals.delegations.to_us())
+        await space.end_delegation(**({"giver": args.member} if gave else {"to": args.member}))
+        who, whose = ("you", f"the place of {args.member}") if gave else (args.member, "your place")
+        return OperationResult({"ended": True}, [f"{who} no longer decide{'' if gave else 's'} in {whose}"])
+    if args.seconds is None:
+        raise UsageError("say how long: --for 8h. A delegation ends by itself, after 31 days at most")
+    sent = await space.delegate(args.member, seconds=args.seconds, reason=args.reason)
+    return OperationResult(
+        {"delegation_id": sent.id, "to": args.member},
+        [
+            f"{args.member} decides in your place for {args.seconds / 3_600:.3g} h: what you may decide, and "
+            f"no more. `moot delegate {args.member} --end` takes it back",
+        ],
+    )
+
+
+async def _list_delegations(context: ClientContext) -> OperationResult:
+    space = context.space
+    if not await space.refresh_proposals():
+        raise UsageError("the gateway did not say who decides in whose place: try again")
+    found = space.proposals.delegations.living()
+    rows = [
+        (each.giver, each.delegate, each.until[:16].replace("T", " "), each.reason or "") for each in found
+    ]
+    table = TextTable(("IN PLACE OF", "DECIDES", "UNTIL (UTC)", "REASON"), rows)
+    return list_result(
+        [msgspec.to_builtins(each) for each in found], table, "everyone decides for themselves"
+    )
+
+
 OPERATIONS = (
+    UserOperation(
+        name="delegate",
+        help="let somebody decide in your place while you are away; list who does",
+        description="Lets a member approve, vote and reject in your place for a time. It may decide what you "
+        "may, as long as you may, and no more; not its own proposals and not yours. In a quorum you count "
+        "once. Everyone sees it, and it ends by itself.",
+        examples='  moot delegate bob --for 7d --reason "on holiday"\n  moot delegate bob --end\n'
+        "  moot delegate                                 who decides in whose place\n",
+        arguments=_delegate_arguments,
+        run=_delegate,
+    ),
     UserOperation(
         name="comment",
         help="say something about a proposal, or ask its proposer back",

@@ -164,6 +164,8 @@ class InboundRouter:
             "mcp/response": self._route_response,
             "mcp/proposal": self._route_proposal,
             **dict.fromkeys(_DECISIONS, proposals.observe),
+            "moot/delegate": proposals.delegations.observe,
+            "moot/end-delegation": proposals.delegations.observe,
             "moot/proposals": parts.proposal_sync.handle_page,
             "chat": self._route_chat,
             "chat/acknowledge": self._route_acknowledgement,

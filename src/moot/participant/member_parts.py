@@ -88,6 +88,7 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
     violations = ViolationLog(max_senders=MAX_VIOLATING_SENDERS, max_violations=MAX_VIOLATIONS)
     correlations = CorrelationIndex(MAX_KNOWN_ENVELOPES)
     proposals = ProposalList(limits, roster, runner)
+    sender.decides_for_others = lambda: bool(proposals.delegations.to_us())
     validator = InboundValidator(correlations, violations, proposals.is_faithful)
     requests = RequestClient(sender, roster, correlations, validator, runner)
     proposal_client = ProposalClient(sender, requests, proposals, tasks.spawn)

@@ -220,6 +220,21 @@ class SpaceCalls:
         seen = self._parts.proposal_client.find(proposal)
         return await self._parts.proposal_talk.assign(seen.id, to)
 
+    async def delegate(self, to: str, *, seconds: float, reason: str | None = None) -> SentEnvelope:
+        """Let a member decide proposals in our place for a time, at most 31 days.
+
+        It may approve, vote and reject what we may, as long as we may, and no more; not its own proposals and
+        not ours. Everybody sees it (`space.proposals.delegations`). Needs capability/grant or moot/delegate.
+        """
+        return await self._parts.proposal_talk.delegate(to, seconds, reason)
+
+    async def end_delegation(self, *, to: str | None = None, giver: str | None = None) -> SentEnvelope:
+        """Take back a delegation of ours `to` somebody, or give back one that a `giver` gave us."""
+        if (to is None) == (giver is None):
+            raise UsageError("name either the member who decides for you (to), or for whom you do (giver)")
+        payload: dict[str, Json] = {"to": to} if giver is None else {"from": giver}
+        return await self._parts.proposal_talk.end_delegation(payload)
+
     async def give_input(
         self, proposal_id: str, params: Mapping[str, Json], **options: Unpack[CallOptions]
     ) -> Outcome:

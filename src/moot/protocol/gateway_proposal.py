@@ -46,6 +46,16 @@ class BudgetUse(msgspec.Struct, frozen=True):
     holder: str | None = None
 
 
+class Delegation(msgspec.Struct, frozen=True, kw_only=True):
+    """One member decides in another's place, until a time."""
+
+    delegation_id: str
+    giver: str = msgspec.field(name="from")
+    delegate: str = msgspec.field(name="to")
+    until: str
+    reason: str | None = None
+
+
 def read_budget_notes(told: Json) -> list[BudgetNote]:
     """As `moot/votes` tells them; none of what cannot be read."""
     try:
@@ -80,6 +90,9 @@ class GatewayProposal(msgspec.Struct):
     reject_reasons: list[str] = []
     settled_by: str | None = None
     fulfilled_by: str | None = None
+    # In whose place whoever approved it did so; giver → delegate, of votes that were given so.
+    fulfilled_for: str | None = None
+    delegated_votes: dict[str, str] = {}
     asked: list[str] = []
     # None: of a gateway that does not tell it.
     waiting_for: list[str] | None = None

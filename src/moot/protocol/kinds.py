@@ -238,6 +238,24 @@ _ROWS: Final = (
         handler="proposals",
         implied_by="mcp/reject",
     ),
+    # Who decides in whose place while somebody is away; both ends can end it.
+    Kind(
+        "moot/delegate",
+        "0210",
+        changes_verdict=True,
+        handler="grants",
+        implied_by="capability/grant",
+        audited=True,
+    ),
+    Kind(
+        "moot/end-delegation",
+        "0210",
+        changes_verdict=True,
+        shrinks_rights=True,
+        handler="grants",
+        passes_pause=True,
+        everyone=True,
+    ),
     # Where the values of a proposal came from, by whoever found it out; and a person's word for a value.
     Kind("moot/origins", "0180", changes_verdict=False, answers=("mcp/proposal",)),
     Kind("moot/endorse", "0180", changes_verdict=False),
@@ -284,6 +302,9 @@ SETTLES: Final[Mapping[str, frozenset[str]]] = OBLIGED | {
 WHILE_ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 NOTIFICATION_PREFIX: Final = "notifications/"
 CANCELLED: Final = "notifications/cancelled"
+
+# What a member may send in another's place, about a proposal (decision 0210).
+DELEGATED_KINDS: Final = frozenset({"mcp/request", "mcp/reject", "moot/approve"})
 
 # D-56: the gateway cannot do these for a member, and a legacy member does not know them.
 UNSUPPORTED_BY_LEGACY: Final = frozenset(_CONTROLS) - {"participant/pause"}

@@ -49,6 +49,7 @@ from moot.space.acts import (
     Act,
     Prepare,
     control,
+    delegations,
     grants,
     invites,
     pages,
@@ -58,6 +59,7 @@ from moot.space.acts import (
 )
 from moot.space.budgets import check_charges
 from moot.space.config import SessionId
+from moot.space.delegations import find_giver
 from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Result
 from moot.space.grant_limits import count_use, counted_rights, rights_at
 from moot.space.grant_table import GrantRecord
@@ -79,6 +81,8 @@ _ACTS: Final[Mapping[str, Prepare]] = {
     "moot/approve": proposals.prepare_approve,
     "moot/settle": proposals.prepare_settle,
     "moot/assign": proposals.prepare_assign,
+    "moot/delegate": delegations.prepare_delegate,
+    "moot/end-delegation": delegations.prepare_end,
     "moot/list-proposals": pages.prepare_proposals,
     "capability/grant": grants.prepare_grant,
     "capability/revoke": grants.prepare_revoke,
@@ -170,6 +174,8 @@ def process_envelope(
         # 10
         if kind in _LEDGER_KINDS and (kind != "mcp/withdraw" or envelope.correlation_id):
             proposals.check_ledger(state, session, envelope, now)
+        elif kind == "moot/delegate":
+            delegations.check_room(state, session, now)
         # 11
         act = None if prepare is None else prepare(state, session, envelope)
         # 12
@@ -338,6 +344,8 @@ def _find_used_grant(
     for grant, rights in counted_rights(state, session, others, now):
         if _allow(state, rights, envelope, to, every, agreed=agreed):
             return grant
+    if find_giver(state, session, envelope, now) is not None:
+        return None
     raise CapabilityViolation("several grants with a number of uses would be needed for this one message")
 
 
@@ -346,6 +354,7 @@ def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: 
         not requests.is_obliged(state, session, envelope, now)
         and not _is_everyones(envelope.kind)
         and not _is_implied(state, session, envelope.kind, now)
+        and find_giver(state, session, envelope, now) is None
     ):
         kind = envelope.wire_kind or envelope.kind
         hint = ": send it as mcp/proposal and let someone decide" if envelope.kind == "mcp/request" else ""

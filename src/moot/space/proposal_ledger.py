@@ -45,7 +45,9 @@ MAX_REASON_CHARS: Final = 100
 # How many settled proposals a late approval is still told about.
 MAX_SETTLED: Final = 10_000
 # Fields of a record that 0.2 did not have.
-_LATER_FIELDS: Final = frozenset({"counters", "changed_by", "assigned_to", "assigned_by"})
+_LATER_FIELDS: Final = frozenset(
+    {"counters", "changed_by", "assigned_to", "assigned_by", "delegated_votes", "fulfilled_for"}
+)
 
 
 class ProposalRecord(msgspec.Struct):
@@ -77,6 +79,9 @@ class ProposalRecord(msgspec.Struct):
     # Whom it waits for, as somebody said last, and who that was: it changes nobody's rights.
     assigned_to: tuple[Name, ...] = ()
     assigned_by: Name | None = None
+    # Giver → delegate, of votes that somebody gave in another's place; and in whose place it was approved.
+    delegated_votes: dict[Name, Name] = msgspec.field(default_factory=dict)
+    fulfilled_for: Name | None = None
     # Its place among all proposals of the space; pages of a list continue after one.
     number: int = 0
     operation: Operation | None = None
@@ -110,6 +115,24 @@ class ProposalRecord(msgspec.Struct):
         if fulfiller in self.exempt:
             return 0
         return max(0, self.approvals_needed - len(self.approved_by))
+
+    def add_vote(self, voter: Name, giver: Name | None) -> bool:
+        """Count a vote, of the giver in whose place it is; nobody counts twice, neither by another."""
+        counted = giver or voter
+        if counted in self.approved_by or voter in (*self.approved_by, *self.delegated_votes.values()):
+            return False
+        self.approved_by.append(counted)
+        if giver is not None:
+            self.delegated_votes[giver] = voter
+        return True
+
+    def drop_delegated_vote(self, name: Name) -> None:
+        """A member is removed, who voted in another's place or for whom another did."""
+        for giver, delegate in list(self.delegated_votes.items()):
+            if name in (giver, delegate):
+                del self.delegated_votes[giver]
+                if giver in self.approved_by:
+                    self.approved_by.remove(giver)
 
     @property
     def is_over(self) -> bool:

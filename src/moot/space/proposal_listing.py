@@ -18,6 +18,7 @@ from moot.protocol.envelope import ANY_SIZE, DialectName, Envelope, readdress, r
 from moot.protocol.operation import Json
 from moot.space.acts.approvals import describe_votes
 from moot.space.budgets import list_budgets
+from moot.space.delegations import describe_delegations
 from moot.space.members import SpaceMember
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.state import State
@@ -60,7 +61,7 @@ def list_proposals(state: State, reader: ProposalReader, *, after: int, now: flo
     most = MAX_PAGE_BYTES
     entries: list[Json] = []
     size = 0
-    page: dict[str, Json] = {"proposals": entries, **_budgets(state, now)}
+    page: dict[str, Json] = {"proposals": entries, **_about_space(state, now)}
     for proposal in state.ledger.listed(after):
         if not reader.may_see(proposal):
             continue
@@ -94,16 +95,19 @@ def find_proposals(state: State, reader: ProposalReader, ids: Iterable[str], *, 
             continue
         size += cost
         entries.append(describe_proposal(state, reader, proposal, now))
-    page: dict[str, Json] = {"proposals": entries, "not_known": not_known, **_budgets(state, now)}
+    page: dict[str, Json] = {"proposals": entries, "not_known": not_known, **_about_space(state, now)}
     if left:
         page["next_ids"] = left
     return ProposalPage(page, size)
 
 
-def _budgets(state: State, now: float) -> dict[str, Json]:
-    """What is used of the space's budgets; nothing where it has none."""
-    budgets = state.config.budgets
-    return {"budgets": list_budgets(state.budgets, budgets, now)} if budgets else {}
+def _about_space(state: State, now: float) -> dict[str, Json]:
+    """What is used of the space's budgets, and who decides in whose place; nothing where there are none."""
+    budgets, delegations = state.config.budgets, describe_delegations(state, now)
+    return {
+        **({"budgets": list_budgets(state.budgets, budgets, now)} if budgets else {}),
+        **({"delegations": delegations} if delegations else {}),
+    }
 
 
 def _cost(proposal: ProposalRecord, most: int) -> int:
@@ -148,6 +152,8 @@ def _describe_settlement(state: State, proposal: ProposalRecord) -> dict[str, Js
         fields["settled_at"] = rfc3339(proposal.settled_at)
     if proposal.fulfilled_by is not None:
         fields["fulfilled_by"] = state.runtime_ids([proposal.fulfilled_by])[0]
+    if proposal.fulfilled_for is not None:
+        fields["fulfilled_for"] = state.runtime_ids([proposal.fulfilled_for])[0]
     if proposal.changed_by is not None:
         fields["changed_by"] = proposal.changed_by
     if proposal.outcome is None:

@@ -30,6 +30,7 @@ from moot.space import grant_limits, membership, operator_changes, passkey_chang
 from moot.space.acts import control, proposals, streams
 from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
+from moot.space.delegation_table import DelegationTable
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.grant_table import GrantTable
 from moot.space.id_window import IdWindow
@@ -217,6 +218,7 @@ class Space:
         latest = max(wall, now)
         over = [grant for grant in state.grants.by_id.values() if grant.is_over(latest)]
         effects = grant_limits.end_grants(state, over, "expired", now, mint)
+        state.delegations.end_before(latest)
         ended = [
             token.hash for token in state.temporary_tokens.by_hash.values() if token.expires_at <= latest
         ]
@@ -269,6 +271,7 @@ class Space:
         if clock_lost:
             timed = [grant for grant in self.state.grants.by_id.values() if grant.expires is not None]
             effects += grant_limits.end_grants(self.state, timed, "clock_lost", now, mint)
+            self.state.delegations.end_before(float("inf"))
         for member in self.state.roster:
             member.polling_until = 0.0
         sign_in.restart(self.state, clock_lost=clock_lost)
@@ -362,6 +365,7 @@ def save_state(state: State) -> dict[str, Json]:
         # Left out while there is nothing: gateways of an earlier version compare what they know.
         **({"budgets": saved} if (saved := state.budgets.save()) else {}),
         **({"passkeys": keys} if (keys := state.passkeys.save()) else {}),
+        **({"delegations": state.delegations.save()} if state.delegations else {}),
     }
 
 
@@ -391,6 +395,7 @@ def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
     state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
     state.budgets = BudgetTable.load(saved.get("budgets", ()))
     state.passkeys = PasskeyTable.load(saved.get("passkeys", {}))
+    state.delegations = DelegationTable.load(saved.get("delegations", []))
     state.journal_writable = saved["journal_able"]
     state.sessions_joined = saved.get("sessions_joined", 0)
     for when, what, key in saved["deadlines"]:

@@ -13,6 +13,7 @@ from moot.protocol.payloads import GatewayNotice
 from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.deadlines import Deadline, Deadlines
+from moot.space.delegation_table import DelegationTable
 from moot.space.effects import Deliver, Effect, Mint
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
@@ -51,6 +52,7 @@ class State:
         self.offer_owners = OfferOwners()
         self.budgets = BudgetTable()
         self.passkeys = PasskeyTable()
+        self.delegations = DelegationTable()
         self.journal_writable = True
         # How many sessions have joined, but for posts: the number of the last one.
         self.sessions_joined = 0

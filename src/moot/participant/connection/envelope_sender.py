@@ -42,7 +42,7 @@ from moot.protocol.envelope import (
     check_kind,
     check_names,
 )
-from moot.protocol.kinds import KINDS, MEMBERS_KINDS, UNKNOWN, is_reserved
+from moot.protocol.kinds import DELEGATED_KINDS, KINDS, MEMBERS_KINDS, UNKNOWN, is_reserved
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns import Rights
 
@@ -123,6 +123,8 @@ class EnvelopeSender:
         self.content = ContentClient(options, lambda: self.envelope_limits.max_bytes)
         self.close_reason: CloseReason | None = None
         self.pause: OwnPause | None = None
+        # Whether we may decide in somebody's place: the gateway knows then whether this is such a decision.
+        self.decides_for_others: Callable[[], bool] = lambda: False
         self._echo = options.echo
         self._names_of = names_of
         self._legacy = found if isinstance(found := DIALECTS[options.dialect], LegacyDialect) else None
@@ -250,7 +252,11 @@ class EnvelopeSender:
         self._check(kind, body, named, correlated, context, received=to_bare_request)
         if self.pause is not None:
             self.check_not_paused(kind)
-        if check_rights and not self._allows(kind, body, named, request_operation):
+        if (
+            check_rights
+            and not self._allows(kind, body, named, request_operation)
+            and not (kind in DELEGATED_KINDS and correlated and self.decides_for_others())
+        ):
             raise NotAllowed(
                 f"your rights in this space do not allow {_describe(kind, body)}: ask for a grant"
                 + (" or propose it" if kind == "mcp/request" else ""),

@@ -209,6 +209,13 @@ def _check_endorse(payload: Payload) -> None:
         raise PayloadShapeError("payload.value must be a string or a number")
 
 
+def _check_end_of_delegation(payload: Payload) -> None:
+    if ("to" in payload) == ("from" in payload) or not all(
+        isinstance(payload.get(name, "-"), str) for name in ("to", "from")
+    ):
+        raise PayloadShapeError("payload must name either whom it was given (to), or who gave it (from)")
+
+
 def _check_plan(payload: Payload) -> None:
     if ("withdraw" in payload) == ("lines" in payload):
         raise PayloadShapeError("payload must hold a task with lines, or withdraw")
@@ -330,8 +337,13 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
             "exempt": _required(_NAMES),
             "budgets": _LIST,
             "counters": _NAMES,
+            "delegated_votes": _OBJECT,
         }
     ),
+    "moot/delegate": _Shape(
+        {"to": _TEXT, "expires_in_seconds": replace(_SECONDS, is_required=True), "reason": _STRING}
+    ),
+    "moot/end-delegation": _Shape(check=_check_end_of_delegation),
     "moot/assign": _Shape({"to": _required(_NAMES)}),
     "moot/origins": _Shape(check=_check_origins),
     "moot/opinion": _Shape(check=_check_opinion),

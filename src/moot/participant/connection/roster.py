@@ -74,6 +74,11 @@ class Roster(Mapping[str, Member]):
         return isinstance(id, str) and self.id_of(id) in self._members
 
     @property
+    def own_id(self) -> str:
+        """Our runtime id."""
+        return self._own[0]
+
+    @property
     def own_name(self) -> str:
         """Our own logical name."""
         return self._own[1]

@@ -24,6 +24,7 @@ from moot.participant.connection.message_feed import (
     RunningHandler,
 )
 from moot.participant.connection.roster import Roster
+from moot.participant.decisions.delegations import Delegations
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.participant.limits import ParticipantLimits
 from moot.protocol import strict_json
@@ -64,6 +65,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
         self.unreadable: set[str] = set()
         # The budgets of the space, as the gateway told with its list.
         self.budgets: list[BudgetUse] = []
+        self.delegations = Delegations(self._gateway_now, roster)
         self._incoming: Feeds[SeenProposal] = Feeds(runner.counts)
         self._handlers: list[RunningHandler[SeenProposal]] = []
 

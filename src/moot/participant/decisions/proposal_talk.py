@@ -1,4 +1,4 @@
-"""What members say about a proposal: comments, and whom it is for. Neither decides anything."""
+"""What members say about proposals: comments, whom one is for, and who decides in whose place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moot.protocol.operation import Json
 
 
 class ProposalTalk:
-    """Comments on proposals and assigns them."""
+    """Comments on proposals, assigns them, and delegates deciding them."""
 
     def __init__(self, sender: EnvelopeSender, roster: Roster) -> None:
         self._sender = sender
@@ -34,4 +34,18 @@ class ProposalTalk:
         """Say whom a proposal is for; nobody: it is for everybody again."""
         payload: dict[str, Json] = {"to": list(addressees(to))}
         sent, _ = await self._sender.send_confirmed("moot/assign", payload, about=id)
+        return sent
+
+    async def delegate(self, to: str, seconds: float, reason: str | None) -> SentEnvelope:
+        """Let a member decide in our place."""
+        payload: dict[str, Json] = {"to": to, "expires_in_seconds": seconds}
+        if reason is not None:
+            payload["reason"] = reason
+        sent, _ = await self._sender.send_confirmed("moot/delegate", payload)
+        return sent
+
+    async def end_delegation(self, payload: dict[str, Json]) -> SentEnvelope:
+        """Take one of ours back, or give one back; anybody may."""
+        sent = self._sender.send("moot/end-delegation", payload, check_rights=False)
+        await self._sender.wait_for_echo(sent)
         return sent

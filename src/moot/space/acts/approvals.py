@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from moot.protocol import strict_json
@@ -11,6 +11,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Rights
 from moot.protocol.proposal_life import RULE_CONTEXT, RULE_KINDS
 from moot.space.budgets import Charge, describe_charge, find_charges
+from moot.space.config import Name
 from moot.space.effects import Effect, Mint
 from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
@@ -46,8 +47,17 @@ def describe_votes(state: State, proposal: ProposalRecord, now: float) -> dict[s
         "exempt": state.runtime_ids(proposal.exempt),
         **({"passkey": True} if proposal.passkey else {}),
         **({"budgets": charges} if charges else {}),
+        **(
+            {"delegated_votes": _by_runtime_id(state, proposal.delegated_votes)}
+            if proposal.delegated_votes
+            else {}
+        ),
         **({"counters": list(proposal.counters)} if proposal.counters else {}),
     }
+
+
+def _by_runtime_id(state: State, votes: Mapping[Name, Name]) -> dict[str, Json]:
+    return dict(zip(state.runtime_ids(votes), state.runtime_ids(votes.values()), strict=True))
 
 
 def describe_charges(state: State, proposal: ProposalRecord, now: float) -> list[Json]:

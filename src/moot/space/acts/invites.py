@@ -178,11 +178,17 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     effects.append(Credential(member.name, ()))
     for proposal in orphaned:
         state.settle_proposal(proposal, "withdrawn", None, now)
-    voted_for = [each.id for each in state.ledger.all_open() if member.name in each.approved_by]
+    voted_for = [
+        each.id
+        for each in state.ledger.all_open()
+        if member.name in each.approved_by or member.name in each.delegated_votes.values()
+    ]
     for proposal in state.ledger.all_open():
         for names in (proposal.approved_by, proposal.rejected_by):
             if member.name in names:
                 names.remove(member.name)
+        proposal.drop_delegated_vote(member.name)
+    state.delegations.forget(member.name)
     state.forget_pending_answers(member.name)
     effects += state.host_gone(member.name, "host_left" if member.anonymous else "host_removed", now, mint)
     effects += close_streams_of(state, member.name, "owner_removed", now, mint)

@@ -29,6 +29,7 @@ from moot.space.counter_proposals import (
     find_counter,
     find_countered,
 )
+from moot.space.delegations import acting_for
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
@@ -308,10 +309,10 @@ def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
 
 def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
+        giver = acting_for(state, session, envelope, now)
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
             note_passkey(state, session, envelope, proposal, now)
-            if session.member.name not in proposal.approved_by:
-                proposal.approved_by.append(session.member.name)
+            if proposal.add_vote(session.member.name, giver):
                 state.verdicts_changed()
         return []
 

@@ -13,6 +13,7 @@ from moot.space.budgets import Charge, find_charges
 from moot.space.config import Name
 from moot.space.continued_calls import find_continued, note_wanted_input
 from moot.space.counter_proposals import find_counter, without_counters
+from moot.space.delegations import acting_for
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
@@ -39,11 +40,13 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
         owed = tuple([name for name in record.to if name in members])
         if len(owed) > 1:
             owed = tuple(dict.fromkeys(owed))
+        giver = acting_for(state, session, envelope, now) if fulfilled else None
         for proposal in fulfilled:
             if proposal is continued:
                 state.resume_call(proposal, envelope.id, record, now)
             else:
                 state.fulfil_proposal(proposal, envelope.id, record, owed, now)
+                proposal.fulfilled_for = giver
                 counter = find_counter(proposal, fulfilled)
                 proposal.changed_by = None if counter is None else counter.id
         for proposal in asked_for:

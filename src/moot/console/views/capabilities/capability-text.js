@@ -19,6 +19,7 @@ const KINDS = {
   "moot/approve": "vote for proposals",
   "moot/plan": "lay out plans",
   "moot/assign": "assign proposals",
+  "moot/delegate": "let others decide in their place",
   chat: "chat",
   "chat/*": "acknowledge and cancel messages",
   "chat/acknowledge": "acknowledge messages",
