@@ -350,7 +350,7 @@ def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
         before = each.approvals_needed, each.exempt, each.passkey
         if needed.passkey and not each.passkey:
             # Those that were given without one do not count.
-            each.passkey, each.approved_by = True, []
+            each.passkey, each.approved_by, each.delegated_votes = True, [], {}
         if not each.approvals_needed:
             each.exempt = needed.exempt
         each.exempt = tuple(name for name in each.exempt if name in needed.exempt)
