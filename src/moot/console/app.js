@@ -141,14 +141,25 @@ function showProblem(problem) {
   if (shown) shown.textContent = problem;
 }
 
+/** A link by which an operator lets somebody add a passkey. */
+function takePasskeyCode() {
+  const code = /^#passkey=([\w-]+)$/.exec(location.hash)?.[1];
+  if (code) history.replaceState(null, "", location.pathname + location.search);
+  return code;
+}
+
 registerWorker(session.base);
+const passkeyCode = takePasskeyCode();
 const linkProblem = await redeemLink();
 await session.restore();
 const problem = (await finishAtProvider(answer)) || linkProblem;
 const isSignedIn = session.logins.length > 0;
 const showOffline = () => replace(root, offlinePage(session.base));
 if (session.isUnreachable) showOffline();
-else show();
+else if (passkeyCode) {
+  const { passkeyLinkPage } = await import("./views/shell/passkeys-dialog.js");
+  replace(root, passkeyLinkPage(session, passkeyCode, show));
+} else show();
 // A page that a service worker had kept: it came without the gateway, perhaps.
 if (
   !isSignedIn &&
@@ -162,5 +173,5 @@ if (
 if (problem) showProblem(problem);
 // A link that is opened in a tab that is already here.
 addEventListener("hashchange", () => {
-  if (location.hash.startsWith("#sign-in=")) location.reload();
+  if (/^#(sign-in|passkey)=/.test(location.hash)) location.reload();
 });

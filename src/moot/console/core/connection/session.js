@@ -6,6 +6,7 @@
 import { ChangeFeed } from "../page/change-feed.js";
 import { DistantSpaces } from "./distant-spaces.js";
 import { namedGateways } from "./gateways.js";
+import { signInWithPasskey } from "./passkeys.js";
 import { stopOnSignOut } from "./push.js";
 import { SignInError } from "./provider-tokens.js";
 import { OpenSpace } from "./open-space.js";
@@ -164,6 +165,11 @@ export class Session {
       }
       this.gateways.leave(href);
     }
+  }
+
+  /** Sign in with a passkey; a reload of this tab keeps it. Throws SignInError. */
+  async signInWithPasskey() {
+    return this.signIn(await signInWithPasskey(this.gateways.current), true);
   }
 
   /**

@@ -166,5 +166,5 @@ export function votesMissingFor(proposal, me) {
 export function voteText(proposal) {
   const { votesNeeded: needed, votesMissing: missing } = proposal;
   if (proposal.status !== "pending" || needed === 0) return "";
-  return `${needed - missing} of ${needed} ${needed === 1 ? "vote" : "votes"}${missing > 0 ? `, ${missing} more needed` : ": complete, approve it now"}`;
+  return `${needed - missing} of ${needed} ${needed === 1 ? "vote" : "votes"}${proposal.passkey ? " with a passkey" : ""}${missing > 0 ? `, ${missing} more needed` : ": complete, approve it now"}`;
 }

@@ -48,6 +48,7 @@ import { waitsForOthers } from "./proposal-life.js";
  * @property {number} votesNeeded before it can be carried out; 0 if none are needed or it was not told
  * @property {number} votesMissing of these, in the gateway's own count
  * @property {string[]} exempt members who need no votes of others
+ * @property {boolean} [passkey] each vote is confirmed with a passkey
  * @property {{text: string, verdict: string}[]} [budgets] what it would take of the space’s budgets, as the gateway says
  * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
@@ -254,6 +255,7 @@ export class Proposals {
     setVotes(proposal, [...known, ...others.map((by) => ({ by, at, id: proposal.id }))]);
     proposal.votesMissing = Number(told.approvals_missing ?? proposal.votesMissing) || 0;
     proposal.exempt = strings(told.exempt);
+    proposal.passkey = told.passkey === true;
     proposal.budgets = Array.isArray(told.budgets) ? told.budgets : undefined;
     return true;
   }

@@ -7,6 +7,7 @@
  */
 import { escapeHidden, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
+import { confirmApproval } from "../../core/connection/passkeys.js";
 import { votesMissingFor } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
@@ -152,7 +153,12 @@ export async function vote(context, shown) {
   const outcome = await runDecision(
     context,
     shown,
-    () => context.send("moot/approve", {}, { about: shown.id }),
+    async () => {
+      const { login } = context.openSpace;
+      const asks = context.state.proposals.byId.get(shown.id)?.passkey === true;
+      const passkey = asks && (await confirmApproval(context.session.gateways.current, login, shown.id));
+      await context.send("moot/approve", passkey ? { passkey } : {}, { about: shown.id });
+    },
     "Vote recorded",
   );
   return { ...outcome, voted: outcome.status === "done" };

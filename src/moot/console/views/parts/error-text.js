@@ -40,6 +40,14 @@ const CODES = {
     "In this space the call needs approvals of others, whoever makes it.",
     "Propose it, or vote for the proposal.",
   ],
+  passkey_required: [
+    "This is approved with a passkey.",
+    "Open the proposal here and approve it; add a passkey below the name of the space.",
+  ],
+  passkey_invalid: [
+    "The passkey did not confirm this decision.",
+    "Approve it again with a passkey of yours that you added here.",
+  ],
   budget_exceeded: [
     "The call would pass a budget of this space, so nobody can make it now.",
     "The message says when the budget is free again.",

@@ -1,6 +1,8 @@
 /** Signing in: at a provider, or with a token that is typed or pasted here and sent only in a header. */
 import { html, newId } from "../../core/page/dom.js";
 import { beginSignIn, fetchProviders } from "../../core/connection/provider-sign-in.js";
+import { hasPasskeys, wasUsed } from "../../core/connection/passkeys.js";
+import { currentRoute } from "../../core/page/router.js";
 import { SignInError } from "../../core/connection/session.js";
 import { oneLine } from "../../core/page/text.js";
 import { icon } from "../parts/icons.js";
@@ -21,6 +23,7 @@ export function signInPage(session, done) {
       html.div({ class: "brand" }, logo(), html.h1({}, "Moot")),
       html.p({ class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."),
       providerButtons(session.base),
+      hasPasskeys() && passkeyButton(session, done),
       signInForm(session, done),
     ),
     html.p(
@@ -30,6 +33,33 @@ export function signInPage(session, done) {
       " next to the configuration file.",
     ),
   );
+}
+
+/**
+ * Whoever used one in this browser before is asked for it at once: from a notification, that saves a press.
+ * @param {import("../../core/connection/session.js").Session} session @param {() => void} done
+ */
+function passkeyButton(session, done) {
+  const fault = html.p({ class: "fault", role: "alert" });
+  const enter = html.button(
+    { type: "button", class: "button wide", on: { click: () => void press() } },
+    icon("key", 16),
+    "Sign in with a passkey",
+  );
+  const press = async (isAsked = true) => {
+    fault.textContent = "";
+    enter.disabled = true;
+    try {
+      await session.signInWithPasskey();
+      done();
+    } catch (error) {
+      if (isAsked) fault.textContent = error instanceof Error ? error.message : String(error);
+    } finally {
+      enter.disabled = false;
+    }
+  };
+  if (wasUsed() && currentRoute().space) queueMicrotask(() => void press(false));
+  return html.div({ class: "sign-in-providers" }, enter, fault);
 }
 
 /** A button for each provider, once it is known whether there are any. @param {URL} base */

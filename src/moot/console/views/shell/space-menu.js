@@ -3,6 +3,7 @@ import { html, newId, redraw, replace, button, svg } from "../../core/page/dom.j
 import { oneLine } from "../../core/page/text.js";
 import { openDialog } from "../parts/dialog.js";
 import { icon } from "../parts/icons.js";
+import { passkeysDialog } from "./passkeys-dialog.js";
 import { pushDialog } from "./push-dialog.js";
 import { signInForm } from "./sign-in.js";
 import { copyButton } from "../timeline/envelope-details.js";
@@ -132,6 +133,7 @@ export class SpaceMenu {
       ...items,
       item("plus", "Add a space…", () => this._add()),
       item("bell", "Notifications on this device…", () => pushDialog(this._session, { notify: this._notify })),
+      item("key", "Passkeys…", () => passkeysDialog(this._session, { notify: this._notify })),
       item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify })),
     ];
   }
