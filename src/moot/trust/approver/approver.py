@@ -295,7 +295,8 @@ class Approver:
         return msgspec.structs.replace(envelope, sender=sender, to=to)
 
     def _process(self, envelope: Envelope) -> None:
-        if self.origins.observe(envelope):
+        now = self.wall_clock()
+        if self.origins.observe(envelope, now):
             self.look_again()
         if envelope.kind.startswith("mcp/") and envelope.id in self._recalled:
             return
@@ -303,9 +304,9 @@ class Approver:
         if envelope.kind == "trust/stop" and envelope.sender != self.space.name:
             # First the rule that decided is suspended, with the words of who objects.
             self.commands.process(envelope)
-            self.ledger.observe(envelope, self.wall_clock())
+            self.ledger.observe(envelope, now)
             return
-        decision = self.ledger.observe(envelope, self.wall_clock())
+        decision = self.ledger.observe(envelope, now)
         if envelope.sender == self.space.name or self.plans.process(envelope):
             return
         match envelope.kind:

@@ -34,7 +34,7 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver.origin_finding import FAILED, ONLY_READS, keep_asking, put, sent_at, timeless
-from moot.trust.approver.said_values import SaidValues
+from moot.trust.approver.said_values import CLEARING, SaidValues
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
@@ -120,7 +120,7 @@ class OriginWatch:
 
     # Feeding
 
-    def observe(self, envelope: Envelope, *, is_past: bool = False) -> bool:
+    def observe(self, envelope: Envelope, now: float, *, is_past: bool = False) -> bool:
         """Take in a message with logical names; returns whether open proposals have to be looked at again.
 
         For every message of a space, so it does nothing that can wait.
@@ -137,16 +137,17 @@ class OriginWatch:
             return False
         if store.first_seen is None and kind.startswith(_IN_HISTORY):
             store.first_seen = envelope.id
-        at = self._wall_clock()
-        if is_past:
-            at = sent_at(envelope, at)
-        if kind == ENDORSE_KIND:
+        at = sent_at(envelope, now) if is_past else now
+        if kind == "chat":
+            if person:
+                self._said.keep(envelope, at)
+        elif kind == ENDORSE_KIND:
             self.memory.see(envelope, person=person, at=at)
             return person
-        if kind == "chat" or kind.startswith("participant/"):
-            self._said.see(envelope, person=person, at=at)
         elif kind == "mcp/reject":
             self._unread_rejections += 1
+        elif kind in CLEARING:
+            self._said.forget_if_cleared(envelope)
         self._unread.append((envelope, person, at))
         self._unread_bytes += len(envelope.raw)
         if len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
@@ -159,11 +160,15 @@ class OriginWatch:
         return is_answer or not envelope.kind.startswith("mcp/")
 
     def _make_room(self) -> None:
-        while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
-            oldest = self._unread[0][0]
-            if oldest.kind in _FORGOTTEN and not acts_outside(oldest):
+        """Some at once, so that it is not done for every message."""
+        most = MAX_KEPT_MESSAGES - MAX_KEPT_MESSAGES // 32
+        while len(self._unread) > most or self._unread_bytes > MAX_KEPT_BYTES:
+            oldest, person, _ = self._unread[0]
+            is_chat = oldest.kind == "chat"
+            if is_chat or (oldest.kind in _FORGOTTEN and not acts_outside(oldest)):
                 self._pop_unread()
-                self._said.forget(oldest)
+                if is_chat and person:
+                    self._said.forgotten = oldest
                 if not self._is_gap_new:
                     self._note_gap()
                     self._is_gap_new = True
@@ -192,11 +197,11 @@ class OriginWatch:
         if not (last >= 0 or (self._is_whole(past, is_new=is_new) if is_whole is None else is_whole)):
             self._note_gap()
         cases = {case.id: case for case in self._cases()}
-        again = False
+        again, now = False, self._wall_clock()
         for envelope in past[last + 1 :]:
             if envelope.id in cases:
                 self._due[envelope.id] = cases[envelope.id]
-            again |= self.observe(envelope, is_past=True)
+            again |= self.observe(envelope, now, is_past=True)
         self._past_ids = frozenset(each.id for each in past)
         self._recalled = frozenset(cases)
         for id, case in cases.items():

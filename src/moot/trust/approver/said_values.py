@@ -8,7 +8,8 @@ Where a context is cleared all is forgotten. Who needs more than is kept here is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
 from moot.origins.argument_origins import text_of_leaf
@@ -27,6 +28,7 @@ MAX_SAID_BYTES: Final = 500_000
 MAX_READ_BYTES: Final = 16 << 10
 # Values of a call: each is looked for in all that is kept.
 MAX_VALUES: Final = 16
+CLEARING: Final = frozenset({"participant/clear", "participant/status"})
 _NO_VALUES: Final = frozenset({"", "true", "false", "null"})
 
 
@@ -35,38 +37,32 @@ class SaidValues:
 
     def __init__(self, whole: Callable[[], OriginMemory]) -> None:
         self._whole = whole
+        # The latest message that the whole memory forgot unread: what is older is not known here either.
+        self.forgotten: Envelope | None = None
         self._begin()
 
     def _begin(self) -> None:
-        # Chats in their order, and their texts as they are compared, of those that a call has come after.
-        self._chats: list[tuple[Envelope, float]] = []
-        self._texts: list[str] = []
-        self._bytes = 0
+        # Chats in their order, and their texts as they are compared, of those that a call has come after. Of
+        # the older ones all are dropped at once.
+        self._older: list[tuple[Envelope, float]] = []
+        self._newer: list[tuple[Envelope, float]] = []
+        self._texts: dict[str, str] = {}
+        self._newer_bytes = 0
         # The chats that were read for the last call: the next one often has its values from the same.
         self._read: list[str] = []
         self._memory = OriginMemory()
 
-    def see(self, envelope: Envelope, *, person: bool, at: float) -> None:
-        if envelope.kind == "chat":
-            if person:
-                self._chats.append((envelope, at))
-                self._bytes += len(envelope.raw)
-                if self._bytes > MAX_SAID_BYTES:
-                    self._drop((len(self._chats) + 1) // 2)
-        elif envelope.kind == "participant/clear" or (
-            envelope.kind == "participant/status" and envelope.payload.get("messages_in_context") == 0
-        ):
-            # Whose context was cleared was told nothing before.
+    def keep(self, envelope: Envelope, at: float) -> None:
+        """Keep a chat of a person."""
+        self._newer.append((envelope, at))
+        self._newer_bytes += len(envelope.raw)
+        if self._newer_bytes > MAX_SAID_BYTES // 2:
+            self._older, self._newer, self._newer_bytes, self._texts = self._newer, [], 0, {}
+
+    def forget_if_cleared(self, envelope: Envelope) -> None:
+        """Whose context was cleared was told nothing before; for all others it is in the whole memory."""
+        if envelope.kind == "participant/clear" or envelope.payload.get("messages_in_context") == 0:
             self._begin()
-
-    def forget(self, envelope: Envelope) -> None:
-        """What the whole memory forgets unread is not known here either."""
-        if self._chats and self._chats[0][0] is envelope:
-            self._drop(1)
-
-    def _drop(self, count: int) -> None:
-        self._bytes -= sum(len(envelope.raw) for envelope, _ in self._chats[:count])
-        del self._chats[:count], self._texts[:count]
 
     def verdict_on(self, call: OriginCall, now: float) -> OriginVerdict | None:
         """That a call asks for nothing; None if other messages have to be looked at."""
@@ -81,26 +77,50 @@ class SaidValues:
 
     def _read_chats(self, values: list[str], agent: str) -> bool:
         """Read the latest chat with each of these, and the one that began the task; whether all are said."""
-        for envelope, _ in self._chats[len(self._texts) :]:
-            text = envelope.payload.get("text")
-            self._texts.append(fold_strictly(text) if isinstance(text, str) else "")
-        latest = range(len(self._chats) - 1, -1, -1)
-        places = {next((at for at in latest if _stands_in(value, self._texts[at])), -1) for value in values}
-        if -1 in places:
+        self._drop_forgotten()
+        chosen: dict[str, tuple[Envelope, float]] = {}
+        for value in values:
+            found = next((each for each in self._latest() if self._has(value, each[0])), None)
+            if found is None:
+                return False
+            chosen[found[0].id] = found
+        task = next((each for each in self._latest() if agent in each[0].to), None)
+        task = task or next((each for each in self._latest() if not each[0].to), None)
+        if task is not None:
+            chosen[task[0].id] = task
+        if sum(len(envelope.raw) for envelope, _ in chosen.values()) > MAX_READ_BYTES:
             return False
-        tos = ((at, self._chats[at][0].to) for at in latest)
-        task = next((at for at, to in tos if agent in to), None)
-        if task is None:
-            task = next((at for at in latest if not self._chats[at][0].to), None)
-        chosen = [self._chats[at] for at in sorted(places if task is None else {*places, task})]
-        if sum(len(envelope.raw) for envelope, _ in chosen) > MAX_READ_BYTES:
-            return False
-        ids = [envelope.id for envelope, _ in chosen]
+        ids = sorted(chosen)
         if ids != self._read:
             self._read, self._memory = ids, OriginMemory()
-            for envelope, at_time in chosen:
-                self._memory.see(envelope, person=True, at=at_time)
+            for envelope, at in sorted(chosen.values(), key=lambda each: each[1]):
+                self._memory.see(envelope, person=True, at=at)
         return True
+
+    def _latest(self) -> Iterator[tuple[Envelope, float]]:
+        return chain(reversed(self._newer), reversed(self._older))
+
+    def _has(self, value: str, envelope: Envelope) -> bool:
+        """Whether this stands in a chat, and not only inside of a longer word where it is first and last."""
+        text = self._texts.get(envelope.id)
+        if text is None:
+            said = envelope.payload.get("text")
+            text = self._texts[envelope.id] = fold_strictly(said) if isinstance(said, str) else ""
+        return value in text and any(
+            not (text[at - 1 : at].isalnum() or text[at + len(value) : at + len(value) + 1].isalnum())
+            for at in (text.find(value), text.rfind(value))
+        )
+
+    def _drop_forgotten(self) -> None:
+        for kept in (self._older, self._newer) if self.forgotten is not None else ():
+            until = next((at for at, each in enumerate(kept, 1) if each[0] is self.forgotten), 0)
+            if until and kept is self._newer:
+                self._older = []
+                self._newer_bytes -= sum(len(envelope.raw) for envelope, _ in kept[:until])
+            for envelope, _ in kept[:until]:
+                self._texts.pop(envelope.id, None)
+            del kept[:until]
+        self.forgotten = None
 
     def _is_rejected(self, call: OriginCall, now: float) -> bool:
         """Whether people rejected a call with one of these values, or may have."""
@@ -116,15 +136,6 @@ class SaidValues:
         except BudgetSpent:
             return True
         return False
-
-
-def _stands_in(value: str, text: str) -> bool:
-    """Whether this stands in a text, and not only inside of a longer word where it is first and last."""
-    for at in {text.find(value), text.rfind(value)} - {-1}:
-        end = at + len(value)
-        if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
-            return True
-    return False
 
 
 def _is_said_as_a_whole(each: ArgumentOrigin) -> bool:
