@@ -47,7 +47,7 @@ def detail(page: Page) -> Locator:
 
 def shown(page: Page, words: str) -> None:
     """Wait until this is the proposal that is shown, and for the moment in which nothing counts."""
-    expect(detail(page).get_by_role("heading", level=2)).to_contain_text(words)
+    expect(detail(page).locator(".proposal-head")).to_contain_text(words)
     page.wait_for_timeout(SETTLED)
 
 

@@ -17,7 +17,7 @@ def test_the_same_call_pending_twice_is_said_on_an_open_page_and_in_the_list(
     first = propose(agent, "write_file", path="a.txt", content="a")
     page = page_as("human", "approvals", first.id)
     said = detail(page).locator(".caution", has_text="The same call is already pending")
-    expect(detail(page).get_by_role("heading", level=2)).to_contain_text("write_file")
+    expect(detail(page).locator(".proposal-head")).to_contain_text("write_file")
     expect(said).to_have_count(0)
     again = propose(agent, "write_file", path="a.txt", content="a")
     propose(agent, "write_file", path="b.txt", content="a")

@@ -149,7 +149,7 @@ def test_a_new_proposal_never_takes_the_place_of_the_one_that_is_read(
     armed(page)
     proposals = [propose(agent, "write_file", path=f"{number}", content="x") for number in range(5)]
     expect(waiting(page)).to_have_count(6)
-    expect(detail(page).get_by_role("heading", level=2)).to_have_text("agent proposes add")
+    expect(detail(page).get_by_role("heading", level=2)).to_have_text("agent wants to call add")
     armed(page)
     page.wait_for_timeout(SETTLED)
     page.keyboard.press("a")
@@ -166,14 +166,13 @@ def test_the_whole_inbox_is_worked_with_the_keyboard_alone(page_as: PageAs, memb
     shown(page, "add")
     press = page.keyboard.press
     press("j")
-    expect(waiting(page).nth(1).get_by_role("button")).to_be_focused()
+    expect(waiting(page).nth(1).locator(".approvals-row-open")).to_be_focused()
     press("a")
     page.wait_for_timeout(SETTLED)
     press("a")
     assert outcome(agent, second).text == "21"
     expect(waiting(page)).to_have_count(2)
-    # On to what took its place, and back.
-    press("j")
+    # What took its place is shown by itself.
     expect(waiting(page).nth(1)).to_contain_class("selected")
     press("k")
     press("Space")
@@ -225,7 +224,7 @@ def test_the_first_key_after_a_dialog_acts_and_none_below_one_does(page_as: Page
         }"""
     )
     expect(dialog).to_have_count(0)
-    expect(detail(page).get_by_role("heading", level=2)).to_contain_text("write_file")
+    expect(detail(page).locator(".proposal-head")).to_contain_text("write_file")
     # By Escape, as the browser closes it; and one press after it is not yet a yes.
     page.keyboard.press("Shift+A")
     dialog.get_by_text("Capability as JSON", exact=True).click()
@@ -265,7 +264,7 @@ def test_hostile_proposals_are_harmless_and_every_hidden_character_is_seen(
     expect(page.locator("dialog .capability-text")).to_have_value(re.compile(r"\\u202e"))
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
-    for words in ("agent proposes <script>", "⟨U+202E⟩<script>"):
+    for words in ("agent wants to call <script>", "⟨U+202E⟩<script>"):
         page.keyboard.press("j")
         expect(detail(page).get_by_role("heading", level=2)).to_contain_text(words)
     assert page.evaluate("[window.owned, document.querySelectorAll('img, script:not([src])').length]") == [
@@ -302,7 +301,7 @@ def test_axe_finds_nothing_serious_at_the_desk(page_as: PageAs, member: MemberAs
     agent = member("agent")
     propose(agent, "write_file", path="notes.txt", content="first line\n2nd\n")
     page = page_as("human", "approvals")
-    waiting(page).first.get_by_role("button").click()
+    waiting(page).first.locator(".approvals-row-open").click()
     page.wait_for_timeout(SETTLED)
     for key in ("a", "r", "Shift+A"):
         page.keyboard.press(key)

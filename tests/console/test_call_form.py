@@ -246,7 +246,7 @@ def test_who_may_only_propose_proposes_and_follows_it_to_its_result(
     page.get_by_role("button", name="Propose").click()
     expect(made(page).locator(".tag")).to_have_text("pending")
     person = page_as("human", "approvals")
-    shown(person, "agent proposes add")
+    shown(person, "agent wants to call add")
     approve(person)
     expect(made(page).locator(".tag")).to_have_text("done")
     expect(made(page)).to_contain_text("42")

@@ -124,7 +124,7 @@ def start_approver(member: MemberAs, folder: Path) -> Approver:
 def open_next(page: Page) -> None:
     """The one proposal that is pending, opened with a finger."""
     expect(waiting(page)).to_have_count(1)
-    waiting(page).first.get_by_role("button").tap()
+    waiting(page).first.locator(".approvals-row-open").tap()
     expect(detail(page).get_by_role("button", name="Approve once")).to_be_enabled()
     page.wait_for_timeout(SETTLED)
 

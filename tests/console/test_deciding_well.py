@@ -161,7 +161,7 @@ def test_why_it_was_proposed_and_how_like_ones_were_decided(page_as: PageAs, mem
             await space.propose("files", "tools/call", params, context=reasoning.context)
 
     agent.run(reason_and_propose)
-    waiting(page).get_by_role("button").click()
+    waiting(page).locator(".approvals-row-open").click()
     expect(detail(page)).to_contain_text("agent thought: one and one is two")
     expect(detail(page)).to_contain_text("before: 3 approved")
     offer = detail(page).locator(".proposal-offer")

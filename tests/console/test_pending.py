@@ -108,7 +108,7 @@ def test_a_proposal_too_large_for_a_page_of_the_answer_is_shown_whole(
     agent.run(say_much)
     page = page_as("human", "approvals")
     expect(page.get_by_text("2 pending", exact=True)).to_be_visible()
-    row(page, "large.txt").get_by_role("button").click()
+    row(page, "large.txt").locator(".approvals-row-open").click()
     expect(detail(page)).to_contain_text("large.txt")
 
 
@@ -334,7 +334,7 @@ def test_an_unknown_outcome_is_shown_as_such_and_settled_by_somebody_who_looked(
     newcomer = page_as("second", "approvals")
     elsewhere = newcomer.get_by_role("list", name="Outcome unknown").locator(".approvals-row")
     expect(elsewhere).to_contain_text("slow")
-    elsewhere.get_by_role("button").click()
+    elsewhere.locator(".approvals-row-open").click()
     detail(newcomer).get_by_role("button", name="It was done…").click()
     newcomer.get_by_label("How do you know?").fill("the file is there")
     newcomer.locator("dialog").get_by_role("button", name="Record as done").click()

@@ -29,7 +29,7 @@ def decisions(watcher: Driven) -> list[Envelope]:
 
 
 def choose(page: Page, seconds: str) -> None:
-    page.get_by_label("Take back").select_option(seconds)
+    page.get_by_label("Undo delay").select_option(seconds)
 
 
 def test_a_plain_no_takes_the_same_key_twice_and_leaves_my_queue(page_as: PageAs, member: MemberAs) -> None:
@@ -66,7 +66,7 @@ def test_a_yes_can_be_taken_back_until_it_is_sent(page_as: PageAs, member: Membe
     hold_long_timers(page)
     page.locator("h1").click()
     page.keyboard.press("y")
-    held = page.get_by_role("region", name="Decisions that can be taken back")
+    held = page.get_by_role("region", name="Decisions that can be undone")
     expect(held).to_contain_text("Approving add")
     expect(held).to_contain_text("Not sent if you close this page.")
     expect(detail(page)).to_contain_text("It is sent in")
@@ -76,13 +76,13 @@ def test_a_yes_can_be_taken_back_until_it_is_sent(page_as: PageAs, member: Membe
     expect(page.locator("h1")).to_have_text("Timeline")
     expect(held).to_be_visible()
     page.keyboard.press("z")
-    expect(held).to_contain_text("Taken back, nothing was sent: Approving add")
+    expect(held).to_contain_text("Undone: add was not approved")
     expect(held.get_by_role("button")).to_have_count(0)
     assert said == []
     page.go_back()
     shown(page, "add")
     # The choice is the person's, wherever they go.
-    expect(page.get_by_label("Take back")).to_have_value("10")
+    expect(page.get_by_label("Undo delay")).to_have_value("10")
     page.keyboard.press("y")
     held.get_by_role("button", name="Send now").click()
     assert outcome(agent, proposal).text == "3"
@@ -103,7 +103,7 @@ def test_a_held_yes_is_sent_when_its_time_is_over_and_not_if_the_page_slept(
     page.locator("h1").click()
     page.keyboard.press("j")
     page.keyboard.press("a")
-    held = page.get_by_role("region", name="Decisions that can be taken back")
+    held = page.get_by_role("region", name="Decisions that can be undone")
     expect(held).to_be_visible()
     page.clock.fast_forward(5_100)
     assert outcome(agent, proposal).text == "7"
@@ -130,7 +130,7 @@ def test_closing_the_page_is_no_yes(page_as: PageAs, member: MemberAs) -> None:
     hold_long_timers(page)
     page.locator("h1").click()
     page.keyboard.press("a")
-    expect(page.get_by_role("region", name="Decisions that can be taken back")).to_be_visible()
+    expect(page.get_by_role("region", name="Decisions that can be undone")).to_be_visible()
     asked: list[str] = []
 
     def leave(dialog: Dialog) -> None:

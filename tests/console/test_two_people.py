@@ -135,7 +135,7 @@ def test_one_person_on_two_devices_sees_one_queue(page_as: PageAs, member: Membe
     phone = page_as("human", "approvals", viewport={"width": 390, "height": 844})
     for page in (desktop, phone):
         expect(page).to_have_title("(2) Inbox · lab · Moot")
-    waiting(phone).first.get_by_role("button").click()
+    waiting(phone).first.locator(".approvals-row-open").click()
     shown(phone, "add")
     phone.get_by_role("button", name="Reject", exact=True).click()
     phone.wait_for_timeout(SETTLED)
@@ -145,7 +145,7 @@ def test_one_person_on_two_devices_sees_one_queue(page_as: PageAs, member: Membe
     # It leaves the queue of the desktop, too, and is still said to be open to others.
     expect(for_others(desktop)).to_contain_text("Rejected by you")
     expect(waiting(desktop)).to_have_count(1)
-    waiting(desktop).first.get_by_role("button").click()
+    waiting(desktop).first.locator(".approvals-row-open").click()
     desktop.wait_for_timeout(SETTLED)
     approve(desktop)
     assert outcome(agent, second).text == "3"

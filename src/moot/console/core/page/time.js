@@ -56,14 +56,14 @@ export function ago(at, now = Date.now()) {
   const size = Math.abs(seconds);
   if (size < 2) return "just now";
   const [count, unit] =
-    size < 90
+    size < 60
       ? [size, "s"]
-      : size < 5400
+      : size < 3600
         ? [size / 60, "min"]
-        : size < 129_600
+        : size < 172_800
           ? [size / 3600, "h"]
           : [size / 86_400, "days"];
-  const text = `${plain.format(Math.round(count))} ${unit}`;
+  const text = `${plain.format(Math.floor(count))} ${unit}`;
   return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 

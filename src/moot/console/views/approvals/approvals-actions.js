@@ -12,6 +12,7 @@ import { button, html, replace } from "../../core/page/dom.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { originCautions } from "./proposal-origins.js";
+import { toneOf } from "./proposal-sentence.js";
 import { isAllowed, callPermissions } from "../capabilities/capability-match.js";
 import {
   aboutProposal,
@@ -37,23 +38,32 @@ import { icon } from "../parts/icons.js";
 
 /** @typedef {"approve" | "again" | "reject" | "vote" | "withdraw"} Confirmed what takes two presses */
 
+/** @type {Confirmed[]} */
+const RUNS = ["approve", "again", "vote"];
+const DONE = /** @type {Record<string, string>} */ ({
+  Approving: "approved",
+  "Approving and granting": "approved",
+  Rejecting: "rejected",
+  Voting: "voted for",
+});
 // What a rejection without words says (MEW 3.3.3).
 const PLAIN_NO = "disagree";
 // Long enough to read it again; after that it takes two presses again.
 const ARMED_MILLISECONDS = 8_000;
 
 export class ApprovalActions {
-  /** @param {import("../../app.js").Context} context @param {() => void} next */
-  constructor(context, next) {
+  /** @param {import("../../app.js").Context} context @param {() => void} next @param {(id: string) => void} advance after a decision about this one */
+  constructor(context, next, advance) {
     this._context = context;
     this._next = next;
+    this._advance = advance;
     /** @type {Proposal | null} */
     this._proposal = null;
     /** @type {import("./proposal-decisions.js").ReviewedProposal | null} */
     this._shown = null;
     this._isPartlyHidden = () => false;
     this._guardedUntil = 0;
-    /** @type {{for: Confirmed, at: number} | null} */
+    /** @type {{for: Confirmed, at: number, text: string, act: (shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} | null} */
     this._armed = null;
     /** @type {any} */
     this._timer = undefined;
@@ -173,7 +183,7 @@ export class ApprovalActions {
       return html.div(
         { class: "action-row" },
         html.p({ class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`),
-        button("Take back", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }),
+        button("Undo", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }),
       );
     if (this._armed) return this._confirmation(proposal, this._armed.for);
     if (isOwn)
@@ -196,6 +206,7 @@ export class ApprovalActions {
       hosts: this._hosts(),
       isPartlyHidden: this._isPartlyHidden,
       cancel: () => this.disarm(),
+      hold: this._isHeld(what) ? () => this._confirmHeld(what) : null,
       act: {
         approve: () => this.approve(false),
         again: () => this.approveAgain(false),
@@ -274,12 +285,15 @@ export class ApprovalActions {
    * @param {Confirmed} what @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
    */
   _confirmThenRun(what, text, act) {
-    if (takeBackSeconds() > 0 && what !== "withdraw") {
+    if (this._isHeld(what) && this._armed?.for === what) {
+      // Its button counts only when it is held; so does its key.
+      /** @type {any} */ (this.node.querySelector(".button.hold"))?.holdUntilKeyUp();
+    } else if (takeBackSeconds() > 0 && what !== "withdraw" && !this._isHeld(what)) {
       this.disarm();
       void this._decide(text, act);
     } else if (this._armed?.for !== what) {
       this.disarm();
-      this._armed = { for: what, at: performance.now() };
+      this._armed = { for: what, at: performance.now(), text, act };
       this._timer = setTimeout(() => this.disarm(), ARMED_MILLISECONDS);
       this._outcomes.delete(/** @type {Proposal} */ (this._proposal).id);
       this.draw();
@@ -287,6 +301,19 @@ export class ApprovalActions {
       this.disarm();
       void this._decide(text, act);
     }
+  }
+
+  /** What carries out a call with red hints takes a held press. @param {Confirmed} what */
+  _isHeld(what) {
+    return RUNS.includes(what) && this._proposal !== null && toneOf(this._proposal) === "bad";
+  }
+
+  /** The held press is over. @param {Confirmed} what */
+  _confirmHeld(what) {
+    if (this._armed?.for !== what || !this._acceptsPress()) return;
+    const { text, act } = this._armed;
+    this.disarm();
+    void this._decide(text, act);
   }
 
   /** @returns {boolean} whether it was armed */
@@ -307,7 +334,10 @@ export class ApprovalActions {
       !isAllowed(this._context.state, "mcp/reject", {}, [this._proposal.from])
     )
       return;
-    this._confirmThenRun("reject", "Rejecting", (shown) => reject(this._context, shown, PLAIN_NO, ""));
+    this._confirmThenRun("reject", "Rejecting", async (shown) => {
+      const outcome = await reject(this._context, shown, PLAIN_NO, "");
+      return outcome.status === "done" ? { ...outcome, message: "Rejected without a reason" } : outcome;
+    });
   }
 
   reject() {
@@ -385,15 +415,17 @@ export class ApprovalActions {
     const shown = this._shown;
     const proposal = this._proposal;
     if (!shown || !proposal) return;
+    const title = oneLine(titleOf(proposal), 60);
     const hidden = text.startsWith("Approv") && this._isPartlyHidden() ? " (part of it was not shown)" : "";
     if (
       text !== "Withdrawing" &&
-      hold(this._context, shown.id, `${text} ${oneLine(titleOf(proposal), 60)}${hidden}`, () =>
+      hold(this._context, shown.id, `${text} ${title}${hidden}`, `${title} was not ${DONE[text] ?? "decided"}`, () =>
         this._send(shown, text, act),
       )
-    )
+    ) {
       this.draw();
-    else await this._send(shown, text, act);
+      this._advance(shown.id);
+    } else await this._send(shown, text, act);
   }
 
   /** @param {import("./proposal-decisions.js").ReviewedProposal} shown @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
@@ -405,6 +437,7 @@ export class ApprovalActions {
     this._sending.delete(shown.id);
     const proposal = this._context.state.proposals.byId.get(shown.id);
     this._outcomes.set(shown.id, outcome);
+    if (outcome.status === "done") this._advance(shown.id);
     // Shown beside the buttons: a notice would cover them.
     if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);
     else this._context.notify(aboutProposal(proposal, outcome.message), outcome.status === "done" ? "good" : "bad");

@@ -5,8 +5,8 @@
 import { button, html, replace } from "../../core/page/dom.js";
 import { routeAddress } from "../../core/page/router.js";
 import { oneLine } from "../../core/page/text.js";
-import { titleOf } from "./proposal-decisions.js";
 import { originCautions } from "./proposal-origins.js";
+import { wishText } from "./proposal-sentence.js";
 import { icon } from "../parts/icons.js";
 
 const STORAGE_KEY = "moot.approvals.alerts";
@@ -99,7 +99,7 @@ function notify(state, added) {
   const text =
     added.length > 1
       ? `${added.length} pending proposals`
-      : [`${oneLine(first.from, 40)} proposes ${oneLine(titleOf(first), 60)}`, ...originCautions(first).slice(0, 1)]
+      : [`${oneLine(first.from, 40)} ${wishText(first)}`, ...originCautions(first).slice(0, 1)]
           .map((each) => oneLine(each, 160))
           .join("\n");
   try {
@@ -133,7 +133,7 @@ export function alertSwitches(context) {
         },
         {
           class: "quiet small",
-          icon: icon("bell", 16),
+          icon: icon("sound", 16),
           aria: { pressed: chosen.sound },
           title: "Play a short sound for new proposals",
         },
@@ -147,7 +147,7 @@ export function alertSwitches(context) {
         },
         {
           class: "quiet small",
-          icon: icon("approvals", 16),
+          icon: icon("bell", 16),
           aria: { pressed: chosen.notification },
           title: "Show a system notification for new proposals while this window is not in focus",
         },

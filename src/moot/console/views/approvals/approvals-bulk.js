@@ -1,24 +1,26 @@
 /**
- * Several decisions in one dialog. It lists all proposals, each with its whole call and all its warnings; exactly those
- * are decided. One that is too long to be read in a list is left out, to be decided on its own.
+ * Several decisions in one dialog. It shows all proposals, each with its whole call and all its warnings, those that are
+ * alike in a table of what differs; exactly those are decided. One that is too long to be read in a list is left out, to
+ * be decided on its own.
  */
 import { button, html, replace } from "../../core/page/dom.js";
-import { formatJson, membersOf, textAt } from "../../core/state/json-text.js";
+import { textAt } from "../../core/state/json-text.js";
 import { textBlock, escapeHidden, nameOf } from "../../core/page/text.js";
 import { cautionsView } from "./proposal-view.js";
-import { knownLossView, row, valueView } from "./proposal-content.js";
+import { knownLossView, row } from "./proposal-content.js";
 import { callPermissions } from "../capabilities/capability-match.js";
+import { argumentView, differencesTable, plainArguments } from "./differences-table.js";
+import { likenessOf } from "./inbox-order.js";
 import { aboutProposal, approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
-import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
+import { toneOf } from "./proposal-sentence.js";
+import { afterDelay, onCtrlEnter, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
 import { openDialog } from "../parts/dialog.js";
+import { holdButton } from "../parts/hold-button.js";
 import { icon } from "../parts/icons.js";
 import { hold } from "./take-back.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../../app.js").Context} Context */
-
-// A list longer than this is not read; decide on part of it first.
-export const MAX_AT_ONCE = 50;
 
 // A call longer than this is read on its own page.
 const MAX_CALL_CHARACTERS = 2_000;
@@ -26,48 +28,45 @@ const MAX_CALL_CHARACTERS = 2_000;
 // Of those that failed, this many are named.
 const MAX_NAMED = 3;
 
-// A longer name of an argument would be cut.
-const MAX_NAME_CHARACTERS = 100;
-
 /** Every argument whole; the exact text where names and values would not tell everything. @param {Proposal} proposal */
 function callView(proposal) {
-  const { bodyText, method } = proposal.call;
+  const { bodyText } = proposal.call;
   const params = textAt(bodyText, ["params"]) ?? "";
-  if (bodyText.length > MAX_CALL_CHARACTERS)
-    return textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
-  const given = textAt(bodyText, ["params", "arguments"]) ?? "";
-  const parts = given.startsWith("{") ? membersOf(given) : [];
-  const isPlain =
-    method === "tools/call" &&
-    parts.length > 0 &&
-    membersOf(params).length === 2 &&
-    parts.every((each) => each.key.length <= MAX_NAME_CHARACTERS);
-  if (!isPlain)
+  const parts = bodyText.length > MAX_CALL_CHARACTERS ? null : plainArguments(proposal);
+  if (!parts)
     return params && textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
   return html.dl(
     { class: "arguments" },
-    parts.map((each) =>
-      row(
-        each.key,
-        each.text.startsWith('"')
-          ? valueView(each.text)
-          : html.span({ class: "argument-text" }, escapeHidden(formatJson(each.text))),
-      ),
-    ),
+    parts.map((each) => row(each.key, argumentView(each.text))),
   );
 }
 
-/** @param {Context} context @param {Proposal} proposal */
-function entry(context, proposal) {
-  return html.li(
-    { data: { id: proposal.id } },
-    summaryOf(proposal, [
-      callView(proposal),
-      rejectionsView(proposal),
-      knownLossView(context, proposal),
-      ...cautionsView(context, proposal),
-    ]),
-    html.p({ class: "fault" }),
+/** What else is to be read about it; amounts are among its arguments. @param {Context} context @param {Proposal} proposal */
+function remarksOf(context, proposal) {
+  const cautions = cautionsView(context, proposal).filter((each) => each.dataset.amount === undefined);
+  return [rejectionsView(proposal), knownLossView(context, proposal), ...cautions];
+}
+
+/** All of them, those that are alike as one table. @param {Context} context @param {Proposal[]} proposals */
+function listView(context, proposals) {
+  /** @type {Map<string, Proposal[]>} */
+  const alike = new Map();
+  for (const each of proposals) {
+    const isPlain = each.call.bodyText.length <= MAX_CALL_CHARACTERS && plainArguments(each) !== null;
+    const key = isPlain ? likenessOf(each) : `alone ${each.id}`;
+    alike.set(key, [...(alike.get(key) ?? []), each]);
+  }
+  return html.div(
+    { class: "decision-list" },
+    [...alike.values()].map((group) =>
+      group.length > 1
+        ? differencesTable(group, (each) => remarksOf(context, each))
+        : html.div(
+            { class: "decision-alone", data: { id: group[0].id } },
+            summaryOf(group[0], [callView(group[0]), ...remarksOf(context, group[0])]),
+            html.p({ class: "fault" }),
+          ),
+    ),
   );
 }
 
@@ -101,22 +100,16 @@ function obstacle(context, proposal) {
 export function approveSelected(context, proposals, finished) {
   const able = proposals.filter((each) => obstacle(context, each) === "");
   const shown = able.map(reviewedProposal);
-  const list = html.ul(
-    { class: "decision-list" },
-    proposals.map((each) => entry(context, each)),
-  );
+  const list = listView(context, proposals);
   const mark = () => {
-    for (const item of /** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll(":scope > [data-id]"))) {
+    for (const item of /** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll("[data-id]"))) {
       const proposal = proposals.find((each) => each.id === item.dataset.id);
       const text = proposal ? obstacle(context, proposal) || obstacleText(context, reviewedProposal(proposal)) : "";
       item.classList.toggle("left-out", text !== "");
-      replace(
-        /** @type {Element} */ (item.querySelector(":scope > .fault")),
-        text ? `Skipped: ${escapeHidden(text)}` : "",
-      );
+      replace(/** @type {Element} */ (item.querySelector(".fault")), text ? `Skipped: ${escapeHidden(text)}` : "");
     }
     const left = shown.filter((each) => obstacleText(context, each) === "").length;
-    replace(yes, html.span({}, left === 1 ? "Approve 1 call" : `Approve ${left} calls`));
+    label.textContent = `${isRed ? "Hold to approve" : "Approve"} ${left === 1 ? "1 call" : `${left} calls`}`;
     yes.disabled = left === 0;
   };
   const act = afterDelay(async () => {
@@ -130,19 +123,32 @@ export function approveSelected(context, proposals, finished) {
         await Promise.all(shown.map((each) => approve(context, each))),
         proposals.length,
       );
-    if (!hold(context, "", `Approving ${shown.length === 1 ? "1 call" : `${shown.length} calls`}`, send)) await send();
+    const calls = shown.length === 1 ? "1 call" : `${shown.length} calls`;
+    const undone = `${calls} ${shown.length === 1 ? "was" : "were"} not approved`;
+    if (!hold(context, "", `Approving ${calls}`, undone, send)) await send();
     finished(shown.map((each) => each.id));
   });
-  const yes = button("Approve", act, { class: "good" });
+  const isRed = able.some((each) => toneOf(each) === "bad");
+  const yes = (isRed ? holdButton : button)("Approve", act, { class: "good", shortcut: "Ctrl+Enter" });
+  const label = /** @type {HTMLElement} */ (yes.querySelector("span"));
+  const no = () => {
+    dialog.close();
+    rejectSelected(context, proposals, finished);
+  };
   const dialog = openDialog(
-    `Approve ${proposals.length} proposals`,
+    `Decide on ${proposals.length} proposals`,
     [html.p({}, "Each of these calls runs once, exactly as shown."), list],
     {
       class: "decide wide",
-      actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes],
+      actions: [
+        button("Cancel", () => dialog.close(), { class: "quiet" }),
+        button(`Reject ${proposals.length}…`, no, { class: "danger" }),
+        yes,
+      ],
       closed: () => stop(),
     },
   );
+  onCtrlEnter(dialog.node, () => (isRed ? /** @type {any} */ (yes).holdUntilKeyUp() : act()));
   const stop = watchProposals(context, shown, mark);
   mark();
   return dialog;
@@ -151,26 +157,16 @@ export function approveSelected(context, proposals, finished) {
 /** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
 export function rejectSelected(context, proposals, finished) {
   const shown = proposals.map(reviewedProposal);
-  return rejectDialog(
-    context,
-    shown,
-    [
-      html.ul(
-        { class: "decision-list" },
-        proposals.map((each) => entry(context, each)),
-      ),
-    ],
-    async (reason, explanation) => {
-      report(
-        context,
-        "rejected",
-        shown,
-        await Promise.all(shown.map((each) => reject(context, each, reason, explanation))),
-        proposals.length,
-      );
-      finished(shown.map((each) => each.id));
-    },
-  );
+  return rejectDialog(context, shown, [listView(context, proposals)], async (reason, explanation) => {
+    report(
+      context,
+      "rejected",
+      shown,
+      await Promise.all(shown.map((each) => reject(context, each, reason, explanation))),
+      proposals.length,
+    );
+    finished(shown.map((each) => each.id));
+  });
 }
 
 /** @param {Context} context @param {string} word @param {import("./proposal-decisions.js").ReviewedProposal[]} shown @param {import("./proposal-decisions.js").Outcome[]} outcomes of each @param {number} request */

@@ -3,6 +3,7 @@ import { button, html } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { isAllowed } from "../capabilities/capability-match.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
+import { holdButton } from "../parts/hold-button.js";
 import { icon } from "../parts/icons.js";
 import { offersTask } from "./task-approval.js";
 import { originCautions } from "./proposal-origins.js";
@@ -11,6 +12,8 @@ import { settleDialog } from "./approvals-dialogs.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("./approvals-actions.js").Confirmed} Confirmed */
+
+const MAX_STEPS = 10;
 
 /** Asked once more before it is sent. @param {Proposal} proposal @param {Confirmed} what @param {string[]} hosts @param {boolean} isLastVote */
 function questionOf(proposal, what, hosts, isLastVote) {
@@ -40,11 +43,14 @@ const CONFIRMED = /** @type {const} */ ({
 /**
  * The second of two presses.
  * @param {Context} context @param {Proposal} proposal @param {Confirmed} what
- * @param {{hosts: string[], isPartlyHidden: () => boolean, cancel: () => void, act: () => void}} options
+ * @param {{hosts: string[], isPartlyHidden: () => boolean, cancel: () => void, hold: (() => void) | null, act: () => void}} options `hold`: it counts only when it is held
  */
-export function confirmationRow(context, proposal, what, { hosts, isPartlyHidden, cancel, act }) {
+export function confirmationRow(context, proposal, what, { hosts, isPartlyHidden, cancel, hold, act }) {
   const isLastVote = votesMissingFor(proposal, context.state.me.id) <= 1;
-  const [text, shortcut, tone] = CONFIRMED[what];
+  const [text, shortcut, tone] =
+    what === "approve" && votesMissingFor(proposal, context.state.me.id) > 0
+      ? /** @type {const} */ (["Yes, vote", "a", "good"])
+      : CONFIRMED[what];
   const runs = what === "approve" || what === "again" || what === "vote";
   return html.div(
     { class: "action-row armed" },
@@ -62,7 +68,9 @@ export function confirmationRow(context, proposal, what, { hosts, isPartlyHidden
       ),
     ),
     button("Cancel", cancel, { class: "quiet", shortcut: "Esc" }),
-    button(text, act, { class: tone, shortcut, data: { first: "true" } }),
+    hold
+      ? holdButton(text.replace("Yes,", "Hold to"), hold, { class: tone, shortcut, data: { first: "true" } })
+      : button(text, act, { class: tone, shortcut, data: { first: "true" } }),
   );
 }
 
@@ -102,10 +110,11 @@ export function decideRow(context, proposal, actions, able) {
   return [
     missing > 0 &&
       html.p(
-        { class: "soft" },
+        { class: "soft vote-line" },
+        voteSteps(proposal),
         hasVoted(proposal, state.me.id)
           ? `You voted: ${voteText(proposal)}.`
-          : `Approving is a vote here: ${voteText(proposal)}.`,
+          : `Needs ${proposal.votesNeeded} approvals, ${proposal.votesNeeded - proposal.votesMissing} so far: vote`,
       ),
     !able.approve &&
       missing === 0 &&
@@ -118,12 +127,13 @@ export function decideRow(context, proposal, actions, able) {
     html.div(
       { class: "action-row decide" },
       proposal.to.length === 0 && hostChoice(context, actions.chosenHost, (host) => actions.choose(host)),
-      button("Approve once", () => actions.approve(false), {
-        class: "good",
-        shortcut: "a",
-        disabled: !able.approve,
-        data: { first: "true" },
-      }),
+      !(missing > 0 && hasVoted(proposal, state.me.id)) &&
+        button(missing > 0 ? "Vote" : "Approve once", () => actions.approve(false), {
+          class: "good",
+          shortcut: "a",
+          disabled: !able.approve,
+          data: { first: "true" },
+        }),
       offer &&
         button("Approve, and again", () => actions.approveAgain(false), {
           shortcut: "s",
@@ -148,15 +158,19 @@ export function decideRow(context, proposal, actions, able) {
         shortcut: "r",
         disabled: !able.reject,
       }),
-      missing > 0 &&
-        able.approve &&
-        button("Vote", () => actions.vote(), {
-          class: "quiet",
-          shortcut: "v",
-          title: "The same as approving, while votes are missing",
-        }),
     ),
   ];
+}
+
+/** A dot for each vote that is needed. @param {Proposal} proposal */
+function voteSteps({ votesNeeded, votesMissing, approvals }) {
+  const steps = Array.from({ length: Math.min(votesNeeded, MAX_STEPS) }, (_, index) =>
+    html.span({
+      class: ["vote-step", index < votesNeeded - votesMissing && "given"],
+      title: approvals[index] ? `Vote of ${oneLine(approvals[index].by, 40)}` : "missing",
+    }),
+  );
+  return html.span({ class: "vote-steps", "aria-hidden": "true" }, steps);
 }
 
 /** For a proposal that does not say who should execute it. @param {Context} context @param {string} host @param {(host: string) => void} choose */

@@ -12,21 +12,9 @@ import { describeRejection } from "../parts/error-text.js";
 // Longer than a late key press that was meant for something else; the same as in the terminal.
 export const SETTLE_MILLISECONDS = 400;
 
-// MEW 3.3.3, in the order in which people need them.
-const REASONS = [
-  "disagree",
-  "inappropriate",
-  "unsafe",
-  "busy",
-  "incapable",
-  "policy",
-  "duplicate",
-  "invalid",
-  "timeout",
-  "resource_limit",
-  "no_longer_needed",
-  "other",
-];
+// MEW 3.3.3, in the order in which people need them: five at hand, the others on demand.
+const REASONS = ["disagree", "unsafe", "inappropriate", "duplicate", "policy"];
+const MORE_REASONS = ["busy", "incapable", "invalid", "timeout", "resource_limit", "no_longer_needed", "other"];
 
 /** "No longer needed". @param {string} reason */
 function reasonTitle(reason) {
@@ -69,21 +57,18 @@ export function rejectDialog(context, shown, list, decide) {
     class: "field",
     id: newId("comment"),
     rows: "2",
-    placeholder: "Sent to the proposer as a chat message",
+    placeholder: "What should be different? Sent to the proposer as a chat message",
     maxlength: "4000",
   });
   const status = html.p({ class: "fault", role: "status" });
-  const radios = REASONS.map((reason, index) => {
+  const radios = [...REASONS, ...MORE_REASONS].map((reason, index) => {
     const radio = html.input({ type: "radio", name: group, value: reason, checked: index === 0 });
     return {
       radio,
-      node: html.label(
-        { class: "choice" },
-        radio,
-        html.span({}, html.span({}, reasonTitle(reason)), html.small({}, describeRejection(reason))),
-      ),
+      node: html.label({ class: "reason-chip", title: describeRejection(reason) }, radio, reasonTitle(reason)),
     };
   });
+  const nodes = radios.map((each) => each.node);
   const act = afterDelay(() => {
     const reason = radios.find((each) => each.radio.checked)?.radio.value ?? "disagree";
     dialog.close();
@@ -100,7 +85,12 @@ export function rejectDialog(context, shown, list, decide) {
       html.fieldset(
         { class: "reasons" },
         html.legend({}, "Reason"),
-        radios.map((each) => each.node),
+        html.div({ class: "reason-chips" }, nodes.slice(0, REASONS.length)),
+        html.details(
+          {},
+          html.summary({}, "More reasons"),
+          html.div({ class: "reason-chips" }, nodes.slice(REASONS.length)),
+        ),
       ),
       html.div({}, html.label({ for: text.id }, "Comment (optional)"), text),
       html.p({ class: "soft" }, "Everyone sees this. Others can still approve it."),
@@ -117,7 +107,7 @@ export function rejectDialog(context, shown, list, decide) {
     replace(status, escapeHidden(shown.map((each) => obstacleText(context, each)).find(Boolean) ?? ""));
     yes.disabled = shown.every((each) => obstacleText(context, each) !== "");
   });
-  radios[0].radio.focus();
+  text.focus();
   return dialog;
 }
 

@@ -1,26 +1,26 @@
 /**
- * What waits for this person, what waits for others, calls whose outcome nobody knows, and recent decisions. Rows do not
- * move or change while somebody points at them.
+ * What waits for this person, as they want to see it, what waits for others, calls whose outcome nobody knows, and recent
+ * decisions. Rows do not change while somebody points at them; new ones come at the end unless another order was chosen.
  */
 import { countAlike } from "../../core/state/alike-proposals.js";
 import { arrange, button, html, redraw, replace } from "../../core/page/dom.js";
-import { membersOf, textAt } from "../../core/state/json-text.js";
-import { referenceIn } from "../../core/connection/large-values.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { routeAddress } from "../../core/page/router.js";
-import { voteText } from "../../core/state/proposal-life.js";
-import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
-import { ago } from "../../core/page/time.js";
-import { settledText, titleOf } from "./proposal-decisions.js";
-import { originCautions } from "./proposal-origins.js";
+import { oneLine, escapeHidden } from "../../core/page/text.js";
+import { MAX_AT_ONCE, arrangeInbox } from "./inbox-order.js";
+import { InboxBar } from "./inbox-bar.js";
+import { buildRow, drawRow, tickRow } from "./proposal-row.js";
+import { toneOf } from "./proposal-sentence.js";
+import { knownTexts } from "../parts/text-diff.js";
 import { icon } from "../parts/icons.js";
 
-/** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
-/** @typedef {{node: HTMLElement, open: HTMLElement, box: HTMLInputElement, state: HTMLElement, why: HTMLElement, drawnFor: string}} Row */
+/** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal @typedef {import("./proposal-row.js").Row} Row */
+/** @typedef {import("./inbox-order.js").InboxGroup} InboxGroup */
 
 // A member may have 256 open proposals; beyond this many rows only the number is shown.
 const MAX_ROWS = 300;
-const LINE = 140;
+// Of a group that is not unfolded.
+const GROUP_ROWS = 4;
 // So many spaces are named in the line about others.
 const MAX_SPACES = 12;
 
@@ -51,16 +51,30 @@ function totalText(waiting) {
 }
 
 export class ProposalList {
-  /** @param {import("../../app.js").Context} context @param {{choose: (id: string) => void, mark: () => void}} acts */
+  /**
+   * @param {import("../../app.js").Context} context
+   * @param {{mark: () => void, change: () => void, decide: (proposals: Proposal[]) => void, rejectAll: (from: string) => void}} acts
+   */
   constructor(context, acts) {
     this._context = context;
     this._acts = acts;
     /** @type {Set<string>} */
     this.marked = new Set();
+    /** What is shown of the pending ones, in its order. @type {Proposal[]} */
+    this.listed = [];
     /** @type {Map<string, Row>} */
     this._rows = new Map();
+    /** Of other spaces. @type {Map<Proposal, Row>} */
+    this._distantRows = new Map();
+    /** @type {Map<string, {node: HTMLElement, drawnFor: string}>} */
+    this._heads = new Map();
+    /** @type {Set<string>} */
+    this._unfolded = new Set();
     /** @type {ReturnType<typeof countAlike>} */
     this._alike = new Map();
+    /** Looked up once for a drawing. @type {ReturnType<typeof knownTexts> | null} */
+    this._texts = null;
+    this.bar = new InboxBar(() => acts.change());
     this._waiting = html.ul({ class: "approvals-rows", "aria-label": "Pending proposals" });
     this._others = html.ul({ class: "approvals-rows", "aria-label": "Waiting for others" });
     this._unknown = html.ul({ class: "approvals-rows", "aria-label": "Outcome unknown" });
@@ -78,6 +92,7 @@ export class ProposalList {
     ];
     this.node = html.div(
       { class: "approvals-list", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } },
+      this.bar.node,
       this._knowledge,
       this._waiting,
       this._more,
@@ -91,11 +106,19 @@ export class ProposalList {
   draw({ waiting, others, unknown, decided }, selected) {
     for (const id of this.marked)
       if (this._context.state.proposals.byId.get(id)?.status !== "pending") this.marked.delete(id);
-    const shown = waiting.slice(0, MAX_ROWS);
+    const { groups, listed } = arrangeInbox(waiting, this.bar.choice);
+    this.listed = listed;
+    this.bar.draw(waiting.length, listed.length);
+    this._texts = null;
     this._alike = countAlike(this._context.state.proposals.pending.values());
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
+    const shown = this._grouped(groups, selected);
+    const kept = new Set(shown.flatMap((each) => (each instanceof HTMLElement ? [] : [each.id])));
+    arrange(
+      this._waiting,
+      shown.map((each) => (each instanceof HTMLElement ? each : this._row(each, selected))),
+    );
     const lists = /** @type {[HTMLElement, Proposal[]][]} */ ([
-      [this._waiting, shown],
       [this._others, others.slice(0, MAX_ROWS)],
       [this._unknown, unknown.slice(0, MAX_ROWS)],
       [this._decided, decided],
@@ -105,25 +128,83 @@ export class ProposalList {
         list,
         proposals.map((each) => this._row(each, selected)),
       );
-      if (list !== this._waiting) /** @type {HTMLElement} */ (list.parentElement).hidden = proposals.length === 0;
+      /** @type {HTMLElement} */ (list.parentElement).hidden = proposals.length === 0;
+      for (const each of proposals) kept.add(each.id);
     }
     // A row that moves from one list to the other keeps the focus.
     if (focused && focused !== document.activeElement && this.node.contains(focused))
       focused.focus({ preventScroll: true });
-    const kept = new Set(lists.flatMap(([, proposals]) => proposals.map((each) => each.id)));
+    this._drawElsewhere();
     for (const id of this._rows.keys()) if (!kept.has(id)) this._rows.delete(id);
     this._drawKnowledge(waiting.length);
-    this._drawElsewhere();
-    this._more.hidden = waiting.length <= MAX_ROWS;
-    this._more.textContent = `${waiting.length - MAX_ROWS} more; they appear as these are decided.`;
+    this._more.hidden = listed.length <= MAX_ROWS;
+    this._more.textContent = `${formatNumber(listed.length - MAX_ROWS)} more; they appear as these are decided.`;
   }
 
-  /** One queue over all spaces: those of others are links. */
+  /** The rows, each group below its head; of a large one the first rows. @param {InboxGroup[]} groups @param {string} selected @returns {(Proposal | HTMLElement)[]} */
+  _grouped(groups, selected) {
+    if (groups.length === 1 && groups[0].title === "") return groups[0].proposals.slice(0, MAX_ROWS);
+    for (const key of this._heads.keys()) if (!groups.some((each) => each.key === key)) this._heads.delete(key);
+    return groups
+      .flatMap((group) => {
+        const isFolded = !this._unfolded.has(group.key) && group.proposals.length > GROUP_ROWS + 1;
+        const rows = group.proposals.filter(
+          (each, index) => !isFolded || index < GROUP_ROWS || each.id === selected || this.marked.has(each.id),
+        );
+        return [this._head(group, rows.length), ...rows];
+      })
+      .slice(0, MAX_ROWS);
+  }
+
+  /** @param {InboxGroup} group @param {number} shown */
+  _head(group, shown) {
+    let head = this._heads.get(group.key);
+    if (!head) this._heads.set(group.key, (head = { node: html.li({ class: "approvals-group" }), drawnFor: "" }));
+    const { proposals, title, from } = group;
+    const red = proposals.filter((each) => toneOf(each) === "bad").length;
+    const hidden = proposals.length - shown;
+    const atOnce = proposals.length > MAX_AT_ONCE ? `the first ${MAX_AT_ONCE}` : proposals.length;
+    const isUnfolded = this._unfolded.has(group.key);
+    const drawnFor = [proposals.map((each) => each.id).join(), red, hidden, isUnfolded].join(" ");
+    if (drawnFor === head.drawnFor) return head.node;
+    head.drawnFor = drawnFor;
+    const fold = () => {
+      if (!this._unfolded.delete(group.key)) this._unfolded.add(group.key);
+      this._acts.change();
+    };
+    replace(
+      head.node,
+      html.div(
+        { class: "approvals-group-title" },
+        html.h2({}, html.bdi({}, title)),
+        html.span({ class: "tag" }, formatNumber(proposals.length)),
+        red > 0 && html.span({ class: "tag", data: { tone: "bad" } }, `${formatNumber(red)} red`),
+        html.span({ class: "grow" }),
+        (hidden > 0 || isUnfolded) &&
+          button(isUnfolded ? "Show fewer" : `Show ${formatNumber(hidden)} more`, fold, {
+            class: "small quiet",
+            aria: { expanded: String(isUnfolded) },
+          }),
+      ),
+      html.div(
+        { class: "approvals-group-acts" },
+        button(`Decide on ${atOnce}…`, () => this._acts.decide(proposals), { class: "small" }),
+        from !== "" &&
+          button("Reject all and pause…", () => this._acts.rejectAll(from), { class: "small quiet danger" }),
+      ),
+    );
+    return head.node;
+  }
+
+  /** One queue over all spaces: those of others are links, in the same order. */
   _drawElsewhere() {
+    const { choice } = this.bar;
     const found = [...this._context.session.openSpaces.values()]
       .filter((each) => each !== this._context.openSpace)
       .flatMap((each) =>
-        each.state.proposals.toDecide(each.state.me.id).map((proposal) => ({ space: each.name, proposal })),
+        arrangeInbox(each.state.proposals.toDecide(each.state.me.id), { ...choice, group: "none" }).listed.map(
+          (proposal) => ({ space: each.name, me: each.state.me.id, proposal }),
+        ),
       )
       .slice(0, MAX_ROWS);
     const others = pendingElsewhere(this._context);
@@ -150,26 +231,17 @@ export class ProposalList {
           ".",
         ),
     ]);
-    redraw(
+    const kept = new Set(found.map(({ proposal }) => proposal));
+    for (const each of this._distantRows.keys()) if (!kept.has(each)) this._distantRows.delete(each);
+    arrange(
       this._elsewhere,
-      found.map(({ space, proposal }) => [space, proposal.id]),
-      () =>
-        found.map(({ space, proposal }) =>
-          html.li(
-            { class: "approvals-row elsewhere" },
-            html.a(
-              { class: "approvals-row-open", href: routeAddress(space, "approvals", proposal.id) },
-              html.span(
-                { class: "approvals-row-what" },
-                html.bdi({ class: "mono" }, oneLine(titleOf(proposal), 60)),
-                html.span({ class: "faint" }, " in "),
-                html.bdi({}, oneLine(space, 40)),
-              ),
-              html.bdi({ class: "approvals-row-arguments" }, argumentsLine(proposal)),
-              html.span({ class: "approvals-row-who" }, nameOf(proposal.from)),
-            ),
-          ),
-        ),
+      found.map(({ space, me, proposal }) => {
+        const facts = { me, space, isHere: false, alike: 1, knownText: () => undefined };
+        const row = this._distantRows.get(proposal) ?? buildRow(proposal, facts, () => {});
+        this._distantRows.set(proposal, row);
+        drawRow(row, proposal, facts);
+        return row.node;
+      }),
     );
   }
 
@@ -218,30 +290,21 @@ export class ProposalList {
 
   /** @param {Proposal} proposal @param {string} selected */
   _row(proposal, selected) {
-    let row = this._rows.get(proposal.id);
-    if (!row) {
-      row = this._build(proposal);
-      this._rows.set(proposal.id, row);
-    }
+    const { state, openSpace } = this._context;
+    const facts = {
+      me: state.me.id,
+      space: openSpace.name,
+      isHere: true,
+      alike: this._alike.get(proposal) ?? 1,
+      knownText: (/** @type {string} */ host, /** @type {string} */ path) => {
+        this._texts ??= knownTexts(state.proposals);
+        return this._texts(host, path);
+      },
+    };
+    const row = this._rows.get(proposal.id) ?? buildRow(proposal, facts, () => this.toggle(proposal.id));
+    this._rows.set(proposal.id, row);
+    drawRow(row, proposal, facts);
     const isSelected = proposal.id === selected;
-    const drawnFor = [
-      this._alike.get(proposal) ?? 1,
-      proposal.status,
-      proposal.rejections.length,
-      proposal.approvals.length,
-      voteText(proposal),
-      proposal.uncertain,
-      ...originCautions(proposal),
-    ].join(" ");
-    if (drawnFor !== row.drawnFor) {
-      row.drawnFor = drawnFor;
-      row.state.replaceChildren(...this._state(proposal));
-      const [why] = proposal.status === "pending" ? originCautions(proposal) : [];
-      row.why.hidden = why === undefined;
-      replace(row.why, why && [icon("warning", 14), html.bdi({}, oneLine(why, LINE))]);
-      row.node.dataset.status = proposal.status;
-      row.box.hidden = proposal.status !== "pending";
-    }
     row.box.checked = this.marked.has(proposal.id);
     row.node.classList.toggle("marked", row.box.checked);
     row.node.classList.toggle("selected", isSelected);
@@ -251,81 +314,10 @@ export class ProposalList {
     return row.node;
   }
 
-  /** @param {Proposal} proposal @returns {Row} */
-  _build(proposal) {
-    const what = oneLine(titleOf(proposal), 60);
-    const state = html.span({ class: "approvals-row-state" });
-    const why = html.span({ class: "approvals-row-why", hidden: true });
-    const box = html.input({
-      type: "checkbox",
-      "aria-label": `Select ${what} from ${oneLine(proposal.from, 40)}`,
-      tabindex: "-1",
-      on: { change: () => this.toggle(proposal.id) },
-    });
-    const open = html.button(
-      { type: "button", class: "approvals-row-open", on: { click: () => this._acts.choose(proposal.id) } },
-      html.span(
-        { class: "approvals-row-what" },
-        html.bdi({ class: "mono" }, what),
-        proposal.to.length > 0 && [html.span({ class: "faint" }, " on "), nameOf(proposal.to[0])],
-      ),
-      html.bdi({ class: "approvals-row-arguments" }, argumentsLine(proposal)),
-      why,
-      html.span(
-        { class: "approvals-row-who" },
-        nameOf(proposal.from, { you: proposal.from === this._context.state.me.id }),
-        html.span({ class: "faint" }, " · "),
-        html.time({ class: "since faint", data: { at: String(proposal.at) } }, ago(proposal.at)),
-        state,
-      ),
-    );
-    return {
-      node: html.li(
-        { class: "approvals-row", data: { id: proposal.id } },
-        html.label({ class: "approvals-row-mark" }, box),
-        open,
-      ),
-      open,
-      box,
-      state,
-      why,
-      drawnFor: "",
-    };
-  }
-
-  /** @param {Proposal} proposal */
-  _state(proposal) {
-    const me = this._context.state.me.id;
-    const found = [];
-    const times = this._alike.get(proposal) ?? 1;
-    if (times > 1)
-      found.push(
-        html.span(
-          {
-            class: "tag",
-            data: { tone: "warn" },
-            title: `The same call is pending ${times} times; each one that is approved is carried out`,
-          },
-          `same call, ${times} pending`,
-        ),
-      );
-    if (proposal.rejections.length > 0)
-      found.push(html.span({ class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
-    const votes = voteText(proposal);
-    if (votes) found.push(html.span({ class: "tag", data: { tone: "accent" } }, votes));
-    if (proposal.uncertain && proposal.status === "pending")
-      found.push(html.span({ class: "tag", data: { tone: "warn" } }, "status unknown"));
-    if (proposal.status === "fulfilled") found.push(html.span({ class: "tag", data: { tone: "accent" } }, "running"));
-    if (proposal.status === "done")
-      found.push(html.span({ class: "tag", data: { tone: "good" } }, approvedBy(proposal.fulfilledBy, me)));
-    if (proposal.status === "failed")
-      found.push(
-        html.span({ class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"),
-      );
-    if (proposal.status === "unknown")
-      found.push(html.span({ class: "tag", data: { tone: "warn" } }, "outcome unknown"));
-    if (proposal.ending) found.push(html.span({ class: "tag" }, proposal.ending));
-    return found;
+  /** What the clock changes. */
+  tick() {
+    for (const [id, row] of this._rows) tickRow(row.node, this._context.state.proposals.byId.get(id));
+    for (const [proposal, row] of this._distantRows) tickRow(row.node, proposal);
   }
 
   /** @param {string} id */
@@ -363,8 +355,9 @@ export class ProposalList {
 
   /** Space marks, Enter opens as on any button. @param {KeyboardEvent} event */
   _key(event) {
-    const row = event.target instanceof Element ? event.target.closest(".approvals-row") : null;
-    if (event.key !== " " || !(row instanceof HTMLElement) || !(event.target instanceof HTMLButtonElement)) return;
+    const open = event.target instanceof Element ? event.target.closest(".approvals-row-open") : null;
+    const row = open?.closest(".approvals-row");
+    if (event.key !== " " || !(row instanceof HTMLElement)) return;
     event.preventDefault();
     if (!event.repeat) this.toggle(row.dataset.id ?? "");
   }
@@ -373,33 +366,4 @@ export class ProposalList {
 /** @param {string} title @param {HTMLElement[]} list */
 function section(title, ...list) {
   return html.section({ hidden: true }, html.h2({ class: "approvals-heading" }, title), ...list);
-}
-
-/** "Approved by Ana"; who it was is not always told. @param {string} by @param {string} me */
-export function approvedBy(by, me) {
-  return by === me ? "Approved" : `Approved by ${oneLine(by, 24) || "someone"}`;
-}
-
-/** "Rejected by Ana", or by how many. @param {Proposal} proposal @param {string} me */
-function rejectedBy(proposal, me) {
-  const names = [...new Set(proposal.rejections.map((each) => each.by))];
-  return `Rejected by ${names.length > 1 ? names.length : names[0] === me ? "you" : oneLine(names[0], 24)}`;
-}
-
-/** @param {string} text */
-function lineOf(text) {
-  const large = text.startsWith('{"moot/content"') ? referenceIn(JSON.parse(text)) : null;
-  if (large) return `(${formatNumber(large.bytes)} bytes)`;
-  return (text.startsWith('"') && text !== '""' ? String(JSON.parse(text)) : text).slice(0, LINE * 2);
-}
-
-/** The arguments on a line, digits as they were received. @param {Proposal} proposal */
-function argumentsLine(proposal) {
-  const given =
-    textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
-  if (!given.startsWith("{")) return oneLine(given, LINE);
-  const text = membersOf(given)
-    .slice(0, 20)
-    .map((each) => `${each.key}=${lineOf(each.text)}`);
-  return oneLine(text.join(" "), LINE);
 }

@@ -6,7 +6,7 @@
  * buttons do nothing for as long. New ones are added at the end, so that nothing moves under the pointer.
  */
 import { alikeOf } from "../../core/state/alike-proposals.js";
-import { button, html, replace } from "../../core/page/dom.js";
+import { button, html, redraw, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { waitsForOthers } from "../../core/state/proposal-life.js";
 import { registerView } from "../../core/page/router.js";
@@ -14,9 +14,11 @@ import { oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { ApprovalActions } from "./approvals-actions.js";
 import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
-import { MAX_AT_ONCE, approveSelected, rejectSelected } from "./approvals-bulk.js";
+import { BulkDecisions } from "./bulk-decisions.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
+import { emptyInbox } from "./empty-inbox.js";
 import { ProposalList, elsewhereText } from "./approvals-list.js";
+import { wishText } from "./proposal-sentence.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory, notReceived } from "./proposal-history.js";
 import { onHeldChange, takeBackChoice } from "./take-back.js";
@@ -47,15 +49,29 @@ class ApprovalsView {
     /** @type {Set<string>} */
     this._announced = new Set(this._proposals.open().map((each) => each.id));
     this._list = new ProposalList(context, {
-      choose: (id) => context.go("approvals", id),
-      mark: () => this._drawBulk(),
+      mark: () => this._bulk.draw(),
+      change: () => this.draw(),
+      decide: (proposals) => this._bulk.decideOn(proposals),
+      rejectAll: (from) => this._bulk.rejectAll(from),
     });
-    this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
+    this._actions = new ApprovalActions(
+      context,
+      () => this.move(1, "wait"),
+      (id) => this._advance(id),
+    );
     this._count = html.span({ class: "soft" });
-    this._bulk = html.div({ class: "approvals-bulk", role: "group", "aria-label": "Selected proposals", hidden: true });
+    this._empty = html.div({ class: "inbox-empty" });
+    this._bulk = new BulkDecisions(context, this._list, (done) => {
+      if (done.includes(this.selected)) this._advance(this.selected);
+    });
     this._body = html.div({
       class: "approvals-body",
-      on: { scroll: () => this._drawFold(), "moot:grant": () => this._actions.grant() },
+      on: {
+        scroll: () => this._drawFold(),
+        "moot:grant": () => this._actions.grant(),
+        "moot:alike": () => this._bulk.decideAlike(this._shown?.proposal),
+        "moot:reject-all": () => this._bulk.rejectAll(this._shown?.proposal.from),
+      },
     });
     this._fold = html.button({
       type: "button",
@@ -87,7 +103,7 @@ class ApprovalsView {
         alertSwitches(context),
       ),
       this._planNotice,
-      this._bulk,
+      this._bulk.node,
       this._root,
     );
     this._clock = setInterval(() => this._tick(), 1000);
@@ -121,6 +137,10 @@ class ApprovalsView {
         v: ["Vote (press twice)", (event) => event.repeat || this._actions.vote()],
         w: ["Withdraw your own (press twice)", (event) => event.repeat || this._actions.withdraw()],
         x: ["Select or deselect", () => this._list.toggle(this.selected)],
+        l: ["Decide on all that are like this one", () => this._bulk.decideAlike(this._shown?.proposal)],
+        X: ["Reject all of this member and pause it", () => this._bulk.rejectAll(this._shown?.proposal.from)],
+        u: ["Group in another way", () => context.announce(this._list.bar.cycle())],
+        "/": ["Search", () => this._list.bar.focus()],
         Escape: ["Cancel; clear the selection", () => this._escape()],
       }),
     ];
@@ -153,8 +173,8 @@ class ApprovalsView {
     replace(this._count, this._countText(waiting.length));
     this._announce(waiting);
     this._list.draw(listed, this.selected);
-    this._drawBulk();
-    const at = waiting.findIndex((each) => each.id === this.selected);
+    this._bulk.draw();
+    const at = this._list.listed.findIndex((each) => each.id === this.selected);
     if (at >= 0) this._position = at;
     if (this._wanted && this._proposals.byId.has(this._wanted)) this.select(this._wanted, false);
     else if (this._isReplaced()) this._reselect();
@@ -162,10 +182,10 @@ class ApprovalsView {
     else if (
       !this.selected &&
       !this._wanted &&
-      waiting.length > 0 &&
+      this._list.listed.length > 0 &&
       this._context.openSpace.sync.knowledge !== "asking"
     )
-      this.select(waiting[0].id, false);
+      this.select(this._list.listed[0].id, false);
     else if (!this.selected && !this._wanted) this._drawEmpty();
     this._drawAlike();
     this._drawHistory();
@@ -211,10 +231,9 @@ class ApprovalsView {
     for (const node of [this._body, view.node, historyNode]) this._sizes.observe(node);
     this._body.scrollTop = 0;
     this._actions.show(proposal, view.unread, chosen);
-    const waiting = this._pending();
-    const at = waiting.findIndex((each) => each.id === id);
-    if (at >= 0) this._position = at;
     this._list.draw(this._listed(), id);
+    const at = this._list.listed.findIndex((each) => each.id === id);
+    if (at >= 0) this._position = at;
     this._drawAlike();
     this._drawHistory();
   }
@@ -241,7 +260,7 @@ class ApprovalsView {
 
   /** @param {number} step @param {"any" | "wait"} [among] */
   move(step, among = "any") {
-    const waiting = this._pending();
+    const waiting = this._list.listed;
     const listed = this._listed();
     const rows = among === "wait" ? waiting : [...waiting, ...listed.others, ...listed.unknown, ...listed.decided];
     if (rows.length === 0) return;
@@ -261,75 +280,46 @@ class ApprovalsView {
     this._list.focus(proposal.id);
   }
 
+  /** After a decision the next one is shown, so that many can be decided one after the other. @param {string} id */
+  _advance(id) {
+    const rest = this._list.listed.filter((each) => each.id !== id);
+    if (this.selected !== id || rest.length === 0) return;
+    const next = rest[Math.min(this._position, rest.length - 1)];
+    history.replaceState(null, "", this._context.link("approvals", next.id));
+    // Nobody selected it: keys and buttons do nothing for a moment.
+    this.select(next.id, false);
+    const hadFocus = document.activeElement === document.body || this._detail.contains(document.activeElement);
+    if (hadFocus && this._list.node.checkVisibility()) this._list.focus(next.id);
+  }
+
   /** @param {KeyboardEvent} event */
   _approve(event) {
-    const marked = this._selectedForBulk();
-    if (marked.length === 0) this._actions.approve(event.repeat);
-    else if (!event.repeat) this._decideSelected(approveSelected);
+    if (this._bulk.selected().length === 0) this._actions.approve(event.repeat);
+    else if (!event.repeat) this._bulk.approve();
   }
 
   _reject() {
-    if (this._selectedForBulk().length === 0) this._actions.reject();
-    else this._decideSelected(rejectSelected);
+    if (this._bulk.selected().length === 0) this._actions.reject();
+    else this._bulk.reject();
   }
 
   /** @param {KeyboardEvent} event */
   _rejectPlainly(event) {
     if (event.repeat) return;
-    if (this._selectedForBulk().length === 0) this._actions.rejectPlainly();
-    else this._decideSelected(rejectSelected);
-  }
-
-  /** @param {typeof approveSelected} decide */
-  _decideSelected(decide) {
-    const marked = this._selectedForBulk();
-    if (marked.length > MAX_AT_ONCE) {
-      this._context.notify(`${marked.length} selected. Decide on at most ${MAX_AT_ONCE} at once.`, "bad");
-      return;
-    }
-    decide(this._context, marked, () => this._list.clear());
-  }
-
-  /** @returns {Proposal[]} */
-  _selectedForBulk() {
-    return this._pending().filter((each) => this._list.marked.has(each.id));
+    if (this._bulk.selected().length === 0) this._actions.rejectPlainly();
+    else this._bulk.reject();
   }
 
   _escape() {
     if (!this._actions.disarm()) this._list.clear();
   }
 
-  _drawBulk() {
-    const count = this._selectedForBulk().length;
-    this._bulk.hidden = count === 0;
-    if (this._bulk.dataset.count === String(count)) return;
-    this._bulk.dataset.count = String(count);
-    if (count === 0) return;
-    const waiting = this._pending();
-    replace(
-      this._bulk,
-      html.strong({}, `${count} selected`),
-      button(`Approve ${count}…`, () => this._decideSelected(approveSelected), { class: "small", shortcut: "a" }),
-      button(`Reject ${count}…`, () => this._decideSelected(rejectSelected), { class: "small danger", shortcut: "r" }),
-      count < waiting.length &&
-        button("Select all", () => this._list.markAll(waiting.slice(0, MAX_AT_ONCE)), { class: "small quiet" }),
-      button("Clear", () => this._list.clear(), { class: "small quiet", shortcut: "Esc" }),
-    );
-  }
-
   _drawEmpty() {
     this._shown = null;
     this._actions.show(null, () => false, true);
     const { knowledge } = this._context.openSpace.sync;
-    const elsewhere = elsewhereText(this._context);
-    const [title, text] = {
-      known: elsewhere
-        ? ["No pending proposals in this space", `${elsewhere}: see the list.`]
-        : ["No pending proposals", "New proposals appear here with everything needed to decide."],
-      asking: ["Loading", "The gateway is asked what is pending."],
-      "not-known": ["What is pending is not known", "It is loaded as soon as the gateway responds."],
-    }[knowledge];
-    replace(this._body, html.div({ class: "empty" }, icon("approvals", 32), html.strong({}, title), html.p({}, text)));
+    redraw(this._empty, [knowledge, elsewhereText(this._context)], () => emptyInbox(this._context));
+    if (this._empty.parentElement !== this._body) replace(this._body, this._empty);
   }
 
   /** The history of the selected proposal; redrawn only when it changed. */
@@ -375,8 +365,7 @@ class ApprovalsView {
     const added = waiting.filter((each) => !this._announced.has(each.id));
     for (const each of added) this._announced.add(each.id);
     const others = added.filter((each) => each.from !== this._context.state.me.id);
-    if (others.length === 1)
-      this._context.announce(`${oneLine(others[0].from, 40)} proposes ${oneLine(titleOf(others[0]), 60)}`);
+    if (others.length === 1) this._context.announce(`${oneLine(others[0].from, 40)} ${wishText(others[0])}`);
     else if (others.length > 1) this._context.announce(`${others.length} new proposals`);
   }
 
@@ -385,6 +374,7 @@ class ApprovalsView {
       const text = ago(Number(node.dataset.at));
       if (node.textContent !== text) node.textContent = text;
     }
+    this._list.tick();
     this._actions.draw();
   }
 

@@ -18,9 +18,9 @@ const MAX_RISKS = 8;
 const MAX_EXACT_CHARACTERS = 64 * 1024;
 const QUOTE_CHARACTERS = 60;
 
-const COMMAND_NAMES = /^(command|cmd|commandline|command_line|script|shell|bash|exec|args|argv)$/i;
-const AMOUNT_NAMES = /^(amount|price|total|sum|value|budget|limit|quantity)(_?(cents|minor|eur|usd|gbp))?$/i;
-const CURRENCY_NAMES = /^(currency|unit)$/i;
+export const COMMAND_NAMES = /^(command|cmd|commandline|command_line|script|shell|bash|exec|args|argv)$/i;
+export const AMOUNT_NAMES = /^(amount|price|total|sum|value|budget|limit|quantity)(_?(cents|minor|eur|usd|gbp))?$/i;
+export const CURRENCY_NAMES = /^(currency|unit)$/i;
 const PARENT = /(^|[\\/]|%2f|%5c)(\.|%2e){2}([\\/]|%2f|%5c|$)/i;
 const SECRET =
   /AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[\w-]{30,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[\w-]{10,500}\.eyJ[\w-]{10,}/;
@@ -116,6 +116,19 @@ function examineText(text, name, add, writes) {
       break;
     }
   }
+}
+
+/** The letters that look like others, with their alphabet: all that mix with Latin ones in a word, and all in an address. @param {string} text @returns {{at: number, letter: string, alphabet: string}[]} */
+export function oddLetters(text) {
+  const isAddress = /^[^\s@]+@[^\s@]+$/.test(text) || /^[a-z][a-z0-9+.-]*:\/\/\S+$/i.test(text);
+  return [...text.matchAll(/\p{L}[\p{L}\p{M}]*/gu)]
+    .filter(([word]) => /[^\x20-\x7e]/.test(word) && (isAddress || (/[A-Za-z]/.test(word) && !UNIT.test(word))))
+    .flatMap((word) =>
+      [...word[0].matchAll(/\P{ASCII}/gu)].flatMap(({ 0: letter, index }) => {
+        const alphabet = LOOK_ALIKES.find(([pattern]) => pattern.test(letter))?.[1];
+        return alphabet ? [{ at: word.index + index, letter, alphabet }] : [];
+      }),
+    );
 }
 
 /** A command in an argument that is none, such as a folder: "src; rm -rf /". @param {string} text @param {string} name @param {(tone: Risk["tone"], text: string) => void} add */

@@ -9,6 +9,9 @@ import { callPermissions } from "../capabilities/capability-match.js";
 import { toolCatalogueOf } from "../tools/tool-catalogue.js";
 import { errorText } from "./proposal-decisions.js";
 import { originsOf, otherOrigins } from "./proposal-origins.js";
+import { mailIn, noteChange, sentenceOf } from "./proposal-sentence.js";
+import { COMMAND_NAMES, oddLetters } from "./call-risks.js";
+import { isStatement } from "./shell-risks.js";
 import {
   PATHS,
   addedView,
@@ -19,6 +22,7 @@ import {
   replacementIn,
   wholeTextIn,
 } from "../parts/text-diff.js";
+import { MAX_CODE_CHARACTERS, codeView } from "../parts/code-view.js";
 import { icon } from "../parts/icons.js";
 import { jsonTree } from "../parts/json-tree.js";
 import { largeValueView } from "../parts/large-value.js";
@@ -35,10 +39,11 @@ const CURRENT_MILLISECONDS = 30_000;
 // How hosts say that a file is not there.
 const NO_FILE = /no such file|does not exist|doesn.t exist|not found|there is no |ENOENT/i;
 const NEW_FILE = "new file";
+const MAIL_NAMES = /^(from|to|recipients?|to_?(address|email|addresses)|cc|bcc|subject|title)$/i;
 const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_contents", "cat"];
 
-/** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known */
-export function readableCall(context, proposal, later) {
+/** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known @param {() => void} changed when it is known what it changes */
+export function readableCall(context, proposal, later, changed) {
   const params = textAt(proposal.call.bodyText, ["params"]);
   if (params === null) return html.p({ class: "soft" }, "No parameters.");
   if (!params.startsWith("{")) return valueView(params);
@@ -55,7 +60,7 @@ export function readableCall(context, proposal, later) {
   const isLarge = referenceIn(proposal.call.params?.arguments ?? {}) !== null;
   const names = plain && !isLarge ? membersOf(plain.text).map((each) => each.key) : [];
   return [
-    plain && argumentsView(context, proposal, plain.text, later),
+    plain && argumentsView(context, proposal, plain.text, later, changed),
     otherOrigins(context, proposal, names, later),
     !given && proposal.call.method === "tools/call" && html.p({ class: "soft" }, "No arguments."),
     others.length > 0 && [
@@ -68,8 +73,8 @@ export function readableCall(context, proposal, later) {
   ];
 }
 
-/** @param {Context} context @param {Proposal} proposal @param {string} text @param {(() => void)[]} later */
-function argumentsView(context, proposal, text, later) {
+/** @param {Context} context @param {Proposal} proposal @param {string} text @param {(() => void)[]} later @param {() => void} changed */
+function argumentsView(context, proposal, text, later, changed) {
   const given = proposal.call.params?.arguments ?? {};
   const all = membersOf(text);
   if (all.length === 0) return html.p({ class: "soft" }, "No arguments.");
@@ -79,7 +84,15 @@ function argumentsView(context, proposal, text, later) {
   const edits = editsIn(given);
   const rows = [];
   const origins = (/** @type {string} */ name) => originsOf(context, proposal, name, later);
-  for (const part of all) {
+  const mail = mailIn(given);
+  if (mail)
+    rows.push(
+      html.div(
+        { class: "mail" },
+        mailRows(all, mail).map((part) => row(part.key, [mailValue(part, mail), origins(part.key)])),
+      ),
+    );
+  for (const part of mail ? all.filter((each) => !MAIL_NAMES.test(each.key) && each.key !== mail.bodyName) : all) {
     if (pair && part.key === pair[1]) continue;
     if (pair && part.key === pair[0]) {
       const compared = diffView(given[pair[0]], given[pair[1]]);
@@ -87,11 +100,68 @@ function argumentsView(context, proposal, text, later) {
     } else if (edits && part.key === edits.name)
       rows.push(row(edits.name, [editsView(edits.edits, part.text), origins(part.key)]));
     else if (!pair && whole && part.key === whole.name) {
-      const content = contentView(context, proposal, whole.path, given[whole.name], later);
+      const known = (/** @type {string | null} */ old) => {
+        noteChange(proposal, old, given[whole.name]);
+        changed();
+      };
+      const content = contentView(context, proposal, whole.path, given[whole.name], later, known);
       rows.push(row(part.key, [content, origins(part.key)]));
-    } else rows.push(row(part.key, [valueView(part.text, context), origins(part.key)]));
+    } else rows.push(row(part.key, [codeIn(proposal, part) ?? valueView(part.text, context), origins(part.key)]));
   }
   return html.dl({ class: "arguments" }, rows);
+}
+
+/** The head of a letter first, then its text. @param {{key: string, text: string}[]} all @param {NonNullable<ReturnType<typeof mailIn>>} mail */
+function mailRows(all, mail) {
+  const order = (/** @type {string} */ key) =>
+    [/^from/i, /^(to|recip)/i, /^cc/i, /^bcc/i].findIndex((each) => each.test(key));
+  const place = (/** @type {string} */ key) => (key === mail.bodyName ? 9 : order(key) < 0 ? 8 : order(key));
+  return all
+    .filter((each) => MAIL_NAMES.test(each.key) || each.key === mail.bodyName)
+    .sort((a, b) => place(a.key) - place(b.key));
+}
+
+/** @param {{key: string, text: string}} part @param {NonNullable<ReturnType<typeof mailIn>>} mail */
+function mailValue(part, mail) {
+  const value = JSON.parse(part.text);
+  if (part.key === mail.bodyName)
+    return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text of the e-mail" });
+  if (part.key === mail.subjectName) return html.strong({}, markedText(value));
+  const all = Array.isArray(value) && value.every((each) => typeof each === "string") ? value : null;
+  return all
+    ? html.span(
+        {},
+        all.map((each, index) => [index > 0 && ", ", html.bdi({}, markedText(each))]),
+      )
+    : valueView(part.text);
+}
+
+/** With letters marked that look like others. @param {string} text @returns {any[]} */
+function markedText(text) {
+  const parts = [];
+  let at = 0;
+  for (const odd of oddLetters(text)) {
+    const code = (odd.letter.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
+    parts.push(
+      escapeHidden(text.slice(at, odd.at)),
+      html.span(
+        { class: "odd-letter", title: `${odd.alphabet} letter U+${code}` },
+        odd.letter,
+        html.small({}, ` ${odd.alphabet} `),
+      ),
+    );
+    at = odd.at + odd.letter.length;
+  }
+  return [...parts, escapeHidden(text.slice(at))];
+}
+
+/** A command line or a statement in colours; null if it is none. @param {Proposal} proposal @param {{key: string, text: string}} part */
+function codeIn(proposal, part) {
+  if (!part.text.startsWith('"') || part.text.length > MAX_CODE_CHARACTERS) return null;
+  const value = String(JSON.parse(part.text));
+  if (/^(sql|query|statement|stmt)$/i.test(part.key) && isStatement(value)) return codeView(value, "sql");
+  const isCommand = COMMAND_NAMES.test(part.key) && sentenceOf(proposal).verb === "run";
+  return isCommand && value ? codeView(value, "shell") : null;
 }
 
 /** @param {any[]} edits @param {string} text of all of them */
@@ -115,8 +185,8 @@ function editsView(edits, text) {
   );
 }
 
-/** A new text for a path, compared with the known content of the file. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later */
-function contentView(context, proposal, path, text, later) {
+/** A new text for a path, compared with the known content of the file. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later @param {(old: string | null) => void} known null: there is no file */
+function contentView(context, proposal, path, text, later, known) {
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
   const body = html.div({ class: "content-change" });
   const size = sizeOf(text);
@@ -142,7 +212,8 @@ function contentView(context, proposal, path, text, later) {
     title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content`,
   });
   const again = button("Read again", () => void read(), { class: "quiet small", title: compare.title });
-  const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") =>
+  const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") => {
+    if (old !== null || problem.startsWith(NEW_FILE)) known(old);
     replace(
       body,
       html.div(
@@ -160,6 +231,7 @@ function contentView(context, proposal, path, text, later) {
       // Only what is known to be new is called added.
       old === null ? addedView(text, problem.startsWith(NEW_FILE) ? "+" : " ") : diffView(old, text),
     );
+  };
   later.push(() => {
     compare.hidden = again.hidden = !host || readCallFor(context, host, path) === null;
     if (isCompared || compare.hidden || proposal.status !== "pending" || !mayReadItself(context, proposal, host, path))
@@ -168,10 +240,10 @@ function contentView(context, proposal, path, text, later) {
     void read();
   });
   // For a settled proposal, show what it changed, not the present content.
-  const known = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
+  const last = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
   // Everybody sees that the file is read, so what has just been read is not read again.
-  let isCompared = known !== null && isCurrent(context.state.proposals, host, known.at);
-  if (known) show(known.text, `at ${formatTime(known.at)}`);
+  let isCompared = last !== null && isCurrent(context.state.proposals, host, last.at);
+  if (last) show(last.text, `at ${formatTime(last.at)}`);
   else show(null, "");
   return body;
 }
@@ -274,7 +346,10 @@ export function valueView(text, context) {
     const value = String(JSON.parse(text));
     if (value === "") return html.span({ class: "soft" }, "(empty)");
     if (value.length <= 200 && !/[\n\r]/.test(value))
-      return html.bdi({ class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
+      return html.bdi(
+        { class: "argument-text" },
+        oddLetters(value).length > 0 ? markedText(value) : showEdgeSpaces(escapeHidden(value)),
+      );
     return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text" });
   }
   if (text.startsWith("{") || text.startsWith("[")) {

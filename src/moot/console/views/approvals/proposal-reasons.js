@@ -3,6 +3,8 @@ import { button, html } from "../../core/page/dom.js";
 import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { approverStateOf, openSuggestions } from "../rules/approver-state.js";
+import { MAX_AT_ONCE, likeOnes } from "./inbox-order.js";
+import { mayRejectAll, pendingOf } from "./reject-all.js";
 import { mayAllow } from "../capabilities/capability-covers.js";
 import { SUGGESTION_ACTIONS } from "../rules/rule-suggestion.js";
 
@@ -14,17 +16,21 @@ const LATEST_THOUGHTS = 2;
 // After so many approvals by one person, of this tool or of this exact call, a rule or a permission saves them the question.
 const OFTEN = 5;
 const OFTEN_EQUAL = 3;
+// So many of one member are worth an answer to all of them.
+const MANY = 5;
 
 /** @param {Context} context @param {Proposal} proposal @returns {HTMLElement | null} */
 export function reasonsView(context, proposal) {
   const quotes = [...chatQuotes(context, proposal), ...thoughtQuotes(context, proposal)];
   const before = pastText(context, proposal);
   const offer = offerView(context, proposal);
-  if (quotes.length === 0 && !before && !offer) return null;
+  const more = moreView(context, proposal);
+  if (quotes.length === 0 && !before && !offer && !more) return null;
   return html.section(
     { class: "proposal-reasons", "aria-label": "Background" },
     quotes.length > 0 && [html.h3({}, "Why"), quotes],
     before && html.p({ class: "soft proposal-past" }, before),
+    more,
     offer,
   );
 }
@@ -81,6 +87,43 @@ function pastText(context, proposal) {
     html.a({ href: context.link("approvals", latest.id) }, ago(latest.at)),
     ".",
   ];
+}
+
+/** "17 more write_file calls by agent are pending", and what can be done about all of them. @param {Context} context @param {Proposal} proposal */
+function moreView(context, proposal) {
+  const { state } = context;
+  if (proposal.status !== "pending" || proposal.from === state.me.id) return null;
+  const like = likeOnes(state.proposals.toDecide(state.me.id), proposal).length;
+  const all = pendingOf(context, proposal.from).length;
+  if (like < 2 && all < MANY) return null;
+  const send = (/** @type {string} */ name) => (/** @type {Event} */ event) =>
+    event.currentTarget?.dispatchEvent(new CustomEvent(name, { bubbles: true }));
+  const act = (/** @type {string} */ text, /** @type {string} */ name, /** @type {string} */ key, tone = "") =>
+    html.button(
+      { type: "button", class: `button small ${tone}`, "aria-keyshortcuts": key, on: { click: send(name) } },
+      text,
+      html.kbd({ "aria-hidden": "true" }, key),
+    );
+  const name = oneLine(proposal.call.name || proposal.call.method, 60);
+  const text =
+    like > 1
+      ? [
+          `${like - 1} more ${name} ${like === 2 ? "call" : "calls"} by `,
+          nameOf(proposal.from),
+          ` ${like === 2 ? "is" : "are"} pending.`,
+        ]
+      : [`${all} proposals of `, nameOf(proposal.from), " are pending."];
+  return html.div(
+    { class: "proposal-more" },
+    html.p({}, text),
+    html.div(
+      { class: "action-row" },
+      like > 1 && act(like > MAX_AT_ONCE ? `Decide on ${MAX_AT_ONCE}…` : `Decide on all ${like}…`, "moot:alike", "l"),
+      all >= MANY &&
+        mayRejectAll(context, proposal.from) &&
+        act(`Reject all ${all} and pause…`, "moot:reject-all", "X", "quiet danger"),
+    ),
+  );
 }
 
 /** @param {Context} context @param {Proposal} proposal */

@@ -17,7 +17,7 @@ import { titleOf } from "./proposal-decisions.js";
 import { grantScopes } from "../capabilities/grant-scopes.js";
 import { copyButton } from "../timeline/envelope-details.js";
 import { icon } from "../parts/icons.js";
-import { risksOf } from "./call-risks.js";
+import { amountText, changeText, risksFor, sentenceOf, wishView } from "./proposal-sentence.js";
 import { originCautionViews } from "./proposal-origins.js";
 import { reasonsView } from "./proposal-reasons.js";
 import { TREE_CHARACTERS, readableCall } from "./proposal-content.js";
@@ -33,17 +33,22 @@ import { TREE_CHARACTERS, readableCall } from "./proposal-content.js";
 export function proposalView(context, proposal) {
   const tool = html.div({ class: "proposal-tool" });
   const cautions = html.div({ class: "proposal-cautions" });
-  const reasons = html.div({});
+  const reasons = html.div({ class: "proposal-why" });
   /** @type {(() => void)[]} */
   const later = [];
-  const readable = html.div({ class: "proposal-readable" }, readableCall(context, proposal, later));
+  const wish = html.span({});
+  const readable = html.div(
+    { class: "proposal-readable" },
+    readableCall(context, proposal, later, () => drawWish(wish, proposal)),
+  );
+  drawWish(wish, proposal);
   const node = html.article(
     { class: "proposal" },
-    head(context, proposal),
+    head(context, proposal, wish),
     cautions,
     tool,
-    callTabs(context, proposal, readable),
     reasons,
+    callTabs(context, proposal, readable),
     grantEffectView(context, proposal),
   );
   const refresh = () => {
@@ -62,8 +67,14 @@ export function proposalView(context, proposal) {
   };
 }
 
-/** @param {Context} context @param {Proposal} proposal */
-function head(context, proposal) {
+/** "wants to replace notes.md, +1 −2". @param {HTMLElement} wish @param {Proposal} proposal */
+function drawWish(wish, proposal) {
+  const change = changeText(proposal);
+  replace(wish, wishView(proposal, 120), change && html.span({ class: "proposal-change" }, `, ${change}`));
+}
+
+/** @param {Context} context @param {Proposal} proposal @param {HTMLElement} wish */
+function head(context, proposal, wish) {
   const host =
     proposal.to.length > 0
       ? proposal.to.map((id, index) => [index > 0 && ", ", nameOf(id)])
@@ -72,13 +83,20 @@ function head(context, proposal) {
     { class: "proposal-head" },
     html.h2(
       { tabindex: "-1" },
-      nameOf(proposal.from, { you: proposal.from === context.state.me.id }),
-      " proposes ",
-      html.bdi({ class: "mono proposal-what" }, oneLine(titleOf(proposal), 120)),
+      html.a(
+        { class: "proposal-member", href: context.link("members", proposal.from) },
+        nameOf(proposal.from, { you: proposal.from === context.state.me.id }),
+      ),
+      wish,
     ),
     html.p(
       { class: "soft proposal-facts" },
-      html.span({}, "on ", host),
+      html.span(
+        {},
+        !sentenceOf(proposal).isName && [html.bdi({ class: "mono" }, oneLine(titleOf(proposal), 120)), " "],
+        "on ",
+        host,
+      ),
       proposal.call.method !== "tools/call" &&
         html.span({}, "method ", html.bdi({ class: "mono" }, oneLine(proposal.call.method, 80))),
       html.span(
@@ -86,6 +104,13 @@ function head(context, proposal) {
         `proposed ${formatMinute(proposal.at)}, `,
         html.time({ class: "since", data: { at: String(proposal.at) } }, ago(proposal.at)),
       ),
+      proposal.status === "pending" &&
+        proposal.expiresAt > 0 &&
+        html.span(
+          {},
+          "expires ",
+          html.time({ class: "since", data: { at: String(proposal.expiresAt) } }, ago(proposal.expiresAt)),
+        ),
       proposal.context &&
         !context.state.reasoning.within(proposal.context) &&
         html.span({}, "in ", html.bdi({ class: "mono" }, oneLine(proposal.context, 60))),
@@ -139,13 +164,15 @@ function toolView(context, proposal) {
 
 /** Everything to read before deciding, the most serious first. @param {Context} context @param {Proposal} proposal */
 export function cautionsView(context, proposal) {
-  const risks = risksOf(proposal.call).map((risk) =>
-    html.p(
-      { class: "caution", data: { tone: risk.tone } },
-      icon(risk.tone === "info" ? "help" : "warning", 16),
-      html.bdi({}, oneLine(risk.text, 300)),
-    ),
+  const amount = amountText(proposal);
+  const found = risksFor(proposal).filter((each) => each.tone !== "info");
+  const risks = found.map((risk) =>
+    html.p({ class: "caution", data: { tone: risk.tone } }, icon("warning", 16), html.bdi({}, oneLine(risk.text, 300))),
   );
+  if (amount)
+    risks.unshift(
+      html.p({ class: "caution amount", data: { tone: "info", amount: "" } }, html.bdi({}, oneLine(amount, 300))),
+    );
   return [
     ...originCautionViews(proposal),
     ...budgetViews(proposal),

@@ -263,6 +263,11 @@ export function isWriter(tool) {
   return WRITERS.test(tool);
 }
 
+/** Whether a text begins as a statement does. @param {string} text */
+export function isStatement(text) {
+  return expression(SQL_START).test(text.slice(0, MAX_LINE_CHARACTERS));
+}
+
 /** What statements do, each in a few words that go on after "The statement". @param {string} given @returns {string[]} */
 export function sqlRisks(given) {
   const found = [];

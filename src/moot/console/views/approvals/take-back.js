@@ -14,7 +14,8 @@ import { icon } from "../parts/icons.js";
  * @typedef {object} HeldDecision
  * @property {Context} context
  * @property {string} id of the proposal; empty for several
- * @property {string} text "Approve write_file"
+ * @property {string} text "Approving write_file"
+ * @property {string} undone "write_file was not approved"
  * @property {number} due
  * @property {() => Promise<void> | void} send
  * @property {any} timer
@@ -38,7 +39,7 @@ const listeners = new Set();
 const bar = html.div({
   class: "take-back",
   role: "region",
-  "aria-label": "Decisions that can be taken back",
+  "aria-label": "Decisions that can be undone",
   hidden: true,
 });
 /** @type {any} */
@@ -82,21 +83,21 @@ export function takeBackChoice() {
     CHOICES.map((seconds) => html.option({ value: String(seconds) }, seconds ? `${seconds} s` : "off")),
   );
   choice.value = String(takeBackSeconds());
-  return html.div({ class: "take-back-choice" }, html.label({ for: id }, "Take back"), choice);
+  return html.div({ class: "take-back-choice" }, html.label({ for: id }, "Undo delay"), choice);
 }
 
 /**
  * Send a decision after the time that the person chose. Returns false if they chose none: then the caller sends it.
- * @param {Context} context @param {string} id @param {string} text @param {() => Promise<void> | void} send
+ * @param {Context} context @param {string} id @param {string} text @param {string} undone what to say when it is undone @param {() => Promise<void> | void} send
  */
-export function hold(context, id, text, send) {
+export function hold(context, id, text, undone, send) {
   const seconds = takeBackSeconds();
   if (seconds === 0) return false;
   /** @type {HeldDecision} */
-  const one = { context, id, text, due: Date.now() + seconds * 1000, send, timer: undefined };
+  const one = { context, id, text, undone, due: Date.now() + seconds * 1000, send, timer: undefined };
   one.timer = setTimeout(() => finish(one), seconds * 1000);
   held.push(one);
-  context.announce(`${text} in ${seconds} seconds. Press z to take it back.`);
+  context.announce(`${text} in ${seconds} seconds. Press z to undo.`);
   changed();
   return true;
 }
@@ -115,7 +116,7 @@ export function takeBack(id) {
 
 /** @param {HeldDecision} one */
 function takeBackOne(one) {
-  lastTaken = `Taken back, nothing was sent: ${one.text}`;
+  lastTaken = `Undone: ${one.undone}`;
   clearTimeout(forgetting);
   forgetting = setTimeout(() => {
     lastTaken = "";
@@ -161,7 +162,7 @@ function changed() {
   removeKeys = () => {};
   if (held.length > 0) {
     ticking = setInterval(draw, 1000);
-    removeKeys = held[0].context.keys.add("Decision on its way", { z: ["Take it back", () => void takeBack()] });
+    removeKeys = held[0].context.keys.add("Decision on its way", { z: ["Undo", () => void takeBack()] });
     addEventListener("beforeunload", askToStay);
   } else removeEventListener("beforeunload", askToStay);
   draw();
@@ -188,7 +189,7 @@ function draw() {
           ` in ${left(one)} s. `,
           html.span({ class: "soft" }, "Not sent if you close this page."),
         ),
-        button("Take back", () => takeBackOne(one), {
+        button("Undo", () => takeBackOne(one), {
           class: "small primary",
           shortcut: one === held.at(-1) ? "z" : undefined,
         }),

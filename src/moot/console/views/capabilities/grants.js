@@ -235,6 +235,18 @@ export function revokeDialog(context, grant) {
   );
 }
 
+/** Take all of them back, at once: nobody is asked before rights end. @param {Context} context @param {Entry[]} grants */
+export async function revokeAll(context, grants) {
+  const outcomes = await Promise.allSettled(
+    grants.map(({ id, recipient }) =>
+      context.send("capability/revoke", { recipient, grant_id: id }, { to: [recipient] }),
+    ),
+  );
+  const faults = outcomes.flatMap((each) => (each.status === "rejected" ? [refusalText(each.reason)] : []));
+  const text = `${grants.length - faults.length} of ${grants.length} grants revoked`;
+  context.notify(faults.length > 0 ? `${text}. ${faults[0]}` : text, faults.length > 0 ? "bad" : "good");
+}
+
 /** Revoke everything that a pattern covers. @param {Context} context @param {Member} member @param {any} capability */
 function removeDialog(context, member, capability) {
   const reason = reasonField();

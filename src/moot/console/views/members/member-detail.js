@@ -4,9 +4,10 @@ import { formatNumber } from "../../core/page/numbers.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago, isoTime } from "../../core/page/time.js";
 import { copyButton } from "../timeline/envelope-details.js";
-import { endedGrants, grantDialog, grantsList, rightsList } from "../capabilities/grants.js";
+import { endedGrants, grantDialog, grantsList, revokeAll, rightsList } from "../capabilities/grants.js";
 import { ledgerOf } from "../capabilities/grant-ledger.js";
 import { icon } from "../parts/icons.js";
+import { memberProposals, proposalFacts } from "./member-proposals.js";
 import { lacksCapability, controls, pauseText, statusTable } from "./member-controls.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-roster.js").Member} Member */
@@ -25,6 +26,7 @@ export class MemberDetail {
     this._permissions = html.div();
     this._grants = html.div({ class: "detail-parts" });
     this._status = html.div();
+    this._proposals = html.div();
   }
 
   /** @param {Member | undefined} member @param {string} chosen what the address names */
@@ -51,6 +53,7 @@ export class MemberDetail {
     redraw(this.node, ["member", member.id], () => [
       this._head,
       this._controls,
+      this._proposals,
       this._status,
       this._permissions,
       this._grants,
@@ -74,6 +77,10 @@ export class MemberDetail {
     );
     redraw(this._controls, [member.id, member.present, me, paused, this.state.me.capabilities], () =>
       me ? html.p({ class: "soft" }, "This is you.") : controls(this.context, member),
+    );
+    const { pending, latest } = proposalFacts(this.context, member);
+    redraw(this._proposals, [member.id, pending, latest.map((each) => [each.id, each.status])], () =>
+      memberProposals(this.context, member),
     );
     redraw(
       this._status,
@@ -133,7 +140,16 @@ export class MemberDetail {
         given.length > 0 &&
           html.section(
             { class: "detail-part" },
-            html.h3({}, me ? "Granted to you" : "Grants received"),
+            html.div(
+              { class: "part-head" },
+              html.h3({}, me ? "Granted to you" : `Granted to ${oneLine(member.id, 40)}`),
+              given.length > 1 &&
+                button(`Revoke all ${given.length}`, () => void revokeAll(this.context, given), {
+                  class: "small danger",
+                  disabled: lacksCapability(this.context, "capability/revoke"),
+                  data: { focus: "revoke-all" },
+                }),
+            ),
             grantsList(this.context, given, this._exact, false),
           ),
         gave.length > 0 &&

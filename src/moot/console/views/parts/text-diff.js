@@ -48,7 +48,7 @@ export function wholeTextIn(given) {
 }
 
 /** @param {any} given @returns {string | null} */
-function pathIn(given) {
+export function pathIn(given) {
   const name = PATHS.find((each) => typeof given?.[each] === "string");
   return name === undefined ? null : given[name];
 }
@@ -71,21 +71,9 @@ export function editsIn(given) {
  */
 export function lastKnownText(proposals, host, path, before) {
   for (const request of [...proposals.requests.values()].reverse()) {
-    if (
-      request.at >= before ||
-      request.to.length !== 1 ||
-      request.to[0] !== host ||
-      !request.answer ||
-      request.answer.error ||
-      request.answer.result?.isError === true
-    )
-      continue;
-    const given = request.call.params?.arguments;
-    if (pathIn(given) !== path) continue;
-    const whole = wholeTextIn(given);
-    // A partial read does not contain the whole file.
-    const text = whole ? given[whole.name] : Object.keys(given).length === 1 ? onlyText(request.answer.result) : null;
-    if (text !== null) return { text, at: request.answer.at, by: request.answer.from };
+    if (request.at >= before || request.to[0] !== host || pathIn(request.call.params?.arguments) !== path) continue;
+    const text = textAfter(request);
+    if (text !== null && request.answer) return { text, at: request.answer.at, by: request.answer.from };
   }
   return null;
 }
@@ -128,6 +116,43 @@ function diffLines(old, added) {
   for (const step of steps) add(step.sign, step.text);
   for (const text of before.slice(before.length - end)) add(" ", text);
   return lines;
+}
+
+/** How many lines are added and removed; null when counting would take too long. @param {string} old @param {string} added @param {number} [max] lines @returns {[number, number] | null} */
+export function countChanges(old, added, max = DIFF_LINES) {
+  if (old.length + added.length > max * LINE_CHARACTERS) return null;
+  if (old === "" || added === "") {
+    const count = (/** @type {string} */ text) => (text === "" ? 0 : text.replace(/\n$/, "").split("\n").length);
+    return [count(added), count(old)];
+  }
+  if (max < DIFF_LINES && old.split("\n").length + added.split("\n").length > max) return null;
+  const lines = diffLines(old, added);
+  return lines && [lines.filter((each) => each.sign === "+").length, lines.filter((each) => each.sign === "-").length];
+}
+
+/**
+ * The last known content of every path, by host and path, for a list of many.
+ * @param {import("../../core/state/state-proposals.js").Proposals} proposals @returns {(host: string, path: string) => string | undefined}
+ */
+export function knownTexts(proposals) {
+  /** @type {Map<string, string>} */
+  const found = new Map();
+  for (const request of proposals.requests.values()) {
+    const path = pathIn(request.call.params?.arguments);
+    const text = path === null ? null : textAfter(request);
+    if (text !== null) found.set(`${request.to[0]}\n${path}`, text);
+  }
+  return (host, path) => found.get(`${host}\n${path}`);
+}
+
+/** What a file contains after a request that was answered; null if that does not tell. @param {import("../../core/state/state-proposals.js").CallRequest} request @returns {string | null} */
+function textAfter(request) {
+  if (request.to.length !== 1 || !request.answer || request.answer.error || request.answer.result?.isError === true)
+    return null;
+  const given = request.call.params?.arguments;
+  const whole = wholeTextIn(given);
+  // A partial read does not contain the whole file.
+  return whole ? given[whole.name] : Object.keys(given).length === 1 ? onlyText(request.answer.result) : null;
 }
 
 /** Myers' shortest script; null when there are more differences than DIFF_STEPS. @param {string[]} before @param {string[]} after */

@@ -157,13 +157,13 @@ export function ruleCard(context, approverState, shown, options) {
           },
         ),
       button(
-        rule.observe === true ? "Let it decide" : "Only observe",
+        rule.observe === true ? "Turn on" : "Only observe",
         () => void runCommand(context, approverState, "trust/accept", { observe: name, on: rule.observe !== true }),
         {
           class: "small quiet",
           disabled: !approverState.isOnline || !options.may("trust/accept"),
           data: { focus: `observe-${name}` },
-          aria: { label: `${rule.observe === true ? "Let it decide" : "Only observe"}: ${oneLine(name, 60)}` },
+          aria: { label: `${rule.observe === true ? "Turn on" : "Only observe"}: ${oneLine(name, 60)}` },
         },
       ),
       shown.state === "suspended"

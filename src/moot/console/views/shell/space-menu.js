@@ -36,7 +36,7 @@ export class SpaceMenu {
       },
       html.span({ class: "sr" }, "Space: "),
       this._name,
-      icon("down", 14),
+      icon("unfold", 14),
     );
     this.node = html.div({ class: "menu-holder" }, this._button, this._list);
     this.node.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
