@@ -160,6 +160,29 @@ def test_a_rejection_carries_its_reason_and_its_explanation(lab: SpaceWithMember
     assert lab.do(words()) == "not on a Friday"
 
 
+def test_several_are_decided_by_ids_or_by_filters(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    """What a filter finds is shown before it is approved; a red one is read first."""
+    agent = lab.join("agent")
+
+    def write(path: str) -> Proposal:
+        params: dict[str, Json] = {"name": "write", "arguments": {"path": path, "text": "x"}}
+        return lab.do(agent.propose("host", "tools/call", params, wait_for_others=True))
+
+    first, second, third, red = (write(path) for path in ("a.md", "b.md", "c.md", "../../etc/passwd"))
+    code, listed = lab.fails("approve", "--like", first.id)
+    assert code == 1
+    assert "4 match. Nothing was decided" in listed
+    assert "! path leaves its folder (..)" in listed
+    assert lab.output_of("approve", first.id, second.id).count("host answered") == 2
+    assert outcome_of(lab, second).text == "b.md: 1"
+    _, rest = lab.fails("approve", "--by", "agent", "--tool", "write", "--yes")
+    assert f"approved {third.id[:8]}" in rest
+    assert f"skipped {red.id[:8]}, read it first: path leaves its folder" in rest
+    assert lab.output_of("reject", "--risk", "bad") == f"rejected {red.id[:8]}: disagree\n"
+    for words in (("approve",), ("approve", first.id, "--by", "agent"), ("reject", "--by", "nobody")):
+        assert lab.fails(*words)[0] == 2
+
+
 def test_where_two_have_to_agree_the_last_approval_runs_it(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     """D-103: approving is voting where votes are missing, and everybody is told the gateway's count."""
     agent = lab.join("agent")

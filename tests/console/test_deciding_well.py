@@ -87,12 +87,13 @@ def test_risks_stand_above_the_call_and_in_the_list_of_several(page_as: PageAs, 
     page.keyboard.press("a")
     dialog = page.locator("dialog")
     expect(dialog.locator(".caution").first).to_contain_text("leaves its folder")
-    expect(dialog.locator("li").last).to_contain_text("Rejected by second")
-    expect(dialog.locator("li").last).to_contain_text("Empties the file: removes all 2 lines.")
+    expect(dialog.locator("tbody tr").last).to_contain_text("Rejected by second")
+    expect(dialog.locator("tbody tr").last).to_contain_text("Empties the file: removes all 2 lines.")
     # What cannot be read whole is not approved with the others.
     expect(dialog.locator(".left-out")).to_contain_text("too long to be read here")
     page.wait_for_timeout(SETTLED)
-    dialog_button(page, "Approve 2 calls").click()
+    # One of them is red: the press is held.
+    dialog_button(page, "Hold to approve 2 calls").click(delay=1_000)
     expect(waiting(page)).to_have_count(1)
     expect(waiting(page)).to_contain_text("inside.txt")
 

@@ -1,4 +1,4 @@
-"""What a row of the inbox says, how rows are ordered and grouped, and what amounts come to: without a page."""
+"""What a row of the inbox says, how rows are ordered and grouped, and what amounts come to."""
 
 from __future__ import annotations
 

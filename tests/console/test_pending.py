@@ -378,10 +378,11 @@ def test_what_waits_in_any_space_is_one_queue(page_as: PageAs, member: MemberAs)
     expect(page).to_have_title("(2) Timeline · lab · Moot")
     expect(page.locator('link[rel="icon"]')).to_have_attribute("href", re.compile(r"icon-badge\.svg$"))
     page.evaluate("location.hash = '#/lab/approvals'")
-    elsewhere = page.get_by_role("list", name="Pending in other spaces").get_by_role("link")
-    expect(elsewhere).to_contain_text("tidy in attic")
+    elsewhere = page.get_by_role("list", name="Pending in other spaces").locator(".approvals-row")
+    expect(elsewhere).to_contain_text("hermit wants to call tidy")
+    expect(elsewhere).to_contain_text("in attic")
     expect(page.get_by_text("1 pending", exact=True)).to_be_visible()
-    elsewhere.click()
+    elsewhere.locator(".approvals-row-open").click()
     expect(page.get_by_role("button", name="Space: attic")).to_be_visible()
     shown(page, "tidy")
 
@@ -535,6 +536,6 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
 def test_who_approved_is_named_or_said_to_be_someone() -> None:
     """A gateway that has restarted may know that it was approved and not by whom."""
     said = each_in_node(
-        "views/approvals/approvals-list.js", "(by) => m.approvedBy(by, 'maria')", ["maria", "ben", ""]
+        "views/approvals/proposal-row.js", "(by) => m.approvedBy(by, 'maria')", ["maria", "ben", ""]
     )
     assert said == ["Approved", "Approved by ben", "Approved by someone"]

@@ -24,6 +24,7 @@ from moot.operations.operation import (
     short_id,
 )
 from moot.operations.origin_text import OriginNotes, caution_lines
+from moot.operations.proposal_selection import add_selection, for_each
 from moot.operations.talk_operations import talk_lines
 from moot.operations.text_table import TextTable
 from moot.protocol.changes import change_lines
@@ -57,6 +58,10 @@ def others_note(space: JoinedSpace, seen: SeenProposal) -> str:
     if seen.approvals_missing and space.me in seen.votes:
         return "you voted: others vote, too"
     return ""
+
+
+def _mine(context: ClientContext) -> list[SeenProposal]:
+    return split_by_decider(context.space, context.space.proposals.open())[0]
 
 
 _ID = "its id, or the start of it"
@@ -234,7 +239,7 @@ async def _budgets(context: ClientContext, _: argparse.Namespace) -> OperationRe
 
 
 def _approve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("proposal", metavar="ID", help=_ID)
+    add_selection(parser, asks=True)
     parser.add_argument("--to", metavar="NAME", help="who should run it, if the proposal names no one")
     parser.add_argument(
         "--set",
@@ -328,7 +333,7 @@ async def _vote(context: ClientContext, args: argparse.Namespace) -> OperationRe
 
 
 def _reject_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("proposal", metavar="ID", help=_ID)
+    add_selection(parser, asks=False)
     parser.add_argument(
         "--reason",
         default="disagree",
@@ -397,15 +402,17 @@ OPERATIONS = (
     ),
     UserOperation(
         name="approve",
-        help="approve a proposal and run it, or vote for it",
+        help="approve proposals and run them, or vote for them",
         description="Sends exactly the request that was proposed and prints its result. It runs at most "
         "once. Where several approvals are needed, this is one of them: the last one runs it.",
         examples="  moot proposals\n  moot approve 3f1c22ab\n"
         "  moot approve 3f1c22ab --set amount=95         exactly the changed call, once; the agent is told\n"
         "  moot approve 3f1c22ab --again                 and exactly this call from now on\n"
-        "  moot approve 3f1c22ab --again --times 3 --until 12h\n",
+        "  moot approve 3f1c22ab --again --times 3 --until 12h\n"
+        "  moot approve 3f1c22ab 77aa01bc                both\n"
+        "  moot approve --like 3f1c22ab                  lists those like it; --yes approves them\n",
         arguments=_approve_arguments,
-        run=_approve,
+        run=for_each(_approve, _mine, asks=True),
         needs_history=True,
     ),
     UserOperation(
@@ -420,11 +427,12 @@ OPERATIONS = (
     ),
     UserOperation(
         name="reject",
-        help="reject a proposal",
-        description="Rejects a proposal with a reason. Everyone sees it; others can still approve it.",
-        examples='  moot reject 3f1c22ab --reason unsafe --explain "not on a Friday"\n',
+        help="reject proposals",
+        description="Rejects proposals with a reason. Everyone sees it; others can still approve them.",
+        examples='  moot reject 3f1c22ab --reason unsafe --explain "not on a Friday"\n'
+        "  moot reject --by agent --tool write_file      all of them that wait for you\n",
         arguments=_reject_arguments,
-        run=_reject,
+        run=for_each(_reject, _mine, asks=False),
         needs_history=True,
     ),
     UserOperation(

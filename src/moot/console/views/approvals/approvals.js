@@ -282,7 +282,8 @@ class ApprovalsView {
 
   /** After a decision the next one is shown, so that many can be decided one after the other. @param {string} id */
   _advance(id) {
-    const rest = this._list.listed.filter((each) => each.id !== id);
+    const pending = new Set(this._pending());
+    const rest = this._list.listed.filter((each) => each.id !== id && pending.has(each));
     if (this.selected !== id || rest.length === 0) return;
     const next = rest[Math.min(this._position, rest.length - 1)];
     history.replaceState(null, "", this._context.link("approvals", next.id));

@@ -10,7 +10,8 @@ import { toolCatalogueOf } from "../tools/tool-catalogue.js";
 import { errorText } from "./proposal-decisions.js";
 import { originsOf, otherOrigins } from "./proposal-origins.js";
 import { mailIn, noteChange, sentenceOf } from "./proposal-sentence.js";
-import { COMMAND_NAMES, oddLetters } from "./call-risks.js";
+import { COMMAND_NAMES } from "./call-risks.js";
+import { markedText } from "./odd-letters.js";
 import { isStatement } from "./shell-risks.js";
 import {
   PATHS,
@@ -85,13 +86,6 @@ function argumentsView(context, proposal, text, later, changed) {
   const rows = [];
   const origins = (/** @type {string} */ name) => originsOf(context, proposal, name, later);
   const mail = mailIn(given);
-  if (mail)
-    rows.push(
-      html.div(
-        { class: "mail" },
-        mailRows(all, mail).map((part) => row(part.key, [mailValue(part, mail), origins(part.key)])),
-      ),
-    );
   for (const part of mail ? all.filter((each) => !MAIL_NAMES.test(each.key) && each.key !== mail.bodyName) : all) {
     if (pair && part.key === pair[1]) continue;
     if (pair && part.key === pair[0]) {
@@ -108,7 +102,14 @@ function argumentsView(context, proposal, text, later, changed) {
       rows.push(row(part.key, [content, origins(part.key)]));
     } else rows.push(row(part.key, [codeIn(proposal, part) ?? valueView(part.text, context), origins(part.key)]));
   }
-  return html.dl({ class: "arguments" }, rows);
+  return [
+    mail &&
+      html.dl(
+        { class: "arguments mail" },
+        mailRows(all, mail).map((part) => row(part.key, [mailValue(part, mail), origins(part.key)])),
+      ),
+    rows.length > 0 && html.dl({ class: "arguments" }, rows),
+  ];
 }
 
 /** The head of a letter first, then its text. @param {{key: string, text: string}[]} all @param {NonNullable<ReturnType<typeof mailIn>>} mail */
@@ -126,33 +127,14 @@ function mailValue(part, mail) {
   const value = JSON.parse(part.text);
   if (part.key === mail.bodyName)
     return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text of the e-mail" });
-  if (part.key === mail.subjectName) return html.strong({}, markedText(value));
+  if (part.key === mail.subjectName) return html.strong({}, markedText(value) ?? escapeHidden(value));
   const all = Array.isArray(value) && value.every((each) => typeof each === "string") ? value : null;
   return all
     ? html.span(
         {},
-        all.map((each, index) => [index > 0 && ", ", html.bdi({}, markedText(each))]),
+        all.map((each, index) => [index > 0 && ", ", html.bdi({}, markedText(each) ?? escapeHidden(each))]),
       )
     : valueView(part.text);
-}
-
-/** With letters marked that look like others. @param {string} text @returns {any[]} */
-function markedText(text) {
-  const parts = [];
-  let at = 0;
-  for (const odd of oddLetters(text)) {
-    const code = (odd.letter.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
-    parts.push(
-      escapeHidden(text.slice(at, odd.at)),
-      html.span(
-        { class: "odd-letter", title: `${odd.alphabet} letter U+${code}` },
-        odd.letter,
-        html.small({}, ` ${odd.alphabet} `),
-      ),
-    );
-    at = odd.at + odd.letter.length;
-  }
-  return [...parts, escapeHidden(text.slice(at))];
 }
 
 /** A command line or a statement in colours; null if it is none. @param {Proposal} proposal @param {{key: string, text: string}} part */
@@ -346,10 +328,7 @@ export function valueView(text, context) {
     const value = String(JSON.parse(text));
     if (value === "") return html.span({ class: "soft" }, "(empty)");
     if (value.length <= 200 && !/[\n\r]/.test(value))
-      return html.bdi(
-        { class: "argument-text" },
-        oddLetters(value).length > 0 ? markedText(value) : showEdgeSpaces(escapeHidden(value)),
-      );
+      return html.bdi({ class: "argument-text" }, markedText(value) ?? showEdgeSpaces(escapeHidden(value)));
     return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text" });
   }
   if (text.startsWith("{") || text.startsWith("[")) {

@@ -6,6 +6,7 @@ import { html } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { oneLine } from "../../core/page/text.js";
 import { COMMAND_NAMES, risksOf } from "./call-risks.js";
+import { markedText } from "./odd-letters.js";
 import { titleOf } from "./proposal-decisions.js";
 import { pathIn, countChanges, editsIn, replacementIn, wholeTextIn } from "../parts/text-diff.js";
 
@@ -171,5 +172,6 @@ export function wishText(proposal) {
 /** The same for a heading or a row. @param {Proposal} proposal @param {number} [max] */
 export function wishView(proposal, max = WHAT_CHARACTERS) {
   const { verb, what } = sentenceOf(proposal);
-  return [` wants to ${verb} `, html.bdi({ class: "mono proposal-what" }, oneLine(what, max))];
+  const shown = oneLine(what, max);
+  return [` wants to ${verb} `, html.bdi({ class: "mono proposal-what" }, markedText(shown) ?? shown)];
 }

@@ -1,0 +1,117 @@
+"""On top of many: twenty alike in two presses, one member stopped in two, a red one only when held."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.console.approvals_page import (
+    SETTLED,
+    detail,
+    dialog_button,
+    for_others,
+    outcome,
+    propose,
+    row,
+    shown,
+    waiting,
+)
+from tests.console.conftest import MemberAs, PageAs
+from tests.console.test_accessibility import in_both, issues
+
+# The rule itself: how long a red approval is held.
+HELD_MILLISECONDS = 800
+
+
+def test_twenty_alike_are_one_table_and_take_two_presses(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    proposals = [
+        propose(agent, "transfer", amount=number + 0.25, currency="EUR", note="invoice")
+        for number in range(20)
+    ]
+    propose(agent, "add", a=1)
+    page = page_as("human", "approvals", proposals[0].id)
+    shown(page, "transfer")
+    expect(detail(page)).to_contain_text("19 more transfer calls by agent are pending.")
+    page.keyboard.press("l")
+    dialog = page.locator("dialog")
+    expect(dialog).to_contain_text("agent proposes transfer on files 20 times.")
+    expect(dialog.locator(".arguments")).to_have_text("currencyEURnoteinvoice")
+    expect(dialog.locator(".differences-sum")).to_have_text("amount, sum of 20: 195.00 EUR")
+    expect(dialog.locator("tbody tr")).to_have_count(20)
+    expect(dialog.locator("tbody tr").nth(3)).to_contain_text("43.25")
+    assert in_both(page, issues) == []
+    page.wait_for_timeout(SETTLED)
+    page.keyboard.press("Control+Enter")
+    expect(waiting(page)).to_have_count(1)
+    # What is left is shown by itself.
+    expect(detail(page).get_by_role("heading", level=2)).to_have_text("agent wants to call add")
+
+
+def test_all_of_one_member_are_rejected_and_it_is_paused_in_two_presses(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent, second = member("agent"), member("second")
+    for number in range(6):
+        propose(agent, "add", a=number)
+    propose(second, "add", a=7)
+    page = page_as("human", "approvals")
+    expect(waiting(page)).to_have_count(7)
+    page.get_by_label("Group").select_option("agent")
+    groups = page.locator(".approvals-group")
+    expect(groups.get_by_role("heading")).to_have_text(["agent", "second"])
+    assert in_both(page, issues) == []
+    groups.first.get_by_role("button", name="Reject all and pause…").click()
+    dialog_button(page, "Reject 6 and pause agent").click()
+    expect(for_others(page)).to_have_count(6)
+    expect(waiting(page)).to_have_count(1)
+    expect(page.locator(".notices-said")).to_contain_text("agent is paused; 6 of 6 rejected")
+    page.evaluate("location.hash = '#/lab/members/agent'")
+    expect(page.locator(".detail-title")).to_contain_text("paused")
+
+
+def test_a_red_one_is_approved_only_by_a_press_that_is_held(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    proposal = propose(agent, "write_file", path="../up.txt", content="x")
+    page = page_as("human", "approvals")
+    expect(row(page, "../up.txt").locator(".approvals-row-why")).to_contain_text("leaves its folder")
+    shown(page, "write_file")
+    detail(page).get_by_role("button", name="Approve once").click()
+    page.wait_for_timeout(SETTLED)
+    held = detail(page).get_by_role("button", name="Hold to approve")
+    held.click()
+    expect(held).to_have_count(0)
+    again = detail(page).get_by_role("button", name="Hold, or press once more")
+    expect(again).to_be_visible()
+    page.keyboard.press("Escape")
+    page.locator("h1").click()
+    # By key: down for a moment is not enough.
+    page.keyboard.press("a")
+    page.wait_for_timeout(SETTLED)
+    page.keyboard.down("a")
+    page.wait_for_timeout(HELD_MILLISECONDS + 200)
+    page.keyboard.up("a")
+    assert outcome(agent, proposal).text == "1 characters written to ../up.txt"
+
+
+def test_rows_lead_to_the_member_and_are_found_by_search_and_risk(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent = member("agent")
+    for number in range(5):
+        propose(agent, "add", a=number)
+    propose(agent, "run_command", command="rm -rf /")
+    page = page_as("human", "approvals")
+    expect(waiting(page)).to_have_count(6)
+    expect(row(page, "rm -rf /")).to_contain_text("left")
+    page.keyboard.press("/")
+    page.keyboard.type("rm -rf")
+    expect(waiting(page)).to_have_count(1)
+    expect(page.get_by_role("search")).to_contain_text("1 of 6.")
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_label("Risk").select_option("bad")
+    expect(waiting(page)).to_have_count(1)
+    waiting(page).locator(".approvals-row-member").click()
+    expect(page.locator(".detail-title")).to_contain_text("agent")
+    expect(page.get_by_role("region", name="Proposals")).to_contain_text("6 pending")
