@@ -108,7 +108,16 @@ async def _show(context: ClientContext, args: argparse.Namespace) -> OperationRe
     return OperationResult(plan, [head, *plan_lines(plan)])
 
 
+def _check_may_decide(context: ClientContext, kind: str) -> None:
+    """Before anything is asked: who may not decide learns that, and not what else they may not."""
+    if not context.space.may(kind, {"plan": ""}):
+        raise UsageError(
+            f"only people decide about plans: your permissions, as {context.space.me}, do not allow {kind}"
+        )
+
+
 async def _approve(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    _check_may_decide(context, "trust/accept")
     plan = await _find(context, args.id)
     changes = _changes(plan, args)
     if changes and args.action == "approve":
@@ -122,6 +131,7 @@ async def _approve(context: ClientContext, args: argparse.Namespace) -> Operatio
 
 
 async def _end(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    _check_may_decide(context, "trust/dismiss")
     plan = await _find(context, args.id)
     payload = {"plan": plan["plan"], **({"reason": args.reason} if args.reason else {})}
     return await _tell(context, "trust/dismiss", payload)
@@ -130,6 +140,7 @@ async def _end(context: ClientContext, args: argparse.Namespace) -> OperationRes
 async def _same(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     from moot.operations.trust_log import call_approver
 
+    _check_may_decide(context, "trust/accept")
     seen = context.proposal(args.id)
     found = await call_approver(context.space, _approver(context), "trust_plans", {"proposal": seen.id})
     same = found["same"]

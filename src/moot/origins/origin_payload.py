@@ -30,7 +30,7 @@ def payload_of(verdict: OriginVerdict, *, agent: str) -> dict[str, Json]:
     payload: dict[str, Json] = {
         "asks": verdict.asks,
         "why": shorten(verdict.why, MAX_WHY_CHARS),
-        "arguments": [_argument(each, agent) for each in ordered[:MAX_ARGUMENTS]],
+        "arguments": [_argument(each, agent, verdict) for each in ordered[:MAX_ARGUMENTS]],
     }
     if verdict.task:
         payload["task"] = verdict.task
@@ -50,13 +50,15 @@ def payload_of(verdict: OriginVerdict, *, agent: str) -> dict[str, Json]:
     return payload
 
 
-def _argument(argument: ArgumentOrigin, agent: str) -> dict[str, Json]:
+def _argument(argument: ArgumentOrigin, agent: str, verdict: OriginVerdict) -> dict[str, Json]:
+    is_unasked = verdict.is_unasked and argument.origin == "unknown"
+    asked = f"nobody here has asked {agent} for anything, so " if is_unasked else ""
     told: dict[str, Json] = {
         "path": shorten(argument.path, MAX_PATH_CHARS),
         "value": shorten(argument.value, MAX_VALUE_CHARS),
         "origin": argument.origin,
         "steers": argument.steers,
-        "text": describe_origin(argument, agent=agent),
+        "text": f"{asked}{describe_origin(argument, agent=agent)}",
     }
     place = argument.place
     endorsed = argument.endorsement

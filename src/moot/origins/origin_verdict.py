@@ -28,6 +28,8 @@ class OriginVerdict:
     outside: bool = False
     # Why others may have led the agent to this very call, if a person let it run again before; else empty.
     steered: str = ""
+    # Whether nobody here has asked the agent for anything; what is not known any more may have.
+    is_unasked: bool = False
 
 
 def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerdict:
@@ -39,7 +41,14 @@ def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerd
     steered = _asking_value(look, call, arguments, is_named=True) or _unsaid(look, arguments)
     context = look.context
     return OriginVerdict(
-        why is not None, why or "", arguments, private, context.task, context.outside, steered or ""
+        why is not None,
+        why or "",
+        arguments,
+        private,
+        context.task,
+        context.outside,
+        steered or "",
+        is_unasked=not context.task and memory.index.dropped < 0,
     )
 
 

@@ -332,3 +332,13 @@ def test_an_answer_is_one_of_three_words_and_one_plain_sentence() -> None:
     for text in ('{"opinion": "no"}', '{"opinion": "no", "because": "a\\u202eb"}', '"no"', "no", "{}"):
         with pytest.raises(ValueError):
             read_answer(text, "m")
+
+
+def test_a_secret_that_stands_where_a_text_is_cut_is_not_told_by_half() -> None:
+    key = "AKIAIOSFODNN7EXAMPLE"
+    for at in (1_990, 29_990):
+        told = str(withhold("word " * (at // 5) + key + " more" * 500))
+        assert len(told) < 2_100
+        assert "AKIA" not in told
+    long = str(withhold("a1b2c3d4" * 3_700 + " " + key * 20))
+    assert "AKIA" not in long

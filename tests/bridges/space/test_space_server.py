@@ -122,6 +122,29 @@ async def test_what_may_only_be_proposed_says_so_and_promises_no_output_schema(t
             assert tool.description == "Count."
 
 
+async def test_who_may_only_propose_does_not_see_what_an_approver_reports_to_people(tmp_path: Path) -> None:
+    guest = [LISTS, "mcp/proposal"]
+    async with served_space(tmp_path, {"guest": guest, "files": ["mcp/response", "trust/rule"]}) as served:
+        files = await served.join("files")
+
+        @files.tool
+        def trust_rules() -> str:
+            """Lists the rules of this space."""
+            return "none"
+
+        @files.tool
+        def count() -> str:
+            """Count."""
+            return "1"
+
+        async with (await served.serve("guest")).client() as client:
+            listed = {tool.name for tool in (await client.list_tools()).tools}
+            assert "count" in listed
+            assert "trust_rules" not in listed
+        async with (await served.serve("bob")).client() as client:
+            assert "trust_rules" in {tool.name for tool in (await client.list_tools()).tools}
+
+
 async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others(tmp_path: Path) -> None:
     async with served_space(tmp_path) as served:
         offer_files(await served.join("files"))

@@ -421,3 +421,24 @@ async def test_an_mcp_client_lays_out_a_plan_by_the_names_that_it_sees(tmp_path:
         await scene.pay("ACME-1", 1)
         await tool.call({"plan": id, "withdraw": True})
         await until(lambda: tool._plans[id].state == "ended")
+
+
+async def test_who_may_not_approve_plans_is_told_that_only_people_do(tmp_path: Path) -> None:
+    async with plan_space(tmp_path) as scene:
+        plan = await scene.lay_out()
+        operation = next(each for each in OPERATIONS if each.name == "plan")
+        context = ClientContext(scene.agent, timeout_seconds=HANG_SECONDS)
+        for action in ("approve", "end"):
+            with pytest.raises(
+                MootError, match=r"only people decide about plans: .*, as agent, do not allow"
+            ):
+                await operation.run(context, operation.slash_parser().parse_args([action, plan.id]))
+
+
+async def test_a_rules_file_that_cannot_be_read_does_not_stop_a_plan_from_ending(tmp_path: Path) -> None:
+    async with plan_space(tmp_path) as scene:
+        plan = await scene.approved()
+        scene.approver.store.fault = "somebody edits it"
+        await plan.withdraw()
+        await until(lambda: scene.plans[plan.id]["state"] == "ended")
+        assert scene.plans[plan.id]["why"] == "withdrawn by agent"

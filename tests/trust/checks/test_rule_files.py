@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from moot.cli.rules.rules_file import read_rules_file
 from moot.trust.checks.rule_check import check_rules
 from moot.trust.checks.rule_tests import read_tests, run_tests
-from moot.trust.rules.rule import evaluate
+from moot.trust.rules.remembered_calls import RememberedCalls, rule_for
+from moot.trust.rules.rule import RuleLimits, RuleOrigin, evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_yaml import read_rules
 from tests.rows import for_each_row
+from tests.trust.histories import call
 from tests.waiting import HANG_SECONDS
 
 RULES = """\
@@ -48,6 +51,20 @@ def moot(*words: str | Path, folder: Path) -> tuple[int, str]:
         timeout=HANG_SECONDS,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def test_what_else_decides_in_the_space_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    assert read_rules_file(file).unseen() == []
+    file.write_text(RULES + "cedar: [company.cedar]\n")
+    calls = RememberedCalls(tmp_path / "remembered.json")
+    calls.add(rule_for(call({"path": "a"}), RuleLimits(), RuleOrigin()), 0.0)
+    calls.save()
+    assert read_rules_file(file).unseen() == [
+        "Cedar policies (company.cedar) are not looked at here",
+        "1 remembered call (`moot rules list`) is not looked at here",
+    ]
 
 
 def test_tests_pass_or_fail_by_what_the_rules_decide(tmp_path: Path) -> None:

@@ -49,6 +49,16 @@ def test_forbid_wins_and_what_nobody_permits_is_left(tmp_path: Path) -> None:
     ]
 
 
+def test_a_forbid_that_only_observes_hides_no_permit(tmp_path: Path) -> None:
+    text = POLICIES.replace('@id("no-secrets")', '@id("no-secrets") @observe("true")')
+    read = policies(tmp_path, text)
+    case = call({"path": "reports/secret.md"})
+    assert names(read.judge(case, None)) == (["cedar.no-secrets"], ["cedar.reports"])
+    both = policies(tmp_path, text + "forbid(principal, action, resource) when { context.origins.asks };")
+    assert names(both.judge(case, "nobody said this")) == (["cedar.no-secrets", "cedar.p-3"], [])
+    assert names(both.judge(call({"path": "reports/a.md"}), None)) == ([], ["cedar.reports"])
+
+
 def test_origins_are_in_the_context_and_what_is_not_known_asks(tmp_path: Path) -> None:
     read = policies(tmp_path, "permit(principal, action, resource) unless { context.origins.asks };")
     case = call({"path": "a"})

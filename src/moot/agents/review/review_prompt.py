@@ -122,7 +122,18 @@ def _word(value: Json) -> str:
 
 
 def _clean(text: str) -> str:
-    cut = text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}… ({len(text)} characters)"
+    """The beginning of a text. It is cut afterwards: half a secret does not look like one."""
+    found = _withhold_in(text[:MAX_PROMPT_CHARS])
+    if len(text) > MAX_PROMPT_CHARS:
+        # What ends here may go on.
+        found = found[:-MAX_TEXT_CHARS]
+    if len(found) <= MAX_TEXT_CHARS and len(text) <= MAX_PROMPT_CHARS:
+        return found
+    return f"{found[:MAX_TEXT_CHARS]}… ({len(text)} characters)"
+
+
+def _withhold_in(text: str) -> str:
+    cut = text
     for form in (SECRET, NAMED_SECRET, _RUN, _NUMBER):
         cut = re.sub(form, WITHHELD, cut)
     # What is told behind such a word is not for everybody.

@@ -186,7 +186,14 @@ class SpaceBackend:
         return [member for member in members if self.discovery.is_host(member)]
 
     def _is_visible(self, offer: Offer) -> bool:
-        return self._access.of(offer) != "none"
+        access = self._access.of(offer)
+        return access == "request" or (access == "propose" and not self._is_for_deciders(offer))
+
+    def _is_for_deciders(self, offer: Offer) -> bool:
+        """An approver reports its rules to whoever decides; nobody has to approve that others read them."""
+        owner = self._space.roster.get(offer.owner)
+        is_report = offer.kind == "tools" and offer.key.startswith("trust_")
+        return is_report and owner is not None and owner.may("trust/rule")
 
     def _to_listed(self, offer: Offer) -> JsonObject:
         """A member's own definition under the name that clients see; nothing else of it is changed.

@@ -89,6 +89,7 @@ def _diff(options: argparse.Namespace) -> int:
         calls = [_call_as_json(each) for each in found.calls]
         print(json.dumps({"changes": [each.as_json() for each in found.changes], "calls": calls}))
     else:
+        files[1].print_unseen()
         for change in found.changes:
             print(printable(_change_line(change)))
         if found.calls:
@@ -132,7 +133,8 @@ def _replay(options: argparse.Namespace) -> int:
     file = options.file or Path(".moot", "trust", folder.parent.name, "rules.yaml")
     if options.file is None and not file.is_file():
         raise UsageError(f"name the rules file, since there is no {file}")
-    rules = read_rules_file(file).rules
+    rules_file = read_rules_file(file)
+    rules = rules_file.rules
     old = None if options.old is None else read_rules_file(options.old).rules
     ledger = list(read_ledger(folder, now=time.time()))
     found = _within(replay(rules, ledger), options)
@@ -148,6 +150,7 @@ def _replay(options: argparse.Namespace) -> int:
         }
         print(json.dumps(fields, ensure_ascii=False))
     else:
+        rules_file.print_unseen()
         _print_replay(found, changed, counts, compared=old is not None)
     return 1 if counts["contradicts"] else 0
 

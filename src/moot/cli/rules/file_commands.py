@@ -94,6 +94,7 @@ def _test(options: argparse.Namespace) -> int:
             print(printable(f"failed: {each.test.name}: {each.problem}"))
         for name in untested:
             print(printable(f"note: no test comes to rule {name}"))
+        rules_file.print_unseen()
         print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed")
     return 1 if failed else 0
 
@@ -125,6 +126,7 @@ def _check(options: argparse.Namespace) -> int:
                 printable(f"by origin: rule {name} decides by where values came from, which a file does not")
             )
             print(printable(f"    say: {words}"))
+        rules_file.print_unseen()
         if not found and not unchecked:
             count = sum(rule.decision == "approve" for rule in rules)
             print(printable(f"no warnings about {count} approving rules in {file}"))

@@ -22,6 +22,22 @@ class RulesFile:
     text: str
     rules: tuple[Rule, ...]
 
+    def print_unseen(self) -> None:
+        """Tell it, so that nobody takes what was looked at for all that decides."""
+        for note in self.unseen():
+            print(f"note: {note}")
+
+    def unseen(self) -> list[str]:
+        """What also decides in this space and is not looked at here, a sentence each."""
+        from moot.trust.rules.cedar_policies import read_cedar_files
+        from moot.trust.rules.remembered_calls import RememberedCalls
+
+        names = read_cedar_files(self.text)
+        count = len(RememberedCalls.open(self.path.parent))
+        calls, are = ("remembered call", "is") if count == 1 else ("remembered calls", "are")
+        found = [f"Cedar policies ({', '.join(names)}) are not looked at here"] if names else []
+        return [*found, *([f"{count} {calls} (`moot rules list`) {are} not looked at here"] if count else [])]
+
 
 def read_rules_file(path: Path | None) -> RulesFile:
     """Read a rules file, or the only one of the spaces in this folder; raises UsageError."""

@@ -263,8 +263,13 @@ class PlanCommands:
         """Remove rules of plans that are not active."""
         active = {record.plan.id for record in self._records("active")}
         kept = [rule for rule in self._store.rules if rule.origin.plan in (None, *active)]
-        if len(kept) < len(self._store.rules):
+        if len(kept) == len(self._store.rules):
+            return
+        try:
             self._store.set_rules(kept)
+        except UsageError as fault:
+            # Somebody is editing the file: no rule of it is active, and it is tried again when it is read.
+            log.warning("rules of plans that are over are still in the file", extra={"why": str(fault)})
 
     def _on_presence(self, event: PresenceEvent) -> None:
         if event.event in ("leave", "refreshed"):

@@ -97,6 +97,15 @@ class CedarPolicies:
                 raise UsageError(f"the id {name.removeprefix(PREFIX)!r} is that of two policies")
         # Together, since Cedar counts policies over all of them.
         self._policies = cedarpy.PolicySet.from_str("\n".join(texts))
+        # Where a forbid applies, Cedar tells of no permit: of those that only observe it is asked once more.
+        self._deciding = self._policies
+        observed = {f"policy{at}" for at, rule in enumerate(self.rules) if rule.observe}
+        if observed:
+            whole = json.loads(cedarpy.policies_to_json_str("\n".join(texts)))
+            for id in observed:
+                if whole["staticPolicies"][id]["effect"] == "forbid":
+                    del whole["staticPolicies"][id]
+            self._deciding = cedarpy.PolicySet.from_json_str(json.dumps(whole))
 
     def _rules_of(self, file: str, text: str) -> list[Rule]:
         try:
@@ -113,16 +122,21 @@ class CedarPolicies:
         try:
             request, entities = request_of(case, untrusted)
             found = self._cedar.is_authorized(request, self._policies, entities)
+            forbids = tuple(rule for rule in self._determining(found) if rule.decision == "reject")
+            if forbids and all(rule.observe for rule in forbids):
+                found = self._cedar.is_authorized(request, self._deciding, entities)
         except ValueError as fault:
             return CedarVerdict(fault=f"Cedar cannot be asked about this call: {fault}")
-        determining = {int(id.removeprefix("policy")) for id in found.diagnostics.reasons}
-        rules = tuple(rule for at, rule in enumerate(self.rules) if at in determining)
         # Whatever else failed: one `forbid` is enough.
-        if rules and rules[0].decision == "reject":
-            return CedarVerdict(forbids=rules)
+        if any(not rule.observe for rule in forbids):
+            return CedarVerdict(forbids=forbids)
         if found.diagnostics.errors:
-            return CedarVerdict(fault=f"a Cedar policy failed: {found.diagnostics.errors[0]}")
-        return CedarVerdict(permits=rules)
+            return CedarVerdict(forbids, fault=f"a Cedar policy failed: {found.diagnostics.errors[0]}")
+        return CedarVerdict(forbids, permits=self._determining(found))
+
+    def _determining(self, found: Any) -> tuple[Rule, ...]:
+        ids = {int(id.removeprefix("policy")) for id in found.diagnostics.reasons}
+        return tuple(rule for at, rule in enumerate(self.rules) if at in ids)
 
 
 def _read(file: Path) -> str:
