@@ -8,6 +8,7 @@
 # make hooked-agents the same as people start them, with our hooks
 # make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
 # make a2a-kit  A2A's compatibility kit against a published member; needs git and a network, or KIT=a clone of it
+# make chat-servers  moot chat at a real Synapse, with a client that is not ours, and at npm's telegram-test-api
 # make agentdojo   AgentDojo's tools, and τ-bench's, in real spaces, with an agent that believes all that it reads
 # make cedar  100,000 random requests, decided by both engines of Cedar
 # make soak   the long counts: fuzzing and random comparison by the million
@@ -25,7 +26,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit agentdojo automation cedar docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers agentdojo automation cedar docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -134,6 +135,15 @@ A2A_JS := 1.3.0
 a2a-agents: $(VENV)/installed
 	npm install --prefix $(A2A_PACKAGES) --ignore-scripts --no-audit --no-fund --loglevel=error @a2a-js/sdk@$(A2A_JS) express@5
 	MOOT_A2A_PACKAGES=$(A2A_PACKAGES) $(BIN)/python -m tests.agents.a2a.js_agents
+
+# Synapse and matrix-nio are 80 packages, so they have an environment of their own.
+CHAT_SERVERS := build/chat-servers
+
+chat-servers: $(VENV)/installed
+	$(PYTHON) -m venv $(CHAT_SERVERS)/matrix
+	$(CHAT_SERVERS)/matrix/bin/pip install --quiet matrix-synapse==1.163.2 matrix-nio==0.26.0
+	npm install --prefix $(CHAT_SERVERS) --ignore-scripts --no-audit --no-fund --loglevel=error telegram-test-api@4.2.1 @slack/types@3.2.0
+	MOOT_CHAT_SERVERS=$(CHAT_SERVERS) $(BIN)/pytest -q -n 0 tests/chat/test_real_servers.py
 
 # SUITES="main", SUITES="1.0": one of its two suites.
 KIT := https://github.com/a2aproject/a2a-tck

@@ -21,7 +21,7 @@ import httpx
 from moot.chat.chat_service import ChatService
 from moot.chat.chat_settings import ChatSettings, ask_for_space
 from moot.chat.chat_state import ChatState
-from moot.chat.platform import Card, ChatAct, PlatformFault, Receive
+from moot.chat.platform import Card, ChatAct, Platform, PlatformFault, Receive
 from moot.participant import JoinedSpace, connect
 from moot.resilience.task_set import end_tasks
 from tests.bridges.served_space import HOST, PROPOSER, offer_files
@@ -114,12 +114,15 @@ class ChatSpace:
         space = await self.stack.enter_async_context(connect(self.gateway.url, "lab", "t-bot"))
         self.service = ChatService(space, self.platform, ChatState(self.state_file), settings, facts)
         self.running = asyncio.create_task(self.service.run())
-        await until(lambda: hasattr(self.platform, "receive"))
+        await until(
+            lambda: not isinstance(self.platform, MemoryPlatform) or hasattr(self.platform, "receive")
+        )
 
     async def stop(self) -> None:
         assert self.running is not None
         await end_tasks([self.running])
-        del self.platform.receive
+        if isinstance(self.platform, MemoryPlatform):
+            del self.platform.receive
 
     async def code(self, participant: str) -> str:
         async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
@@ -176,8 +179,13 @@ class ChatSpace:
 
 @asynccontextmanager
 async def chat_space(
-    folder: Path, *, channels: tuple[str, ...] = (), rules: dict[str, Any] | None = None
+    folder: Path,
+    *,
+    channels: tuple[str, ...] = (),
+    rules: dict[str, Any] | None = None,
+    platform: Platform | None = None,
 ) -> AsyncIterator[ChatSpace]:
+    """`platform`: another one than that in memory, started already."""
     people = participants(
         ana=["*"],
         ben=["chat", "mcp/reject", {"kind": "mcp/request", "to": ["notes"]}],
@@ -189,7 +197,8 @@ async def chat_space(
         files = await stack.enter_async_context(connect(gateway.url, "lab", "t-files"))
         agent = await stack.enter_async_context(connect(gateway.url, "lab", "t-agent"))
         state = folder / "chat.json"
-        chat = ChatSpace(gateway, MemoryPlatform(), state, stack, agent, offer_files(files), channels)
+        used: Any = platform or MemoryPlatform()
+        chat = ChatSpace(gateway, used, state, stack, agent, offer_files(files), channels)
         await chat.start()
         try:
             yield chat

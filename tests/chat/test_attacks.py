@@ -79,8 +79,8 @@ def judge(act: ChatAct, seen: SeenProposal | None, *, is_known: bool = True, lin
     """The word with which an act is refused; empty if it counts."""
     try:
         _, card = check_act(act, record(), has_buttons=True, channels=(CHANNEL,), now=NOW)
-        check_verb("approve" if act.text == "approve" else act.verb, card)
         found = check_call(card, seen, is_known=is_known)
+        check_verb("approve" if act.text == "approve" else act.verb, card)
     except ActRefused as refusal:
         return refusal.why
     return "risk" if is_above(found, line) else ""
@@ -134,7 +134,7 @@ ATTACKS: Final[list[tuple[str, ChatAct, SeenProposal | None, str]]] = [
     ("a novel", replace(WORDS, text="x" * 2_001), proposal(), "long"),
     ("a button that the card does not have", replace(PRESS, message="m2", key="k2"), proposal(), "no_button"),
     ("approving in words what only links", replace(WORDS, message="m2"), proposal(), "no_button"),
-    ("approving a card of many", replace(PRESS, message="m3", key="k3"), proposal(), "no_button"),
+    ("approving a card of many", replace(PRESS, message="m3", key="k3"), proposal(), "changed"),
     (
         "a channel that is no longer served",
         replace(SHARED, room="closed-channel", message="m5", key="k5"),

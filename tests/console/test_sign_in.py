@@ -150,3 +150,16 @@ def test_a_link_from_a_signed_in_session_signs_in_another_device_once(
     third.get_by_label("Token", exact=True).fill("t-human")
     third.get_by_role("button", name="Sign in", exact=True).click()
     expect(third.locator(".top .pill")).to_have_text("Live")
+
+
+def test_a_code_for_a_chat_is_shown_and_signs_nobody_in(
+    gateway: Running, page_as: PageAs, new_page: NewPage
+) -> None:
+    page = page_as("human", "approvals")
+    page.get_by_role("button", name="Space: lab").click()
+    page.get_by_role("menuitem", name="Decide in a chat…").click()
+    line = page.locator("dialog").get_by_label("Line for the bot").input_value()
+    assert line.startswith("bind ")
+    other = new_page()
+    other.goto(f"{gateway.url}/#sign-in={line.removeprefix('bind ')}")
+    expect(other.get_by_role("alert")).to_contain_text("used already")

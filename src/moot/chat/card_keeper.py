@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 MAX_AT_ONCE: Final = 3
 # Messages to one room: Slack takes one a second, Telegram 20 a minute in groups.
 MESSAGES_PER_MINUTE: Final = 20
-MESSAGE_BURST: Final = 10
+MESSAGE_BURST: Final = 20
 _MAX_ROOMS: Final = 1_000
 # A button of Telegram holds 64 bytes, with the verb.
 _KEY_BYTES: Final = 12
@@ -70,10 +70,16 @@ class CardKeeper:
         # Rooms whose person was told that others are there.
         self._told_others: set[str] = set()
 
-    async def say(self, room: str, text: str, about: str = "") -> None:
-        """Say something now, or as soon as the platform is back."""
+    async def say(self, room: str, text: str, about: str = "", *, is_answer: bool = False) -> None:
+        """Say something now, or as soon as the platform is back.
+
+        An answer to what anybody may ask is dropped where the room has had enough: nobody else waits for it.
+        """
         try:
-            await self._pace(room)
+            if not is_answer:
+                await self._pace(room)
+            elif self._rates.take(room, time.monotonic()):
+                return
             await self._platform.tell(room, text, about=about)
         except PlatformFault as fault:
             if not fault.is_final:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from moot.chat import act_check
-from moot.chat.act_check import ActRefused
+from moot.chat.act_check import ActRefused, LinkAbove
 from moot.chat.card_keeper import CardKeeper, Place
 from moot.chat.chat_settings import ChatSettings, SpaceFacts, ask_for_space, redeem_code
 from moot.chat.chat_state import MAX_BINDINGS, Binding, ChatState, PostedCard
@@ -57,6 +57,7 @@ _BIND: Final = re.compile(r"[!/]?(?:bind|start)\s+([A-Za-z0-9_-]{16,64})\s*")
 _WORD: Final = re.compile(
     r"[!/]?(approve|reject|bind|start|unbind|help)\b[\s:,.]*(.*)", re.DOTALL | re.IGNORECASE
 )
+_OFFLINE: Final = "the gateway cannot be reached now; nothing was done. Try again soon"
 _HELP: Final = (
     "I show what waits for a decision in {space}. To decide here, bind this account once: ask for a code in "
     "the console (menu of spaces, Decide in a chat…) or with `moot chat bind`, and send me `bind CODE` in "
@@ -130,7 +131,7 @@ class ChatService:
             try:
                 await self.cards.send_unsent()
                 for place in self._places():
-                    await self.cards.update(place)
+                    await self._update(place)
                 backoff.reset()
             except PlatformFault as fault:
                 log.warning("cards wait for the platform", extra={"why": str(fault)})
@@ -139,6 +140,15 @@ class ChatService:
             await wait_for_any(self._changed.wait(), timeout_seconds=_ROUND_SECONDS)
             self._changed.clear()
             await asyncio.sleep(GATHER_SECONDS)
+
+    async def _update(self, place: Place) -> None:
+        try:
+            await self.cards.update(place)
+        except PlatformFault as fault:
+            # A room that we were removed from keeps nobody else waiting.
+            if not fault.is_final:
+                raise
+            log.warning("a room gets no cards", extra={"room": place.room, "why": str(fault)})
 
     def _places(self) -> list[Place]:
         shared = [Place(room, "", self._space) for room in self._settings.channels]
@@ -159,9 +169,7 @@ class ChatService:
                 self._work.start(self._carry_comment(place, envelope))
 
         @place.space.on_reconnected
-        async def refresh() -> None:
-            with suppress(MootError):
-                self.cards.link_above = (await ask_for_space(self._settings)).link_above
+        def look_again() -> None:
             self._changed.set()
 
     async def _carry_comment(self, place: Place, envelope: Envelope) -> None:
@@ -227,7 +235,7 @@ class ChatService:
             log.info("an act was refused", extra={"why": refusal.why, "account": act.account})
             if not act.is_bot:
                 # Answering a bot could go on for ever.
-                await self.cards.say(act.room, f"Not done: {refusal}.", act.message)
+                await self.cards.say(act.room, f"Not done: {refusal}.", act.message, is_answer=True)
 
     async def _take_command(self, act: ChatAct) -> bool:
         """Words to us alone, not about a card; whether that was all."""
@@ -246,7 +254,7 @@ class ChatService:
             text = _HELP.format(space=self._facts.name, how_to=self._platform.how_to)
             if (binding := self._state.record.bindings.get(act.account)) is not None:
                 text = f"This account is bound to {binding.participant}. {text}"
-            await self.cards.say(act.room, text)
+            await self.cards.say(act.room, text, is_answer=True)
         return True
 
     async def _bind(self, act: ChatAct, code: str) -> None:
@@ -294,18 +302,19 @@ class ChatService:
         verb, words = act.verb, act.text.strip()
         if word is not None and word[1].lower() in ("approve", "reject"):
             verb, words = ("approve", "") if word[1].lower() == "approve" else ("reject", word[2].strip())
-        act_check.check_verb(verb, card)
         space = await self._space_of(binding)
         if verb == "show":
+            act_check.check_verb(verb, card)
             place = Place(card.room, card.account, space if card.account else self._space)
             with suppress(PlatformFault):
                 await self.cards.show(place, card)
             return
-        found = space.proposals.get(card.proposals[0]) if card.proposals else None
+        found = await self._find(space, card)
         seen = act_check.check_call(
             card, found, is_known=space.state == "joined" and (found is not None or space.proposals.known)
         )
-        if verb in ("approve", "reject") and act_check.is_above(seen, self.cards.link_above):
+        act_check.check_verb(verb, card)
+        if verb in ("approve", "reject") and act_check.is_above(seen, await self._current_line()):
             raise ActRefused(
                 "risk", "this space decides such calls on their page: follow the link on the card"
             )
@@ -341,16 +350,30 @@ class ChatService:
             raise ActRefused("gateway", show_hidden(str(fault))) from None
 
     async def _space_of(self, binding: Binding) -> JoinedSpace:
-        """Their connection, with what is open; waits a moment where it was just lost or made."""
+        """Their connection; waits a moment where it was just lost or made."""
         seat = self._seats.get(binding.account)
         if seat is not None:
             with suppress(TimeoutError, MootError):
                 async with asyncio.timeout(_JOIN_SECONDS):
-                    space = await seat.joined()
-                    if space.proposals.knowledge == "not_known":
-                        await space.refresh_proposals()
-                    return space
-        raise ActRefused("offline", "the gateway cannot be reached now; nothing was done. Try again soon")
+                    return await seat.joined()
+        raise ActRefused("offline", _OFFLINE)
+
+    async def _find(self, space: JoinedSpace, card: PostedCard) -> SeenProposal | None:
+        """The proposal of a card as this person sees it; the gateway is asked if that is not certain."""
+        id = card.proposals[0] if card.proposals else ""
+        found = space.proposals.get(id)
+        if found is None or found.uncertain:
+            with suppress(MootError):
+                await space.refresh_proposals()
+        return space.proposals.get(id)
+
+    async def _current_line(self) -> LinkAbove:
+        """The space's line as it is now: it may have been drawn anew since the card was sent."""
+        try:
+            self.cards.link_above = (await ask_for_space(self._settings)).link_above
+        except MootError:
+            raise ActRefused("offline", _OFFLINE) from None
+        return self.cards.link_above
 
     async def _approve(self, act: ChatAct, space: JoinedSpace, seen: SeenProposal) -> None:
         """Approve exactly the call that the card shows; the card tells what came of it."""

@@ -34,8 +34,12 @@ class JsonApi:
         body: Any = None,
         *,
         wait_seconds: float = 0.0,
+        needs: str = "",
     ) -> dict[str, Any]:
-        """The answer; raises PlatformFault. `wait_seconds`: how long the other side may hold it back."""
+        """The answer, with the field that is needed; raises PlatformFault.
+
+        `wait_seconds`: how long the other side may hold it back.
+        """
         client = HttpClient(
             timeout_seconds=_ANSWER_SECONDS + wait_seconds, max_bytes=MAX_ANSWER_BYTES, headers=self._headers
         )
@@ -57,6 +61,8 @@ class JsonApi:
             raise PlatformFault(f"{self._name} answered with something else than an object")
         if answer.status >= 400 or found.get("ok") is False:
             raise self._fault(answer.status, found)
+        if needs and found.get(needs) is None:
+            raise PlatformFault(f"{self._name} answered without {needs}")
         return found
 
     def _fault(self, status: int, found: dict[str, Any]) -> PlatformFault:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import html
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from secrets import token_urlsafe
@@ -20,6 +21,7 @@ import orjson
 from moot.chat.json_api import JsonApi
 from moot.chat.platform import Card, ChatAct, PlatformFault, Receive, Verb
 from moot.resilience.backoff import Backoff
+from moot.resilience.rate_limits import token_buckets
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,8 @@ _FILTER: Final = {
         "timeline": {"types": ["m.room.message", "m.reaction", "m.room.encrypted"], "limit": 100},
     },
 }
-# Rooms that strangers can invite us to.
+# Strangers can invite us.
+JOINS_PER_MINUTE: Final = 20
 _MAX_ROOMS: Final = 500
 
 
@@ -60,9 +63,10 @@ class MatrixPlatform:
         self._api = JsonApi(self.name, f"{homeserver.rstrip('/')}/_matrix/client/v3", token, headers)
         self._me = ""
         self._told_encrypted: set[str] = set()
+        self._joins = token_buckets(JOINS_PER_MINUTE / 60, JOINS_PER_MINUTE, max_keys=1)
 
     async def start(self) -> str:
-        self._me = str((await self._api.call("GET", "/account/whoami"))["user_id"])
+        self._me = str((await self._api.call("GET", "/account/whoami", needs="user_id"))["user_id"])
         return self._me
 
     async def run(self, receive: Receive, cursor: str, keep_cursor: Callable[[str], None]) -> None:
@@ -111,24 +115,27 @@ class MatrixPlatform:
         await self._send(room, "m.room.message", content)
 
     async def is_private(self, room: str, account: str) -> bool:
-        found = await self._api.call("GET", f"/rooms/{quote(room, safe='')}/joined_members")
+        found = await self._api.call("GET", f"/rooms/{quote(room, safe='')}/joined_members", needs="joined")
         return set(found["joined"]) == {self._me, account}
 
     async def _send(self, room: str, kind: str, content: dict[str, Any], transaction: str = "") -> str:
         id = quote(transaction or token_urlsafe(12), safe="")
         path = f"/rooms/{quote(room, safe='')}/send/{kind}/{id}"
-        return str((await self._api.call("PUT", path, content))["event_id"])
+        return str((await self._api.call("PUT", path, content, needs="event_id"))["event_id"])
 
     async def _sync(self, cursor: str) -> dict[str, Any]:
         wait = _SYNC_SECONDS if cursor else 0.0
         query = {"filter": orjson.dumps(_FILTER).decode(), "timeout": str(int(wait * 1_000))}
         if cursor:
             query["since"] = cursor
-        return await self._api.call("GET", f"/sync?{urlencode(query)}", wait_seconds=wait)
+        return await self._api.call("GET", f"/sync?{urlencode(query)}", wait_seconds=wait, needs="next_batch")
 
     async def _join_invited(self, page: Mapping[str, Any]) -> None:
         rooms = page.get("rooms", {})
-        for room in list(rooms.get("invite", {}))[:_MAX_ROOMS]:
+        for room in rooms.get("invite", {}):
+            if self._joins.take("", time.monotonic()):
+                log.warning("too many invitations at once")
+                return
             try:
                 await self._api.call("POST", f"/rooms/{quote(room, safe='')}/join")
                 await self.tell(room, "Hello. Say `help` to see what I do.")

@@ -57,7 +57,7 @@ class SlackPlatform:
         self._waiting: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(MAX_WAITING)
 
     async def start(self) -> str:
-        me = await self._api.call("POST", "/auth.test")
+        me = await self._api.call("POST", "/auth.test", needs="user_id")
         self._me = f"{me['team_id']}/{me['user_id']}"
         return f"{me.get('user')} in {me.get('team')}"
 
@@ -78,7 +78,9 @@ class SlackPlatform:
                 await receive(replace(act, is_private=is_private))
 
     async def send_card(self, room: str, card: Card) -> str:
-        sent = await self._api.call("POST", "/chat.postMessage", {"channel": room, **message_of(card)})
+        sent = await self._api.call(
+            "POST", "/chat.postMessage", {"channel": room, **message_of(card)}, needs="ts"
+        )
         return str(sent["ts"])
 
     async def change_card(self, room: str, message: str, card: Card) -> None:
@@ -102,7 +104,7 @@ class SlackPlatform:
         backoff = Backoff(1.0, 60.0)
         while True:
             try:
-                opened = await self._sockets.call("POST", "/apps.connections.open")
+                opened = await self._sockets.call("POST", "/apps.connections.open", needs="url")
                 line = _SocketMode(self._take_envelope)
                 socket = await dial(str(opened["url"]), line, headers={})
                 try:
@@ -221,7 +223,7 @@ def _press_of(payload: Mapping[str, Any]) -> ChatAct | None:
             "container": {"type": "message", "message_ts": str(message), "channel_id": str(room)},
             "actions": [{"action_id": str(verb), "action_ts": str(at), "value": str(key)}],
         } if verb in get_args(Verb):
-            team = payload["user"].get("team_id") or payload.get("team", {}).get("id")
+            team = payload["user"].get("team_id") or (payload.get("team") or {}).get("id")
             return ChatAct(
                 event=f"slack-{team}-{user}-{message}-{verb}-{at}",
                 account=f"{team}/{user}",

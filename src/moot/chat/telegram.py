@@ -43,7 +43,7 @@ class TelegramPlatform:
         self._api = JsonApi(self.name, f"{api}/bot{token}", token)
 
     async def start(self) -> str:
-        me = (await self._api.call("POST", "/getMe"))["result"]
+        me = (await self._api.call("POST", "/getMe", needs="result"))["result"]
         return f"@{me.get('username') or me.get('id')}"
 
     async def run(self, receive: Receive, cursor: str, keep_cursor: Callable[[str], None]) -> None:
@@ -54,7 +54,8 @@ class TelegramPlatform:
             wait = 0.0 if is_first else _POLL_SECONDS
             asked: dict[str, Any] = {"offset": offset, "timeout": int(wait), "allowed_updates": _UPDATES}
             try:
-                found = (await self._api.call("POST", "/getUpdates", asked, wait_seconds=wait))["result"]
+                answer = await self._api.call("POST", "/getUpdates", asked, wait_seconds=wait, needs="result")
+                found = answer["result"]
             except PlatformFault as fault:
                 log.warning("no updates for now", extra={"why": str(fault)})
                 await asyncio.sleep(max(fault.wait_seconds, backoff.next_delay()))
@@ -75,7 +76,9 @@ class TelegramPlatform:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def send_card(self, room: str, card: Card) -> str:
-        sent = await self._api.call("POST", "/sendMessage", {"chat_id": int(room), **_message(card)})
+        sent = await self._api.call(
+            "POST", "/sendMessage", {"chat_id": int(room), **_message(card)}, needs="result"
+        )
         return str(sent["result"]["message_id"])
 
     async def change_card(self, room: str, message: str, card: Card) -> None:

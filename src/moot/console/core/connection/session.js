@@ -205,6 +205,18 @@ export class Session {
     return body;
   }
 
+  /**
+   * A code that binds a chat account to this person, once.
+   * @param {Login} login
+   * @returns {Promise<{code: string, valid_seconds: number}>}
+   */
+  async makeChatCode(login) {
+    const answer = await this._post("sign-in-links", { for: "chat" }, login.token);
+    const body = await readJson(answer);
+    if (!answer.ok) throw new Error(body?.message ?? `HTTP ${answer.status}`);
+    return body;
+  }
+
   /** @param {string} path @param {any} body @param {string} [token] */
   _post(path, body, token) {
     return fetch(new URL(path, this.gateways.current), {

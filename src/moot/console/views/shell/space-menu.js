@@ -135,6 +135,7 @@ export class SpaceMenu {
       item("bell", "Notifications on this device…", () => pushDialog(this._session, { notify: this._notify })),
       item("key", "Passkeys…", () => passkeysDialog(this._session, { notify: this._notify })),
       item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify })),
+      item("chat", "Decide in a chat…", () => chatDialog(this._session, { notify: this._notify })),
     ];
   }
 
@@ -234,12 +235,54 @@ function deviceDialog(session, context) {
   void make();
 }
 
-/** @param {string} text */
-function readOnlyField(text) {
+/** A code that binds a chat account, once. @param {import("../../core/connection/session.js").Session} session @param {Pick<import("../../app.js").Context, "notify">} context */
+function chatDialog(session, context) {
+  const login = session.current?.login;
+  if (!login) return;
+  const body = html.div({ class: "device-link", "aria-live": "polite" }, html.p({ class: "soft" }, "Making a code…"));
+  const dialog = openDialog("Decide in a chat", [body], {
+    actions: [button("Close", () => dialog.close(), { class: "quiet" })],
+  });
+  const make = async () => {
+    try {
+      const made = await session.makeChatCode(login);
+      const line = `bind ${made.code}`;
+      replace(
+        body,
+        html.p(
+          {},
+          `Send this line to the bot of your chat, in a room of the two of you. It works once, within ${Math.round(made.valid_seconds / 60)} minutes.`,
+        ),
+        html.div(
+          { class: "field-row" },
+          readOnlyField(line, "Line for the bot"),
+          copyButton(line, "Copy the line", context),
+        ),
+        html.p(
+          { class: "soft" },
+          `From then on that account decides as ${login.participant}. Whoever runs this space has to run moot chat.`,
+        ),
+      );
+    } catch (fault) {
+      replace(
+        body,
+        html.p(
+          { class: "fault", role: "alert" },
+          `No code could be made: ${fault instanceof Error ? fault.message : "no answer"}`,
+        ),
+        button("Retry", () => void make(), { class: "small" }),
+      );
+    }
+  };
+  void make();
+}
+
+/** @param {string} text @param {string} [label] */
+function readOnlyField(text, label = "One-time link") {
   const field = html.input({
     class: "field mono",
     value: text,
-    "aria-label": "One-time link",
+    "aria-label": label,
     on: { focus: () => field.select() },
   });
   field.readOnly = true;
