@@ -413,3 +413,15 @@ def test_somebody_decides_in_ones_place_for_a_time(lab: SpaceWithMembers) -> Non
     assert "alice        bob" in lab.output_of("delegate")
     assert lab.output_of("delegate", "bob", "--end") == "bob no longer decides in your place\n"
     assert lab.output_of("delegate") == "everyone decides for themselves\n"
+
+
+def test_who_approved_what_is_a_report_of_the_gateway(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    proposal = proposed(lab, lab.join("agent"))
+    lab.output_of("approve", proposal.id, "--set", "path=b.md")
+    row = next(each for each in lab.value("decisions", "--how", "approved") if each["id"] == proposal.id)
+    assert (row["decided_by"], row["original_arguments"]["path"]) == ("alice", "a.md")
+    answer = lab.output_of("decisions", "--by", "alice", "--proposer", "agent", "--since", "7d")
+    assert "approved with changes" in answer
+    assert 'proposed: {"path": "a.md"' in answer
+    assert lab.output_of("decisions", "--by", "bob") == "no such decision\n"
+    assert lab.output_of("decisions", "--csv").startswith("id,proposed_at,proposer,to,method,tool,arguments,")

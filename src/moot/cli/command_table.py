@@ -31,6 +31,7 @@ decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject` rejects it
              comment     ask back; `assign`: for whom; `chat`: in Matrix, Slack
              delegate    let somebody decide in your place while you are away
+             decisions   who approved what, when and why: a report, also as CSV
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
@@ -76,6 +77,7 @@ COMMANDS: Final = {
     "comment": "client.operation_commands",
     "assign": "client.operation_commands",
     "delegate": "client.operation_commands",
+    "decisions": "client.decisions",
     "plans": "client.operation_commands",
     "plan": "client.operation_commands",
     "agent": "agent",
@@ -115,7 +117,6 @@ RENAMED: Final = {
     "propose": "call --propose",
     "vote": "proposal vote",
     "withdraw": "proposal withdraw",
-    "decisions": "proposal history",
     "explain": "proposal explain",
     "approver": "rules run",
     "trust": "rules",

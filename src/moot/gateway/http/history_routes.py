@@ -72,7 +72,7 @@ class HistoryRoutes:
 
     async def page(self, request: Request) -> Response:
         """One page, oldest message first; `before` is where the next one ends."""
-        identity = await self._identify(request)
+        identity = await self.identify(request)
         host = identity.host
         wait_seconds = self._rates.take((host.name, identity.name), time.monotonic())
         if wait_seconds:
@@ -84,10 +84,10 @@ class HistoryRoutes:
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))[:100]}; give some of {known}")
         before, wanted, dialect = before_of(request), _query_of(request), _dialect_of(request)
         limit = limit_of(request)
-        async with self._turn_of((host.name, identity.name)):
+        async with self.turn_of((host.name, identity.name)):
             page = await self._read(identity, before, wanted, dialect, limit)
         # It may have taken a while: a token that is void by now gets nothing.
-        await self._identify(request)
+        await self.identify(request)
         messages = [orjson.Fragment(each) for each in page.messages]
         body: dict[str, Json] = {"messages": messages, "before": page.before, "end": page.end}
         # While the disk fails, the newest messages are not on it yet.
@@ -96,7 +96,7 @@ class HistoryRoutes:
         return json_response(200, body)
 
     @asynccontextmanager
-    async def _turn_of(self, reader: Reader) -> AsyncIterator[None]:
+    async def turn_of(self, reader: Reader) -> AsyncIterator[None]:
         """Wait for this member's turn; raises RequestRefused when too many wait already."""
         own = self._readers.get(reader)
         if own is None:
@@ -131,22 +131,27 @@ class HistoryRoutes:
         if before is None:
             await settle(host)
         folder, config = host.journaled.folder, host.space.state.config
+        first, since = await self.visible_from(identity)
+        reader = HistoryReader(first, since, dialect, by_time=host.order.is_shared)
+        return await asyncio.to_thread(
+            read_page, folder, before, wanted, reader=reader, config=config, limit=limit
+        )
+
+    async def visible_from(self, identity: TokenIdentity) -> tuple[int, float]:
+        """The first record that a member may see, and since when it may see any."""
+        host = identity.host
         starts = self._starts.get(host)
         if starts is None:
-            starts = await asyncio.to_thread(membership_starts, folder, host.opened_at_record)
+            starts = await asyncio.to_thread(membership_starts, host.journaled.folder, host.opened_at_record)
             self._starts[host] = starts
         since = host.delivery.history.visible_since(identity.name)
         if since <= host.delivery.history.restored_until:
             # Of an earlier run; the journal knows it better than the few messages that were read then.
             since = 0.0
         # Who is in no record was here when this run began, or `since` tells when it came.
-        first = starts.get(identity.name, 0 if since else host.opened_at_record)
-        reader = HistoryReader(first, since, dialect, by_time=host.order.is_shared)
-        return await asyncio.to_thread(
-            read_page, folder, before, wanted, reader=reader, config=config, limit=limit
-        )
+        return starts.get(identity.name, 0 if since else host.opened_at_record), since
 
-    async def _identify(self, request: Request) -> TokenIdentity:
+    async def identify(self, request: Request) -> TokenIdentity:
         identity = await self._identity.in_space(request)
         # Whoever was removed reads nothing.
         identity.host.space.state.roster.find(identity.name)

@@ -27,6 +27,7 @@ from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
 from moot.gateway.http.chat_routes import ChatRoutes
 from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
 from moot.gateway.http.content_routes import ContentRoutes
+from moot.gateway.http.decision_routes import DecisionRoutes
 from moot.gateway.http.history_routes import HistoryRoutes
 from moot.gateway.http.http_replies import (
     HEADERS,
@@ -137,6 +138,7 @@ class Endpoints:
         self._chat = ChatRoutes(directory, identity, sign_in_links)
         self._passkeys = PasskeyRoutes(identity, passkeys, sign_in_links, public_url=config.public_url)
         self._history = HistoryRoutes(identity)
+        self._decisions = DecisionRoutes(self._history)
         self._content = ContentRoutes(identity, config, shared=shared_content)
         self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)
@@ -197,6 +199,7 @@ class Endpoints:
         ]
         if self.offered.poll:
             routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
+            routes.append(self._route("/spaces/{space}/decisions", self._decisions.report, "GET"))
         if self.offered.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
         return Starlette(
@@ -315,7 +318,7 @@ def openapi(version: str, offered: HttpConfig) -> Json:
     paths = dict(document["paths"])
     messages = paths["/participants/{id}/messages"] = dict(paths["/participants/{id}/messages"])
     if not offered.poll:
-        del messages["get"], paths["/spaces/{space}/history"]
+        del messages["get"], paths["/spaces/{space}/history"], paths["/spaces/{space}/decisions"]
     if not offered.inject:
         del messages["post"]
     hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]

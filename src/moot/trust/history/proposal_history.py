@@ -331,8 +331,13 @@ def filter_proposals(
     automated: bool | None = None,
     since: float | None = None,
     until: float | None = None,
+    decided: tuple[float | None, float | None] = (None, None),
 ) -> Iterator[HistoryProposal]:
-    """Those that match all given conditions."""
+    """Those that match all given conditions; `since` and `until` are about when they were proposed.
+
+    `decided` bounds when they were decided, and those that are pending by when they were proposed.
+    """
+    after, before = decided
     for each in proposals:
         case = each.case
         if (
@@ -344,6 +349,8 @@ def filter_proposals(
             and automated in (None, each.automated)
             and (since is None or case.at >= since)
             and (until is None or case.at < until)
+            and (after is None or (case.at if each.at is None else each.at) >= after)
+            and (before is None or (case.at if each.at is None else each.at) < before)
         ):
             yield each
 

@@ -1,0 +1,133 @@
+"""`moot decisions`: who decided what, when and why, as the gateway's journal tells it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Final
+from urllib.parse import quote
+
+from moot.cli import program
+from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.time_argument import TIME_HELP, parse_time
+
+_EXAMPLES: Final = """\
+  moot decisions --since 7d                              what was decided in a week
+  moot decisions --tool deploy --how approved --since 7d who approved deploy last week
+  moot decisions --by ana --json
+  moot decisions --since 2026-11-01 --csv > november.csv
+"""
+# As people say it; the wire says fulfilled.
+_HOW: Final = {
+    "approved": "fulfilled",
+    **{each: each for each in ("rejected", "withdrawn", "expired", "pending")},
+}
+
+
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
+        help="report who approved or rejected what, when and why",
+        about="Asks the gateway for the decisions on the latest 10,000 proposals of a space; you see those "
+        "that were made since you belong to it. `moot proposal history` reads a journal on this machine.",
+        examples=f"{_EXAMPLES}\n{CONNECT_HELP}",
+    )
+    add = parser.add_argument
+    add("--since", type=parse_time, metavar="TIME", help=f"decided since then: {TIME_HELP}")
+    add("--until", type=parse_time, metavar="TIME", help="decided before then")
+    add("--by", metavar="NAME", help="who decided")
+    add("--proposer", metavar="NAME", help="who proposed it")
+    add("--tool", metavar="NAME")
+    add("--rule", metavar="NAME", help="decided by this rule")
+    add("--how", action="append", default=[], choices=sorted(_HOW))
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    form.add_argument("--csv", action="store_true", help="print CSV, for spreadsheets")
+    add_connect_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import print_error
+    from moot.errors import MootError
+
+    try:
+        return _report(options)
+    except MootError as fault:
+        return print_error(fault, as_json=options.json)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from moot.cli.client.gateway_request import request_gateway
+    from moot.cli.client.member_token import request_json
+    from moot.cli.table_output import print_table
+
+    settings = connect_settings_of(options)
+    token, path = settings.token.reveal(), f"spaces/{quote(settings.space, safe='')}/decisions"
+    params = _params(options)
+    if options.csv:
+        _, answer = request_gateway("GET", settings.url, path, token, params=params | {"format": "csv"})
+        if answer.status_code == 200:
+            sys.stdout.write(answer.text)
+            return 0
+        # Refused: the same question as JSON has the words for it.
+    found = request_json("GET", settings, path, token, params=params)
+    if options.json:
+        print(json.dumps(found["decisions"]))
+        return 0
+    if not found["decisions"]:
+        print("no such decision")
+        return 0
+    print_table(_table(found["decisions"]))
+    if found["left_out"]:
+        print(f"{found['left_out']} earlier ones are left out: --since and --until choose")
+    return 0
+
+
+def _params(options: argparse.Namespace) -> dict[str, str]:
+    from moot.protocol.envelope import rfc3339
+
+    given = {name: getattr(options, name) for name in ("by", "proposer", "tool", "rule")}
+    given |= {
+        name: None if getattr(options, name) is None else rfc3339(getattr(options, name))
+        for name in ("since", "until")
+    }
+    given["how"] = ",".join(_HOW[each] for each in options.how) or None
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _table(decisions: list[dict[str, Any]]) -> Any:
+    from moot.operations.text_table import TextTable
+
+    headings = ("DECIDED", "BY", "DECISION", "PROPOSER", "CALL", "RULE", "RESULT")
+    return TextTable(headings, [_row(each) for each in decisions], [_details(each) for each in decisions])
+
+
+def _row(each: dict[str, Any]) -> tuple[str, ...]:
+    is_approved = each["status"] == "fulfilled"
+    how = "approved" if is_approved else each["status"].replace("open", "pending")
+    return (
+        (each["decided_at"] or "")[:16].replace("T", " "),
+        each["decided_by"] or "",
+        f"{how} with changes" if each["original_arguments"] is not None else how,
+        each["proposer"],
+        each["tool"] or each["method"],
+        each["rule"] or "",
+        each["outcome"] or "",
+    )
+
+
+def _details(each: dict[str, Any]) -> list[str]:
+    lines = [f"{each['id']}  {_short(each['arguments'])}"]
+    if each["original_arguments"] is not None:
+        lines.append(f"proposed: {_short(each['original_arguments'])}")
+    if each["votes"]:
+        lines.append(f"votes: {', '.join(each['votes'])}")
+    return [*lines, *([f"reason: {each['reason']}"] if each["reason"] else [])]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text if len(text) <= 120 else text[:119] + "…"
