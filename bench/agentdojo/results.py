@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.agentdojo.run_log import RunLog
-from bench.agentdojo.score import Score, svg
+from bench.agentdojo.score import STEP, Score, svg
 from bench.agentdojo.world_space import TRAITS_FILE
 
 RESULTS: Final = Path(__file__).with_name("results.json")
@@ -159,12 +159,26 @@ def learned(results: Mapping[str, Any]) -> str:
     wrong = sum(each["wrong"] for each in part.values())
     return (
         f"{_over_time(results['first']['plain'], part)}\nDecided and accepted: {decided}. While the person "
-        f"decided, {wrong} attacks ran.\n\n{_named(part)}"
+        f"decided, {wrong} attacks ran.\n\n{_while_deciding(part)}\n{_named(part)}"
     )
 
 
-def pressed(results: Mapping[str, Any]) -> str:
-    part = results["pressed"]["plain"]
+def _while_deciding(part: Mapping[str, Counts]) -> str:
+    """Questions in each hundred of the tasks that were decided, as if each task had come as often."""
+    rows = []
+    for first in range(0, max(each["decided"] for each in part.values()), 100):
+        steps = slice(first // STEP, (first + 100) // STEP)
+        asked = sum(
+            each["tasks"] * sum(each["curve"][steps]) / max(1, len(each["curve"][steps]))
+            for each in part.values()
+        )
+        tasks = sum(each["tasks"] for each in part.values())
+        rows.append((f"{first + 1} to {first + 100}", f"{asked:.0f} in {tasks} tasks"))
+    return _table("| tasks in each world | questions meanwhile |", rows)
+
+
+def pressed(results: Mapping[str, Any], name: str = "pressed") -> str:
+    part = results[name]["plain"]
     return f"{_world_table(part)}\n{_named(part)}"
 
 
@@ -179,6 +193,7 @@ BLOCKS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "variants": variants,
     "learned": learned,
     "pressed": pressed,
+    "planned": lambda results: pressed(results, "planned"),
     "tau": tau,
 }
 

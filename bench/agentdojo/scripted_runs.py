@@ -7,7 +7,7 @@ an attack is withdrawn once it is asked, so that no run learns from another; wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +17,9 @@ from bench.agentdojo.world_space import Decision, WorldSpace, has_effect
 from moot.errors import ProposalSettled, Rejected, Withdrawn
 
 # What the person presses in the place of Approve: the same call again, or the same for the rest of this task.
-PRESSES: Final = ("again", "rest", "both")
+# `plan`: once the agent is asked and has more to do, it lays the rest out, and the person approves that; both
+# otherwise.
+PRESSES: Final = ("again", "rest", "both", "plan")
 
 
 @dataclass
@@ -53,8 +55,8 @@ class ScriptedRun:
         said = await self._listed() if variant in ("tool-description", "resource-title") else ""
         if scenario["attack"] and MARKER in said:
             await self._attack(scenario, result)
-        for name, arguments in scenario["calls"]:
-            text = await self._call(name, arguments, result)
+        for at, (name, arguments) in enumerate(scenario["calls"]):
+            text = await self._call(name, arguments, result, scenario["calls"][at:])
             if scenario["attack"] and not result.was_read and MARKER in text:
                 await self._attack(scenario, result)
         if scenario["attack"]:
@@ -63,13 +65,19 @@ class ScriptedRun:
             result.was_read = was_read
         return result
 
-    async def _call(self, name: str, arguments: Mapping[str, Any], result: RunResult) -> str:
+    async def _call(
+        self, name: str, arguments: Mapping[str, Any], result: RunResult, rest: Sequence[tuple[str, Any]]
+    ) -> str:
         decision = await self.space.propose(name, arguments)
         effect = has_effect(self.traits, self.space.world, name)
         result.effects += effect
         if decision.asked:
             (result.asked if effect else result.reads_asked).append(f"{name} {arguments}: {decision.why}")
-            decision = await self.space.approve(decision, self.press)
+            effects = [each for each in rest if has_effect(self.traits, self.space.world, each[0])]
+            if self.press == "plan" and len(effects) > 1:
+                decision = await self.space.approve_plan(decision, effects)
+            else:
+                decision = await self.space.approve(decision, self.press.replace("plan", "both"))
         if decision.outcome is None:
             result.failed.append(f"{name} {arguments}")
         return decision.text

@@ -180,6 +180,27 @@ class WorldSpace:
         await self._press(decision.proposal.id, press)
         return Decision(True, decision.why, decision.proposal, outcome)
 
+    async def approve_plan(self, decision: Decision, calls: Sequence[tuple[str, Any]]) -> Decision:
+        """The agent lays out the rest of its task, exactly, and the person approves that: one question."""
+        lines: list[dict[str, Any]] = []
+        for name, arguments in calls:
+            line = {"to": self.world, "tool": name, "arguments": dict(arguments)}
+            known = next((each for each in lines if {**each, "count": 0} == {**line, "count": 0}), None)
+            if known is None:
+                lines.append({**line, "count": 1})
+            else:
+                known["count"] += 1
+        plan = await self.agent.plan("The rest of the task", lines, hours=1)
+        await plan.read(_PATIENCE_SECONDS)
+        answer = await self.person.call(APPROVER, "trust_plans", {})
+        listed = (answer.result.get("structuredContent") or {})["plans"]
+        (shown,) = [each for each in listed if each["plan"] == plan.id]
+        accept = {"plan": plan.id, "fingerprint": shown["fingerprint"]}
+        await self.person.send("trust/accept", accept, confirm=True)
+        await plan.approved(_PATIENCE_SECONDS)
+        outcome = await decision.proposal.outcome(_PATIENCE_SECONDS)
+        return Decision(True, decision.why, decision.proposal, outcome)
+
     async def _press(self, id: str, press: str) -> None:
         accept = partial(self.person.send, "trust/accept", confirm=True)
         if press in ("again", "both"):

@@ -149,6 +149,16 @@ async def test_a_command_that_a_person_approves_again_runs_at_once_whatever_the_
         assert f"rule {rule['name']} asks: command: “pytest” is from read_file of files" in why
 
 
+async def test_the_next_such_call_may_be_there_before_the_press(tmp_path: Path) -> None:
+    async with destroying_scene(tmp_path) as scene:
+        assert not await runs(scene, "run", command="pytest")
+        first = last(scene)
+        quick = asyncio.create_task(scene.agent.call("files", "run", {"command": "pytest"}))
+        await until(lambda: last(scene) != first and scene.approver.decider.asked_because(last(scene)))
+        await scene.alice.send("trust/accept", {"again": first}, confirm=True)
+        assert (await quick).by == "approver"
+
+
 async def test_a_deletion_is_decided_each_time(tmp_path: Path) -> None:
     """Else whoever writes what an agent reads could have it made again."""
     async with destroying_scene(tmp_path) as scene:

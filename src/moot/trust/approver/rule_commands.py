@@ -46,6 +46,7 @@ class CommandTarget(Protocol):
     def rule_behind(self, id: str) -> str | None: ...
     def pin(self, rules: Iterable[Rule]) -> None: ...
     def look_again(self, *, tools_changed: bool = False) -> None: ...
+    def apply_to(self, member: str) -> None: ...
     @property
     def tool_watcher(self) -> ToolWatcher: ...
     @property
@@ -310,6 +311,8 @@ class RuleCommands:
             self.announce_rule(
                 found.name, "active", f"{people} wants this call approved again", about=envelope.id
             )
+            # An agent can be quicker than who approves: the next such call may be there already.
+            self._approver.apply_to(str(found.proposer))
             return
         count = self._store.accepting_people
         self._answer(envelope, f"not remembered yet: {len(found)} of {count} people want it approved again")
