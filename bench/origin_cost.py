@@ -33,9 +33,9 @@ from moot.protocol.envelope import Envelope
 
 ON, OFF = "on", "off"
 # In one turn, turns in a run, and runs with processes of their own.
-CHATS: Final = 500
-CALLS: Final = 50
-TURNS: Final = 8
+CHATS: Final = 200
+CALLS: Final = 20
+TURNS: Final = 20
 RUNS: Final = 5
 # A call behind so many chats.
 EVERY: Final = 100

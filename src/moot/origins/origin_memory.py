@@ -143,7 +143,7 @@ class OriginMemory:
         untrusted = max(own.untrusted, self._everyone.untrusted, heard)
         task = own.task or self._everyone.task
         # Whom no person asked for anything here has its task from elsewhere.
-        return replace(own, untrusted=untrusted, outside=own.outside or not task, task=task)
+        return AgentContext(own.since, untrusted, own.outside or not task, task)
 
     @property
     def has_rejections(self) -> bool:
