@@ -73,6 +73,8 @@ def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Ite
             facts.append(f"written to {space.output_logs[participant]}")
         facts += _started(space.members.get(participant))
         yield f"  {participant}: {', '.join(facts)}"
+    for step in config.reminders:
+        yield f"  pending for {step.after_seconds:g} s: {', '.join(step.tell)} notified"
     for budget in config.budgets:
         yield f"  budget {budget.name}: {describe_budget(budget)}"
 

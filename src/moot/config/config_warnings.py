@@ -93,6 +93,10 @@ def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
         yield f"space {name}: members may hand on rights that they do not hold (delegation: unrestricted)"
     yield from _about_quorum(name, config)
     yield from _about_budgets(name, config)
+    for index, step in enumerate(config.reminders):
+        for who in step.tell:
+            if not is_wild(who) and who not in config.participants:
+                yield f"space {name}: reminders[{index}].tell: there is no participant {who}"
     for participant, settings in config.participants.items():
         if not settings.capabilities and participant not in space.output_logs:
             yield f"space {name}: {participant} has no capability and can only listen"

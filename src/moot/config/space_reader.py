@@ -20,7 +20,7 @@ from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation, read_capability
-from moot.space.config import Name, ParticipantConfig, Quorum, SpaceConfig, SpaceLimits
+from moot.space.config import Name, ParticipantConfig, Quorum, Reminder, SpaceConfig, SpaceLimits
 from moot.space.quorum import UNBOUND_METHODS
 from moot.space.roster import logical_name
 
@@ -43,6 +43,8 @@ _SWITCHES: Final = frozenset(
     }
 )
 _DIALECTS: Final = frozenset({"mew", "mcpx", "m3p"})
+_REMINDER_KEYS: Final = frozenset({"after_seconds", "tell"})
+MAX_REMINDERS: Final = 16
 
 
 def read_space(name: str, settings: Mapping[str, Json], path: str = "space") -> SpaceConfig:
@@ -195,6 +197,27 @@ def _limits(value: Json, path: str) -> SpaceLimits:
         raise UsageError(f"{path}: {fault}") from None
 
 
+def _reminders(value: Json, path: str) -> tuple[Reminder, ...]:
+    steps = checked(value, list, "a list, as in [{after_seconds: 1800, tell: [ana]}]", path)
+    if len(steps) > MAX_REMINDERS:
+        raise UsageError(f"{path}: has {MAX_REMINDERS} steps at most")
+    made = []
+    for index, each in enumerate(steps):
+        place = f"{path}[{index}]"
+        entry = mapping(each, place)
+        for key in entry:
+            if key not in _REMINDER_KEYS:
+                raise unknown_key(place, key, _REMINDER_KEYS)
+        seconds, tell = entry.get("after_seconds"), entry.get("tell")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+            raise UsageError(f"{place}.after_seconds: must be a number of seconds that is not negative")
+        names = [tell] if isinstance(tell, str) else tell
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise UsageError(f"{place}.tell: must name participants, as in [ana, lead-*]")
+        made.append(Reminder(after_seconds=seconds, tell=tuple(names)))
+    return tuple(sorted(made, key=lambda each: each.after_seconds))
+
+
 def _url(value: Json, path: str) -> str | None:
     return None if value is None else str(checked(value, str, "a URL", path))
 
@@ -204,6 +227,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "accept_protocols": _strings,
     "quorum": _quorum,
     "budgets": read_budgets,
+    "reminders": _reminders,
     "passkeys": read_passkeys,
     "connection_url": _url,
     "limits": _limits,

@@ -78,6 +78,14 @@ class PasskeyRules(msgspec.Struct, frozen=True, kw_only=True):
     first: Literal["session", "link"] = "session"
 
 
+class Reminder(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom the gateway notifies of a proposal that is pending for so long."""
+
+    after_seconds: float
+    # Globs of names.
+    tell: tuple[str, ...]
+
+
 # How long a budget lasts: from one full hour, midnight, Monday or first of the month (UTC) to the next.
 BudgetPeriod = Literal["hour", "day", "week", "month"]
 
@@ -144,6 +152,8 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     # D-103: the vote that completes a quorum makes the call; otherwise somebody approves it once more.
     last_vote_carries_out: bool = True
     budgets: tuple[SpaceBudget, ...] = ()
+    # In the order of their time.
+    reminders: tuple[Reminder, ...] = ()
     # Proposals with a hint above this are not decided in a chat: their card only links to the page.
     chat_link_above: Literal["none", "info", "warn", "bad"] = "warn"
     # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.protocol.operation import Json
-from moot.space.config import PasskeyRules, Quorum, SpaceBudget, SpaceConfig, SpaceLimits
+from moot.space.config import PasskeyRules, Quorum, Reminder, SpaceBudget, SpaceConfig, SpaceLimits
 from moot.space.members import load_capabilities, load_participant, save_capability, save_participant
 
 # Limits as version 0.1 named them in its journals and snapshots.
@@ -64,6 +64,7 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
         "limits": msgspec.to_builtins(config.limits),
         # Left out where there are none: earlier versions compare what they know.
         **({"passkeys": _save_passkeys(config.passkeys)} if config.passkeys != PasskeyRules() else {}),
+        **({"reminders": msgspec.to_builtins(config.reminders)} if config.reminders else {}),
         **({"budgets": [_save_budget(each) for each in config.budgets]} if config.budgets else {}),
         **({} if config.chat_link_above == "warn" else {"chat_link_above": config.chat_link_above}),
     }
@@ -99,6 +100,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
         limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
         passkeys=_load_passkeys(saved.get("passkeys", {})),
         budgets=tuple(_load_budget(each) for each in saved.get("budgets", ())),
+        reminders=msgspec.convert(saved.get("reminders", ()), tuple[Reminder, ...]),
         chat_link_above=saved.get("chat_link_above", "warn"),
     )
 

@@ -240,6 +240,8 @@ def _entry(entry: Entry) -> dict[str, Json]:
     if is_open:
         fields["expires_at"] = rfc3339(entry.expires)
         fields["approvals"], fields["approvals_needed"] = entry.approvals
+        fields |= {"reminder": True} if entry.subject.is_reminder else {}
+        fields |= {"assigned": True} if entry.subject.is_assigned else {}
     else:
         fields["reason"] = entry.reason
     if entry.link is not None:

@@ -140,7 +140,9 @@ def sentence_of(entry: Entry) -> str:
     where = f" on {', '.join(map(shown, entry.hosts[:3]))}" if entry.hosts else ""
     if entry.subject.event == "outcome.unknown":
         return f"Nobody knows whether {what}{where} was done, which {shown(entry.proposer)} had proposed"
-    return f"{shown(entry.proposer)} proposes {what}{where}"
+    prefix = "For you: " if entry.subject.is_assigned else ""
+    prefix += "Reminder: " if entry.subject.is_reminder else ""
+    return f"{prefix}{shown(entry.proposer)} proposes {what}{where}"
 
 
 def moment_of(at: float) -> str:

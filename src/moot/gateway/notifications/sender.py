@@ -24,7 +24,7 @@ from moot.errors import Unavailable
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.message import compose, describe
-from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
+from moot.gateway.notifications.recipients import Subject, concerns, event_of, find_due, happened_at
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
 from moot.gateway.notifications.shared_values import SharedValues
 from moot.protocol.dialects import DIALECTS
@@ -67,6 +67,7 @@ class _Verdict(NamedTuple):
     rights: Rights
     approvals: int
     rejections: int
+    givers: tuple[Name, ...]
     concerned: bool
 
 
@@ -172,10 +173,23 @@ class NotificationSender:
 
     # What there is to tell
 
-    async def _find_due(self, wall: float) -> dict[Subject, float]:
+    def _find_due(
+        self, host: SpaceHost, proposal: ProposalRecord, subject: Subject, age_seconds: float
+    ) -> tuple[float, int] | None:
+        """After how long it became due, and which telling of it that is."""
+        after = self._rules.after_seconds
+        if subject.event != "proposal.pending":
+            return (after, 0) if age_seconds >= after else None
+        participant = self._recipient.participant_in(subject.space) or ""
+        return find_due(host.space.state.config.reminders, proposal, participant, after, age_seconds)
+
+    async def _find_all_due(self, wall: float) -> dict[Subject, float]:
         """What is due and was not told, and since when, the oldest first, as much as is held at once."""
         found: dict[Subject, tuple[float, float]] = {}
         current: set[Subject] = set()
+        told: dict[Subject, int] = {}
+        for each in self._notified:
+            told[each.key] = max(each.step, told.get(each.key, 0))
         hosts = self._readable_hosts()
         for count, (space, host, proposal) in enumerate(_proposals_of(hosts), start=1):
             if count % _LOOKED_AT_ONCE == 0:
@@ -188,13 +202,14 @@ class NotificationSender:
             subject = Subject(space, event, proposal.number, proposal.id)
             current.add(subject)
             since = happened_at(proposal, event)
-            if now < since + self._rules.after_seconds or subject in self._notified:
+            due = self._find_due(host, proposal, subject, now - since)
+            if due is None or told.get(subject, -1) >= due[1]:
                 continue
             if self._concerns(host, proposal, subject):
                 # By the wall clock, which quiet hours go by.
-                found[subject] = since, wall - (now - since - self._rules.after_seconds)
+                found[subject._replace(step=due[1])] = since, wall - (now - since - due[0])
         # What is over needs no memory; of a space that cannot be looked at, everything is kept.
-        self._notified = {each for each in self._notified if each in current or each.space not in hosts}
+        self._notified = {each for each in self._notified if each.key in current or each.space not in hosts}
         self._verdicts = {each: why for each, why in self._verdicts.items() if each in current}
         oldest = sorted(found, key=lambda each: (found[each][0], each))[:MAX_QUEUED]
         return {subject: found[subject][1] for subject in oldest}
@@ -218,11 +233,13 @@ class NotificationSender:
         member = state.roster.members.get(Name(participant))
         if member is None:
             return False
-        known = self._verdicts.get(subject)
-        votes = len(proposal.approved_by), len(proposal.rejected_by)
-        if known is None or known.rights is not member.rights or known[1:3] != votes:
-            concerned = concerns(state, proposal, subject.event, participant)
-            known = self._verdicts[subject] = _Verdict(member.rights, *votes, concerned)
+        known = self._verdicts.get(subject.key)
+        givers = state.delegations.givers_to(member.name, host.journaled.clock())
+        rests_on = len(proposal.approved_by), len(proposal.rejected_by), givers
+        # What others may is looked at each time: they change it without this member.
+        if known is None or known.rights is not member.rights or known[1:4] != rests_on or givers:
+            concerned = concerns(state, proposal, subject.event, participant, givers)
+            known = self._verdicts[subject.key] = _Verdict(member.rights, *rests_on, concerned)
         return known.concerned and not member.kicked
 
     def _current(self, subject: Subject) -> ProposalRecord | None:
@@ -244,7 +261,7 @@ class NotificationSender:
         wall = self.clock()
         if not self._schedule.may_send(now=time.monotonic(), wall=wall):
             return
-        due = await self._find_due(wall)
+        due = await self._find_all_due(wall)
         for subjects in self._schedule.next_messages(due, now=time.monotonic(), wall=wall):
             # Those before it took their time.
             current = {each: found for each in subjects if (found := self._current(each)) is not None}
