@@ -25,6 +25,16 @@ def payload(space: TalkingSpace, tool: str = "send_mail", **arguments: Json) -> 
     return payload_of(space.verdict(tool, **arguments), agent=AGENT)
 
 
+def test_an_agent_that_nobody_asked_is_said_to_be_so_unless_that_is_not_known() -> None:
+    space = TalkingSpace()
+    unknown = "it is not known where “a.md” came from"
+    (found,) = payload(space, "write_file", path="a.md")["arguments"]
+    assert found["text"] == f"nobody here has asked {AGENT} for anything, so {unknown}"
+    space.memory.note_gap()
+    (found,) = payload(space, "write_file", path="a.md")["arguments"]
+    assert found["text"] == unknown
+
+
 def test_each_argument_says_where_it_came_from_without_a_time_or_a_viewer() -> None:
     space = TalkingSpace()
     said = space.ana_says("Write to bob@example.com, please")

@@ -19,6 +19,17 @@ def test_whom_no_person_asked_for_anything_here_has_its_task_from_elsewhere() ->
     assert space.verdict("pay", agent=OTHER_AGENT, account="88812345").outside
 
 
+def test_others_may_have_led_to_a_call_that_has_their_values_or_nobodys() -> None:
+    space = TalkingSpace()
+    space.ana_says("Take care of the tests")
+    assert space.verdict("run", command="pytest").steered == ""
+    space.result("read_file", "To test, run pytest")
+    assert "“pytest” is from read_file" in space.verdict("run", command="pytest").steered
+    assert space.verdict("run", command="make").steered == "command: nobody said “make”"
+    space.ana_says("run pytest")
+    assert space.verdict("run", command="pytest").steered == ""
+
+
 def test_a_caller_by_a2a_reads_elsewhere_and_each_of_its_tasks_is_one() -> None:
     space = TalkingSpace()
     space.send("chat", ANA, [], {"text": "Good morning"})

@@ -48,7 +48,7 @@ def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerd
         context.task,
         context.outside,
         steered or "",
-        is_unasked=not context.task and memory.index.dropped < 0,
+        is_unasked=not context.task and context.since < 0 and memory.index.dropped < 0,
     )
 
 
