@@ -6,6 +6,7 @@ folder and arguments as asked for, and ends as any other does.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import io
@@ -99,6 +100,8 @@ def _become(wanted: dict[str, object], streams: list[int]) -> list[str]:
     sys.stderr = io.TextIOWrapper(
         io.BufferedWriter(raw[1]), encoding="utf-8", errors="backslashreplace", line_buffering=True
     )
+    if "FAULT_SHIM" in os.environ:
+        ctypes.CDLL(None).fault_shim_start()
     # What the product draws once in each process.
     moot.resilience.descendants._own_mark = secrets.token_hex(8)  # type: ignore[misc]
     moot.metrics.process.STARTED_AT = time.time()  # type: ignore[misc]

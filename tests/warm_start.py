@@ -115,6 +115,9 @@ async def start_moot(
     """`moot …` in a process of its own, with a pipe as its stdout, nothing to read, and these constants."""
     own = {name for name in environ if name.startswith(_READ_BEFORE)} - {"PYTHONUNBUFFERED"}
     own |= {name for name in constants if name.startswith(_TAKEN_OVER)}
+    # Loaded before, it starts when it is told to.
+    shim = environ.get("LD_PRELOAD") if "FAULT_SHIM" in environ else None
+    own -= {"LD_PRELOAD"} if shim else set()
     if own or sys.platform != "linux":
         module = "moot.cli"
         if constants:
@@ -139,7 +142,7 @@ async def start_moot(
             "cwd": str(cwd),
             "constants": dict(constants),
         }
-        socket.send_fds(_server(), [json.dumps(request).encode()], [nothing, writing, errors, told])
+        socket.send_fds(_server(shim), [json.dumps(request).encode()], [nothing, writing, errors, told])
     finally:
         for descriptor in (writing, told, nothing):
             os.close(descriptor)
@@ -152,8 +155,11 @@ def _number(stream: IO[bytes] | int) -> int:
 
 
 @cache
-def _server() -> socket.socket:
-    """That of this worker. It ends, and whatever it has started, when the socket is closed."""
+def _server(shim: str | None = None) -> socket.socket:
+    """That of this worker, or the one with the library that makes faults.
+
+    It ends, and whatever it has started, when the socket is closed.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         # Not with its own folder before all others: `tests/mcp` is not `mcp`.
@@ -161,7 +167,7 @@ def _server() -> socket.socket:
             [sys.executable, "-P", str(_SERVER)],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"]} | ({"LD_PRELOAD": shim} if shim else {}),
         )
 
     def end() -> None:

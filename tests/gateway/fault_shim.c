@@ -32,7 +32,8 @@ struct control {
 
 static volatile struct control *control;
 
-__attribute__((constructor)) static void start(void) {
+/* Also called in a process that was forked after the library was loaded. */
+__attribute__((constructor)) void fault_shim_start(void) {
     const char *path = getenv("FAULT_SHIM");
     int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     if (file >= 0) {

@@ -9,6 +9,7 @@ The process maps the same file, so that a change holds from its next system call
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import shutil
 import struct
@@ -16,6 +17,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -40,11 +42,13 @@ _SOURCE: Final = Path(__file__).with_suffix(".c")
 
 
 @cache
-def _library(folder: Path) -> Path:
+def _library() -> Path:
     compiler = shutil.which("cc")
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("faults of the kernel are made by a library that needs Linux and a C compiler")
-    library = folder / "fault_shim.so"
+    kept = TemporaryDirectory(prefix="moot-shim-")
+    atexit.register(kept.cleanup)
+    library = Path(kept.name) / "fault_shim.so"
     command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603
     return library
@@ -58,7 +62,7 @@ class FaultShim:
         control.write_bytes(bytes(_SIZE))
         with control.open("r+b") as file:
             self._control = mmap.mmap(file.fileno(), _SIZE)
-        self.environ = {"LD_PRELOAD": str(_library(folder)), "FAULT_SHIM": str(control)}
+        self.environ = {"LD_PRELOAD": str(_library()), "FAULT_SHIM": str(control)}
         self.set(write_room=-1)
 
     def set(self, **values: int) -> None:

@@ -67,7 +67,7 @@ async def test_memory_stays_flat_through_100_000_validated_messages(tmp_path: Pa
                 assert (await gateway.post("alice", {"kind": "chat"})).status_code == 200
 
         # Past the first snapshot, which takes its memory once.
-        await run_so_many(60_000, "warm")
+        await run_so_many(40_000, "warm")
         before, start = gateway.resident_bytes(), gateway.cpu_seconds()
         await run_so_many(100_000, "m")
         # Kept whole, they would be 33 MB.

@@ -63,8 +63,8 @@ def test_a_welcome_that_fits_is_as_it_always_was() -> None:
 
 
 def test_a_welcome_never_exceeds_its_bound_with_maximal_everything() -> None:
-    """300 members with 60 KB of capabilities each, 60 streams with long descriptions."""
-    driver = crowded(MANY, 60)
+    """300 members with 20 KB of capabilities each, 60 streams with long descriptions."""
+    driver = crowded(MANY, 20)
     for _ in range(60):
         driver.says("host", "stream/request", {"direction": "upload", "description": "d" * 900})
     most = listing.MAX_WELCOME_BYTES
