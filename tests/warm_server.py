@@ -1,7 +1,7 @@
 """Forks a `moot` process for whoever asks: see `warm_start`. Run by its path, with a socket as its stdin.
 
-What it has loaded is what a gateway needs. A child is a process of its own, with descriptors, environment,
-folder and arguments as asked for, and ends as any other does.
+What it has loaded is what a gateway, `moot up` and the commands of members need. A child is a process of its
+own, with descriptors, environment, folder and arguments as asked for, and ends as any other does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from contextlib import suppress
 
 import uvloop  # noqa: F401  # loaded when a loop is made
 
+import moot.cli.client.operation_commands
 import moot.cli.command_table
 import moot.cli.interruption
 import moot.cli.program
@@ -31,8 +32,10 @@ import moot.gateway.app
 import moot.logs
 import moot.metrics.process
 import moot.net.event_loop
+import moot.participant
 import moot.resilience.descendants
 import moot.up.reload_report
+import moot.up.space_runner
 
 _REQUEST_BYTES = 1 << 18
 
