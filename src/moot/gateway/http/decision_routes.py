@@ -101,7 +101,17 @@ class DecisionRoutes:
                     for each in report.ledger
                     if report.numbers.get(each.id, 0) >= first and each.case.at >= visible_since
                 ]
-                found = list(filter_proposals(seen, verdict=how, decided=(since, until), **wanted))
+                found = list(
+                    filter_proposals(
+                        seen,
+                        verdict=how,
+                        proposer=wanted.get("proposer"),
+                        by=wanted.get("by"),
+                        tool=wanted.get("tool"),
+                        rule=wanted.get("rule"),
+                        decided=(since, until),
+                    )
+                )
         # It may have taken a while: a token that is void by now gets nothing.
         await self._history.identify(request)
         return await asyncio.to_thread(_render, found, limit, form)
