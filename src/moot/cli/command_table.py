@@ -40,7 +40,7 @@ manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
              rules       let rules decide; `origins`: what asks; `review`: a no
              journal     read, search, export and verify the journal
-also         login, logout, hook, cluster, xp, message, conformance, completion
+also         login, logout, passkeys, hook, cluster, xp, message, conformance, completion
 """
 
 _ABOUT: Final = """
@@ -78,6 +78,7 @@ COMMANDS: Final = {
     "assign": "client.operation_commands",
     "delegate": "client.operation_commands",
     "decisions": "client.decisions",
+    "passkeys": "client.passkeys",
     "plans": "client.operation_commands",
     "plan": "client.operation_commands",
     "agent": "agent",

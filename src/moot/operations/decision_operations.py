@@ -24,6 +24,7 @@ from moot.operations.operation import (
     short_id,
 )
 from moot.operations.origin_text import OriginNotes, caution_lines
+from moot.operations.passkey_approval import approve_in_console
 from moot.operations.proposal_selection import add_selection, for_each
 from moot.operations.talk_operations import talk_lines
 from moot.operations.text_table import TextTable
@@ -275,6 +276,8 @@ def _again_payload(context: ClientContext, seen: SeenProposal, args: argparse.Na
 async def _approve(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     seen = context.proposal(args.proposal)
     again = _again_payload(context, seen, args)
+    if seen.passkey and seen.missing_for(context.space.me):
+        return await approve_in_console(context, seen)
     params = await read_changes(context, seen, args)
     try:
         to = (args.to,) if getattr(args, "to", None) else ()
@@ -284,9 +287,8 @@ async def _approve(context: ClientContext, args: argparse.Namespace) -> Operatio
     except VoteCounted as voted:
         return _counted(seen, str(voted))
     changes = change_lines(outcome.changes)
-    how = " with changes" if changes else ""
     lines = [
-        f"approved {short_id(seen.id)}{how}; {outcome.host} answered:",
+        f"approved {short_id(seen.id)}{' with changes' * bool(changes)}; {outcome.host} answered:",
         *(f"changed {line}" for line in changes),
         *outcome.text.split("\n"),
     ]

@@ -94,6 +94,9 @@ class ClientContext:
     # Asks for a link to the console for the holder of a token, and draws its QR code; None where that is not
     # offered.
     make_link: Callable[[str], Awaitable[tuple[SignInLink, str]]] | None = None
+    # Where the console is, and says for what somebody is waited for; None where nobody can wait.
+    console_url: str = ""
+    on_waiting: Callable[[str], None] | None = None
     # Lets a person edit a text in an editor; None where none can be opened.
     edit_text: Callable[[str], Awaitable[str]] | None = None
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moot.errors import InvalidRequest
+from moot.cli import main
+from moot.errors import InvalidRequest, PasskeyRequired
 from moot.gateway.sign_in.passkey_service import challenge_of, relying_party
+from moot.operations.operation import ClientContext
+from moot.operations.operation_table import OPERATIONS
+from moot.participant import connect
 from moot.protocol import base64url
+from moot.protocol.operation import Json
 from tests.authenticator import SoftwareAuthenticator, verify_again
 from tests.gateway.running_gateway import CALL, GatewayUnderTest, participants, running_gateway
+from tests.waiting import until
 
 PEOPLE = participants(ana=["*"], bob=["*"], agent=["mcp/proposal"], tool=[])
 ADMIN = {"Authorization": "Bearer t-root"}
@@ -169,3 +177,66 @@ def test_where_there_can_be_none_it_says_what_to_do(
 )
 def test_it_is_bound_to_the_name_of_the_page(origin: str, public_url: str | None, id: str) -> None:
     assert relying_party(origin, public_url).id == id
+
+
+async def test_the_shell_hands_a_link_and_waits_until_it_is_approved_there(tmp_path: Path) -> None:
+    rules: Json = {"passkeys": {"required": [{}]}}
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        agent, tool = await gateway.join("agent"), await gateway.join("tool")
+        browser = Browser(gateway, "t-ana")
+        assert (await browser.add())[0] == 201
+        assert await agent.refused("mcp/proposal", CALL, to=["tool"], id="p1234567") is None
+        url = f"http://127.0.0.1:{gateway.port}"
+        async with connect(url, "lab", "t-ana", passive=True) as space:
+            await space.recall()
+            said: asyncio.Queue[str] = asyncio.Queue()
+            context = ClientContext(space, console_url=url, on_waiting=said.put_nowait)
+            approve = next(each for each in OPERATIONS if each.name == "approve")
+            wanted = argparse.Namespace(proposal="p1234567", to=None, set=[], edit=False)
+            waiting = asyncio.ensure_future(approve.run(context, wanted))
+            await until(lambda: waiting.done() or not said.empty())
+            assert not waiting.done(), waiting.exception()
+            assert f"open http://localhost:{gateway.port}/#/lab/approvals/p1234567" in said.get_nowait()
+            asked = (await browser.post("/spaces/lab/passkey-challenges", {"proposal_id": "p1234567"}))[1]
+            signed = browser.key.sign(base64url.decode(asked["challenge"]), origin=browser.origin)
+            made_of = {name: asked[name] for name in ("nonce", "expires")}
+            payload = {"passkey": signed | made_of}
+            vote = {"kind": "moot/approve", "correlation_id": ["p1234567"], "payload": payload}
+            assert (await gateway.post("ana", vote)).status_code == 200
+            request = await tool.hear("mcp/request")
+            answer = {"jsonrpc": "2.0", "id": request["payload"]["id"], "result": {}}
+            assert await tool.refused("mcp/response", answer, to=["ana"], about=[request["id"]]) is None
+            result = await waiting
+            assert (result.code, result.value["by"]) == (0, "ana")
+            context.on_waiting = None
+            assert await agent.refused("mcp/proposal", CALL, to=["tool"], id="p2345678") is None
+            await until(lambda: space.proposals.get("p2345678") is not None)
+            wanted.proposal = "p2345678"
+            with pytest.raises(PasskeyRequired, match="open http://localhost"):
+                await approve.run(context, wanted)
+
+
+async def test_the_command_lists_revokes_and_makes_a_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "root.token"
+    token.write_text("t-root\n")
+    token.chmod(0o600)
+    async with running_gateway(tmp_path, PEOPLE, admin_tokens={"root": {"token": "t-root"}}) as gateway:
+        ana = Browser(gateway, "t-ana")
+        assert (await ana.add())[0] == 201
+        where = ["--gateway", f"http://127.0.0.1:{gateway.port}", "--space", "lab"]
+        where += ["--admin-token-file", str(token)]
+
+        async def moot(*words: str) -> str:
+            assert await asyncio.to_thread(main, ["passkeys", *words, *where]) == 0
+            return capsys.readouterr().out
+
+        assert "laptop" in await moot("list")
+        assert "ana" in await moot("list", "ana")
+        assert "no passkeys" in await moot("list", "bob")
+        assert "removed" in await moot("revoke", ana.key.id[:8])
+        address = (await moot("link", "ana")).splitlines()[0]
+        assert address.startswith(f"http://localhost:{gateway.port}/#passkey=")
+        code = address.partition("=")[2]
+        assert (await Browser(gateway, "", b"the next one").add(code=code))[0] == 201

@@ -141,7 +141,11 @@ async def _full_screen(
     from moot.tui.theme import DEFAULT_THEME
 
     context = ClientContext(
-        space, default_to=where.default_to, timeout_seconds=options.timeout, is_interactive=True
+        space,
+        default_to=where.default_to,
+        timeout_seconds=options.timeout,
+        is_interactive=True,
+        console_url=where.url,
     )
     terminal = TerminalOptions(
         space_label=where.space or "the space",
@@ -166,7 +170,11 @@ class Person:
         from moot.operations.operation_table import OPERATIONS
 
         self.context = ClientContext(
-            space, default_to=where.default_to, timeout_seconds=options.timeout, is_interactive=True
+            space,
+            default_to=where.default_to,
+            timeout_seconds=options.timeout,
+            is_interactive=True,
+            console_url=where.url,
         )
         self._where = where
         self._screen = screen

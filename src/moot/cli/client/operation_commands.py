@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,6 +134,8 @@ async def _perform(options: argparse.Namespace) -> int:
             timeout_seconds=options.timeout,
             on_proposed=lambda proposal: print_proposed(space, proposal, settings.url, options.timeout),
             make_link=partial(_make_link, settings.url),
+            console_url=settings.url,
+            on_waiting=lambda text: print(text, file=sys.stderr, flush=True),
             edit_text=edit_text,
         )
         if operation.needs_history:
