@@ -36,11 +36,11 @@ connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
              mcp         let an MCP client (Claude Code, Cursor, …) take part
-manage       member      invite, grant, revoke, pause, resume, kick, status, …
+manage       member      invite, grant, revoke, pause, kick, …; `passkeys`
              proposal    vote, withdraw, explain, history
              rules       let rules decide; `origins`: what asks; `review`: a no
              journal     read, search, export and verify the journal
-also         login, logout, passkeys, hook, cluster, xp, message, conformance, completion
+also         login, logout, hook, cluster, xp, message, conformance, completion
 """
 
 _ABOUT: Final = """
