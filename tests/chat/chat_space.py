@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +52,9 @@ class MemoryPlatform:
         self.told: list[tuple[str, str, str]] = []
         self.others: set[str] = set()
         self.is_down = False
-        self.changed: Callable[[], None] = lambda: None
+        # Told of a card while it is still being sent.
+        self.on_sent: Callable[[Posted], Coroutine[Any, Any, None]] | None = None
+        self._quick: asyncio.Task[None] | None = None
         self.receive: Receive
         self._ids = itertools.count(1)
 
@@ -67,6 +69,10 @@ class MemoryPlatform:
         self._check()
         posted = Posted(room, f"m{next(self._ids)}", card, [card])
         self.posted.append(posted)
+        if self.on_sent is not None:
+            self._quick = asyncio.create_task(self.on_sent(posted))
+            for _ in range(50):
+                await asyncio.sleep(0)
         return posted.id
 
     async def change_card(self, room: str, message: str, card: Card) -> None:

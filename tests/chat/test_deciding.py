@@ -147,3 +147,13 @@ async def test_a_token_that_was_revoked_ends_the_binding_and_it_is_said(tmp_path
         await chat.press("@ana", card, "approve")
         await chat.told("dm-@ana", "not bound to a participant")
         assert "b" not in chat.kept
+
+
+async def test_who_is_quicker_than_the_end_of_sending_a_card_is_heard(tmp_path: Path) -> None:
+    """A card is there before the platform has said so."""
+    async with chat_space(tmp_path) as chat:
+        await chat.bind("@ana", "ana")
+        chat.platform.on_sent = lambda card: chat.press("@ana", card, "approve")
+        await chat.propose()
+        card = await chat.card("@ana")
+        await until(lambda: card.card.notes == ("approved by ana, done",))

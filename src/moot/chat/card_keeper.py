@@ -67,8 +67,14 @@ class CardKeeper:
         self._space_name = space_name
         self.link_above = link_above
         self._rates = token_buckets(MESSAGES_PER_MINUTE / 60, MESSAGE_BURST, max_keys=_MAX_ROOMS)
+        self._posting = asyncio.Lock()
         # Rooms whose person was told that others are there.
         self._told_others: set[str] = set()
+
+    async def wait_posted(self) -> None:
+        """Wait until a card that is being sent is known: people can be quicker than its last request."""
+        async with self._posting:
+            return
 
     async def say(self, room: str, text: str, about: str = "", *, is_answer: bool = False) -> None:
         """Say something now, or as soon as the platform is back.
@@ -177,19 +183,20 @@ class CardKeeper:
 
     async def _post(self, place: Place, made: Card, proposals: tuple[str, ...], fingerprint: str) -> None:
         await self._pace(place.room)
-        message = await self._platform.send_card(place.room, made)
-        self._state.add_card(
-            PostedCard(
-                key=made.key,
-                room=place.room,
-                message=message,
-                proposals=proposals,
-                fingerprint=fingerprint,
-                verbs=made.verbs,
-                account=place.account,
-                shown=digest_of(made),
+        async with self._posting:
+            message = await self._platform.send_card(place.room, made)
+            self._state.add_card(
+                PostedCard(
+                    key=made.key,
+                    room=place.room,
+                    message=message,
+                    proposals=proposals,
+                    fingerprint=fingerprint,
+                    verbs=made.verbs,
+                    account=place.account,
+                    shown=digest_of(made),
+                )
             )
-        )
 
     def _draw(self, place: Place, seen: SeenProposal, key: str) -> Card:
         return proposal_card(

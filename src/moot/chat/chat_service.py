@@ -221,6 +221,7 @@ class ChatService:
             if not self._state.take(act.event):
                 raise ActRefused("replayed", "this was counted already, and counts once")
             act_check.check_sender(act, now)
+            await self.cards.wait_posted()
             if act.verb == "text" and await self._take_command(act):
                 return
             binding, card = act_check.check_act(
