@@ -74,6 +74,10 @@ def test_where_each_argument_came_from_stands_below_it(lab: SpaceWithMembers, ho
     assert "    path: a.md\n      ← from read of mail\n      ←   “\\x1bwrite to a.md” [m-123456]\n" in answer
     assert "          two\n      ← you said this · 2 h ago\n" in answer
     assert lab.value("proposals")[0]["origins"] == report
+    assert "approve --again" not in answer
+    offered = {**report, "again": {"until": "7d", "text": "at most 5 times in 7 days"}}
+    lab.do(bob.send("moot/origins", offered, about=proposal.id, confirm=True))
+    assert "    approve --again: at most 5 times in 7 days\n" in lab.output_of("proposals")
 
 
 def test_a_large_argument_is_told_by_size_and_hash_and_can_be_fetched(

@@ -58,5 +58,7 @@ def words_of(rule: Json) -> str:
     often = f" up to {found['count']} times in {found.get('per')}" if "count" in found else ""
     until = f" until {str(found['expires_at'])[:10]}" if "expires_at" in found else ""
     gap = f", not twice within {found['every']}" if "every" in found else ""
+    if rule.get("ask") is not None:
+        gap += ", where after a clear or restart of its agent others' words have not led to it"
     ends = f"`moot rules remove {rule.get('name')}` ends that"
     return f"the same call is approved again{often}{until}{gap}; {ends}"

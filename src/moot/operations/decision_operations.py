@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from moot.errors import MootError, UsageError, VoteCounted
-from moot.operations.again import payload_of, remember_call
+from moot.operations.again import again_offer, payload_of, remember_call
 from moot.operations.changed_arguments import read_changes
 from moot.operations.content_operation import reference_text
 from moot.operations.input_text import input_lines, questions_in
@@ -153,7 +153,14 @@ def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
         *([f"exempt from the vote: {', '.join(seen.exempt)}"] if seen.exempt else []),
         *input_lines(seen),
         *_outcome_lines(seen),
+        *_again_lines(context, seen),
     ]
+
+
+def _again_lines(context: ClientContext, seen: SeenProposal) -> list[str]:
+    """What `--again` would allow: nobody should learn it only afterwards."""
+    offer = again_offer(context.space, seen) if seen.status == "pending" else None
+    return [] if offer is None else [f"approve --again: {offer.text}"]
 
 
 def budget_lines(seen: SeenProposal) -> list[str]:
