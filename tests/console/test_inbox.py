@@ -115,3 +115,28 @@ def test_rows_lead_to_the_member_and_are_found_by_search_and_risk(page_as: PageA
     waiting(page).locator(".approvals-row-member").click()
     expect(page.locator(".detail-title")).to_contain_text("agent")
     expect(page.get_by_role("region", name="Proposals")).to_contain_text("6 pending")
+
+
+def test_people_talk_about_a_proposal_on_its_page_and_say_whom_it_is_for(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent, second = member("agent"), member("second")
+    proposal = propose(agent, "add", a=1)
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    page.keyboard.press("c")
+    page.keyboard.type("what for, @second?")
+    page.keyboard.press("Enter")
+    talk = detail(page).get_by_role("region", name="Comments")
+    expect(talk.get_by_role("listitem")).to_contain_text("what for, @second?")
+    (comment,) = agent.sees(lambda space: proposal.comments)
+    assert comment.text == "what for, @second?"
+    agent.run(lambda space: space.chat("to test <b>", about=comment.id))
+    expect(talk.get_by_role("listitem").nth(1)).to_contain_text("to test <b>")
+    second.run(lambda space: space.assign(proposal.id, "human"))
+    expect(row(page, "add")).to_contain_text("for you")
+    expect(row(page, "add")).to_contain_text("2 comments")
+    talk.get_by_label("For").select_option("second")
+    expect(row(page, "add")).to_contain_text("for second")
+    assert in_both(page, issues) == []

@@ -24,6 +24,7 @@ import {
 } from "./proposal-life.js";
 import { parseTime } from "../page/time.js";
 import { waitsForOthers } from "./proposal-life.js";
+import { ProposalTalk, assign } from "./proposal-talk.js";
 
 /**
  * @typedef {object} Call what a proposal or a request asks for
@@ -63,6 +64,8 @@ import { waitsForOthers } from "./proposal-life.js";
  * @property {string} reason of a withdrawal, or why the outcome is unknown
  * @property {string} assessedBy the person who said what came of it, in place of the host
  * @property {string} note what they said about it
+ * @property {import("./proposal-talk.js").Comment[]} comments
+ * @property {string[]} assigned whom it is for; empty: everybody
  * @property {import("./origin-report.js").OriginReport | null} origins where its values came from, as the last that counts says
  * @property {Map<string, import("./origin-report.js").OriginReport>} originsBy as each said last
  * @property {Map<string, import("./opinion.js").Opinion>} opinions what models think of it, by who asked them
@@ -97,6 +100,7 @@ export class Proposals {
     this._executed = new Map();
     /** @type {Map<string, Proposal["rejections"][number]>} */
     this._rejections = new Map();
+    this._talk = new ProposalTalk();
     /** Whether the gateway tells what is pending, as those of Moot do. */
     this._isTold = false;
   }
@@ -122,7 +126,7 @@ export class Proposals {
     if (isKind(kind, "mcp/proposal")) return this._change([this._insert(envelope, row.raw, row.at)], () => true);
     if (isKind(kind, "mcp/request")) return this._addRequest(envelope, row);
     if (isKind(kind, "mcp/response")) return this._addAnswer(envelope, row);
-    if (kind === "chat") return this._addExplanation(envelope);
+    if (kind === "chat") return this._addWords(envelope, row);
     if (kind === "space/kick") return this._removeMember([payload.participant_id], state, row.at);
     if (kind === "system/presence") return this._removeGone(payload, state, row.at);
     if (kind === "system/welcome") this._isTold = strings(payload.extensions).includes("moot/list-proposals");
@@ -136,6 +140,7 @@ export class Proposals {
     if (kind === "mcp/reject") return this._addRejection(about, reason, row);
     if (kind === "moot/approve")
       return this._change(about, (each) => addVote(each, { by: row.from, at: row.at, id: row.id }));
+    if (kind === "moot/assign") return this._change(about, (each) => assign(each, payload));
     if (kind === "moot/settle") return this._change(about, (each) => assess(each, payload, row.from, row.at));
     if (Object.hasOwn(REPORTS, kind)) return this._noteReport(REPORTS[kind], about, payload, row, state);
     if (row.from !== GATEWAY) return null;
@@ -322,6 +327,8 @@ export class Proposals {
       reason: "",
       assessedBy: "",
       note: "",
+      comments: [],
+      assigned: [],
       origins: null,
       originsBy: new Map(),
       opinions: new Map(),
@@ -421,12 +428,12 @@ export class Proposals {
     return topic;
   }
 
-  /** MEW 3.3.3: a chat about a rejection is a comment on it. @param {any} envelope */
-  _addExplanation(envelope) {
+  /** The comment of a rejection, or on a proposal. @param {any} envelope @param {import("./envelopes.js").Row} row */
+  _addWords(envelope, row) {
     const ids = correlations(envelope);
     if (ids.length === 0 || typeof envelope.payload?.text !== "string") return null;
     const rejection = ids.map((id) => this._rejections.get(id)).find((each) => each !== undefined);
-    if (!rejection) return null;
+    if (!rejection) return this._talk.addComment(envelope, row, ids, this.byId) ? "proposals" : null;
     rejection.comments.push(envelope.payload.text);
     return "proposals";
   }

@@ -19,6 +19,7 @@ import { settledText, titleOf } from "./proposal-decisions.js";
 import { emptyInbox } from "./empty-inbox.js";
 import { ProposalList, elsewhereText } from "./approvals-list.js";
 import { wishText } from "./proposal-sentence.js";
+import { proposalComments } from "./proposal-comments.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory, notReceived } from "./proposal-history.js";
 import { onHeldChange, takeBackChoice } from "./take-back.js";
@@ -61,6 +62,8 @@ class ApprovalsView {
     );
     this._count = html.span({ class: "soft" });
     this._empty = html.div({ class: "inbox-empty" });
+    /** @type {ReturnType<typeof proposalComments> | null} */
+    this._talk = null;
     this._bulk = new BulkDecisions(context, this._list, (done) => {
       if (done.includes(this.selected)) this._advance(this.selected);
     });
@@ -139,6 +142,7 @@ class ApprovalsView {
         x: ["Select or deselect", () => this._list.toggle(this.selected)],
         l: ["Decide on all that are like this one", () => this._bulk.decideAlike(this._shown?.proposal)],
         X: ["Reject all of this member and pause it", () => this._bulk.rejectAll(this._shown?.proposal.from)],
+        c: ["Comment", () => this._talk?.focus()],
         u: ["Group in another way", () => context.announce(this._list.bar.cycle())],
         "/": ["Search", () => this._list.bar.focus()],
         Escape: ["Cancel; clear the selection", () => this._escape()],
@@ -187,6 +191,7 @@ class ApprovalsView {
     )
       this.select(this._list.listed[0].id, false);
     else if (!this.selected && !this._wanted) this._drawEmpty();
+    this._talk?.draw();
     this._drawAlike();
     this._drawHistory();
   }
@@ -226,7 +231,8 @@ class ApprovalsView {
     const historyNode = html.div({});
     const { origins, opinions, budgets } = proposal;
     this._shown = { proposal, view, drawnFor: "", history: historyNode, origins, opinions, budgets };
-    replace(this._body, view.node, historyNode);
+    this._talk = proposalComments(this._context, proposal);
+    replace(this._body, view.node, this._talk.node, historyNode);
     this._sizes.disconnect();
     for (const node of [this._body, view.node, historyNode]) this._sizes.observe(node);
     this._body.scrollTop = 0;

@@ -78,6 +78,8 @@ export function drawRow(row, proposal, facts) {
     proposal.status,
     proposal.expiresAt,
     proposal.rejections.length,
+    proposal.comments.length,
+    proposal.assigned.join(),
     proposal.approvals.length,
     voteText(proposal),
     proposal.uncertain,
@@ -143,6 +145,8 @@ function stateTags(proposal, { me, alike }) {
     unknown: () => tag("warn", "outcome unknown"),
   }[String(proposal.status)];
   return [
+    proposal.status === "pending" && proposal.assigned.length > 0 && tag("accent", `for ${whomText(proposal, me)}`),
+    proposal.comments.length > 0 && tag("", commentsText(proposal.comments.length)),
     alike > 1 && tag("warn", `same call, ${alike} pending`, again),
     proposal.rejections.length > 0 && tag("bad", rejectedBy(proposal, me)),
     votes && tag("accent", votes),
@@ -150,6 +154,16 @@ function stateTags(proposal, { me, alike }) {
     found?.(),
     proposal.ending && tag("", proposal.ending),
   ].filter((each) => each instanceof HTMLElement);
+}
+
+/** @param {Proposal} proposal @param {string} me */
+function whomText({ assigned }, me) {
+  return assigned.includes(me) ? "you" : oneLine(assigned.join(", "), 30);
+}
+
+/** @param {number} count */
+function commentsText(count) {
+  return count === 1 ? "1 comment" : `${count} comments`;
 }
 
 /** "Approved by Ana"; who it was is not always told. @param {string} by @param {string} me */
