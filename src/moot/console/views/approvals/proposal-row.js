@@ -9,7 +9,7 @@ import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
 import { originCautions } from "./proposal-origins.js";
-import { risksFor, sentenceOf, sizeOf, toneOf, wishText, wishView } from "./proposal-sentence.js";
+import { risksFor, sentenceOf, sizeOf, toneOf, wishView } from "./proposal-sentence.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
@@ -88,7 +88,7 @@ export function drawRow(row, proposal, facts) {
   if (drawnFor === row.drawnFor) return;
   row.drawnFor = drawnFor;
   replace(row.wish, wishView(proposal));
-  row.wish.setAttribute("aria-label", `${oneLine(proposal.from, 40)} ${wishText(proposal)}`);
+  row.wish.setAttribute("aria-label", oneLine(`${oneLine(proposal.from, 40)}${row.wish.textContent}`, 200));
   replace(row.size, size);
   row.state.replaceChildren(...stateTags(proposal, facts));
   const [first] = hints;

@@ -45,7 +45,7 @@ export class AcknowledgeQueue {
     this._list = html.ul({ class: "queue-list" });
     this._ours = html.div({ class: "queue-ours" });
     this._oursText = html.p({ class: "soft" });
-    this._cancel = button("Cancel all", () => this.cancelAll(), {
+    this._cancel = button("Withdraw", () => this.cancelAll(), {
       class: "small",
       title: "Tell everyone that your unacknowledged messages need no attention any more",
     });
@@ -97,7 +97,7 @@ export class AcknowledgeQueue {
       ...[...drawn.values()].map((each) => each.node),
       ...(waiting.length > max ? [this._more] : []),
     ]);
-    const ownText = `${ours.length} of your messages ${ours.length === 1 ? "is" : "are"} unacknowledged.`;
+    const ownText = `${ours.length} not read yet.`;
     if (this._oursText.textContent !== ownText) this._oursText.textContent = ownText;
     this._cancel.disabled = this._working;
     // Drawn once and then kept: a button that is replaced while somebody presses it does nothing.
