@@ -159,8 +159,7 @@ export function risksFor(proposal) {
 /** "bad", "warn" or "": the worst of its hints. @param {Proposal} proposal */
 export function toneOf(proposal) {
   const [worst] = risksFor(proposal);
-  if (worst && worst.tone !== "info") return worst.tone;
-  return (proposal.budgets ?? []).some((each) => each.verdict === "refused") ? "bad" : "";
+  return worst && worst.tone !== "info" ? worst.tone : "";
 }
 
 /** "wants to write notes.md". @param {Proposal} proposal */
