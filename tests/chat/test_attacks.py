@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from moot.chat.act_check import ActRefused, check_act, check_call, check_verb, is_above
+from moot.chat.act_check import ActRefused, LinkAbove, check_act, check_call, check_verb, page_reason
 from moot.chat.card_text import proposal_card
 from moot.chat.chat_state import Binding, ChatRecord, ChatState, PostedCard
 from moot.chat.matrix import act_of as matrix_act
@@ -83,7 +83,7 @@ def judge(act: ChatAct, seen: SeenProposal | None, *, is_known: bool = True, lin
         check_verb("approve" if act.text == "approve" else act.verb, card)
     except ActRefused as refusal:
         return refusal.why
-    return "risk" if is_above(found, line) else ""
+    return "page" if page_reason(found, line) else ""
 
 
 def settled(status: Any) -> SeenProposal:
@@ -168,9 +168,13 @@ def test_what_a_bound_person_does_on_their_card_counts() -> None:
 
 def test_a_risk_above_the_line_is_not_decided_here() -> None:
     risky = proposal(path="../../x")
-    assert [is_above(risky, line) for line in ("none", "info", "warn", "bad")] == [True, True, True, False]
+    lines: list[LinkAbove] = ["none", "info", "warn", "bad"]
+    assert [bool(page_reason(risky, line)) for line in lines] == [True, True, True, False]
     harmless = proposal()
-    assert not is_above(harmless, "none")
+    assert not page_reason(harmless, "none")
+    harmless.passkey = True
+    assert page_reason(harmless, "bad") == "It is approved with a passkey, on its page."
+    assert judge(PRESS, harmless) == "page"
 
 
 def test_a_replayed_act_is_recognised_and_also_after_a_restart(tmp_path: Path) -> None:

@@ -114,7 +114,10 @@ def check_call(card: PostedCard, seen: SeenProposal | None, *, is_known: bool) -
     return seen
 
 
-def is_above(seen: SeenProposal, line: LinkAbove) -> bool:
-    """Whether a proposal has a hint above the space's line, so that it is decided on its page."""
+def page_reason(seen: SeenProposal, line: LinkAbove) -> str:
+    """Why a proposal is decided on its page and not in a chat: a passkey, or a hint above the line."""
+    if seen.passkey:
+        return "It is approved with a passkey, on its page."
     limit = _SEVERITIES.index(line)
-    return any(_SEVERITIES.index(each.severity) > limit for each in seen.risks)
+    is_above = any(_SEVERITIES.index(each.severity) > limit for each in seen.risks)
+    return "This space decides such calls on their page, not in a chat." if is_above else ""

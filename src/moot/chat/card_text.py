@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from moot.chat.act_check import LinkAbove, is_above
+from moot.chat.act_check import LinkAbove, page_reason
 from moot.chat.platform import Card, Verb
 from moot.operations.call_text import proposal_link
 from moot.operations.decision_operations import argument_lines, budget_lines, operation
@@ -60,8 +60,8 @@ def proposal_card(
         notes.append("The call is too long to be shown here whole, so it is decided on its page.")
     elif not seen.to:
         notes.append("It names no host: choose one on its page.")
-    elif is_above(seen, link_above):
-        notes.append("This space decides such calls on their page, not in a chat.")
+    elif why := page_reason(seen, link_above):
+        notes.append(why)
     else:
         verbs = DECIDING
     shown = tuple(line[:max_chars] for line in _visible(notes).split("\n"))

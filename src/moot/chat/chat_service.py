@@ -315,10 +315,8 @@ class ChatService:
             card, found, is_known=space.state == "joined" and (found is not None or space.proposals.known)
         )
         act_check.check_verb(verb, card)
-        if verb in ("approve", "reject") and act_check.is_above(seen, await self._current_line()):
-            raise ActRefused(
-                "risk", "this space decides such calls on their page: follow the link on the card"
-            )
+        if verb in ("approve", "reject") and act_check.page_reason(seen, await self._current_line()):
+            raise ActRefused("page", "this space decides such calls on their page: follow the link")
         if verb == "approve":
             if seen.id in self._deciding:
                 raise ActRefused("running", "it is being decided already")
