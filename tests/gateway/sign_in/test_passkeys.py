@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from moot.cli import main
-from moot.errors import InvalidRequest, PasskeyRequired
-from moot.gateway.sign_in.passkey_service import challenge_of, relying_party
+from moot.errors import InvalidRequest, PasskeyInvalid, PasskeyRequired
+from moot.gateway.access import SpaceDirectory
+from moot.gateway.sign_in.passkey_service import PasskeyService, Ticket, challenge_of, relying_party
 from moot.operations.operation import ClientContext
 from moot.operations.operation_table import OPERATIONS
 from moot.participant import connect
@@ -240,3 +241,54 @@ async def test_the_command_lists_revokes_and_makes_a_link(
         assert address.startswith(f"http://localhost:{gateway.port}/#passkey=")
         code = address.partition("=")[2]
         assert (await Browser(gateway, "", b"the next one").add(code=code))[0] == 201
+
+
+@pytest.mark.parametrize("kept", ["snapshot", "journal"])
+async def test_a_restart_knows_keys_sign_ins_and_what_was_signed(tmp_path: Path, kept: str) -> None:
+    rules: Json = {"passkeys": {"required": [{}]}}
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        agent, tool = await gateway.join("agent"), await gateway.join("tool")
+        ana, bob = Browser(gateway, "t-ana"), Browser(gateway, "t-bob", b"bob's")
+        assert (await ana.add())[0] == (await bob.add())[0] == 201
+        removed = await gateway.http.delete(
+            f"/passkeys/{bob.key.id}", headers={"Authorization": "Bearer t-bob"}
+        )
+        assert removed.status_code == 200
+        session = (await ana.sign_in())[1]["token"]
+        assert await agent.refused("mcp/proposal", CALL, to=["tool"], id="p1") is None
+        asked = (await ana.post("/spaces/lab/passkey-challenges", {"proposal_id": "p1"}))[1]
+        signed = ana.key.sign(base64url.decode(asked["challenge"]), origin=ana.origin)
+        payload = {"passkey": signed | {name: asked[name] for name in ("nonce", "expires")}}
+        vote = {"kind": "moot/approve", "correlation_id": ["p1"], "payload": payload}
+        assert (await gateway.post("ana", vote)).status_code == 200
+        await tool.hear("mcp/request")
+        table = gateway.gateway.directory.hosts["lab"].space.state.passkeys.save()
+        folder = gateway.gateway.config.data
+    if kept == "journal":
+        for file in folder.glob("moot.sqlite*"):
+            file.unlink()
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        assert gateway.gateway.directory.hosts["lab"].space.state.passkeys.save() == table
+        headers = {"Authorization": f"Bearer {session}"}
+        found = (await gateway.http.get("/passkeys", headers=headers)).json()["passkeys"]
+        assert [each["id"] for each in found] == [ana.key.id]
+        assert (await Browser(gateway, "t-bob", b"bob's").add())[1]["error"] == "unauthorized"
+
+
+async def test_a_ticket_of_one_gateway_is_good_at_the_others_of_its_cluster_alone() -> None:
+    """They share a key through NATS; here it is a dictionary."""
+
+    class Shared(dict[str, bytes]):
+        async def create(self, key: str, value: bytes) -> bytes:
+            return self.setdefault(key, value)
+
+    shared = Shared()
+    first, second, stranger = (PasskeyService(SpaceDirectory(), max_token_seconds=60.0) for _ in range(3))
+    first.shared = second.shared = shared
+    party = relying_party("https://moot.example.org", None)
+    ticket = Ticket(use="sign_in", relying_party=party, expires=100.0, nonce="n")
+    text = await first.issue(ticket)
+    assert await second.read(text, "sign_in", 99.0) == ticket
+    for reader, use, now in ((stranger, "sign_in", 99.0), (second, "add", 99.0), (second, "sign_in", 100.0)):
+        with pytest.raises(PasskeyInvalid, match="start again"):
+            await reader.read(text, use, now)
