@@ -29,10 +29,6 @@ def _narrow_only(kind: Any, *values: Any, **options: Any) -> Any:
     return cover_values(kind, *values, **{**options, "wide": False})
 
 
-def _without_pool(kind: Any, values: Any, *_: Any, **options: Any) -> Any:
-    return cover_values(kind, values, None, **options)
-
-
 def _never_elements(_: object) -> None:
     return None
 
@@ -44,7 +40,6 @@ WITHOUT: Final[dict[str, tuple[Part, ...]]] = {
     "lists": ((lessons, "_elements", _never_elements),),
     "joining": ((generalisation, "_joined", list),),
     "wide templates": ((text_patterns, "cover_values", _narrow_only),),
-    "values of other calls": ((text_patterns, "cover_values", _without_pool),),
     "winning back": ((generalisation, "MIN_SINCE_REJECTION", 10**9),),
     "two numbers": ((generalisation, "MIN_TWO_NUMBERS", 10**9),),
     "larger limits": ((learner, "MORE_OFTEN", math.inf),),

@@ -193,7 +193,8 @@ def spider(folder: Path, rng: random.Random) -> World:
                     f"{query} UNION SELECT {column} FROM {rng.choice(('users', 'accounts'))}",
                 )
             )
-            fine = query == before
+            # What is left of one question may be another one of the job.
+            fine = query == before or query in own
         return "run_sql", {"query": query}, fine
 
     return _world(rng, draw)

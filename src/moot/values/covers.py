@@ -65,24 +65,21 @@ class TemplateCover:
 def cover_values(
     kind: ValueKind,
     values: Sequence[str],
-    pool: Sequence[str] | None = None,
     *,
     stored: bool = False,
     wide: bool = True,
 ) -> list[TemplateCover]:
     """Templates for these values, the best supported first; values that cannot be read have none.
 
-    `pool` are all values of this argument, also those of calls with other arguments beside it; `stored`
-    whether the tool only stores texts.
+    `stored` says whether the tool only stores texts.
     """
     rows = _read(kind, values)
     if kind == "text":
         return _cover_texts(rows, stored=stored)
-    pooled = rows if pool is None else _read(kind, pool)
     names = {
-        role: len(set(texts)) >= MIN_NAMES and not _recur(Counter(texts))
+        role: len(set(texts)) >= MIN_NAMES and not values_recur(Counter(texts))
         for role in ("name", "stem", "digits", "hex", "uuid")
-        for texts in [[atom.text for row in pooled for atom in row if atom.role == role]]
+        for texts in [[atom.text for row in rows for atom in row if atom.role == role]]
         if wide or role != "name"
     }
     opened: list[TemplateCover] = []
@@ -242,7 +239,7 @@ def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
     counts = Counter(row[0].text for row in rows)
     prose = {row[0].text for row in rows if row[0].role == "prose"}
     found: list[TemplateCover] = []
-    if not _recur(counts):
+    if not values_recur(counts):
         if stored and len(prose) < len(counts) and len(counts) >= MIN_NEW_VALUES:
             # Twice as long as the longest, in round numbers.
             most = min(MAX_TEXT_CHARS, 1000 * (1 + max(map(len, counts)) // 500))
@@ -258,10 +255,15 @@ def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
     ]
 
 
-def _recur(counts: Counter[str]) -> bool:
+def values_recur(counts: Counter[str]) -> bool:
+    """Whether the same values recur, so that a list of them is enough."""
     total = counts.total()
     single = sum(1 for count in counts.values() if count == 1)
-    return len(counts) <= MAX_VALUES and single <= MAX_SINGLE_SHARE * total and len(counts) * 2 <= total
+    return (
+        len(counts) <= MAX_VALUES
+        and single <= MAX_SINGLE_SHARE * total
+        and len(counts) * MIN_REPEATS <= total
+    )
 
 
 def _open_ids(rows: Sequence[Row]) -> Iterator[TemplateCover]:

@@ -12,7 +12,8 @@ from moot.trust.checks.explain import MAX_ARGUMENT_CHARS, explain
 from moot.trust.checks.offline_verdict import judge_offline
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.rule import Rule, RuleLimits
-from moot.trust.rules.rule_store import RuleStop, RuleStore
+from moot.trust.rules.rule_store import RuleStore
+from moot.trust.rules.store_records import RuleStop
 from tests.trust.approver.test_approver import approver_scene
 from tests.trust.histories import START, call, decided, fulfilment, proposal
 from tests.trust.rules.test_tripping import REPORTS, _case

@@ -104,6 +104,3 @@ def test_templates_are_narrowed_and_a_wider_one_is_refused_with_an_example() -> 
     assert find_wider_part(replace(suggested, values={}), suggested) is not None
     other = replace(suggested, values={}, arguments={"path": "reports/*"})
     assert find_wider_part(other, suggested) == "path of path"
-    seen = replace(suggested, hours=None, seen_hours=Hours(9 * 60, 17 * 60))
-    assert find_wider_part(replace(seen, seen_hours=None), seen) == "seen_hours"
-    assert find_wider_part(suggested, seen) is None

@@ -12,8 +12,9 @@ from moot.protocol.operation import Json
 from moot.trust.checks.narrowing_proof import find_counter_example, find_wider_part
 from moot.trust.learning.learner import add_rule
 from moot.trust.rules.rule import Rule, RuleOrigin
-from moot.trust.rules.rule_store import GrantedRule, PendingAcceptance, RuleStore
+from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_yaml import rule_of_json
+from moot.trust.rules.store_records import GrantedRule, PendingAcceptance
 
 Send = Callable[..., None]
 

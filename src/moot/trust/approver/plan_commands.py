@@ -31,9 +31,10 @@ from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.learning.learner import add_rule
 from moot.trust.rules.plan import Plan, PlanRecord, cut_plan, read_plan
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_store import RuleStore, RuleUses
+from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import join_names
 from moot.trust.rules.rule_yaml import MAX_RULES
+from moot.trust.rules.store_records import RuleUses
 
 log = logging.getLogger(__name__)
 

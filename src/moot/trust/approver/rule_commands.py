@@ -20,9 +20,10 @@ from moot.trust.approver.origin_commands import lines_that_ignore, set_tools
 from moot.trust.approver.rule_reviews import MIN_DECISIONS, RuleReviews
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_store import ALL_RULES, PendingAcceptance, RuleStop, RuleStore
+from moot.trust.rules.rule_store import ALL_RULES, RuleStore
 from moot.trust.rules.rule_words import count_text, join_names
 from moot.trust.rules.rule_yaml import rule_as_json
+from moot.trust.rules.store_records import PendingAcceptance, RuleStop
 from moot.trust.rules.tripwires import Complaint, Event
 
 log = logging.getLogger(__name__)

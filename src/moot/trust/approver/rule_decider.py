@@ -26,7 +26,8 @@ from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.ignored_arguments import loosen_learned
 from moot.trust.rules.remembered_calls import evaluate_all
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of
-from moot.trust.rules.rule_store import RuleStore, is_counted
+from moot.trust.rules.rule_store import RuleStore
+from moot.trust.rules.store_records import is_counted
 from moot.trust.rules.tripwires import suspension_reasons
 
 log = logging.getLogger(__name__)

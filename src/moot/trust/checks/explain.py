@@ -26,7 +26,6 @@ _PARTS: Final = {
     "method": "it is for another method",
     "tool": "it is for another tool",
     "hours": "it applies at other hours",
-    "seen_hours": "such proposals were only seen at other hours",
     "after": "it does not apply yet",
     "before": "it no longer applies",
 }

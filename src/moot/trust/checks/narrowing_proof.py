@@ -81,10 +81,6 @@ def _values_within(edited: Rule, path: Path, pattern: ValuePattern) -> bool:
 def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
     if suggested.hours is not None and not _within(edited.hours, suggested.hours):
         return "hours"
-    if suggested.seen_hours is not None and not any(
-        _within(hours, suggested.seen_hours) for hours in (edited.hours, edited.seen_hours)
-    ):
-        return "seen_hours"
     if suggested.after is not None and (edited.after is None or edited.after < suggested.after):
         return "after"
     if suggested.before is not None and (edited.before is None or edited.before > suggested.before):

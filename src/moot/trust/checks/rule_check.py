@@ -118,12 +118,12 @@ def check_rules(rules: Sequence[Rule]) -> CheckReport:
 
 def _is_timed(rule: Rule) -> bool:
     """Whether it does not apply at every time."""
-    return any(each is not None for each in (rule.hours, rule.seen_hours, rule.after, rule.ends_at))
+    return any(each is not None for each in (rule.hours, rule.after, rule.ends_at))
 
 
 def _timeless(rule: Rule) -> Rule:
     """As if it were one of its hours, and nothing were used up."""
-    return replace(rule, hours=None, seen_hours=None, after=None, before=None, limits=NO_LIMITS)
+    return replace(rule, hours=None, after=None, before=None, limits=NO_LIMITS)
 
 
 def _check_rule(rule: Rule, rules: Sequence[Rule]) -> list[RuleWarning]:

@@ -148,8 +148,7 @@ def _moments(rules: Sequence[Rule], now: float) -> list[float]:
     """Now, and just before and after a rule starts or ends to apply, within the next day or at its ends."""
     found = [now]
     for rule in rules:
-        for hours in (rule.hours, rule.seen_hours):
-            found += _edges_of_day(hours, now) if hours is not None else ()
+        found += _edges_of_day(rule.hours, now) if rule.hours is not None else ()
         for moment in (rule.after, rule.before, rule.limits.expires_at):
             found += [moment - 1, moment] if moment is not None else []
     return list(dict.fromkeys(found))[:MAX_MOMENTS]

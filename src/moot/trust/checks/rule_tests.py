@@ -34,7 +34,7 @@ _ORIGINS: Final = {
     "said": None,
     "untrusted": "a value that steers the call came from nobody trusted",
 }
-_TIME_PARTS: Final = frozenset({"hours", "seen_hours", "after", "before"})
+_TIME_PARTS: Final = frozenset({"hours", "after", "before"})
 # For one file.
 MAX_TESTS: Final = 5_000
 
@@ -144,7 +144,7 @@ def _problem_of(rules: Sequence[Rule], test: RuleTest, verdict: RuleVerdict, now
 
 def _depends_on_time(rule: Rule, case: Case, now: float) -> bool:
     """Whether the time alone decides if the rule matches; a test must not pass by day and fail by night."""
-    timed = any(each is not None for each in (rule.hours, rule.seen_hours, rule.after, rule.before))
+    timed = any(each is not None for each in (rule.hours, rule.after, rule.before))
     return timed and _TIME_PARTS.issuperset(rule.mismatches(case, now))
 
 

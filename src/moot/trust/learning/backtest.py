@@ -63,9 +63,6 @@ def back_test(rule: Rule, decisions: Iterable[HistoryProposal]) -> BackTest:
         history += 1
         mismatches = rule.mismatches(decision.case, decision.case.at)
         lesson = decision.lesson
-        if mismatches == ("seen_hours",) and lesson not in (None, rule.decision):
-            conflicts.append(decision.id)
-            continue
         if mismatches:
             if len(mismatches) == 1 and lesson is not None:
                 # One example for each part and outcome.

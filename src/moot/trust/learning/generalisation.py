@@ -29,24 +29,16 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import is_wild
 from moot.trust.history.proposal_case import Path, path_text, put_at
 from moot.trust.learning.lessons import EACH, CaseKind, Example, Lessons
-from moot.trust.learning.text_patterns import (
-    MAX_VALUES,
-    MIN_NEW_NUMBERS,
-    MIN_REPEATS,
-    cover_texts,
-    literal,
-    values_recur,
-)
+from moot.trust.learning.text_patterns import cover_texts
 from moot.trust.rules.conditions import Range, canonical
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_words import template_text
+from moot.values.covers import MAX_VALUES, MIN_NEW_NUMBERS, MIN_REPEATS, values_recur
 from moot.values.kinds import ValueKind, ValuePattern
+from moot.values.quoting import literal
 from moot.values.templates import escape
 from moot.values.word_lists import CHANGING_METHODS
 
-# All texts of an argument that were approved, by the path of the argument.
-Pools = Mapping[Path, Sequence[str]]
-NO_POOLS: Final[Pools] = {}
 # Two numbers have ranges after so many approvals, if nothing like it was ever rejected.
 MIN_TWO_NUMBERS: Final = 30
 # A rejection in a row is forgotten after so many approvals in it: less than 3 % would be rejected.
@@ -110,7 +102,7 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
     left = lessons.approved
     for wide in (True, False):
         options = [
-            options_of(kind, path, type, lessons.approved, lessons.pools, wide=wide, reads=reads)
+            options_of(kind, path, type, lessons.approved, wide=wide, reads=reads)
             for path, type in kind.shape
         ]
         parts = [each for each in options if each is not None]
@@ -217,7 +209,6 @@ def options_of(
     path: Path,
     type: str,
     examples: Sequence[Example],
-    pools: Pools = NO_POOLS,
     *,
     wide: bool = True,
     reads: bool = False,
@@ -234,7 +225,6 @@ def options_of(
                 name=names[-1],
                 tool=kind.tool,
                 schema={"format": kind.format_of(path)},
-                pool=pools.get(path),
                 within=names[:-1],
                 wide=wide,
                 reads=reads,

@@ -61,13 +61,10 @@ class Lessons:
     approved: list[Example] = field(default_factory=list)
     # Also rejections of the same calls with an argument that is null: who rejects one means the other, too.
     rejected: list[Example] = field(default_factory=list)
-    # The approved texts of each argument, shared by all kinds of one proposer and tool.
-    pools: dict[Path, list[str]] = field(default_factory=dict)
 
 
 def group_by_kind(history: Iterable[HistoryProposal], schemas: ToolSchemas) -> dict[CaseKind, Lessons]:
     kinds: dict[CaseKind, Lessons] = {}
-    pools: dict[tuple[object, ...], dict[Path, list[str]]] = {}
 
     def lessons_like(case: Case) -> tuple[Lessons, Example] | None:
         known = kind_of(case)
@@ -76,8 +73,7 @@ def group_by_kind(history: Iterable[HistoryProposal], schemas: ToolSchemas) -> d
         kind, example = known
         if kind not in kinds and schemas:
             kind = replace(kind, formats=_formats_of(kind, schemas))
-        pool = pools.setdefault((kind.proposer, kind.to, kind.method, kind.tool), {})
-        return kinds.setdefault(kind, Lessons(pools=pool)), example
+        return kinds.setdefault(kind, Lessons()), example
 
     for decision in history:
         case, lesson = decision.case, decision.lesson
@@ -86,9 +82,6 @@ def group_by_kind(history: Iterable[HistoryProposal], schemas: ToolSchemas) -> d
         if (known := lessons_like(case)) is not None:
             lessons, example = known
             (lessons.approved if lesson == "approve" else lessons.rejected).append(example)
-            for path in example.values if lesson == "approve" else ():
-                texts = [value for value in example.at(path) if isinstance(value, str)]
-                lessons.pools.setdefault(path, []).extend(texts)
         bare = without_nulls(case)
         if lesson == "reject" and bare is not case and (known := lessons_like(bare)) is not None:
             known[0].rejected.append(known[1])

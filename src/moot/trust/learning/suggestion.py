@@ -339,7 +339,7 @@ def why_no_grant(rule: Rule) -> str | None:
         (rule.range, "ranges"),
         (rule.equals, "exact lists"),
         (grant_patterns(rule) is None, "the meaning of values"),
-        (rule.hours or rule.seen_hours, "hours"),
+        (rule.hours, "hours"),
         (rule.after, "a start time"),
         (rule.before, "an end time"),
         (rule.ask, "where values came from"),

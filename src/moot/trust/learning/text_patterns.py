@@ -14,18 +14,16 @@ from dataclasses import dataclass
 
 from moot.errors import UsageError
 from moot.values.covers import (
-    MAX_SINGLE_SHARE,
     MAX_VALUES,
     MIN_NAMES,
-    MIN_NEW_NUMBERS,
     MIN_REPEATS,
     TemplateCover,
     cover_values,
+    values_recur,
 )
 from moot.values.kinds import (
     MAX_TEMPLATES,
     ValueKind,
-    ValuePattern,
     is_reading,
     is_search,
     names_ids,
@@ -34,16 +32,6 @@ from moot.values.kinds import (
 )
 from moot.values.quoting import literal
 from moot.values.templates import read_template
-
-__all__ = [
-    "MAX_VALUES",
-    "MIN_NEW_NUMBERS",
-    "MIN_REPEATS",
-    "TextCover",
-    "cover_texts",
-    "literal",
-    "values_recur",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +42,6 @@ class TextCover:
     options: tuple[str, ...]
     first_times: tuple[int | None, ...]
 
-    def index_of(self, text: str) -> int | None:
-        """Which of the options a text is; None if it is none of them."""
-        if self.kind is None:
-            return self.options.index(text) if text in self.options else None
-        return ValuePattern(self.kind, self.options).index_of(text)
-
 
 def cover_texts(
     values: Sequence[str],
@@ -67,15 +49,13 @@ def cover_texts(
     name: str,
     tool: str | None = None,
     schema: object = None,
-    pool: Sequence[str] | None = None,
     within: Sequence[str] = (),
     wide: bool = True,
     reads: bool = False,
 ) -> TextCover | None:
     """The narrowest patterns for the texts of one argument, as far as they support any; None if they do not.
 
-    Some texts may stay outside: those seen once, or unlike all others. `pool` are the texts of this argument
-    in all calls of the tool, `wide` and `reads` are as in `values`.
+    Some texts may stay outside: those seen once, or unlike all others. `wide` and `reads` are as in `values`.
     """
     counts = Counter(values)
     if len(counts) == 1:
@@ -90,7 +70,7 @@ def cover_texts(
         return listed
     found = [
         cover
-        for cover in cover_values(kind, values, pool, stored=stores_texts(name, tool), wide=wide)
+        for cover in cover_values(kind, values, stored=stores_texts(name, tool), wide=wide)
         if _can_be_written(cover)
     ][:MAX_TEMPLATES]
     if not any(cover.template.slots for cover in found):
@@ -106,17 +86,6 @@ def _can_be_written(cover: TemplateCover) -> bool:
         return read_template(str(cover.template)) == cover.template
     except UsageError:
         return False
-
-
-def values_recur(counts: Counter[str]) -> bool:
-    """Whether the same values recur, so that a list of them is enough."""
-    total = counts.total()
-    single = sum(1 for n in counts.values() if n == 1)
-    return (
-        len(counts) <= MAX_VALUES
-        and single <= MAX_SINGLE_SHARE * total
-        and len(counts) * MIN_REPEATS <= total
-    )
 
 
 def _one_of(texts: Sequence[str]) -> TextCover | None:

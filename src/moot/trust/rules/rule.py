@@ -94,8 +94,7 @@ class Rule:
 
     `to` is None for any host and () for proposals without a host. `range` and `values` have paths of
     arguments, in which `[5]` means each of up to five elements of a list, `equals` whole arguments that must
-    be exactly this JSON. `seen_hours` is the time of day in which such proposals were seen: the rule decides
-    only then, but a contradiction at any time counts. `ask` leaves those to people that a value steers which
+    be exactly this JSON. `ask` leaves those to people that a value steers which
     nobody trusted said (`moot.origins`). With `observe` it decides nothing: what it would have decided is
     compared with what people decide.
     """
@@ -111,7 +110,6 @@ class Rule:
     values: Mapping[Path, ValuePattern] = field(default_factory=dict)
     equals: Mapping[str, Json] = field(default_factory=dict)
     hours: Hours | None = None
-    seen_hours: Hours | None = None
     after: float | None = None
     before: float | None = None
     extra_arguments: bool = False
@@ -158,11 +156,8 @@ class Rule:
         return next(self._iter_mismatches(case, now), None) is None
 
     def covers_call(self, case: Case, now: float) -> bool:
-        """Whether it would match this proposal at another time of day, or without what is null in it.
-
-        `hours` are a condition that people decided by; `seen_hours` only say when there was one to decide.
-        """
-        if all(part == "seen_hours" for part in self._iter_mismatches(case, now)):
+        """Whether it matches this proposal, or would without what is null in it."""
+        if self.matches(case, now):
             return True
         bare = without_nulls(case)
         return bare is not case and self.covers_call(bare, now)
@@ -183,8 +178,6 @@ class Rule:
             yield from case.unexpected_fields
         if self.hours is not None and not self.hours.admits(now):
             yield "hours"
-        if self.seen_hours is not None and not self.seen_hours.admits(now):
-            yield "seen_hours"
         if self.after is not None and now < self.after:
             yield "after"
         if self.before is not None and now >= self.before:
@@ -281,10 +274,9 @@ class Rule:
         if isinstance(node, Fields):
             ranks |= {f"arguments.{name}": _rank(inner) for name, inner in node.literal}
             ranks |= {f"arguments.{search.key}": 3 for search in node.searches}
-        ranks |= {f"arguments.{path_text(path)}": 2 for path in self.range}
-        ranks |= {f"arguments.{path_text(path)}": 2 for path in self.values}
+        ranks |= {f"arguments.{path_text(path)}": 2 for path in (*self.range, *self.values)}
         ranks |= {f"arguments.{name}": 0 for name in self.equals}
-        if self.hours is not None or self.seen_hours is not None:
+        if self.hours is not None:
             ranks["hours"] = 2
         return tuple(sorted(ranks.items()))
 
@@ -366,9 +358,7 @@ def evaluate(
     if observing is not None:
         rules = [rule for rule in rules if rule.observe is observing]
     for position, rule in enumerate(rules):
-        expires = rule.limits.expires_at
-        over = rule.name in expired or (expires is not None and now >= expires)
-        if over or not rule.matches(case, now):
+        if rule.name in expired or rule.has_ended(now) or not rule.matches(case, now):
             continue
         if suspended and rule.name in suspended:
             return RuleVerdict("ask", rule, f"rule {rule.name} is suspended: {suspended[rule.name]}")
@@ -419,13 +409,8 @@ def call_key(case: Case) -> bytes:
 
 def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:
     for rule in rules:
-        alive = rule.limits.expires_at is None or now < rule.limits.expires_at
-        if (
-            rule.decision == "reject"
-            and alive
-            and rule.breadth() == approving.breadth()
-            and rule.matches(case, now)
-        ):
+        broad = rule.decision == "reject" and rule.breadth() == approving.breadth()
+        if broad and not rule.has_ended(now) and rule.matches(case, now):
             return rule
     return None
 
@@ -439,14 +424,12 @@ def count_recent(times: Sequence[float], seconds: float, now: float) -> int:
 
 
 def _used_up_limit(rule: Rule, now: float, times: Mapping[str, Sequence[float]]) -> str | None:
-    limits = rule.limits
-    if limits.gap_seconds and count_recent(times.get(rule.name, ()), limits.gap_seconds, now):
+    limits, own = rule.limits, times.get(rule.name, ())
+    if limits.gap_seconds and count_recent(own, limits.gap_seconds, now):
         return f"it decided such a call less than {limits.gap_seconds:g} seconds ago"
-    if limits.max_decisions is not None:
-        used = count_recent(times.get(rule.name, ()), limits.per_seconds, now)
-        if used >= limits.max_decisions:
-            per = f"{limits.max_decisions} decisions in {limits.per_seconds:g} seconds"
-            return f"it has reached its limit of {per}"
+    most = limits.max_decisions
+    if most is not None and count_recent(own, limits.per_seconds, now) >= most:
+        return f"it has reached its limit of {most} decisions in {limits.per_seconds:g} seconds"
     return None
 
 

@@ -38,12 +38,8 @@ from moot.trust.rules.plan import PlanRecord, record_of_json
 from moot.trust.rules.remembered_calls import RememberedCalls
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_settings import RuleFileHead, read_settings
-from moot.trust.rules.rule_yaml import (
-    read_rules,
-    rule_as_json,
-    rule_of_json,
-    write_rules,
-)
+from moot.trust.rules.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
+from moot.trust.rules.store_records import GrantedRule, PendingAcceptance, RuleStop, RuleUses
 from moot.trust.rules.tripwires import Suspension
 
 RULES_NAME: Final = "rules.yaml"
@@ -59,59 +55,6 @@ MAX_USES: Final = 1_000
 # Several, since a gateway that restarts may not bring back the very last one.
 MAX_LAST_SEEN: Final = 20
 _GONE: Final = f"{RULES_NAME} is gone, and what it rejected is unknown; write it again (`rules: []` if none)"
-
-
-@dataclass(slots=True)
-class RuleStop:
-    """Somebody stopped all rules."""
-
-    by: str
-    why: str
-    at: float
-
-    def as_json(self) -> dict[str, Json]:
-        return {"by": self.by, "why": self.why, "at": self.at}
-
-
-@dataclass(slots=True)
-class RuleUses:
-    """When a rule decided, and what the numbers in its calls came to."""
-
-    times: list[float] = field(default_factory=list)
-    sums: dict[ArgumentPath, Decimal] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Json]:
-        return {"times": self.times, "sums": [[list(path), str(sum)] for path, sum in self.sums.items()]}
-
-
-def is_counted(rule: Rule) -> bool:
-    """Whether its uses are kept over restarts, whatever the gateway's history has of them."""
-    return rule.origin.plan is not None or bool(rule.limits.sums) or rule.limits.gap_seconds > 0
-
-
-@dataclass(frozen=True, slots=True)
-class GrantedRule:
-    """A suggestion that became a capability of the agent, and the grant that gave it, if it was named."""
-
-    rule: Rule
-    by: str
-    grant: str | None
-
-    def as_json(self) -> dict[str, Json]:
-        return {"rule": rule_as_json(self.rule), "by": self.by, "grant": self.grant}
-
-
-@dataclass(frozen=True, slots=True)
-class PendingAcceptance:
-    """A suggestion that some people have accepted, and not yet as many as have to."""
-
-    rule: Rule
-    by: tuple[str, ...]
-    # Whether it covers less than what was suggested.
-    narrowed: bool
-
-    def as_json(self) -> dict[str, Json]:
-        return {"rule": rule_as_json(self.rule), "by": list(self.by), "narrowed": self.narrowed}
 
 
 @dataclass(slots=True)

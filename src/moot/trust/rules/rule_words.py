@@ -66,8 +66,8 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None, *, forms: 
             text += " and any other arguments" if arguments else " with any arguments"
         else:
             text += " and no other arguments" if arguments else " without arguments"
-    for hours in filter(None, (rule.hours, rule.seen_hours)):
-        clock, _, zone = str(hours).partition(" ")
+    if rule.hours is not None:
+        clock, _, zone = str(rule.hours).partition(" ")
         start, _, end = clock.partition("-")
         text += f", between {start} and {end} {zone or 'UTC'}"
     if rule.ask is not None:

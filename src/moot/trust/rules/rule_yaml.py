@@ -62,7 +62,6 @@ RULE_KEYS: Final = (
     "equals",
     "extra_arguments",
     "hours",
-    "seen_hours",
     "after",
     "before",
     "ask",
@@ -105,7 +104,11 @@ def read_rules(text: str) -> tuple[Rule, ...]:
 
 def rule_of_json(value: Json, where: str = "rule") -> Rule:
     """Read one rule from YAML or from an envelope; raises UsageError with the place of the mistake."""
-    fields = _mapping(value, where, RULE_KEYS)
+    fields = _mapping(value, where, (*RULE_KEYS, "seen_hours"))
+    # Earlier versions learned `seen_hours`.
+    hours = fields.get("hours", fields.get("seen_hours"))
+    if "hours" in fields and "seen_hours" in fields:
+        raise _error(f"{where}.seen_hours", "is called hours; write one of them")
     name = fields.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _error(f"{where}.name", "must be 1 to 64 letters, digits, dots, dashes or underscores")
@@ -139,8 +142,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
             range=spans,
             values=_value_patterns(fields, where),
             equals=equals,
-            hours=_optional(fields.get("hours"), read_hours, f"{where}.hours"),
-            seen_hours=_optional(fields.get("seen_hours"), read_hours, f"{where}.seen_hours"),
+            hours=_optional(hours, read_hours, f"{where}.hours"),
             after=_optional(fields.get("after"), read_time, f"{where}.after"),
             before=_optional(fields.get("before"), read_time, f"{where}.before"),
             extra_arguments=_boolean(fields.get("extra_arguments", False), f"{where}.extra_arguments"),
@@ -359,10 +361,8 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
         written["equals"] = dict(rule.equals)
     if rule.extra_arguments:
         written["extra_arguments"] = True
-    for key in ("hours", "seen_hours"):
-        hours = getattr(rule, key)
-        if hours is not None:
-            written[key] = str(hours)
+    if rule.hours is not None:
+        written["hours"] = str(rule.hours)
     for key in ("after", "before"):
         moment = getattr(rule, key)
         if moment is not None:
