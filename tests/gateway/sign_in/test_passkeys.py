@@ -193,7 +193,9 @@ async def test_the_shell_hands_a_link_and_waits_until_it_is_approved_there(tmp_p
             said: asyncio.Queue[str] = asyncio.Queue()
             context = ClientContext(space, console_url=url, on_waiting=said.put_nowait)
             approve = next(each for each in OPERATIONS if each.name == "approve")
-            wanted = argparse.Namespace(proposal="p1234567", to=None, set=[], edit=False)
+            parser = argparse.ArgumentParser()
+            approve.arguments(parser)
+            wanted = parser.parse_args(["p1234567"])
             waiting = asyncio.ensure_future(approve.run(context, wanted))
             await until(lambda: waiting.done() or not said.empty())
             assert not waiting.done(), waiting.exception()
@@ -212,7 +214,7 @@ async def test_the_shell_hands_a_link_and_waits_until_it_is_approved_there(tmp_p
             context.on_waiting = None
             assert await agent.refused("mcp/proposal", CALL, to=["tool"], id="p2345678") is None
             await until(lambda: space.proposals.get("p2345678") is not None)
-            wanted.proposal = "p2345678"
+            wanted = parser.parse_args(["p2345678"])
             with pytest.raises(PasskeyRequired, match="open http://localhost"):
                 await approve.run(context, wanted)
 
@@ -292,3 +294,14 @@ async def test_a_ticket_of_one_gateway_is_good_at_the_others_of_its_cluster_alon
     for reader, use, now in ((stranger, "sign_in", 99.0), (second, "add", 99.0), (second, "sign_in", 100.0)):
         with pytest.raises(PasskeyInvalid, match="start again"):
             await reader.read(text, use, now)
+
+
+async def test_a_token_that_was_replaced_meanwhile_adds_none(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, admin_tokens={"root": {"token": "t-root"}}) as gateway:
+        ana = Browser(gateway, "t-ana")
+        ticket = (await ana.post("/passkeys/options", {}))[1]["ticket"]
+        path = "/admin/participants/ana/token?space=lab"
+        assert (await gateway.http.post(path, json={}, headers=ADMIN)).status_code == 200
+        made = ana.key.create({"challenge": base64url.encode(challenge_of(ticket))}, ana.origin)
+        status, refused = await ana.post("/passkeys", {"ticket": ticket, "credential": made, "name": ""})
+        assert (status, refused["error"]) == (403, "unauthorized")

@@ -217,4 +217,4 @@ def _holder_of(identity: TokenIdentity) -> KeyHolder:
             " ask your operator for a link"
         )
     signs_in = known is None or known.source != "sign_in"
-    return KeyHolder(identity.host.name, identity.name, signs_in=signs_in)
+    return KeyHolder(identity.host.name, identity.name, signs_in=signs_in, token=token)

@@ -60,6 +60,8 @@ class KeyHolder(msgspec.Struct, frozen=True):
     name: str
     # False: they come in by a provider of identities.
     signs_in: bool = True
+    # The hash of the token that asks; empty: an operator's link does.
+    token: str = ""
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +158,8 @@ class PasskeyService:
         refusal: Refused | None = None
         for holder in ticket.holders:
             host = self._directory.hosts.get(holder.space)
-            if host is None:
+            if host is None or (holder.token and host.find_token_owner(holder.token) != holder.name):
+                # Revoked since the ticket was made.
                 continue
             key = Passkey(
                 id=id,
