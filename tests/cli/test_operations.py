@@ -259,7 +259,6 @@ def test_a_group_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> No
         (["approver", "--shadow"], "`moot approver` is now `moot rules run`"),
         (["store", "list", "."], "`moot store` is now `moot xp store`"),
         (["propose", "files", "write_file"], "`moot propose` is now `moot call --propose`"),
-        (["decisions"], "`moot decisions` is now `moot proposal history`"),
     ],
 )
 def test_a_name_of_before_is_answered_with_the_new_one(

@@ -25,13 +25,10 @@ take part    open        open the console in your browser, signed in
              send        say something, or send any envelope
              tail        watch messages as they arrive
              members     list the members and what they may do
-             tools       list the tools that members offer
-             call        call a tool, or propose the call where you may not
+             call        call a tool, or propose the call; `tools` lists them
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject` rejects it
-             comment     ask back; `assign`: for whom; `chat`: in Matrix, Slack
-             delegate    let somebody decide in your place while you are away
-             decisions   who approved what, when and why: a report, also as CSV
+             comment     ask back; `assign`, `delegate`; `decisions`; `chat`: Slack
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
