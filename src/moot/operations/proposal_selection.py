@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from moot.errors import MootError, UsageError
-from moot.operations.call_text import show_arguments
 from moot.operations.operation import ClientContext, OperationResult, short_id
 from moot.protocol.operation import Json
 
@@ -93,6 +92,9 @@ def _filtered(
 
 
 def _listed(found: list[SeenProposal]) -> OperationResult:
+    # It loads the SDK, which no command needs before it is called.
+    from moot.operations.call_text import show_arguments
+
     lines = [
         line
         for seen in found
