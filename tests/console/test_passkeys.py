@@ -14,7 +14,7 @@ from playwright.sync_api import CDPSession, Page, expect
 from moot.space.config import Name
 from moot.space.passkey_proof import decision_challenge
 from tests.authenticator import verify_again
-from tests.console.approvals_page import SETTLED, approve, detail, propose, shown
+from tests.console.approvals_page import SETTLED, detail, propose, shown
 from tests.console.conftest import MemberAs, NewPage, sign_in
 from tests.console.gateway_and_members import Loop, Running, spaces
 
@@ -55,6 +55,13 @@ def open_passkeys(page: Page) -> Any:
     return page.get_by_role("dialog", name="Passkeys")
 
 
+def press_vote(page: Page) -> None:
+    """Both presses, with the mouse."""
+    detail(page).get_by_role("button", name=re.compile("^Vote")).click()
+    page.wait_for_timeout(SETTLED)
+    detail(page).get_by_role("button", name=re.compile("^Yes, ")).click()
+
+
 def test_a_passkey_from_the_first_one_to_an_approval(
     gateway: Running, new_page: NewPage, member: MemberAs
 ) -> None:
@@ -82,11 +89,11 @@ def test_a_passkey_from_the_first_one_to_an_approval(
     shown(page, "add")
     expect(detail(page)).to_contain_text("passkey")
     cdp.send("WebAuthn.setUserVerified", {"authenticatorId": id, "isUserVerified": False})
-    approve(page)
+    press_vote(page)
     expect(page.get_by_text("No passkey was used").first).to_be_visible()
     cdp.send("WebAuthn.setUserVerified", {"authenticatorId": id, "isUserVerified": True})
     page.wait_for_timeout(SETTLED)
-    approve(page)
+    press_vote(page)
     expect(detail(page).get_by_role("region", name="History")).to_contain_text("approved it")
 
     # What stands in the history is enough for another library to check it.
