@@ -58,10 +58,9 @@ _PLATFORMS: Final = {
 
 
 def add_command(commands: Any, name: str) -> None:
-    parser = program.add_command(
+    group = program.add_group(
         commands, name, help="decide in the chat you are in", about=_ABOUT, examples=_EXAMPLES
     )
-    group = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=program.Parser)
     for platform, help in _PLATFORMS.items():
         one = program.add_command(group, platform, help=help, about=_ABOUT, examples=_EXAMPLES)
         add = one.add_argument
