@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from moot.errors import UsageError
 from moot.resilience.child_process import ChildExit, ChildProcess, child_environment, start_child
+from moot.resilience.descendants import bury_adopted
 from moot.resilience.process_groups import kill_groups
 from tests.up.moot_up import is_running
 from tests.waiting import HANG_SECONDS, until
@@ -48,6 +50,17 @@ async def test_the_end_is_told_with_all_output_before_it() -> None:
     child = await shell("echo out; echo err >&2; exit 7", output)
     assert str(await end_of(child)) == "ended with exit code 7"
     assert output.data == b"out\nerr\n"
+    child.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
+async def test_whoever_buries_orphans_leaves_a_child_to_who_waits_for_it() -> None:
+    """However long the loop is busy meanwhile."""
+    child = await shell("exit 3", Output())
+    while "Z" not in Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]:
+        time.sleep(0.01)  # the loop must not see its end yet
+    bury_adopted(bury_adopted(set()))
+    assert (await end_of(child)).code == 3
     child.kill()
 
 

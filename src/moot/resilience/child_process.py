@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from moot.errors import UsageError
-from moot.resilience.descendants import MARK, end_marked, new_mark, signal_marked
+from moot.resilience.descendants import MARK, awaited, end_marked, new_mark, signal_marked
 from moot.resilience.process_groups import add_group, discard_group, signal_group
 
 log = logging.getLogger(__name__)
@@ -144,6 +144,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._report_end()
             # Reaps the process as well.
             self._transport.close()
+            awaited.discard(self._transport.get_pid())
 
     # Called by asyncio
 
@@ -151,6 +152,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self.stdin = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
         add_group(self._transport.get_pid())
+        awaited.add(self._transport.get_pid())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
@@ -164,6 +166,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._report_end_soon()
 
     def process_exited(self) -> None:
+        awaited.discard(self.pid)
         self._exited.set()
         self._report_end_soon()
 

@@ -39,6 +39,8 @@ _own_mark: Final = secrets.token_hex(8)
 _count = 0
 # The process of `start_cleaner`.
 _cleaner: int | None = None
+# Children that somebody here waits for.
+awaited: Final[set[int]] = set()
 
 
 def new_mark() -> str:
@@ -167,13 +169,21 @@ def _reap_adopted() -> None:
     before: set[int] = set()
     while True:
         time.sleep(_REAP_SECONDS)
-        own = os.getpid()
-        ended = {pid for pid, (state, parent) in _processes() if state == "Z" and parent == own}
-        # A child that we started ourselves is waited for by whoever started it, within moments.
-        for pid in ended & before:
-            with suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
-        before = ended
+        before = bury_adopted(before)
+
+
+def bury_adopted(before: set[int]) -> set[int]:
+    """Bury those that had ended `before`, too; returns those that have ended by now.
+
+    A child that we started is waited for by whoever started it: on a busy machine that can take long, and
+    if it were buried here its exit code would be lost.
+    """
+    own = os.getpid()
+    ended = {pid for pid, (state, parent) in _processes() if state == "Z" and parent == own} - awaited
+    for pid in ended & before:
+        with suppress(OSError):
+            os.waitpid(pid, os.WNOHANG)
+    return ended
 
 
 def _processes() -> Iterator[tuple[int, tuple[str, int]]]:
