@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+import pytest
 
-from moot.chat.act_check import ActRefused, LinkAbove, check_act, check_call, check_verb, page_reason
+from moot.chat.act_check import (
+    ActRefused,
+    LinkAbove,
+    check_act,
+    check_call,
+    check_verb,
+    meaning_of,
+    page_reason,
+)
 from moot.chat.card_text import proposal_card
 from moot.chat.chat_state import Binding, ChatRecord, ChatState, PostedCard
 from moot.chat.matrix import act_of as matrix_act
@@ -177,6 +186,32 @@ def test_a_risk_above_the_line_is_not_decided_here() -> None:
     assert judge(PRESS, harmless) == "page"
 
 
+@for_each_row(
+    "text,meaning",
+    [
+        ("approve", ("approve", "")),
+        ("/Approve. ", ("approve", "")),
+        ("approve!", ("approve", "")),
+        ("reject", ("reject", "")),
+        ("Reject: not today?", ("reject", "not today?")),
+        ("rejected it is", ("text", "rejected it is")),
+        ("do not approve", ("text", "do not approve")),
+        ("approve?", None),
+        ("approve only if it is the test database", None),
+        ("Approve: no!", None),
+        ("approve\nnothing of this", None),
+        ("reject?", None),
+    ],
+)
+def test_only_a_reply_that_is_nothing_but_a_yes_is_one(text: str, meaning: tuple[str, str] | None) -> None:
+    said = replace(WORDS, text=text)
+    if meaning is not None:
+        assert meaning_of(said) == meaning
+        return
+    with pytest.raises(ActRefused, match="nothing was decided or said"):
+        meaning_of(said)
+
+
 def test_a_replayed_act_is_recognised_and_also_after_a_restart(tmp_path: Path) -> None:
     state = ChatState(tmp_path / "chat.json")
     assert state.take("e1")
@@ -318,7 +353,7 @@ def test_a_call_cannot_draw_over_its_card() -> None:
 async def test_codes_that_others_read_were_used_or_are_tried_by_the_dozen_bind_nobody(tmp_path: Path) -> None:
     async with chat_space(tmp_path, channels=(CHANNEL,)) as chat:
         code = await chat.code("ana")
-        await chat.say("@eve", f"bind {code}", room=CHANNEL)
+        await chat.say("@eve", f"Bind {code}", room=CHANNEL)
         await chat.told(CHANNEL, "that code is void")
         await chat.say("@eve", f"bind {code}")
         await chat.told("dm-@eve", "used already, or is too old")

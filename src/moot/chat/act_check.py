@@ -8,11 +8,12 @@ no more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Final, Literal
 
 from moot.chat.chat_state import Binding, ChatRecord, PostedCard
-from moot.chat.platform import ChatAct
+from moot.chat.platform import ChatAct, Verb
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.call_risks import Severity
 
@@ -21,6 +22,8 @@ MAX_ACT_SECONDS: Final = 600.0
 # A platform's clock may be ahead of ours.
 MAX_AHEAD_SECONDS: Final = 120.0
 MAX_TEXT_CHARS: Final = 2_000
+
+_DECISION: Final = re.compile(r"[!/]?(approve|reject)\b[\s:,.!]*(.*)", re.DOTALL | re.IGNORECASE)
 
 LinkAbove = Literal["none", "info", "warn", "bad"]
 _SEVERITIES: Final[tuple[LinkAbove | Severity, ...]] = ("none", "info", "warn", "bad")
@@ -91,6 +94,25 @@ def _check_place(act: ChatAct, card: PostedCard, channels: Collection[str]) -> N
         raise ActRefused("others_card", "that card is somebody else's: use your own")
     elif not act.is_private:
         raise ActRefused("not_private", "others are in this room now, so nothing is decided here")
+
+
+def meaning_of(act: ChatAct) -> tuple[Verb | Literal["text"], str]:
+    """What was pressed or written, and the words with it; raises ActRefused for a yes that may be none."""
+    text = act.text.strip()
+    found = _DECISION.fullmatch(text) if act.verb == "text" else None
+    if found is None:
+        return act.verb, text
+    words = found[2].strip()
+    if found[1].lower() == "reject" and not words.startswith("?"):
+        return "reject", words
+    if words:
+        # "approve only if it is small" and "approve?" are no yes, and cannot be taken back.
+        raise ActRefused(
+            "unclear",
+            "nothing was decided or said. Reply `approve` alone, or `reject` with your words; "
+            "a comment begins with another word",
+        )
+    return "approve", ""
 
 
 def check_verb(verb: str, card: PostedCard) -> None:

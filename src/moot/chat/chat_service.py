@@ -53,10 +53,9 @@ _MAX_KEYS: Final = 10_000
 _MAX_COMMENT_CHARS: Final = 2_000
 _MAX_OWN_CHATS: Final = 1_000
 
-_BIND: Final = re.compile(r"[!/]?(?:bind|start)\s+([A-Za-z0-9_-]{16,64})\s*")
-_WORD: Final = re.compile(
-    r"[!/]?(approve|reject|bind|start|unbind|help)\b[\s:,.]*(.*)", re.DOTALL | re.IGNORECASE
-)
+# Phones begin a line with a capital letter.
+_BIND: Final = re.compile(r"[!/]?(?:bind|start)\s+([A-Za-z0-9_-]{16,64})\s*", re.IGNORECASE)
+_UNBIND: Final = re.compile(r"[!/]?unbind\b", re.IGNORECASE)
 _OFFLINE: Final = "the gateway cannot be reached now; nothing was done. Try again soon"
 _HELP: Final = (
     "I show what waits for a decision in {space}. To decide here, bind this account once: ask for a code in "
@@ -248,8 +247,7 @@ class ChatService:
         if not act.is_private:
             # People talk in shared rooms.
             return True
-        word = _WORD.match(act.text.strip())
-        if word is not None and word[1].lower() == "unbind":
+        if _UNBIND.match(act.text.strip()):
             await self._unbind(act)
         else:
             text = _HELP.format(space=self._facts.name, how_to=self._platform.how_to)
@@ -299,10 +297,7 @@ class ChatService:
         await self.cards.say(act.room, "This account is not bound any more.")
 
     async def _act_on(self, act: ChatAct, binding: Binding, card: PostedCard) -> None:
-        word = _WORD.match(act.text.strip()) if act.verb == "text" else None
-        verb, words = act.verb, act.text.strip()
-        if word is not None and word[1].lower() in ("approve", "reject"):
-            verb, words = ("approve", "") if word[1].lower() == "approve" else ("reject", word[2].strip())
+        verb, words = act_check.meaning_of(act)
         space = await self._space_of(binding)
         if verb == "show":
             act_check.check_verb(verb, card)
