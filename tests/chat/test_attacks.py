@@ -243,6 +243,7 @@ SLACK_HEADERS: Final = {
         ("no signature", {"x-slack-signature": ""}, SLACK_BODY, 0, False),
         ("no time", {"x-slack-request-timestamp": ""}, SLACK_BODY, 0, False),
         ("a time that was moved on", {"x-slack-request-timestamp": "1531420918"}, SLACK_BODY, 300, False),
+        ("a time of 5,000 digits", {"x-slack-request-timestamp": "1" * 5_000}, SLACK_BODY, 0, False),
         ("digits of another script", {"x-slack-request-timestamp": "١٥٣١٤٢٠٦١٨"}, SLACK_BODY, 0, False),
     ],
 )

@@ -45,13 +45,16 @@ class WireSlack:
         self._numbers = itertools.count(1)
 
     async def call(self, request: Request) -> JSONResponse:
-        asked = await request.json()
+        # What writes takes JSON; what reads takes it from the address, and overlooks a body.
+        asked = await request.json() if request.method == "POST" else {}
         assert request.headers["authorization"] in ("Bearer xoxb-1", "Bearer xapp-1")
         match request.path_params["method"]:
             case "auth.test":
                 return JSONResponse(
                     {"ok": True, "team_id": "T1", "user_id": "U0", "user": "moot", "team": "x"}
                 )
+            case "conversations.info" if request.query_params.get("channel") != "D1":
+                return JSONResponse({"ok": False, "error": "invalid_arguments"})
             case "conversations.info":
                 return JSONResponse({"ok": True, "channel": {"is_im": True, "user": self.members_of_d1}})
             case "chat.postMessage":
@@ -106,7 +109,7 @@ async def wire_slack() -> AsyncIterator[WireSlack]:
         except websockets.ConnectionClosed:
             return
 
-    app = Starlette(routes=[Route("/api/{method}", made.call, methods=["POST"])])
+    app = Starlette(routes=[Route("/api/{method}", made.call, methods=["GET", "POST"])])
     with bind_socket("127.0.0.1", 0) as listening:
         made.url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
         async with serve_http(app, listening), serve(accept, "127.0.0.1", 0) as sockets:

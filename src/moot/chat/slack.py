@@ -12,10 +12,11 @@ import hashlib
 import hmac
 import html
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast, get_args
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import orjson
 
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 SIGNATURE_SECONDS: Final = 300.0
 # Acts that wait while one is done.
 MAX_WAITING: Final = 1_000
+# Seconds since 1970.
+_STAMP: Final = re.compile("[0-9]{1,12}")
 _STYLES: Final = {"approve": "primary", "reject": "danger"}
 # Changes of messages by their authors, and what is no message of a person.
 _EDITS: Final = ("message_changed", "message_deleted")
@@ -93,7 +96,8 @@ class SlackPlatform:
         await self._api.call("POST", "/chat.postMessage", said)
 
     async def is_private(self, room: str, account: str) -> bool:
-        found = await self._api.call("POST", "/conversations.info", {"channel": room})
+        # Methods of Slack that read take no JSON.
+        found = await self._api.call("GET", f"/conversations.info?{urlencode({'channel': room})}")
         channel = found.get("channel")
         user = account.partition("/")[2]
         return isinstance(channel, dict) and channel.get("is_im") is True and channel.get("user") == user
@@ -183,7 +187,7 @@ class _SocketMode:
 def is_signed(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
     """Whether Slack signed this request just now."""
     stamp, signature = headers.get("x-slack-request-timestamp", ""), headers.get("x-slack-signature", "")
-    if not stamp.isascii() or not stamp.isdigit() or abs(now - int(stamp)) > SIGNATURE_SECONDS:
+    if not _STAMP.fullmatch(stamp) or abs(now - int(stamp)) > SIGNATURE_SECONDS:
         return False
     expected = hmac.new(secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
     return hmac.compare_digest(f"v0={expected}".encode(), signature.encode())
@@ -268,7 +272,13 @@ def message_of(card: Card) -> dict[str, Any]:
     return {"text": _escaped(card.title), "blocks": blocks, **_PLAIN}
 
 
-_PLAIN: Final = {"link_names": False, "parse": "none", "unfurl_links": False, "unfurl_media": False}
+_PLAIN: Final = {
+    "mrkdwn": False,
+    "link_names": False,
+    "parse": "none",
+    "unfurl_links": False,
+    "unfurl_media": False,
+}
 
 
 def _text_block(text: str) -> dict[str, Any]:
