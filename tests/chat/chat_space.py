@@ -52,6 +52,8 @@ class MemoryPlatform:
         self.told: list[tuple[str, str, str]] = []
         self.others: set[str] = set()
         self.is_down = False
+        # Cards with this in them are never taken.
+        self.refused = "\0"
         # Told of a card while it is still being sent.
         self.on_sent: Callable[[Posted], Coroutine[Any, Any, None]] | None = None
         self._quick: asyncio.Task[None] | None = None
@@ -67,6 +69,8 @@ class MemoryPlatform:
 
     async def send_card(self, room: str, card: Card) -> str:
         self._check()
+        if self.refused in card.body:
+            raise PlatformFault("it is refused", is_final=True)
         posted = Posted(room, f"m{next(self._ids)}", card, [card])
         self.posted.append(posted)
         if self.on_sent is not None:

@@ -135,6 +135,15 @@ async def test_what_a_platform_did_not_take_is_sent_when_it_is_back(tmp_path: Pa
         await chat.told("dm-@ana", "This account is bound to ana")
 
 
+async def test_a_card_that_a_platform_never_takes_keeps_no_other_waiting(tmp_path: Path) -> None:
+    async with chat_space(tmp_path) as chat:
+        await chat.bind("@ana", "ana")
+        chat.platform.refused = "path: odd"
+        await chat.propose(path="odd")
+        await chat.propose(path="usual")
+        assert (await chat.card("@ana")).card.body.startswith("path: usual")
+
+
 async def test_a_token_that_was_revoked_ends_the_binding_and_it_is_said(tmp_path: Path) -> None:
     async with chat_space(tmp_path) as chat:
         await chat.bind("@ana", "ana")

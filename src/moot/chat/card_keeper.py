@@ -119,7 +119,7 @@ class CardKeeper:
             await self._send_many(place, new)
         else:
             for seen in new:
-                await self._send(place, seen)
+                await self._send_if_taken(place, seen)
 
     async def show(self, place: Place, many: PostedCard) -> None:
         """Send a card for each of the first of many, and leave the rest to the one card."""
@@ -175,6 +175,15 @@ class CardKeeper:
     async def _send(self, place: Place, seen: SeenProposal) -> None:
         made = self._draw(place, seen, token_urlsafe(_KEY_BYTES))
         await self._post(place, made, (seen.id,), seen.fingerprint())
+
+    async def _send_if_taken(self, place: Place, seen: SeenProposal) -> None:
+        """One card that the platform never takes keeps no other waiting; raises PlatformFault otherwise."""
+        try:
+            await self._send(place, seen)
+        except PlatformFault as fault:
+            if not fault.is_final:
+                raise
+            log.warning("a card was not taken", extra={"room": place.room, "why": str(fault)})
 
     async def _send_many(self, place: Place, found: Sequence[SeenProposal]) -> None:
         key = token_urlsafe(_KEY_BYTES)

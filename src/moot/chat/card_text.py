@@ -26,7 +26,7 @@ from moot.protocol.operation import Json
 DECIDING: Final[tuple[Verb, ...]] = ("approve", "reject", "ask")
 # Of a card about many.
 MAX_LISTED: Final = 10
-_MAX_TITLE_CHARS: Final = 200
+_MAX_TITLE_CHARS: Final = 202
 _LINE_END: Final = re.compile("[\n\r\u2028\u2029]")
 
 
@@ -54,18 +54,17 @@ def proposal_card(
         f"{space + ', ' if space else ''}{short_id(seen.id)}, fingerprint {seen.fingerprint()[:12]}",
     ]
     body = _visible(call_lines(seen, viewers))
+    lines = _visible(notes).split("\n")
     verbs: tuple[Verb, ...] = ()
-    if len(body) + len(title) + sum(map(len, notes)) > max_chars or _has_reference(seen.params):
-        body = ""
-        notes.append("The call is too long to be shown here whole, so it is decided on its page.")
+    why = ""
+    if units(title, body, *lines) > max_chars or _has_reference(seen.params):
+        body, why = "", "The call is too long to be shown here whole, so it is decided on its page."
     elif not seen.to:
-        notes.append("It names no host: choose one on its page.")
-    elif why := page_reason(seen, link_above):
-        notes.append(why)
-    else:
+        why = "It names no host: choose one on its page."
+    elif not (why := page_reason(seen, link_above)):
         verbs = DECIDING
-    shown = tuple(line[:max_chars] for line in _visible(notes).split("\n"))
-    return Card(key=key, title=title, body=body, notes=shown, link=link, verbs=verbs)
+    shown = [*_fitting(lines, max_chars - units(title, body, why)), *([why] if why else [])]
+    return Card(key=key, title=title, body=body, notes=tuple(shown), link=link, verbs=verbs)
 
 
 def many_card(found: Sequence[SeenProposal], *, key: str, console: str, space: str) -> Card:
@@ -86,7 +85,7 @@ def title_of(seen: SeenProposal) -> str:
     host = ", ".join(seen.to) or "anyone"
     what = operation(seen).removeprefix("tools/call ")
     text = " ".join(show_hidden(f"{seen.proposer} proposes {what} on {host}").split())
-    return text if len(text) <= _MAX_TITLE_CHARS else f"{text[:_MAX_TITLE_CHARS]}…"
+    return _cut(text, _MAX_TITLE_CHARS)
 
 
 def state_line(seen: SeenProposal) -> str:
@@ -110,6 +109,31 @@ def digest_of(card: Card) -> str:
     """The same for cards that look the same."""
     parts = json.dumps([card.title, card.body, card.notes, card.link, card.verbs])
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+
+def units(*lines: str) -> int:
+    """How long a text of these lines is, as platforms count: in units of UTF-16."""
+    return sum(len(line.encode("utf-16-le")) // 2 + 1 for line in lines)
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning of a text, if it is longer."""
+    if units(text) <= limit:
+        return text
+    return text.encode("utf-16-le")[: 2 * (limit - 2)].decode("utf-16-le", "ignore") + "…"
+
+
+def _fitting(lines: Sequence[str], limit: int) -> list[str]:
+    """As many lines as fit, and how many do not: a card that is too long is not taken at all."""
+    if units(*lines) <= limit:
+        return list(lines)
+    kept: list[str] = []
+    for line in lines:
+        kept.append(_cut(line, limit // 4))
+        if units(*kept) > limit - 100:
+            kept.pop()
+            break
+    return [*kept, *([f"and {rest} more on its page"] if (rest := len(lines) - len(kept)) else [])]
 
 
 def _visible(lines: Sequence[str]) -> str:

@@ -78,7 +78,7 @@ class Platform(Protocol):
 
     # For people, as in "Matrix".
     name: str
-    # How long the text of a card may be.
+    # How long the text of a card may be, in units of UTF-16, without its link.
     max_card_chars: int
     # Whether a press comes from a button that carries the card's key.
     has_buttons: bool
