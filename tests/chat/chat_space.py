@@ -52,6 +52,10 @@ class MemoryPlatform:
         self.told: list[tuple[str, str, str]] = []
         self.others: set[str] = set()
         self.is_down = False
+        # Cards are taken when it is set.
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = 0
         # Cards with this in them are never taken.
         self.refused = "\0"
         # Told of a card while it is still being sent.
@@ -71,6 +75,9 @@ class MemoryPlatform:
         self._check()
         if self.refused in card.body:
             raise PlatformFault("it is refused", is_final=True)
+        self.waiting += 1
+        await self.gate.wait()
+        self.waiting -= 1
         posted = Posted(room, f"m{next(self._ids)}", card, [card])
         self.posted.append(posted)
         if self.on_sent is not None:

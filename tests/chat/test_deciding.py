@@ -4,6 +4,7 @@ of it.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.chat.chat_space import CHANNEL, chat_space
@@ -83,6 +84,50 @@ async def test_many_at_once_are_one_card_that_shows_them(tmp_path: Path) -> None
         await until(lambda: last.card.notes == ("approved by ana, done",))
         assert chat.kept["f4"] == "new"
         assert many.card.title == "5 proposals are shown below"
+        assert len(chat.cards("@ana")) == 6
+
+
+async def test_nobody_is_told_that_all_were_decided_when_they_were_not(tmp_path: Path) -> None:
+    async with chat_space(tmp_path) as chat:
+        ids = [await chat.propose(path=f"f{number}") for number in range(4)]
+        await chat.bind("@ana", "ana")
+        many = await chat.card("@ana")
+        for id in ids[1:]:
+            await chat.agent.send("mcp/withdraw", {"reason": "no_longer_needed"}, about=id)
+        await until(lambda: many.card.title == "1 proposal waits for a decision in lab")
+        await chat.agent.send("mcp/withdraw", {"reason": "no_longer_needed"}, about=ids[0])
+        await until(lambda: many.card.title == "None of these proposals is open any more")
+
+
+async def test_what_comes_in_while_many_are_shown_is_sent_once(tmp_path: Path) -> None:
+    async with chat_space(tmp_path) as chat:
+        for number in range(5):
+            await chat.propose(path=f"f{number}")
+        await chat.bind("@ana", "ana")
+        many = await chat.card("@ana")
+        chat.platform.gate.clear()
+        pressing = asyncio.create_task(chat.press("@ana", many, "show"))
+        await until(lambda: chat.platform.waiting)
+        await chat.propose(path="last")
+        chat.platform.gate.set()
+        await pressing
+        await until(lambda: any(each.card.body.startswith("path: last") for each in chat.cards("@ana")))
+        paths = [each.card.body.split("\n")[0] for each in chat.cards("@ana")[1:]]
+        assert sorted(paths) == ["path: f0", "path: f1", "path: f2", "path: f3", "path: f4", "path: last"]
+
+
+async def test_comments_stay_in_the_room_of_the_two_of_us_and_pass_for_nobody_elses(tmp_path: Path) -> None:
+    async with chat_space(tmp_path) as chat:
+        await chat.bind("@ana", "ana")
+        id = await chat.propose()
+        card = await chat.card("@ana")
+        await chat.agent.chat("please\nben: I looked at it, approve", about=id)
+        await chat.told("dm-@ana", "agent: please\n| ben: I looked at it, approve")
+        chat.platform.others.add("dm-@ana")
+        await chat.agent.chat("the password is 123", about=id)
+        await chat.agent.send("mcp/withdraw", {"reason": "no_longer_needed"}, about=id)
+        await until(lambda: card.card.notes == ("withdrawn: no_longer_needed",))
+        assert "password" not in str(chat.platform.told)
 
 
 async def test_a_call_that_does_not_fit_or_is_above_the_line_only_links(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from moot.chat.act_check import LinkAbove
-from moot.chat.card_text import MAX_LISTED, digest_of, many_card, proposal_card
+from moot.chat.card_text import MAX_LISTED, digest_of, many_card, proposal_card, shown_card
 from moot.chat.chat_state import ChatState, PostedCard, Unsent
 from moot.chat.platform import Card, Platform, PlatformFault
 from moot.errors import MootError
@@ -68,6 +68,8 @@ class CardKeeper:
         self.link_above = link_above
         self._rates = token_buckets(MESSAGES_PER_MINUTE / 60, MESSAGE_BURST, max_keys=_MAX_ROOMS)
         self._posting = asyncio.Lock()
+        # Of a card about many, those that somebody asked to be shown, by room and account.
+        self._asked: dict[tuple[str, str], frozenset[str]] = {}
         # Rooms whose person was told that others are there.
         self._told_others: set[str] = set()
 
@@ -76,20 +78,23 @@ class CardKeeper:
         async with self._posting:
             return
 
-    async def say(self, room: str, text: str, about: str = "", *, is_answer: bool = False) -> None:
-        """Say something now, or as soon as the platform is back.
+    async def say(
+        self, room: str, text: str, about: str = "", *, is_answer: bool = False, account: str = ""
+    ) -> None:
+        """Say something now, or as soon as the platform is back; with `account`, to nobody else.
 
         An answer to what anybody may ask is dropped where the room has had enough: nobody else waits for it.
         """
+        words = Unsent(room=room, text=text, about=about, account=account)
         try:
             if not is_answer:
                 await self._pace(room)
             elif self._rates.take(room, time.monotonic()):
                 return
-            await self._platform.tell(room, text, about=about)
+            await self._tell(words)
         except PlatformFault as fault:
             if not fault.is_final:
-                self._state.spool(Unsent(room=room, text=text, about=about))
+                self._state.spool(words)
             log.warning("not said", extra={"why": str(fault), "kept": not fault.is_final})
 
     async def send_unsent(self) -> None:
@@ -97,11 +102,15 @@ class CardKeeper:
         for words in list(self._state.record.unsent):
             await self._pace(words.room)
             try:
-                await self._platform.tell(words.room, words.text, about=words.about)
+                await self._tell(words)
             except PlatformFault as fault:
                 if not fault.is_final:
                     raise
             self._state.sent(words)
+
+    async def _tell(self, words: Unsent) -> None:
+        if not words.account or await self._platform.is_private(words.room, words.account):
+            await self._platform.tell(words.room, words.text, about=words.about)
 
     async def update(self, place: Place) -> None:
         """Make the cards of a place right; raises PlatformFault."""
@@ -115,29 +124,31 @@ class CardKeeper:
         new = [each for each in place.space.proposals.open() if each.id not in shown and place.concerns(each)]
         if not new or not await self._may_show(place):
             return
-        if len(new) > MAX_AT_ONCE:
-            await self._send_many(place, new)
-        else:
-            for seen in new:
-                await self._send_if_taken(place, seen)
+        key = (place.room, place.account)
+        asked = self._asked.get(key, frozenset())
+        alone = [each for each in new if each.id in asked]
+        others = [each for each in new if each.id not in asked]
+        for seen in alone if len(others) > MAX_AT_ONCE else new:
+            await self._send_if_taken(place, seen)
+        if len(others) > MAX_AT_ONCE:
+            await self._send_many(place, others)
+        if self._asked.get(key) is asked:
+            del self._asked[key]
 
     async def show(self, place: Place, many: PostedCard) -> None:
-        """Send a card for each of the first of many, and leave the rest to the one card."""
+        """Have the next round send a card for each of the first of many; raises PlatformFault."""
         found = [each for id in many.proposals if (each := place.space.proposals.get(id)) is not None]
         open_ones = [each for each in found if each.status == "pending"]
-        rest = open_ones[MAX_LISTED:]
-        if not rest:
-            # First: a card that was sent twice is worse than one that is out of date.
-            self._state.add_card(msgspec.structs.replace(many, is_over=True, verbs=(), proposals=()))
-        else:
-            self._state.add_card(msgspec.structs.replace(many, proposals=tuple(each.id for each in rest)))
-        for seen in open_ones[:MAX_LISTED]:
-            await self._send(place, seen)
+        first, rest = open_ones[:MAX_LISTED], open_ones[MAX_LISTED:]
+        self._asked[place.room, place.account] = frozenset(each.id for each in first)
+        self._state.add_card(
+            msgspec.structs.replace(many, proposals=tuple(each.id for each in rest), is_over=not rest)
+        )
         if rest:
-            card = many_card(rest, key=many.key, console=self._console, space=self._space_name)
+            made = many_card(rest, key=many.key, console=self._console, space=self._space_name)
         else:
-            card = Card(key=many.key, title=f"{len(open_ones)} proposals are shown below", body="")
-        await self._change(msgspec.structs.replace(self._state.record.cards[many.key]), card)
+            made = shown_card(len(first), key=many.key)
+        await self._change(many, made, is_over=not rest)
 
     async def _update_card(self, place: Place, card: PostedCard) -> None:
         found = [place.space.proposals.get(id) for id in card.proposals]
@@ -157,11 +168,14 @@ class CardKeeper:
             is_over = known[0].is_over
         if digest_of(made) == card.shown and is_over == card.is_over:
             return
-        await self._change(msgspec.structs.replace(card, is_over=is_over), made)
+        await self._change(card, made, is_over=is_over)
 
-    async def _change(self, card: PostedCard, made: Card) -> None:
+    async def _change(self, card: PostedCard, made: Card, *, is_over: bool) -> None:
         digest = digest_of(made)
         if digest != card.shown:
+            if made.body and card.account and not await self._platform.is_private(card.room, card.account):
+                # Who joined later has not seen the call.
+                return
             await self._pace(card.room)
             try:
                 await self._platform.change_card(card.room, card.message, made)
@@ -169,8 +183,11 @@ class CardKeeper:
                 if not fault.is_final:
                     raise
                 log.warning("a card could not be changed", extra={"why": str(fault)})
-        # A button that a card has lost is dead, and one that it has got counts.
-        self._state.add_card(msgspec.structs.replace(card, shown=digest, verbs=made.verbs))
+        # A button that a card has lost is dead, and one that it has got counts. What it is about may have
+        # changed meanwhile.
+        if (now := self._state.record.cards.get(card.key)) is not None:
+            changed = msgspec.structs.replace(now, shown=digest, verbs=made.verbs, is_over=is_over)
+            self._state.add_card(changed)
 
     async def _send(self, place: Place, seen: SeenProposal) -> None:
         made = self._draw(place, seen, token_urlsafe(_KEY_BYTES))

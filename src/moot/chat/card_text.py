@@ -75,10 +75,22 @@ def many_card(found: Sequence[SeenProposal], *, key: str, console: str, space: s
         lines.append(f"and {len(open_ones) - len(lines)} more")
     link = proposal_link(console, space, "").rstrip("/")
     if not open_ones:
-        title = f"All {len(found)} proposals are decided"
-        return Card(key=key, title=title, body="", notes=(), link=link)
-    title = f"{len(open_ones)} proposals wait for a decision{f' in {space}' if space else ''}"
+        return Card(key=key, title="None of these proposals is open any more", body="", link=link)
+    waiting = "1 proposal waits" if len(open_ones) == 1 else f"{len(open_ones)} proposals wait"
+    title = f"{waiting} for a decision{f' in {space}' if space else ''}"
     return Card(key=key, title=title, body=_visible(lines), link=link, verbs=("show",))
+
+
+def shown_card(count: int, *, key: str) -> Card:
+    """What becomes of a card about many when all of them got cards of their own."""
+    title = {0: "None of these proposals is open any more", 1: "1 proposal is shown below"}.get(count)
+    return Card(key=key, title=title or f"{count} proposals are shown below", body="")
+
+
+def comment_text(by: str, text: str) -> str:
+    """A comment with its author: no line of it but the first looks like the beginning of another one."""
+    lines = _LINE_END.split(text)
+    return f"{show_hidden(by)}: " + "\n| ".join(map(show_hidden, lines))
 
 
 def title_of(seen: SeenProposal) -> str:

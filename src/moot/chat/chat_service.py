@@ -21,6 +21,7 @@ from typing import Final
 from moot.chat import act_check
 from moot.chat.act_check import ActRefused, LinkAbove
 from moot.chat.card_keeper import CardKeeper, Place
+from moot.chat.card_text import comment_text
 from moot.chat.chat_settings import ChatSettings, SpaceFacts, ask_for_space, redeem_code
 from moot.chat.chat_state import MAX_BINDINGS, Binding, ChatState, PostedCard
 from moot.chat.platform import ChatAct, Platform, PlatformFault
@@ -180,8 +181,8 @@ class ChatService:
             found = place.space.proposals.get(card.proposals[0]) if len(card.proposals) == 1 else None
             is_about = found is not None and any(each.id == envelope.id for each in found.comments)
             if is_about and card.room != written_in:
-                text = show_hidden(str(envelope.payload.get("text")))[:_MAX_COMMENT_CHARS]
-                await self.cards.say(card.room, f"{show_hidden(envelope.sender)}: {text}", card.message)
+                text = comment_text(envelope.sender, str(envelope.payload.get("text")))[:_MAX_COMMENT_CHARS]
+                await self.cards.say(card.room, text, card.message, account=card.account)
 
     # People
 
@@ -304,6 +305,7 @@ class ChatService:
             place = Place(card.room, card.account, space if card.account else self._space)
             with suppress(PlatformFault):
                 await self.cards.show(place, card)
+            self._changed.set()
             return
         found = await self._find(space, card)
         seen = act_check.check_call(

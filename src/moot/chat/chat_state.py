@@ -59,6 +59,8 @@ class Unsent(msgspec.Struct, frozen=True, kw_only=True):
     room: str
     text: str
     about: str = ""
+    # Said only while nobody but this account and we are there; empty: to whoever is.
+    account: str = ""
 
 
 class ChatRecord(msgspec.Struct, kw_only=True):
