@@ -108,7 +108,10 @@ async def test_what_comes_in_while_many_are_shown_is_sent_once(tmp_path: Path) -
         chat.platform.gate.clear()
         pressing = asyncio.create_task(chat.press("@ana", many, "show"))
         await until(lambda: chat.platform.waiting)
+        looks = chat.platform.looks
         await chat.propose(path="last")
+        # Nobody else may send these cards before the press is done with them.
+        await until(lambda: pressing.done() or chat.platform.looks > looks)
         chat.platform.gate.set()
         await pressing
         await until(lambda: any(each.card.body.startswith("path: last") for each in chat.cards("@ana")))
