@@ -391,12 +391,12 @@ def test_a_card_fits_whatever_it_is_made_of(sign: str) -> None:
 async def test_codes_that_others_read_were_used_or_are_tried_by_the_dozen_bind_nobody(tmp_path: Path) -> None:
     async with chat_space(tmp_path, channels=(CHANNEL,)) as chat:
         code = await chat.code("ana")
-        await chat.say("@eve", f"Bind {code}", room=CHANNEL)
+        await chat.say("@eve", f"@moot: Bind {code}", room=CHANNEL)
         await chat.told(CHANNEL, "that code is void")
         await chat.say("@eve", f"bind {code}")
         await chat.told("dm-@eve", "used already, or is too old")
         for number in range(10):
-            await chat.say("@eve", f"bind {'x' * 20}{number}")
+            await chat.say("@eve", f"bind {'x' * 21}{number}")
         await chat.told("dm-@eve", "more codes than 10 an hour")
         assert chat.service is not None
         assert chat.service._state.record.bindings == {}

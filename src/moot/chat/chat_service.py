@@ -54,8 +54,8 @@ _MAX_KEYS: Final = 10_000
 _MAX_COMMENT_CHARS: Final = 2_000
 _MAX_OWN_CHATS: Final = 1_000
 
-# Phones begin a line with a capital letter.
-_BIND: Final = re.compile(r"[!/]?(?:bind|start)\s+([A-Za-z0-9_-]{16,64})\s*", re.IGNORECASE)
+# Phones begin a line with a capital letter, and people begin it with our name.
+_BIND: Final = re.compile(r"(?:\S+\s+)?[!/]?(?:bind|start)(?:@\S+)?\s+([A-Za-z0-9_-]{22})", re.IGNORECASE)
 _UNBIND: Final = re.compile(r"[!/]?unbind\b", re.IGNORECASE)
 _OFFLINE: Final = "the gateway cannot be reached now; nothing was done. Try again soon"
 _HELP: Final = (

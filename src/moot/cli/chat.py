@@ -47,7 +47,8 @@ Give it no right to decide: people do that with their own.
 {MEMBER_HELP}"""
 _BIND_ABOUT: Final = f"""\
 Prints a code that binds your chat account to you, once, within ten minutes. Send it to the bot in a room of
-your own with it. Only `moot chat` can use the code, so whoever else reads it has nothing.
+your own with it. Show it to nobody: whoever sends it first decides as you. If the bot says that your code
+was used already, and not by you, have that binding ended: `moot member tokens` and `revoke-token`.
 
 {CONNECT_HELP}"""
 _PLATFORMS: Final = {
@@ -119,6 +120,7 @@ def run_bind(options: argparse.Namespace) -> int:
         return print_error(fault, as_json=False)
     print(f"bind {made['code']}")
     print(f"Send this line to the bot, in a room of the two of you, within {minutes} minutes. It works once.")
+    print("Show it to nobody else: whoever sends it first decides as you.")
     return 0
 
 

@@ -2,8 +2,8 @@
 
 A person asks for a code (`POST /sign-in-links` with `"for": "chat"`) and says it to the chat program. That
 brings it here, with a token of its own and the right to `moot/bind`, and gets a token of that person:
-listed and revoked by itself, with what deciding needs of the person's rights and no more. So a code that
-somebody else reads in the chat is worth nothing to them.
+listed and revoked by itself, with what deciding needs of the person's rights and no more. So a code
+that somebody reads in the chat is used up. Whoever says it first is bound: it is shown to its person alone.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ function chatDialog(session, context) {
         body,
         html.p(
           {},
-          `Send this line to the bot of your chat, in a room of the two of you. It works once, within ${Math.round(made.valid_seconds / 60)} minutes.`,
+          `Send this line to the bot of your chat, in a room of the two of you. It works once, within ${Math.round(made.valid_seconds / 60)} minutes. Show it to nobody else: whoever sends it first decides as you.`,
         ),
         html.div(
           { class: "field-row" },
