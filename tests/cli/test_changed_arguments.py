@@ -41,8 +41,10 @@ def proposal(params: dict[str, Json]) -> SeenProposal:
         ("to:=null", {"to": None}),
         ("lines.0.note=b", {"lines": [{"note": "b", "paid": False}]}),
         ("lines.0.paid=true", {"lines": [{"note": "a", "paid": True}]}),
-        ("day=Monday", {"day": "Monday"}),
-        ("days=3", {"days": 3}),
+        ('day:="Monday"', {"day": "Monday"}),
+        ("days:=3", {"days": 3}),
+        ("amount=9.5", {"amount": 9.5}),
+        ("amount:=[]", {"amount": []}),
     ],
 )
 def test_a_change_takes_the_type_of_what_it_replaces(change: str, expected: dict[str, Any]) -> None:
@@ -52,7 +54,20 @@ def test_a_change_takes_the_type_of_what_it_replaces(change: str, expected: dict
 
 
 @pytest.mark.parametrize(
-    "change", ["amount", "=3", "amount=many", "lines.7.note=b", "no.such=1", "lines.0.paid=1"]
+    "change",
+    [
+        "amount",
+        "=3",
+        "amount=many",
+        'amount="95"',
+        "amount=null",
+        "lines=5",
+        "lines.7.note=b",
+        "no.such=1",
+        "lines.0.paid=1",
+        "amont=95",
+        "day:=Monday",
+    ],
 )
 def test_what_cannot_be_changed_is_said_before_anything_is_approved(change: str) -> None:
     with pytest.raises(UsageError):

@@ -176,6 +176,10 @@ def test_several_are_decided_by_ids_or_by_filters(lab: SpaceWithMembers, host: J
     code, listed = lab.fails("approve", "--like", first.id)
     assert code == 1
     assert "4 match. Nothing was decided" in listed
+    # More may come in before anybody has read them, so it names those that were listed.
+    ids = f"{first.id[:8]} {second.id[:8]} {third.id[:8]}"
+    assert f"to approve 3 of these: moot approve {ids}\n" in listed
+    assert "--yes" not in listed
     assert "! path leaves its folder (..)" in listed
     assert lab.output_of("approve", first.id, second.id).count("host answered") == 2
     assert outcome_of(lab, second).text == "b.md: 1"
@@ -415,7 +419,12 @@ def test_somebody_decides_in_ones_place_for_a_time(lab: SpaceWithMembers) -> Non
     (row,) = lab.value("delegate")
     assert (row["from"], row["to"]) == ("alice", "bob")
     assert "alice        bob" in lab.output_of("delegate")
+    # Without a name nothing ends, and nobody should think so.
+    assert "who? moot delegate NAME" in lab.fails("delegate", "--end")[1]
+    lab.output_of("delegate", "alice", "--for", "8h", "--as", "bob")
     assert lab.output_of("delegate", "bob", "--end") == "bob no longer decides in your place\n"
+    assert lab.output_of("delegate", "bob", "--end") == "you no longer decide in the place of bob\n"
+    assert "decides for the other" in lab.fails("delegate", "bob", "--end")[1]
     assert lab.output_of("delegate") == "everyone decides for themselves\n"
 
 

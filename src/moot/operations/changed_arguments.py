@@ -40,9 +40,11 @@ def _put(value: Json, keys: Sequence[str], path: str, text: str, is_json: bool) 
         return _typed(value, path, text, is_json)
     key, rest = keys[0], keys[1:]
     if isinstance(value, dict):
-        if rest and key not in value:
-            raise UsageError(f"there is no {path} in its arguments: it has {', '.join(value) or 'none'}")
-        return {**value, key: _put(value.get(key), rest, path, text, is_json or key not in value)}
+        if key not in value and (rest or not is_json):
+            # A name that was mistyped would run the call as it was.
+            add = "" if rest else f". To add it: {path}:=JSON"
+            raise UsageError(f"there is no {path} in its arguments: it has {', '.join(value) or 'none'}{add}")
+        return {**value, key: _put(value.get(key), rest, path, text, is_json)}
     if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
         changed = list(value)
         changed[int(key)] = _put(value[int(key)], rest, path, text, is_json)
@@ -56,13 +58,17 @@ def _typed(before: Json, path: str, text: str, is_json: bool) -> Json:
     try:
         value = json.loads(text)
     except ValueError:
-        if before is None:
+        if before is None and not is_json:
             return text
         what = "JSON" if is_json else f"like {json.dumps(before)[:40]}"
         raise UsageError(f"{path} must be {what}, not {text!r}") from None
-    if not is_json and isinstance(before, bool) != isinstance(value, bool):
-        raise UsageError(f"{path} must be like {json.dumps(before)}, not {text!r}")
+    if not is_json and before is not None and _kind(before) is not _kind(value):
+        raise UsageError(f"{path} must be like {json.dumps(before)[:40]}, not {text!r}")
     return value
+
+
+def _kind(value: Json) -> type:
+    return float if type(value) is int else type(value)
 
 
 async def read_changes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,10 @@ def add_selection(parser: argparse.ArgumentParser, *, asks: bool) -> None:
     parser.add_argument("--like", metavar="ID", help="all of the same member, tool and names of arguments")
     if asks:
         parser.add_argument(
-            "--yes", action="store_true", help="decide on what the filters find, except where a hint is bad"
+            "--yes",
+            action="store_true",
+            help="decide on all that the filters find then, also on what you have not seen, except where a "
+            "hint is bad",
         )
 
 
@@ -48,7 +52,7 @@ def for_each(decide: Decide, waiting: Waiting, *, asks: bool) -> Decide:
         if len(found) == 1 and not any(filters):
             return await decide(context, _one(args, found[0]))
         if asks and any(filters) and not args.yes:
-            return _listed(found)
+            return _listed(context, found)
         # Whoever names a filter has not read every call.
         is_blind = asks and any(filters) and args.risk != "bad"
         unread = [seen for seen in found if is_blind and _tone(seen) == "bad"]
@@ -91,7 +95,8 @@ def _filtered(
     return found
 
 
-def _listed(found: list[SeenProposal]) -> OperationResult:
+def _listed(context: ClientContext, found: list[SeenProposal]) -> OperationResult:
+    """All of them, and how to decide on exactly these: more may come in before anybody has read them."""
     # It loads the SDK, which no command needs before it is called.
     from moot.operations.call_text import show_arguments
 
@@ -104,8 +109,27 @@ def _listed(found: list[SeenProposal]) -> OperationResult:
             *(f"    ! {risk.text}" for risk in seen.risks if risk.severity != "info"),
         )
     ]
-    lines.append(f"{len(found)} match. Nothing was decided: read them (`moot proposals`), then add --yes")
+    read = [seen for seen in found if _tone(seen) != "bad" and _is_shown_whole(seen)]
+    lines.append(f"{len(found)} match. Nothing was decided")
+    if read:
+        command = "/approve" if context.is_interactive else "moot approve"
+        lines.append(
+            f"to approve {_these(read, found)}: {command} {' '.join(short_id(each.id) for each in read)}"
+        )
+    if len(read) < len(found):
+        lines.append("those that are too long, or have a red hint, one by one")
     return OperationResult([seen.id for seen in found], lines, 1)
+
+
+def _these(read: list[SeenProposal], found: list[SeenProposal]) -> str:
+    return "exactly these" if len(read) == len(found) else f"{len(read)} of these"
+
+
+def _is_shown_whole(seen: SeenProposal) -> bool:
+    from moot.operations.call_text import show_arguments
+
+    whole = show_arguments(seen.method, seen.params, sys.maxsize)
+    return show_arguments(seen.method, seen.params) == whole
 
 
 async def _decide_all(

@@ -80,13 +80,11 @@ def _delegate_arguments(parser: argparse.ArgumentParser) -> None:
 async def _delegate(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     space = context.space
     if args.member is None:
+        if args.end or args.seconds is not None or args.reason is not None:
+            raise UsageError("who? moot delegate NAME --for 8h, or moot delegate NAME --end")
         return await _list_delegations(context)
     if args.end:
-        await space.refresh_proposals()
-        gave = any(each.giver == args.member for each in space.proposals.delegations.to_us())
-        await space.end_delegation(**({"giver": args.member} if gave else {"to": args.member}))
-        who, whose = ("you", f"the place of {args.member}") if gave else (args.member, "your place")
-        return OperationResult({"ended": True}, [f"{who} no longer decide{'' if gave else 's'} in {whose}"])
+        return await _end_delegation(context, args.member)
     if args.seconds is None:
         raise UsageError("say how long: --for 8h. A delegation ends by itself, after 31 days at most")
     sent = await space.delegate(args.member, seconds=args.seconds, reason=args.reason)
@@ -97,6 +95,22 @@ async def _delegate(context: ClientContext, args: argparse.Namespace) -> Operati
             f"no more. `moot delegate {args.member} --end` takes it back",
         ],
     )
+
+
+async def _end_delegation(context: ClientContext, member: str) -> OperationResult:
+    """Take back what we gave; where we gave nothing, give back what we got."""
+    space = context.space
+    is_known = await space.refresh_proposals()
+    pairs = {(each.giver, each.delegate) for each in space.proposals.delegations.living()}
+    us = {space.me, space.name}
+    # What is not known is taken back all the same.
+    if not is_known or any((own, member) in pairs for own in us):
+        await space.end_delegation(to=member)
+        return OperationResult({"ended": True}, [f"{member} no longer decides in your place"])
+    if any((member, own) in pairs for own in us):
+        await space.end_delegation(giver=member)
+        return OperationResult({"ended": True}, [f"you no longer decide in the place of {member}"])
+    raise UsageError(f"neither of you and {member} decides for the other: `moot delegate` lists who does")
 
 
 async def _list_delegations(context: ClientContext) -> OperationResult:
