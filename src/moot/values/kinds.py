@@ -24,6 +24,7 @@ from moot.values.word_lists import (
     PATH_NAMES,
     PAYEE_NAMES,
     READING_TOOLS,
+    REMOVING_TOOLS,
     RUNNING_TOOLS,
     SEARCH_NAMES,
     SHELL_NAMES,
@@ -125,6 +126,11 @@ def stores_texts(name: str, tool: str | None) -> bool:
 def runs_texts(tool: str | None) -> bool:
     """Whether a tool runs what it is given: a command, a script, a query."""
     return bool(_words(tool or "") & RUNNING_TOOLS)
+
+
+def takes_away(tool: str | None) -> bool:
+    """Whether a tool says by its name that it removes something."""
+    return bool(_words(tool or "") & REMOVING_TOOLS)
 
 
 def names_ids(name: str) -> bool:

@@ -142,6 +142,13 @@ CHANGING_METHODS: Final = frozenset("POST PUT PATCH DELETE".split())
 RUNNING_TOOLS: Final = frozenset(
     "run exec execute eval shell bash terminal command python node code sql query script spawn".split()
 )
+# Tools that take something away, whatever else their names say: `delete_node` runs no program.
+REMOVING_TOOLS: Final = frozenset(
+    """
+    delete remove drop destroy purge wipe erase truncate clear reset rm unlink uninstall kill cancel terminate
+    drain evict prune revoke revert rollback
+    """.split()
+)
 
 # Shell: tree-sitter's names for what is read.
 SHELL_NODES: Final = frozenset(

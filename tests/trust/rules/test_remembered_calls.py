@@ -10,6 +10,7 @@ import pytest
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from moot.trust.approver.call_memory import is_usual_work
 from moot.trust.history.proposal_case import Case, case_of
 from moot.trust.rules import remembered_calls
 from moot.trust.rules.budgets import UseTally
@@ -117,6 +118,29 @@ def test_what_people_approve_more_often_may_come_more_often() -> None:
     assert (most.max_decisions, most.gap_seconds) == (160, 60.0)
     assert usual_limits(NOW, reads=True, repeatable=True).max_decisions is None
     assert usual_limits(NOW, reads=False, repeatable=True).max_decisions == 10
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "is_usual"),
+    [
+        ("run", "command", True),
+        ("execute_sql", "query", True),
+        ("write_file", "content", True),
+        ("edit_file", "new_text", True),
+        # Decision 0203: people decide each deletion, whatever word stands beside it.
+        ("delete_node", "name", False),
+        ("delete_script", "id", False),
+        ("removeQuery", "id", False),
+        ("cancel_run", "run_id", False),
+        ("drop-terminal", "id", False),
+        ("delete_and_write", "content", False),
+        ("send_mail", "content", False),
+    ],
+)
+def test_commands_and_written_texts_can_be_remembered_and_no_deletion(
+    tool: str, argument: str, is_usual: bool
+) -> None:
+    assert is_usual_work(call(tool, path="a", **{argument: "x"})) is is_usual
 
 
 def test_what_destroys_something_comes_again_less_often_and_for_a_week() -> None:

@@ -38,7 +38,7 @@ from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import limits_text
 from moot.trust.rules.rule_yaml import read_duration, rule_as_json
 from moot.trust.rules.tripwires import Complaint, Event, MemberKicked, PersonDecided, ToolChanged
-from moot.values.kinds import runs_texts, stores_texts
+from moot.values.kinds import runs_texts, stores_texts, takes_away
 
 log = logging.getLogger(__name__)
 
@@ -322,8 +322,10 @@ class CallMemory:
 
 def is_usual_work(case: Case) -> bool:
     """Whether it runs a command, or writes a text: calls that come again and again, and whose values say all
-    that they do.
+    that they do. A deletion is neither, as of a node or of a script.
     """
+    if takes_away(case.tool):
+        return False
     return runs_texts(case.tool) or any(stores_texts(name, case.tool) for name in case.arguments)
 
 
