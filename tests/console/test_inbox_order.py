@@ -85,6 +85,56 @@ def test_the_size_of_a_row_is_the_change_the_amount_or_the_bytes() -> None:
     ) == ["+2 −1", "2 lines", "+2 −1", "amount: 120 EUR", "67 B"]
 
 
+WRITE: Json = ["write_file", {"path": "notes.md", "content": "a\nb\n"}, "written"]
+READ: Json = ["read_text_file", {"path": "notes.md"}, "a\nb\n"]
+REPLACED = "wants to replace notes.md, +1 −1"
+UNKNOWN = "wants to write notes.md, 2 lines"
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ([], UNKNOWN),
+        ([WRITE], REPLACED),
+        ([READ], REPLACED),
+        ([WRITE, ["get_file_info", {"path": "notes.md"}, "4 bytes"]], REPLACED),
+        ([WRITE, ["write_file", {"path": "notes.md", "content": "x"}, None]], UNKNOWN),
+        # What tools say of a file is not what is in it.
+        ([["get_file_info", {"path": "notes.md"}, "4 bytes"]], UNKNOWN),
+        ([["append_file", {"path": "notes.md", "content": "a\nb\n"}, "appended"]], UNKNOWN),
+        ([["search_file", {"path": "notes.md", "text": "a\nb\n"}, "found"]], UNKNOWN),
+        # Whatever was in it may be something else by now.
+        ([WRITE, ["delete_file", {"path": "notes.md"}, "deleted notes.md"]], UNKNOWN),
+        ([READ, ["edit_file", {"path": "notes.md", "old": "a", "new": "c"}, "done"]], UNKNOWN),
+    ],
+    ids=str,
+)
+def test_nothing_is_said_to_be_replaced_unless_its_content_is_known(before: Json, said: str) -> None:
+    """First with what was done before, then without: a row keeps no number that is not true any more."""
+    found = of_pending(
+        [["agent", "write_file", {"path": "notes.md", "content": "a\nc\n"}]],
+        """const m = await bring("views/approvals/proposal-sentence.js");
+        const { knownTexts, lastKnownText } = await bring("views/parts/text-diff.js");
+        const row = () => {
+            const size = m.sizeOf(pending[0], knownTexts(proposals));
+            return `${m.wishText(pending[0])}, ${size}`;
+        };
+        given.before.forEach(([name, args, text], index) => {
+            const params = { name, arguments: args };
+            const result = { content: [{ type: "text", text }] };
+            const answer = text === null ? null : { id: "a", from: "files", at: index, result };
+            const call = { method: "tools/call", name, params };
+            proposals.requests.set(`r${index}`, { id: `r${index}`, to: ["files"], call, at: index, answer });
+        });
+        const known = lastKnownText(proposals, "files", "notes.md", Infinity)?.text ?? null;
+        const first = row();
+        proposals.requests.clear();
+        return [first, known, row()];""",
+        before=before,
+    )
+    assert found == [said, "a\nb\n" if said == REPLACED else None, UNKNOWN]
+
+
 RED: dict[str, Json] = {"command": "rm -rf /"}
 CALLS: Json = [
     ["coder", "write_file", {"path": "a", "content": "x"}],

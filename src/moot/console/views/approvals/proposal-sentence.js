@@ -72,7 +72,7 @@ export function mailIn(given) {
   return isText && isMail ? { to, toName, subjectName, bodyName } : null;
 }
 
-/** @typedef {{kind: "replace" | "create" | "", text: string}} Change */
+/** @typedef {{kind: "replace" | "create" | "", text: string, known?: string}} Change `known`: what it was compared with, if nobody has looked at the file */
 
 /** @type {WeakMap<Proposal, Change>} */
 const changes = new WeakMap();
@@ -95,15 +95,29 @@ const sizes = new WeakMap();
  * @param {Proposal} proposal @param {(host: string, path: string) => string | undefined} knownText of a file
  */
 export function sizeOf(proposal, knownText) {
-  const told = changes.get(proposal);
-  if (told?.text) return told.text;
+  const whole = wholeTextIn(proposal.call.params?.arguments);
+  if (whole && ["write", "replace", "create"].includes(sentenceOf(proposal).verb)) {
+    const known = proposal.to.length === 1 ? knownText(proposal.to[0], whole.path) : undefined;
+    const text = comparedText(proposal, proposal.call.params.arguments[whole.name], known);
+    if (text) return text;
+  }
   let found = sizes.get(proposal);
-  if (found === undefined) sizes.set(proposal, (found = measure(proposal, knownText)));
+  if (found === undefined) sizes.set(proposal, (found = measure(proposal)));
   return found;
 }
 
-/** @param {Proposal} proposal @param {(host: string, path: string) => string | undefined} knownText */
-function measure(proposal, knownText) {
+/** How a written text differs from what is known of its file now, which may change. @param {Proposal} proposal @param {string} text @param {string | undefined} known */
+function comparedText(proposal, text, known) {
+  const told = changes.get(proposal);
+  if (told && (told.known === undefined || told.known === known)) return told.text;
+  const count = known === undefined ? null : countChanges(known, text, LIST_LINES);
+  if (count) changes.set(proposal, { kind: "replace", text: countText(count), known });
+  else changes.delete(proposal);
+  return countText(count);
+}
+
+/** @param {Proposal} proposal */
+function measure(proposal) {
   const { params, bodyText } = proposal.call;
   const given = params?.arguments;
   if (sentenceOf(proposal).verb === "edit") {
@@ -113,12 +127,7 @@ function measure(proposal, knownText) {
       return countText(counts.reduce((a, b) => (a && b ? [a[0] + b[0], a[1] + b[1]] : null), [0, 0]));
   }
   const whole = wholeTextIn(given);
-  if (whole && ["write", "replace", "create"].includes(sentenceOf(proposal).verb)) {
-    const known = proposal.to.length === 1 ? knownText(proposal.to[0], whole.path) : undefined;
-    const count = known === undefined ? null : countChanges(known, given[whole.name], LIST_LINES);
-    if (count) changes.set(proposal, { kind: "replace", text: countText(count) });
-    return count ? countText(count) : linesText(given[whole.name]);
-  }
+  if (whole && ["write", "replace", "create"].includes(sentenceOf(proposal).verb)) return linesText(given[whole.name]);
   return amountText(proposal) || bytesText(bodyText.length);
 }
 

@@ -22,6 +22,13 @@ const EDITS = ["edits", "changes"];
 export const PATHS = ["path", "file_path", "file", "filename", "uri"];
 export const TEXTS = ["text", "content", "contents", "file_text", "new_content"];
 
+// Tools that read a file whole, that write one whole, and that leave it as it is, by their names.
+const WHOLE_READERS =
+  /(^|[_./-])((read|view|cat|open)|(read|view|get|open|show|fetch)[_-]?(text[_-]?)?(file|document)([_-]?contents?)?)$/i;
+const WHOLE_WRITERS = /write|save|create|update|put|replace/i;
+const PART_WRITERS = /append|prepend|insert|add|patch|edit|line|section/i;
+const LOOKERS = /(^|[_./-])(read|view|get|list|stat|show|find|search|open|cat|head|tail|grep|check|diff)(?![a-z])/i;
+
 // The time for comparing grows with the differences: beyond these limits, both sides are shown as they are.
 const DIFF_LINES = 4_000;
 const DIFF_STEPS = 800;
@@ -64,7 +71,7 @@ export function editsIn(given) {
 }
 
 /**
- * The last known content at this path: from a complete read, or from a successful write.
+ * The content at this path, from a complete read or a successful write; null where something else may have changed it since.
  * @param {import("../../core/state/state-proposals.js").Proposals} proposals @param {string} host @param {string} path
  * @param {number} before only what was asked for until then
  * @returns {{text: string, at: number, by: string} | null}
@@ -73,6 +80,7 @@ export function lastKnownText(proposals, host, path, before) {
   for (const request of [...proposals.requests.values()].reverse()) {
     if (request.at >= before || request.to[0] !== host || pathIn(request.call.params?.arguments) !== path) continue;
     const text = textAfter(request);
+    if (text === null && mayChange(request)) return null;
     if (text !== null && request.answer) return { text, at: request.answer.at, by: request.answer.from };
   }
   return null;
@@ -131,7 +139,7 @@ export function countChanges(old, added, max = DIFF_LINES) {
 }
 
 /**
- * The last known content of every path, by host and path, for a list of many.
+ * The content of every path as far as it is known, by host and path, for a list of many.
  * @param {import("../../core/state/state-proposals.js").Proposals} proposals @returns {(host: string, path: string) => string | undefined}
  */
 export function knownTexts(proposals) {
@@ -141,18 +149,30 @@ export function knownTexts(proposals) {
     const path = pathIn(request.call.params?.arguments);
     const text = path === null ? null : textAfter(request);
     if (text !== null) found.set(`${request.to[0]}\n${path}`, text);
+    else if (path !== null && mayChange(request)) found.delete(`${request.to[0]}\n${path}`);
   }
   return (host, path) => found.get(`${host}\n${path}`);
 }
 
 /** What a file contains after a request that was answered; null if that does not tell. @param {import("../../core/state/state-proposals.js").CallRequest} request @returns {string | null} */
 function textAfter(request) {
-  if (request.to.length !== 1 || !request.answer || request.answer.error || request.answer.result?.isError === true)
-    return null;
+  if (request.to.length !== 1 || !request.answer || hasFailed(request)) return null;
   const given = request.call.params?.arguments;
   const whole = wholeTextIn(given);
-  // A partial read does not contain the whole file.
-  return whole ? given[whole.name] : Object.keys(given).length === 1 ? onlyText(request.answer.result) : null;
+  const { name } = request.call;
+  if (whole) return WHOLE_WRITERS.test(name) && !PART_WRITERS.test(name) ? given[whole.name] : null;
+  // A partial read does not contain the whole file, and what was said of a deletion is not its content.
+  return WHOLE_READERS.test(name) && Object.keys(given).length === 1 ? onlyText(request.answer.result) : null;
+}
+
+/** @param {import("../../core/state/state-proposals.js").CallRequest} request */
+function hasFailed({ answer }) {
+  return Boolean(answer?.error) || answer?.result?.isError === true;
+}
+
+/** Whether a call about a path may have changed what is there. @param {import("../../core/state/state-proposals.js").CallRequest} request */
+function mayChange(request) {
+  return request.call.method === "tools/call" && !hasFailed(request) && !LOOKERS.test(request.call.name);
 }
 
 /** Myers' shortest script; null when there are more differences than DIFF_STEPS. @param {string[]} before @param {string[]} after */
