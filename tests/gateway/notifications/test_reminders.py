@@ -9,7 +9,7 @@ import pytest
 
 from moot.config.space_reader import read_space
 from moot.errors import UsageError
-from moot.gateway.notifications.recipients import ASSIGNED, Subject, find_due
+from moot.gateway.notifications.recipients import ASSIGNED, Subject, find_due, was_told
 from moot.gateway.notifications.sender import decode_notified, encode_notified
 from moot.protocol.operation import Json
 from moot.space.config import Name, Reminder
@@ -51,6 +51,21 @@ def test_each_is_told_at_the_first_step_that_names_them_and_reminded_at_the_next
     who: str, age: float, expected: tuple[float, int] | None
 ) -> None:
     assert find_due(STEPS, proposal(), who, 30, age) == expected
+
+
+def test_nobody_is_reminded_before_their_own_time() -> None:
+    assert find_due(STEPS, proposal(), "ana", 900, 600) is None
+    assert find_due(STEPS, proposal(), "ana", 900, 900) == (900, 0)
+    assert find_due(STEPS, proposal(), "ana", 900, 9999) == (900, 0)
+
+
+def test_whoever_it_was_for_is_still_reminded_when_it_is_for_anybody_again() -> None:
+    assert was_told([ASSIGNED], 0)
+    assert not was_told([ASSIGNED], 1)
+    assert was_told([0, 1], 1)
+    assert not was_told([0, 1], ASSIGNED + 1)
+    assert was_told([ASSIGNED + 1], ASSIGNED + 1)
+    assert not was_told([], 0)
 
 
 def test_whom_it_is_for_is_told_at_once_and_again_if_they_were_told_before() -> None:

@@ -7,7 +7,7 @@ they rejected. An outcome that became unknown concerns whoever approved the call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Literal, NamedTuple
 
 import orjson
@@ -75,12 +75,21 @@ def find_due(
     Whom it is assigned to is told at once. None: it is not due.
     """
     times = [each.after_seconds for each in reminders if any(glob(g).matches(participant) for g in each.tell)]
-    times = [max(after_seconds, times[0]), *times[1:]] if times else [after_seconds]
+    first = max(after_seconds, times[0]) if times else after_seconds
+    # A step before their own time has nothing to remind of.
+    times = [first, *(at for at in times[1:] if at > first)]
     due = [(at, step) for step, at in enumerate(times) if age_seconds >= at]
     if participant in proposal.assigned_to:
         at, step = due[-1] if due else (0.0, 0)
         return at, ASSIGNED + step
     return due[-1] if due else None
+
+
+def was_told(told: Collection[int], step: int) -> bool:
+    """Whether one of the tellings was this one or a later one; those since it is for somebody count alone."""
+    if step >= ASSIGNED:
+        return any(each >= step for each in told)
+    return any(each % ASSIGNED >= step for each in told)
 
 
 def concerns(

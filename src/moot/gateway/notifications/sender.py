@@ -24,7 +24,7 @@ from moot.errors import Unavailable
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.message import compose, describe
-from moot.gateway.notifications.recipients import Subject, concerns, event_of, find_due, happened_at
+from moot.gateway.notifications.recipients import Subject, concerns, event_of, find_due, happened_at, was_told
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
 from moot.gateway.notifications.shared_values import SharedValues
 from moot.protocol.dialects import DIALECTS
@@ -187,9 +187,9 @@ class NotificationSender:
         """What is due and was not told, and since when, the oldest first, as much as is held at once."""
         found: dict[Subject, tuple[float, float]] = {}
         current: set[Subject] = set()
-        told: dict[Subject, int] = {}
+        told: dict[Subject, list[int]] = {}
         for each in self._notified:
-            told[each.key] = max(each.step, told.get(each.key, 0))
+            told.setdefault(each.key, []).append(each.step)
         hosts = self._readable_hosts()
         for count, (space, host, proposal) in enumerate(_proposals_of(hosts), start=1):
             if count % _LOOKED_AT_ONCE == 0:
@@ -203,7 +203,7 @@ class NotificationSender:
             current.add(subject)
             since = happened_at(proposal, event)
             due = self._find_due(host, proposal, subject, now - since)
-            if due is None or told.get(subject, -1) >= due[1]:
+            if due is None or was_told(told.get(subject, ()), due[1]):
                 continue
             if self._concerns(host, proposal, subject):
                 # By the wall clock, which quiet hours go by.
