@@ -20,16 +20,12 @@ from moot.chat.act_check import (
 )
 from moot.chat.card_text import proposal_card
 from moot.chat.chat_state import Binding, ChatRecord, ChatState, PostedCard
-from moot.chat.matrix import MatrixPlatform
 from moot.chat.matrix import act_of as matrix_act
 from moot.chat.matrix import content_of as matrix_content
 from moot.chat.platform import ChatAct
-from moot.chat.slack import SlackPlatform, is_signed, message_of
 from moot.chat.slack import act_of as slack_act
-from moot.chat.telegram import TelegramPlatform
-from moot.chat.telegram import _message as telegram_message
+from moot.chat.slack import is_signed, message_of
 from moot.chat.telegram import act_of as telegram_act
-from moot.participant.calls.outcome import Rejection
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE
@@ -353,39 +349,6 @@ def test_a_call_cannot_draw_over_its_card() -> None:
         "type": "rich_text_preformatted",
         "elements": [{"type": "text", "text": card.body}],
     }
-
-
-@for_each_row("sign", ["\U0001f600", "字", "&", '"', "\\", "\u202e", "x\n"])
-def test_a_card_fits_whatever_it_is_made_of(sign: str) -> None:
-    """A platform refuses a message that is too long as a whole, and nobody would see the proposal."""
-    for count in (100, 700, 1_400, 2_400, 4_800):
-        seen = proposal(text=sign * count)
-        seen.rejections = [Rejection("r", f"ben{each}", sign * 60) for each in range(count // 50)]
-        limits = (
-            TelegramPlatform.max_card_chars,
-            SlackPlatform.max_card_chars,
-            MatrixPlatform.max_card_chars,
-        )
-        telegram, slack, matrix = (
-            proposal_card(
-                seen,
-                key="k",
-                viewers=(),
-                console="https://c.example.org",
-                space="lab",
-                link_above="bad",
-                max_chars=limit,
-            )
-            for limit in limits
-        )
-        assert len(telegram_message(telegram)["text"].encode("utf-16-le")) // 2 <= 4_096
-        blocks = [each["text"]["text"] for each in message_of(slack)["blocks"] if each["type"] == "section"]
-        assert all(len(each.encode("utf-16-le")) // 2 < 3_000 for each in blocks)
-        assert "\n".join(slack.notes) in blocks
-        content = matrix_content(matrix)
-        assert len(orjson.dumps({**content, "m.new_content": content})) < 63_000
-        for card in (telegram, slack, matrix):
-            assert bool(card.body) == bool(card.verbs)
 
 
 async def test_codes_that_others_read_were_used_or_are_tried_by_the_dozen_bind_nobody(tmp_path: Path) -> None:

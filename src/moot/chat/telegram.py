@@ -1,7 +1,7 @@
 """Telegram: cards are messages with buttons, words are replies to them (Bot API, long polling).
 
 Who acts is the numeric id that Telegram gives with an update; names are not looked at. A press has no time of
-its own, so those that waited while nobody asked for them do not count.
+its own: it is as old as it can be, and those that waited while nobody asked for them do not count.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 30.0
 # Servers that answer at once, as the test server of others does, are not asked in a loop.
 _PAUSE_SECONDS: Final = 0.2
+# In one answer.
+_MAX_UPDATES: Final = 100
 _UPDATES: Final = ("message", "edited_message", "callback_query")
 # What a message is if somebody else said it first, or not a person.
 _FORWARD_KEYS: Final = ("forward_origin", "forward_date", "forward_from", "is_automatic_forward")
@@ -49,10 +51,16 @@ class TelegramPlatform:
     async def run(self, receive: Receive, cursor: str, keep_cursor: Callable[[str], None]) -> None:
         backoff = Backoff(1.0, 60.0)
         offset = int(cursor or 0)
-        is_first = True
+        # All that comes now was done after this; 0 where that is not known.
+        done_after = 0.0
         while True:
-            wait = 0.0 if is_first else _POLL_SECONDS
-            asked: dict[str, Any] = {"offset": offset, "timeout": int(wait), "allowed_updates": _UPDATES}
+            wait = _POLL_SECONDS if done_after else 0.0
+            asked: dict[str, Any] = {
+                "offset": offset,
+                "timeout": int(wait),
+                "limit": _MAX_UPDATES,
+                "allowed_updates": _UPDATES,
+            }
             try:
                 answer = await self._api.call("POST", "/getUpdates", asked, wait_seconds=wait, needs="result")
                 found = answer["result"]
@@ -60,18 +68,20 @@ class TelegramPlatform:
                 log.warning("no updates for now", extra={"why": str(fault)})
                 await asyncio.sleep(max(fault.wait_seconds, backoff.next_delay()))
                 # What came meanwhile has no time, either.
-                is_first = True
+                done_after = 0.0
                 continue
             backoff.reset()
+            answered = time.time()
             for update in found:
-                act = act_of(update, 0.0 if is_first else time.time())
+                act = act_of(update, done_after)
                 if act is not None:
                     await receive(act)
                 await self._answer(update)
                 offset = int(update["update_id"]) + 1
                 # Telegram forgets what is before it: an update is taken once.
                 keep_cursor(str(offset))
-            is_first = False
+            # What did not fit is as old as this.
+            done_after = answered if len(found) < _MAX_UPDATES else done_after
             if not found:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
