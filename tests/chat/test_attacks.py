@@ -375,7 +375,7 @@ async def test_a_room_that_others_join_gets_no_card_and_unbinding_ends_everythin
         chat.platform.others.clear()
         await chat.propose(path="c")
         card = await chat.card("@ana", count=2)
-        await chat.say("@ana", "unbind")
+        await chat.say("@ana", "unbind", about=card.id)
         await chat.told("dm-@ana", "not bound any more")
         await chat.press("@ana", card, "approve")
         await chat.told("dm-@ana", "not bound to a participant")

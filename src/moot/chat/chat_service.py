@@ -56,7 +56,7 @@ _MAX_OWN_CHATS: Final = 1_000
 
 # Phones begin a line with a capital letter, and people begin it with our name.
 _BIND: Final = re.compile(r"(?:\S+\s+)?[!/]?(?:bind|start)(?:@\S+)?\s+([A-Za-z0-9_-]{22})", re.IGNORECASE)
-_UNBIND: Final = re.compile(r"[!/]?unbind\b", re.IGNORECASE)
+_UNBIND: Final = re.compile(r"[!/]?unbind[.!]?", re.IGNORECASE)
 _OFFLINE: Final = "the gateway cannot be reached now; nothing was done. Try again soon"
 _HELP: Final = (
     "I show what waits for a decision in {space}. To decide here, bind this account once: ask for a code in "
@@ -243,18 +243,19 @@ class ChatService:
         if (found := _BIND.fullmatch(act.text.strip())) is not None:
             await self._bind(act, found[1])
             return True
+        # Also as a reply to a card: nobody wants to say this one word to everybody.
+        if act.is_private and _UNBIND.fullmatch(act.text.strip()):
+            await self._unbind(act)
+            return True
         if self._state.card_at(act.room, act.message) is not None:
             return False
         if not act.is_private:
             # People talk in shared rooms.
             return True
-        if _UNBIND.match(act.text.strip()):
-            await self._unbind(act)
-        else:
-            text = _HELP.format(space=self._facts.name, how_to=self._platform.how_to)
-            if (binding := self._state.record.bindings.get(act.account)) is not None:
-                text = f"This account is bound to {binding.participant}. {text}"
-            await self.cards.say(act.room, text, is_answer=True)
+        text = _HELP.format(space=self._facts.name, how_to=self._platform.how_to)
+        if (binding := self._state.record.bindings.get(act.account)) is not None:
+            text = f"This account is bound to {binding.participant}. {text}"
+        await self.cards.say(act.room, text, is_answer=True)
         return True
 
     async def _bind(self, act: ChatAct, code: str) -> None:
