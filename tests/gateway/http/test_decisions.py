@@ -92,3 +92,5 @@ def test_what_a_spreadsheet_would_calculate_is_text() -> None:
     )  # fmt: skip
     text = as_csv([{**line, "tool": "@sum", "to": ["a", "b"], "seconds": -1.5, "error": None}])
     assert text.splitlines()[1] == ',,,"a, b",,\'@sum,,,,,,-1.5,,,,,'
+    text = as_csv([{**line, "error": "gone\x1b[2J\u202e"}])
+    assert text.splitlines()[1].endswith(",gone\\x1b[2J\\u202e")

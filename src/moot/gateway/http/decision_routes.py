@@ -23,6 +23,7 @@ from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.history_routes import HistoryRoutes, settle
 from moot.gateway.http.http_replies import HEADERS, json_response
 from moot.protocol import strict_json
+from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records
 from moot.trust.history.ledger_reader import JournalReader
@@ -126,7 +127,7 @@ def _render(found: Sequence[HistoryProposal], limit: int, form: str) -> Response
 
 
 def as_csv(decisions: Iterable[dict[str, Json]]) -> str:
-    """One line a decision; what a spreadsheet would calculate is text."""
+    """One line a decision; what a spreadsheet would calculate, and a terminal would obey, is text."""
     out = io.StringIO()
     rows = csv.writer(out)
     rows.writerow(COLUMNS)
@@ -142,6 +143,7 @@ def _cell(value: Json) -> str:
         text = ", ".join(value)
     else:
         text = value if isinstance(value, str) else strict_json.encode(value).decode()
+    text = show_hidden(text)
     return f"'{text}" if text.startswith(_FORMULA) and not isinstance(value, int | float) else text
 
 
