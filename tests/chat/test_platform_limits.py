@@ -8,10 +8,11 @@ import time
 import orjson
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from moot.chat.card_text import proposal_card
+from moot.chat.json_api import MAX_ANSWER_BYTES
 from moot.chat.matrix import MatrixPlatform
 from moot.chat.matrix import content_of as matrix_content
 from moot.chat.platform import ChatAct
@@ -95,3 +96,49 @@ async def test_a_press_of_telegram_is_as_old_as_it_can_be() -> None:
     assert first == 0.0
     assert asked[0] <= second <= asked[1] <= third <= asked[2]
     assert last == third
+
+
+async def test_a_page_of_matrix_that_is_too_large_stops_nobody_for_ever() -> None:
+    """Strangers can fill rooms while nobody looks."""
+    event = {
+        "type": "m.reaction",
+        "event_id": "$e",
+        "sender": "@ana:x",
+        "origin_server_ts": 1,
+        "content": {"m.relates_to": {"rel_type": "m.annotation", "event_id": "$c", "key": "✅"}},
+    }
+    asked: list[str] = []
+
+    async def sync(request: Request) -> Response:
+        since = request.query_params.get("since", "")
+        asked.append(since)
+        if since == "old":
+            return Response(b" " * (MAX_ANSWER_BYTES + 1))
+        if since == "now":
+            rooms = {"join": {"!r": {"timeline": {"events": [event]}}}}
+            return JSONResponse({"next_batch": "later", "rooms": rooms})
+        if since == "":
+            wanted = orjson.loads(request.query_params["filter"])
+            assert wanted["room"]["timeline"]["types"] == []
+            return JSONResponse({"next_batch": "now"})
+        await asyncio.Event().wait()
+        return JSONResponse({})
+
+    async def members(_: Request) -> Response:
+        return JSONResponse({"joined": {"": {}, "@ana:x": {}}})
+
+    acts: list[ChatAct] = []
+
+    async def take(act: ChatAct) -> None:
+        acts.append(act)
+
+    base = "/_matrix/client/v3"
+    routes = [Route(f"{base}/sync", sync), Route(f"{base}/rooms/{{room}}/joined_members", members)]
+    with bind_socket("127.0.0.1", 0) as listening:
+        async with serve_http(Starlette(routes=routes), listening):
+            platform = MatrixPlatform(f"http://127.0.0.1:{listening.getsockname()[1]}", "t")
+            running = asyncio.create_task(platform.run(take, "old", lambda _: None))
+            await until(lambda: acts)
+            await end_tasks([running])
+    assert asked[:3] == ["old", "", "now"]
+    assert [(act.verb, act.is_private) for act in acts] == [("approve", True)]

@@ -9,12 +9,16 @@ import orjson
 
 from moot.chat.platform import PlatformFault
 from moot.errors import Unreachable
-from moot.net.http_client import HttpClient
+from moot.net.http_client import HttpClient, ResponseTooLarge
 
 # A page of a busy account: Matrix and Telegram send at most 100 events at once here.
 MAX_ANSWER_BYTES: Final = 8 << 20
 _ANSWER_SECONDS: Final = 30.0
 _MAX_FAULT_CHARS: Final = 300
+
+
+class AnswerTooLarge(PlatformFault):
+    """Asking the same again gets the same."""
 
 
 class JsonApi:
@@ -53,6 +57,10 @@ class JsonApi:
                 case "PUT":
                     answer = await client.put(url, data, {})
             found = orjson.loads(answer.body)
+        except ResponseTooLarge:
+            raise AnswerTooLarge(
+                f"{self._name} answered with more than {MAX_ANSWER_BYTES >> 20} MiB"
+            ) from None
         except Unreachable as fault:
             raise PlatformFault(self._safe(f"{self._name} cannot be reached: {fault}")) from None
         except orjson.JSONDecodeError:

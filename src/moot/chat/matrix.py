@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from moot.chat.json_api import JsonApi
+from moot.chat.json_api import AnswerTooLarge, JsonApi
 from moot.chat.platform import Card, ChatAct, PlatformFault, Receive, Verb
 from moot.resilience.backoff import Backoff
 from moot.resilience.rate_limits import token_buckets
@@ -30,7 +30,7 @@ _VERBS: Final = {sign: verb for verb, sign in REACTIONS.items()}
 # Signs of emoji that clients add or leave out.
 _VARIATION: Final = "\ufe0f"
 _SYNC_SECONDS: Final = 30.0
-_FILTER: Final = {
+_FILTER: Final[dict[str, Any]] = {
     "presence": {"types": []},
     "account_data": {"types": []},
     "room": {
@@ -40,6 +40,8 @@ _FILTER: Final = {
         "timeline": {"types": ["m.room.message", "m.reaction", "m.room.encrypted"], "limit": 100},
     },
 }
+# Of the first answer only the place is wanted: what was said before is not acted on.
+_FIRST_FILTER: Final = {**_FILTER, "room": {**_FILTER["room"], "timeline": {"types": [], "limit": 1}}}
 # Strangers can invite us.
 JOINS_PER_MINUTE: Final = 20
 _MAX_ROOMS: Final = 500
@@ -79,6 +81,9 @@ class MatrixPlatform:
                     await self._take(receive, room, event)
             except PlatformFault as fault:
                 log.warning("no events for now", extra={"why": str(fault)})
+                if isinstance(fault, AnswerTooLarge):
+                    # Strangers can fill rooms. What is in this page is lost: it would come for ever.
+                    cursor = ""
                 await asyncio.sleep(max(fault.wait_seconds, backoff.next_delay()))
                 continue
             backoff.reset()
@@ -125,7 +130,8 @@ class MatrixPlatform:
 
     async def _sync(self, cursor: str) -> dict[str, Any]:
         wait = _SYNC_SECONDS if cursor else 0.0
-        query = {"filter": orjson.dumps(_FILTER).decode(), "timeout": str(int(wait * 1_000))}
+        asked = _FILTER if cursor else _FIRST_FILTER
+        query = {"filter": orjson.dumps(asked).decode(), "timeout": str(int(wait * 1_000))}
         if cursor:
             query["since"] = cursor
         return await self._api.call("GET", f"/sync?{urlencode(query)}", wait_seconds=wait, needs="next_batch")
