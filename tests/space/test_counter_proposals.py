@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import pytest
+
+from moot.config.space_reader import read_space
 from moot.protocol.operation import Json
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.space import save_state
@@ -155,4 +159,50 @@ def test_an_assignment_is_shown_and_changes_no_rights() -> None:
 def test_a_snapshot_without_these_is_as_it_was_before_there_were_any() -> None:
     driver = office()
     saved = save_state(driver.space.state)["ledger"]["proposals"][0]
-    assert not {"counters", "changed_by", "assigned_to", "assigned_by"} & saved.keys()
+    later = {"counters", "author_votes", "changed_by", "assigned_to", "assigned_by", "passkey"}
+    assert not (later | {"used_challenges", "delegated_votes", "fulfilled_for"}) & saved.keys()
+
+
+def tool(name: str) -> dict[str, Json]:
+    return {"method": "tools/call", "params": {"name": name, "arguments": {"path": "a.txt"}}}
+
+
+@pytest.mark.parametrize("original", ["r1", "d1"])
+def test_nobody_gets_a_call_of_their_own_past_a_quorum_as_a_change_of_another(original: str) -> None:
+    rules: Json = [{"payload": each, "approvals_needed": 1} for each in (pay(95), tool("delete"))]
+    driver = office(quorum=rules)
+    assert driver.says("agent", "mcp/proposal", tool("read"), to=["bank"], id="r1") is None
+    assert driver.says("agent", "mcp/proposal", tool("delete"), to=["bank"], id="d1") is None
+    # The agent wants to read or delete something; Ana "changes" that into a payment of her own.
+    assert driver.says("ana", "mcp/proposal", pay(95), to=["bank"], about=[original], id="c1") is None
+    made = record(driver, "c1")
+    assert (made.approvals_needed, made.approved_by) == (1, [])
+    for about in (["c1"], ["c1", original]):
+        refused = driver.says("ana", "mcp/request", request(95), to=["bank"], about=about)
+        assert refused == "approval_required"
+    assert driver.says("ana", "moot/approve", {}, about=["c1"]) == "unauthorized"
+    assert driver.says("bob", "moot/approve", {}, about=["c1"]) is None
+    assert record(driver, "c1").state == "fulfilled"
+
+
+def test_a_change_to_what_needs_more_than_the_original_is_not_approved_by_its_author() -> None:
+    driver = office(quorum=[{"payload": pay(95), "approvals_needed": 1}])
+    # 950 needs nobody's vote, 95 needs one.
+    assert counter(driver) is None
+    made = record(driver, "c1")
+    assert (made.counters, made.approvals_needed, made.approved_by) == (("p1",), 1, [])
+    assert carry_out(driver) == "approval_required"
+    assert driver.says("ana", "moot/approve", {}, about=["c1"]) == "unauthorized"
+    assert driver.says("bob", "moot/approve", {}, about=["c1"]) is None
+    assert (record(driver, "p1").state, record(driver, "p1").changed_by) == ("fulfilled", "c1")
+
+
+def test_a_new_rule_takes_back_the_vote_of_an_author_whose_change_needs_more_than_the_original() -> None:
+    driver = office(quorum=[{"payload": pay(950), "approvals_needed": 2}])
+    assert counter(driver) is None
+    assert record(driver, "c1").approved_by == ["ana"]
+    rules = read_space("lab", {"quorum": [{"payload": pay(95), "approvals_needed": 3}]}).quorum
+    config = msgspec.structs.replace(driver.space.state.config, quorum=rules)
+    driver.space.reload(config, driver.now, driver.mint)
+    made = record(driver, "c1")
+    assert (made.approvals_needed, made.approved_by) == (3, [])

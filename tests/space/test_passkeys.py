@@ -477,3 +477,13 @@ def test_a_changed_call_takes_a_passkey_as_well() -> None:
     assert office.says("ana", "moot/approve", {}, about=["c1"]) == "passkey_required"
     assert office.says("ana", "moot/approve", office.confirmed(id="c1"), about=["c1"]) is None
     assert office.has_run()
+
+
+def test_nobody_signs_a_call_of_their_own_as_a_change_of_a_harmless_one() -> None:
+    office = Office()
+    office.propose(READ)
+    assert office.says("ana", "mcp/proposal", DEPLOY, to=["tool"], id="c1", about=["p1"]) is None
+    assert office.says("ana", "moot/approve", office.confirmed(id="c1"), about=["c1"]) == "unauthorized"
+    assert not office.has_run()
+    assert office.says("bob", "moot/approve", office.confirmed("bob", id="c1"), about=["c1"]) is None
+    assert office.has_run()

@@ -7,7 +7,8 @@
 The request repeats the counter-proposal, and by naming the original, too, it settles both: the original can
 never run any more, and the answer is the outcome of both. Whoever could make neither the call nor a vote on
 it only refers to a proposal by naming it; and nobody counters their own. A change cannot lower the number of
-votes that the original needs; its author's counts as one of them.
+votes that the original needs; its author's counts as one of them, unless the changed call needs more by
+itself: nobody gets a call of their own past a quorum by naming somebody's harmless proposal.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 from moot.errors import ApprovalRequired, PasskeyRequired
 from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Operation
 from moot.space.grant_limits import rights_at
 from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
@@ -44,6 +46,21 @@ def combine_needed(needed: NeededApprovals, countered: Sequence[ProposalRecord])
         passkey = needed.passkey or each.passkey
         needed = NeededApprovals(max(needed.approvals, each.approvals_needed), tuple(exempt), passkey)
     return needed
+
+
+def may_author_vote(
+    own: NeededApprovals, operation: Operation | None, countered: Sequence[ProposalRecord]
+) -> bool:
+    """Whether the author of a changed call, which by itself needs `own`, counts as one who approves it."""
+    return bool(countered) and all(
+        not own.approvals
+        or (
+            each.operation == operation
+            and each.approvals_needed >= own.approvals
+            and (each.passkey or not own.passkey)
+        )
+        for each in countered
+    )
 
 
 def find_counter(proposal: ProposalRecord, named: Sequence[ProposalRecord]) -> ProposalRecord | None:

@@ -46,7 +46,10 @@ MAX_REASON_CHARS: Final = 100
 MAX_SETTLED: Final = 10_000
 # Fields of a record that 0.2 did not have.
 _LATER_FIELDS: Final = frozenset(
-    {"counters", "changed_by", "assigned_to", "assigned_by", "delegated_votes", "fulfilled_for"}
+    {
+        *("counters", "author_votes", "changed_by", "assigned_to", "assigned_by", "delegated_votes"),
+        *("fulfilled_for", "passkey", "used_challenges"),
+    }
 )
 
 
@@ -74,6 +77,8 @@ class ProposalRecord(msgspec.Struct):
     reject_reasons: dict[Name, str] = msgspec.field(default_factory=dict)
     # Of a counter-proposal: the proposals of others that it is a changed version of.
     counters: tuple[str, ...] = ()
+    # Whether its author's vote on it counts.
+    author_votes: bool = False
     # Of a fulfilled one: the counter-proposal that was carried out in its place.
     changed_by: str | None = None
     # Whom it waits for, as somebody said last, and who that was: it changes nobody's rights.

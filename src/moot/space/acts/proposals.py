@@ -28,13 +28,14 @@ from moot.space.counter_proposals import (
     combine_needed,
     find_counter,
     find_countered,
+    may_author_vote,
 )
 from moot.space.delegations import acting_for
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
-from moot.space.quorum import find_needed_approvals
+from moot.space.quorum import NeededApprovals, find_needed_approvals
 from moot.space.state import State
 
 # Bytes of these: they stay in memory, for whoever joins later. As many as four of the largest envelopes.
@@ -81,7 +82,7 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             _check_open(proposal, now)
         elif envelope.kind == "moot/approve":
             # Of a changed call its author's vote counts, which a passkey confirms.
-            is_own_change = bool(proposal.counters) and proposal.passkey
+            is_own_change = proposal.author_votes and proposal.passkey
             if proposal.proposer == session.member.name and not is_own_change:
                 raise Unauthorized("nobody approves their own proposal", proposal_id=proposal.id)
             _check_open(proposal, now)
@@ -256,8 +257,10 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         countered = find_countered(state, session, envelope, now)
         own_needed = find_needed_approvals(state.config.approval_rules, envelope.payload, record.to)
         needed = combine_needed(own_needed, countered)
+        operation = operation_of(envelope.payload)
+        author_votes = may_author_vote(own_needed, operation, countered)
         # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
-        votes = bool(countered and needed.approvals and not needed.passkey) and session.rights.allow(
+        votes = bool(author_votes and needed.approvals and not needed.passkey) and session.rights.allow(
             "moot/approve", {}, ()
         )
         state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
@@ -272,9 +275,10 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 exempt=needed.exempt,
                 approved_by=[proposer.name] if votes else [],
                 counters=tuple(each.id for each in countered),
+                author_votes=author_votes,
                 passkey=needed.passkey,
                 proposed_at=now,
-                operation=operation_of(envelope.payload),
+                operation=operation,
                 raw=envelope.raw,
                 dialect=envelope.dialect,
                 translated=record.translated,
@@ -342,11 +346,14 @@ def prepare_assign(state: State, session: Session, envelope: Envelope) -> Act:
 def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
     """Ask for open proposals, too, what a new configuration asks for; never for less than before."""
     bound = []
+    changed_calls: list[tuple[ProposalRecord, NeededApprovals]] = []
     for each in state.ledger.all_open():
         payload = strict_json.parse_any_depth(each.raw)["payload"] if each.raw else {}
         needed = find_needed_approvals(state.config.approval_rules, payload, each.to)
         if not needed.approvals:
             continue
+        if each.author_votes:
+            changed_calls.append((each, needed))
         before = each.approvals_needed, each.exempt, each.passkey
         if needed.passkey and not each.passkey:
             # Those that were given without one do not count.
@@ -357,7 +364,12 @@ def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
         each.approvals_needed = max(each.approvals_needed, needed.approvals)
         if before != (each.approvals_needed, each.exempt, each.passkey):
             bound.append(each.id)
-    return announce_votes(state, bound, now, mint)
+    for each, needed in changed_calls:
+        each.author_votes = may_author_vote(needed, each.operation, state.ledger.named_in(each.counters))
+        if not each.author_votes and each.proposer in each.approved_by:
+            each.approved_by.remove(each.proposer)
+            bound.append(each.id)
+    return announce_votes(state, dict.fromkeys(bound), now, mint)
 
 
 def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:
