@@ -292,6 +292,15 @@ def test_whoever_has_none_is_told_how_to_get_one() -> None:
         ({"risk": "bad"}, {"name": "delete_row", "arguments": {}}, False),
         ({"risk": "warn"}, {"name": "delete_row", "arguments": {}}, True),
         ({"risk": "bad"}, {"name": "x", "arguments": {"text": "a" * 70_000}}, True),
+        # Behind more than is looked at.
+        ({"risk": "bad"}, {"name": "run", "arguments": {"n": [0] * 2_000, "command": "rm -rf /"}}, True),
+        ({"risk": "bad"}, {"name": "run", "arguments": {"command": [*["ls"] * 2_000, "rm -rf /"]}}, True),
+        (
+            {"risk": "bad"},
+            {"name": "run", "arguments": {"text": ["a" * 50_000] * 4, "command": "rm -rf /"}},
+            True,
+        ),
+        ({"risk": "bad"}, {"name": "run", "arguments": {"n": [0] * 1_900, "command": "ls"}}, False),
         ({"tool": "dep*"}, {"name": "deploy", "arguments": {}}, True),
         ({"tool": ["a", "b"]}, {"name": "deploy", "arguments": {}}, False),
         ({"arguments": {"env": "prod"}}, {"name": "deploy", "arguments": {"env": "prod"}}, True),

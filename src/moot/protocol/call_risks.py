@@ -2,8 +2,8 @@
 
 Paths that leave their folder, commands that chain or delete, secrets, letters of another alphabet that look
 alike, addresses that mislead. They are hints for the eye: that none is found does not make a call harmless,
-and nothing is decided by them. The console has the same in `views/approvals/call-risks.js`;
-one table of cases tests both.
+and nothing is approved by them; a space can ask for a passkey where there are some. The console has the same
+in `views/approvals/call-risks.js`; one table of cases tests both.
 """
 
 from __future__ import annotations
@@ -116,6 +116,23 @@ def risks_of(tool: str, arguments: Json) -> list[Risk]:
             _examine_hidden_command(text, name, add)
             _examine_sql(text, add)
     return sorted(found.values(), key=lambda each: _ORDER.index(each.severity))[:_MAX_RISKS]
+
+
+def is_examined_whole(arguments: Json) -> bool:
+    """Whether `risks_of` looks at all of these."""
+    waiting, values, chars = [arguments], 0, 0
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict | list):
+            if len(each) > _MAX_VALUES:
+                return False
+            waiting += each.values() if isinstance(each, dict) else each
+            continue
+        values += 1
+        chars += len(each) if isinstance(each, str) else 0
+        if values > _MAX_VALUES or chars >= _MAX_CHARS:
+            return False
+    return True
 
 
 def _examine_text(text: str, name: str, add: _Add, *, writes: bool) -> None:

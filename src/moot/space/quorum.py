@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
-from moot.protocol.call_risks import risks_of
+from moot.protocol.call_risks import is_examined_whole, risks_of
 from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, Payload
@@ -60,9 +60,10 @@ def _may_risk(risk: Literal["bad", "warn"], payload: Payload) -> bool:
     params = payload.get("params")
     if not isinstance(params, dict):
         return False
-    if _is_partly_hidden(params):
+    arguments = params.get("arguments", params)
+    if _is_partly_hidden(params) or not is_examined_whole(arguments):
         return True
-    found = risks_of(str(params.get("name", "")), params.get("arguments", params))
+    found = risks_of(str(params.get("name", "")), arguments)
     return any(each.severity == "bad" or each.severity == risk for each in found)
 
 
