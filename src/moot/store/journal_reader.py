@@ -73,6 +73,11 @@ class JournalRecord:
         return bytes(raw) or None
 
     @property
+    def made(self) -> list[bytes]:
+        """Of the last vote of a quorum: the requests that the gateway made for the voter, in MEW."""
+        return [bytes(each) for each in _raw_decoder.decode(self.line).made]
+
+    @property
     def hash(self) -> str:
         """The seal of its batch, "" when it is not the last of it."""
         return hash_in(self.line).decode()
@@ -125,6 +130,7 @@ class JournalRecord:
 
 class _WithRaw(msgspec.Struct):
     raw: msgspec.Raw = msgspec.Raw(b"")
+    made: list[msgspec.Raw] = []
 
 
 _raw_decoder = msgspec.json.Decoder(_WithRaw)

@@ -77,6 +77,22 @@ async def test_a_report_says_who_decided_what_and_with_which_changes(tmp_path: P
         assert row["reason"] == "'=unsafe"
 
 
+async def test_what_the_last_vote_carried_out_is_approved_by_whoever_voted_last(tmp_path: Path) -> None:
+    people = participants(agent=["mcp/proposal"], ana=["*"], bob=["*"], host=[])
+    rules = {"quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 2}]}
+    async with running_gateway(tmp_path, people, rules=rules) as gateway:
+        agent, ana, bob, host = [await gateway.join(name) for name in people]
+        assert await agent.refused("mcp/proposal", call(1), to=["host"], id="p1") is None
+        assert await ana.refused("moot/approve", {}, about=["p1"]) is None
+        assert await bob.refused("moot/approve", {}, about=["p1"]) is None
+        asked = await host.hear("mcp/request")
+        answer = {"jsonrpc": "2.0", "id": asked["payload"]["id"], "result": {}}
+        assert await host.refused("mcp/response", answer, to=["bob"], about=[asked["id"]]) is None
+        (found,) = await report(gateway)
+        assert (found["status"], found["decided_by"], found["outcome"]) == ("fulfilled", "bob", "done")
+        assert (found["votes"], found["decision_id"]) == (["ana", "bob"], asked["id"])
+
+
 async def test_only_members_are_told_and_wrong_questions_are_refused(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE) as gateway:
         assert (await ask(gateway, "t-nobody")).status_code == 401

@@ -64,6 +64,9 @@ class JournalReader:
             # The gateway gave it one; the journal has it beside the sender's own bytes.
             envelope = msgspec.structs.replace(envelope, id=record.id)
         self.ledger.observe(envelope, record.time, sender=record.text("who"))
+        for made in record.made if envelope.kind == "moot/approve" else ():
+            request = DIALECTS["mew"].decode(made, ANY_SIZE)
+            self.ledger.observe(request, record.time, sender=record.text("who"))
 
     def read_all(self, records: Iterable[JournalRecord]) -> None:
         for record in records:
