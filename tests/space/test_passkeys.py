@@ -19,6 +19,7 @@ from moot.errors import (
 )
 from moot.protocol import base64url
 from moot.protocol.operation import Json
+from moot.space import passkeys
 from moot.space.config import Name
 from moot.space.config_json import load_config, save_config
 from moot.space.effects import Disconnect, Token
@@ -412,6 +413,9 @@ def test_a_replaced_token_takes_the_keys_along_that_it_added() -> None:
     assert len(office.space.state.passkeys.of(Name("ana"))) == 2
     office.space.rotate_credential("ana", Token("h2"), office.now, office.mint, keep=False)
     assert [each.id for each in office.space.state.passkeys.of(Name("ana"))] == [link.id]
+    # Also if it had begun before: the order of the space decides, at every gateway of a cluster.
+    with pytest.raises(Unauthorized, match="no longer valid"):
+        office.add_key("ana", SoftwareAuthenticator(b"late"), made_with="h")
 
 
 def test_whoever_is_removed_has_none_when_they_come_back() -> None:
@@ -466,6 +470,30 @@ def test_nobody_signs_in_with_what_is_not_right() -> None:
     assert office.says("bob", "space/kick", {"participant_id": "ana"}) is None
     with pytest.raises(PasskeyInvalid, match="not one of yours"):
         office.space.sign_in_with_passkey(_sign_in(office, challenge=b"i" * 32), office.now)
+
+
+def test_a_refused_sign_in_leaves_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passkeys, "_MAX_USED", 1)
+    office = Office()
+    office.space.sign_in_with_passkey(_sign_in(office), office.now)
+    before = office.space.save()
+    more = TemporaryToken(
+        hash="u", member=Name("ana"), expires_at=office.now + 9, passkey=office.keys["ana"].id
+    )
+    with pytest.raises(ResourceLimit, match="too many sign-ins"):
+        office.space.sign_in_with_passkey(_sign_in(office, challenge=b"d" * 32, token=more), office.now)
+    assert office.space.save() == before
+    office.now += 61
+    office.space.sign_in_with_passkey(_sign_in(office, challenge=b"d" * 32, token=more), office.now)
+
+
+def test_votes_that_count_nothing_are_not_remembered_for_ever() -> None:
+    office = Office(quorum=[{"payload": {"method": "tools/call"}, "approvals_needed": 2}])
+    office.propose()
+    for _ in range(3):
+        office.now += 1
+        assert office.says("ana", "moot/approve", office.confirmed(), about=["p1"]) is None
+    assert len(office.space.state.ledger.proposals["p1"].used_challenges) == 1
 
 
 def test_whoever_comes_by_a_provider_does_not_sign_in_past_it() -> None:

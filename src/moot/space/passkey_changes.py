@@ -26,6 +26,8 @@ class PasskeyInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     # What was signed, in base64url, and until when that may be used.
     challenge: str = ""
     expires: float = 0.0
+    # Of a new one that came by no link: the hash of the token that asked for it, which has to be good still.
+    made_with: str = ""
     # Of a sign-in: the token that it gives.
     token: TemporaryToken | None = None
     # Of a removal: which.
@@ -37,17 +39,23 @@ def add_passkey(state: State, told: PasskeyInput, now: float) -> list[Effect]:
     key, proof = told.key, told.assertion
     if key is None:
         raise InvalidOperation("no passkey was given")
-    member = state.roster.find(key.member)
+    member, challenge = state.roster.find(key.member), base64url.decode(told.challenge)
+    if not state.replaying:
+        state.passkeys.check_unused(challenge, now)
+        if told.made_with and sign_in.owner_of_token(state, told.made_with) != member.name:
+            raise Unauthorized("the token that asked for this passkey is no longer valid: sign in again")
     if proof is not None:
         other = state.passkeys.find(member.name, proof)
         if not state.replaying:
-            state.passkeys.verify(other, proof, base64url.decode(told.challenge))
+            state.passkeys.verify(other, proof, challenge)
         key = msgspec.structs.replace(key, by_link=key.by_link or other.by_link)
     if not state.replaying:
         first_by_link = state.config.passkeys.first == "link"
         state.passkeys.check_new(key, proven=proof is not None, first_by_link=first_by_link)
     if proof is not None:
         state.passkeys.note_use(other, proof, now)
+    if told.expires:
+        state.passkeys.note_challenge(challenge, told.expires, now)
     state.passkeys.add(msgspec.structs.replace(key, added_at=now))
     return []
 
@@ -82,7 +90,9 @@ def check_passkey_sign_in(state: State, told: PasskeyInput, now: float) -> Passk
         )
     if now >= told.expires:
         raise PasskeyInvalid("this took too long: start again")
-    state.passkeys.verify(key, assertion, base64url.decode(told.challenge))
+    challenge = base64url.decode(told.challenge)
+    state.passkeys.check_unused(challenge, now)
+    state.passkeys.verify(key, assertion, challenge)
     return key
 
 

@@ -60,7 +60,7 @@ class PasskeyTable:
         self.by_id: dict[str, Passkey] = {}
         # Who had one at any time: theirs comes back by a link alone.
         self.known: set[Name] = set()
-        # Challenges of sign-ins that were used, until they end by themselves.
+        # Challenges of sign-ins and of new keys that were used, until they end by themselves.
         self._used: dict[str, float] = {}
 
     def of(self, name: Name) -> list[Passkey]:
@@ -99,8 +99,6 @@ class PasskeyTable:
 
     def verify(self, key: Passkey, assertion: Assertion, challenge: bytes) -> None:
         """Raises PasskeyInvalid; changes nothing."""
-        if challenge_key(challenge) in self._used:
-            raise PasskeyInvalid("this was used before: start again")
         verify_assertion(key.verification_key, assertion, challenge)
 
     def note_use(self, key: Passkey, assertion: Assertion, now: float) -> None:
@@ -108,12 +106,17 @@ class PasskeyTable:
         count = int.from_bytes(base64url.decode(assertion.authenticator_data)[33:37], "big")
         self.by_id[key.id] = msgspec.structs.replace(key, sign_count=count, used_at=now)
 
+    def check_unused(self, challenge: bytes, now: float) -> None:
+        """Raises PasskeyInvalid for a challenge that was used, ResourceLimit if there is no room for more."""
+        if challenge_key(challenge) in self._used:
+            raise PasskeyInvalid("this was used before: start again")
+        if sum(until > now for until in self._used.values()) >= _MAX_USED:
+            raise ResourceLimit("too many sign-ins at once: try again in a minute", limit="max_sign_ins")
+
     def note_challenge(self, challenge: bytes, expires: float, now: float) -> None:
         """Use a challenge up."""
         if len(self._used) >= _MAX_USED:
             self._used = {each: until for each, until in self._used.items() if until > now}
-        if len(self._used) >= _MAX_USED:
-            raise ResourceLimit("too many sign-ins at once: try again in a minute", limit="max_sign_ins")
         self._used[challenge_key(challenge)] = expires
 
     def save(self) -> dict[str, Json]:

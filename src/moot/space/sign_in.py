@@ -14,7 +14,7 @@ import msgspec
 from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Unauthorized
 from moot.protocol.close_codes import REMOVED
 from moot.space import membership
-from moot.space.config import SessionId
+from moot.space.config import Name, SessionId
 from moot.space.effects import Credential, Disconnect, Effect, Mint
 from moot.space.lookalikes import check_name
 from moot.space.members import FREE_NAME, SpaceMember, TokenRights, load_capabilities
@@ -97,12 +97,15 @@ def add_token(state: State, token: TemporaryToken) -> None:
     if token.keys and not state.replaying:
         # Earlier versions did not ask; what they accepted is replayed.
         state.temporary_tokens.check_valid(token)
-    if token.made_with:
-        parent = state.temporary_tokens.get(token.made_with)
-        owner = state.roster.find_token_owner(token.made_with) if parent is None else parent.member
-        if owner != token.member:
-            raise Unauthorized("the token that asked for this one is no longer valid")
+    if token.made_with and owner_of_token(state, token.made_with) != token.member:
+        raise Unauthorized("the token that asked for this one is no longer valid")
     _keep_token(state, token)
+
+
+def owner_of_token(state: State, token_hash: str) -> Name | None:
+    """The member with this token, if there is one."""
+    temporary = state.temporary_tokens.get(token_hash)
+    return state.roster.find_token_owner(token_hash) if temporary is None else temporary.member
 
 
 def _keep_token(state: State, token: TemporaryToken) -> None:

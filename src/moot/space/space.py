@@ -59,10 +59,7 @@ class Space:
 
     def find_token_owner(self, token_hash: str) -> Name | None:
         """The member with this token, if there is one."""
-        temporary = self.state.temporary_tokens.get(token_hash)
-        if temporary is not None:
-            return temporary.member
-        return self.state.roster.find_token_owner(token_hash)
+        return sign_in.owner_of_token(self.state, token_hash)
 
     # Joining and leaving
 

@@ -44,11 +44,12 @@ class Browser:
 
     async def add(self, *, proof: SoftwareAuthenticator | None = None, **how: Any) -> tuple[int, Any]:
         status, options = await self.post("/passkeys/options", how)
-        if status != 200:
-            return status, options
-        challenge = challenge_of(options["ticket"])
+        return (status, options) if status != 200 else await self.finish(options["ticket"], proof=proof)
+
+    async def finish(self, ticket: str, *, proof: SoftwareAuthenticator | None = None) -> tuple[int, Any]:
+        challenge = challenge_of(ticket)
         made = self.key.create({"challenge": base64url.encode(challenge)}, self.origin)
-        body = {"ticket": options["ticket"], "credential": made, "name": "laptop"}
+        body = {"ticket": ticket, "credential": made, "name": "laptop"}
         if proof is not None:
             body["proof"] = proof.sign(challenge, origin=self.origin)
         found: tuple[int, Any] = await self.post("/passkeys", body)
@@ -147,6 +148,20 @@ async def test_a_token_that_ends_or_carries_less_adds_none(tmp_path: Path) -> No
         made = await gateway.http.post("/participants/ana/tokens", json=body, headers=headers)
         status, refused = await Browser(gateway, made.json()["token"]).add()
         assert (status, "less than all rights" in refused["message"]) == (403, True)
+
+
+async def test_a_link_adds_one_passkey(tmp_path: Path) -> None:
+    """An operator who revokes what a stranger added by it has ended that."""
+    async with running_gateway(tmp_path, PEOPLE, admin_tokens={"root": {"token": "t-root"}}) as gateway:
+        path = "/admin/participants/ana/passkey-link?space=lab"
+        code = (await gateway.http.post(path, headers=ADMIN)).json()["code"]
+        stranger = Browser(gateway)
+        ticket = (await stranger.post("/passkeys/options", {"code": code}))[1]["ticket"]
+        assert (await stranger.finish(ticket))[0] == 201
+        other = Browser(gateway, "", b"another one")
+        assert "used before" in (await other.finish(ticket))[1]["message"]
+        await gateway.http.delete(f"/admin/passkeys/{stranger.key.id}?space=lab", headers=ADMIN)
+        assert "used before" in (await stranger.finish(ticket))[1]["message"]
 
 
 @pytest.mark.parametrize(
@@ -302,6 +317,5 @@ async def test_a_token_that_was_replaced_meanwhile_adds_none(tmp_path: Path) -> 
         ticket = (await ana.post("/passkeys/options", {}))[1]["ticket"]
         path = "/admin/participants/ana/token?space=lab"
         assert (await gateway.http.post(path, json={}, headers=ADMIN)).status_code == 200
-        made = ana.key.create({"challenge": base64url.encode(challenge_of(ticket))}, ana.origin)
-        status, refused = await ana.post("/passkeys", {"ticket": ticket, "credential": made, "name": ""})
+        status, refused = await ana.finish(ticket)
         assert (status, refused["error"]) == (403, "unauthorized")

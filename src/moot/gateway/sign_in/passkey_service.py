@@ -23,6 +23,7 @@ from moot.errors import InvalidRequest, PasskeyInvalid, Refused, Unauthorized
 from moot.gateway.access import SpaceDirectory
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.sign_in.sign_in_links import VALID_SECONDS
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.space.config import Name
@@ -158,8 +159,7 @@ class PasskeyService:
         refusal: Refused | None = None
         for holder in ticket.holders:
             host = self._directory.hosts.get(holder.space)
-            if host is None or (holder.token and host.find_token_owner(holder.token) != holder.name):
-                # Revoked since the ticket was made.
+            if host is None:
                 continue
             key = Passkey(
                 id=id,
@@ -177,6 +177,9 @@ class PasskeyService:
                 key=key,
                 assertion=proof if has_others and not ticket.by_link else None,
                 challenge=base64url.encode(challenge),
+                # By the space's clock.
+                expires=host.journaled.clock() + VALID_SECONDS,
+                made_with=holder.token,
             )
             try:
                 await host.rights.change_passkeys("passkey_add", told, holder.name, ticket.by or holder.name)

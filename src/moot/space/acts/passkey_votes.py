@@ -51,13 +51,14 @@ def _challenge_of(state: State, session: Session, proposal: ProposalRecord, asse
 
 
 def note_passkey(
-    state: State, session: Session, envelope: Envelope, proposal: ProposalRecord, now: float
+    state: State, session: Session, envelope: Envelope, proposal: ProposalRecord, now: float, *, counts: bool
 ) -> None:
-    """Of an approval that was accepted: nobody uses the same signature again."""
+    """Of an approval that was accepted: nobody uses the same signature again for a vote that counts."""
     if not proposal.passkey or "passkey" not in envelope.payload:
         return
     assertion = read_assertion(envelope.payload["passkey"])
-    proposal.used_challenges.append(challenge_key(_challenge_of(state, session, proposal, assertion)))
+    if counts:
+        proposal.used_challenges.append(challenge_key(_challenge_of(state, session, proposal, assertion)))
     key = state.passkeys.by_id.get(assertion.credential_id)
     if key is not None:
         state.passkeys.note_use(key, assertion, now)

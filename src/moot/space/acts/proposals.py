@@ -315,8 +315,9 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         giver = acting_for(state, session, envelope, now)
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
-            note_passkey(state, session, envelope, proposal, now)
-            if proposal.add_vote(session.member.name, giver):
+            counts = proposal.add_vote(session.member.name, giver)
+            note_passkey(state, session, envelope, proposal, now, counts=counts)
+            if counts:
                 state.verdicts_changed()
         return []
 
