@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
 from moot.space.acts.delegations import MAX_DELEGATES
+from moot.space.config import Name, ParticipantConfig
+from moot.space.members import capability_pairs
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.space import Space, load_state, save_state
+from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 from .space_driver import SpaceDriver
 
@@ -182,3 +187,66 @@ def test_delegations_are_listed_and_outlive_a_restart() -> None:
     restored = Space.__new__(Space)
     restored.state = load_state(state.config, save_state(state))
     assert restored.state.delegations.givers_to("bob", driver.now) == ("ana",)  # type: ignore[arg-type]
+
+
+def signed_in(driver: SpaceDriver, name: str, token: str, client: str, *rights: str) -> None:
+    """Somebody whom a provider of identities knows, with what this program of theirs may."""
+    pairs = capability_pairs(read_capabilities([{"kind": each} for each in rights]))
+    made = TemporaryToken(
+        hash=token,
+        member=Name(name),
+        expires_at=driver.now + 10 * HOUR,
+        source="sign_in",
+        keys=(f"sub-{name}",),
+        issued_at=driver.now,
+        client=client,
+    )
+    driver.space.sign_in(SignIn(token=made, capabilities=pairs), driver.now, driver.mint)
+
+
+def test_a_program_with_less_than_its_owners_rights_decides_in_nobodys_place() -> None:
+    driver = office()
+    signed_in(driver, "eve", "t-all", "console", "chat", "mcp/proposal")
+    signed_in(driver, "eve", "t-less", "program", "chat")
+    driver.enter("eve", token="t-less")
+    assert delegate(driver, to="eve") is None
+    assert approve(driver, "eve") == "capability_violation"
+    driver.leave("eve")
+    signed_in(driver, "eve", "t-less", "program", "chat", "mcp/proposal")
+    driver.enter("eve", token="t-all")
+    assert approve(driver, "eve") is None
+
+
+def test_a_name_that_somebody_else_gets_decides_in_nobodys_place() -> None:
+    driver = office()
+    signed_in(driver, "eve", "t-eve", "console", "chat")
+    assert delegate(driver, to="eve") is None
+    config = driver.space.state.config
+    people = {**config.participants, "eve": ParticipantConfig(capabilities=())}
+    driver.space.reload(msgspec.structs.replace(config, participants=people), driver.now, driver.mint)
+    driver.enter("eve")
+    assert approve(driver, "eve") == "capability_violation"
+
+
+def test_a_rule_that_votes_in_a_persons_place_is_no_person() -> None:
+    """Beyond a budget a person approves; whoever applies rules is none, whoever let it."""
+    driver = office(budgets={"payments": {"tool": "pay", "ask_at": 0, "at_most": 9}})
+    rules = [{"kind": each} for each in ("trust/suggestion", "trust/rule")]
+    given: Json = {"recipient": "bob", "capabilities": rules}
+    assert driver.says("admin", "capability/grant", given, to=["bob"]) is None
+    assert delegate(driver) is None
+    proposal = record(driver)
+    assert driver.says("bob", "moot/approve", {}, about=["p1"]) is None
+    assert proposal.approved_by == ["ana"]
+    assert approve(driver) == "approval_required"
+
+
+def test_one_of_eight_delegations_is_renewed() -> None:
+    names = [f"m{number}" for number in range(MAX_DELEGATES)]
+    driver = SpaceDriver(participants={"ana": ["*"], **{name: [] for name in names}})
+    driver.enter("ana")
+    for name in names:
+        assert delegate(driver, to=name) is None
+    assert delegate(driver, to=names[0], seconds=2 * HOUR) is None
+    driver.now += HOUR
+    assert driver.space.state.delegations.givers_to(Name(names[0]), driver.now) == ("ana",)

@@ -42,8 +42,9 @@ class DelegationTable:
         self._by_pair = {(each.giver, each.delegate): each for each in self.living(now)}
         self._by_pair[delegation.giver, delegation.delegate] = delegation
 
-    def count_of(self, giver: Name, now: float) -> int:
-        return sum(each.giver == giver for each in self.living(now))
+    def delegates_of(self, giver: Name, now: float) -> set[Name]:
+        """Who decides in this member's place."""
+        return {each.delegate for each in self.living(now) if each.giver == giver}
 
     def end(self, giver: Name, delegate: Name) -> bool:
         """Whether there was one."""

@@ -33,7 +33,8 @@ def find_giver(state: State, session: Session, envelope: Envelope, now: float) -
     if not named or name in proposers:
         return None
     # What a token carries is less than all, and nobody said that this is among it.
-    if session.options.limited_to is not None or any(each.state_at(now) != "open" for each in named):
+    is_limited = session.options.limited_to is not None or not session.has_all_rights
+    if is_limited or any(each.state_at(now) != "open" for each in named):
         return None
     givers = state.delegations.givers_to(name, now)
     return next((each for each in givers if each not in proposers and _may(state, each, envelope, now)), None)

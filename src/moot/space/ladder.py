@@ -175,7 +175,7 @@ def process_envelope(
         if kind in _LEDGER_KINDS and (kind != "mcp/withdraw" or envelope.correlation_id):
             proposals.check_ledger(state, session, envelope, now)
         elif kind == "moot/delegate":
-            delegations.check_room(state, session, now)
+            delegations.check_room(state, session, envelope, now)
         # 11
         act = None if prepare is None else prepare(state, session, envelope)
         # 12

@@ -314,6 +314,11 @@ class Session:
         signed_in = member.rights_by_sign_in if token is None else member.rights_of_token(token)
         return self.limited_by_token(Rights(dict.fromkeys([*member.common, *signed_in, *granted])))
 
+    @property
+    def has_all_rights(self) -> bool:
+        """Whether its token carries all that its member may, but for grants that end by themselves."""
+        return set(self.member.lasting_rights.capabilities) <= set(self.lasting_rights.capabilities)
+
     def limited_by_token(self, held: Rights) -> Rights:
         """As much of these rights as the session's token carries."""
         if self.limit is None:

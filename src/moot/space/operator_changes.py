@@ -42,6 +42,7 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
             tokens = [token.hash for token in state.temporary_tokens.of(impostor.name)]
             effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
             effects += remove_all_passkeys(state, impostor.name, now, mint)
+            state.delegations.forget(impostor.name)
             impostor.subject, impostor.signed_in = None, {}
         elif impostor.anonymous or impostor.name != name:
             effects += membership.disconnect_member(

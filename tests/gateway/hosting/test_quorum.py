@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from moot.gateway.hosting.rights_reduction import describe_reduction, reduce_rights
@@ -12,7 +13,9 @@ from moot.gateway.hosting.space_records import replay
 from moot.gateway.hosting.stored_input import read_input
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from moot.space.config import Quorum, SpaceConfig
+from moot.space.config import Name, Quorum, SpaceConfig
+from moot.space.passkey_changes import PasskeyInput
+from moot.space.passkeys import Passkey
 from moot.space.space import Space
 from tests.gateway.hosting.test_outcomes_replay import CONFIG, record
 from tests.gateway.running_gateway import (
@@ -147,3 +150,31 @@ def test_a_vote_that_cannot_be_replayed_does_not_let_its_call_be_made_again() ->
     known = space.state.ledger.get("p1")
     assert known is not None
     assert (known.state, known.settled_by, known.outcome) == ("fulfilled", "r1", "unknown")
+
+
+@pytest.mark.parametrize("ended", [{"to": "agent"}, {"from": "alice"}])
+def test_a_delegation_that_ended_behind_a_hole_of_the_journal_does_not_come_back(ended: Json) -> None:
+    space = Space(CONFIG)
+    given = {"id": "d1", "kind": "moot/delegate", "payload": {"to": "agent", "expires_in_seconds": 60}}
+    for line in (
+        record("join", "alice", 1.0, mint=["m1", "m2"]),
+        record("receive", "alice", 2.0, given),
+    ):
+        replay(space, line, CONFIG)
+    assert space.state.delegations
+    who = "alice" if "to" in ended else "agent"
+    line = record("receive", who, 3.0, {"id": "e1", "kind": "moot/end-delegation", "payload": ended})
+    assert describe_reduction(read_input(line)) == f"moot/end-delegation by {who}"
+    reduce_rights(space, read_input(line))
+    assert not space.state.delegations
+
+
+def test_whoever_added_a_passkey_behind_a_hole_of_the_journal_needs_a_link_for_the_next() -> None:
+    """Its key is lost; otherwise a stolen token would add the thief's."""
+    space = Space(CONFIG)
+    key = Passkey(id="k", member=Name("alice"), public_key="", rp_id="localhost", origin="http://localhost")
+    told = msgspec.to_builtins(PasskeyInput(key=key))
+    stored = read_input(record("passkey_add", "alice", 1.0, passkey=told))
+    assert describe_reduction(stored) == "a passkey of alice is lost: the next one comes by a link"
+    reduce_rights(space, stored)
+    assert (space.state.passkeys.by_id, space.state.passkeys.known) == ({}, {"alice"})

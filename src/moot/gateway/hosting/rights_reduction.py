@@ -14,6 +14,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.patterns import covers, read_capabilities
+from moot.space.acts.delegations import end_delegation
 from moot.space.acts.invites import remove_member
 from moot.space.acts.requests import charges_of
 from moot.space.config_json import load_config
@@ -35,6 +36,8 @@ def describe_reduction(stored: StoredInput) -> str | None:
         return f"{stored.by or 'somebody'} signed somebody out"
     if stored.input == "passkey_remove":
         return f"{stored.by or 'somebody'} removed a passkey of {stored.who}"
+    if stored.input == "passkey_add":
+        return f"a passkey of {stored.who} is lost: the next one comes by a link"
     if stored.input == "reload" and stored.config is not None:
         return "a configuration was loaded"
     envelope = _envelope_of(stored)
@@ -73,6 +76,9 @@ def _reduce(space: Space, stored: StoredInput) -> None:
             )
         case "passkey_remove" if stored.passkey is not None:
             space.remove_passkeys(stored.passkey.ids, now, mint)
+        case "passkey_add" if stored.passkey is not None and stored.passkey.key is not None:
+            # The key is lost; whoever had one gets the next by a link.
+            state.passkeys.known.add(stored.passkey.key.member)
         case "rotate" if not stored.keep:
             space.rotate_credential(stored.who, Token(stored.tokens[0]), now, mint, keep=False)
         case "reload" if stored.config is not None:
@@ -90,6 +96,8 @@ def _reduce(space: Space, stored: StoredInput) -> None:
                 _revoke(space, stored, envelope)
             elif envelope.kind == "participant/pause":
                 _pause(space, stored, envelope)
+            elif envelope.kind == "moot/end-delegation":
+                end_delegation(state, state.roster.find(stored.who).name, envelope)
             elif envelope.kind == "mcp/withdraw":
                 for proposal in _open_ones(space, envelope):
                     state.settle_proposal(proposal, "withdrawn", envelope.id, now)

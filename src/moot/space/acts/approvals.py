@@ -102,7 +102,9 @@ def is_approved_by_person(
 
 
 def _has_vote(state: State, proposal: ProposalRecord) -> bool:
-    members = (state.roster.members.get(name) for name in proposal.approved_by)
+    # Whoever voted, in their own place or another's.
+    voters = (proposal.delegated_votes.get(name, name) for name in proposal.approved_by)
+    members = (state.roster.members.get(name) for name in voters)
     return any(member is not None and not _applies_rules(member.rights) for member in members)
 
 

@@ -21,10 +21,11 @@ MAX_DELEGATES: Final = 8
 MAX_REASON_CHARS: Final = 500
 
 
-def check_room(state: State, session: Session, now: float) -> None:
-    """Raises ResourceLimit if too many decide in one's place already."""
-    giver = session.member.name
-    if not state.replaying and state.delegations.count_of(giver, now) >= MAX_DELEGATES:
+def check_room(state: State, session: Session, envelope: Envelope, now: float) -> None:
+    """Raises ResourceLimit if too many others decide in one's place already."""
+    others = state.delegations.delegates_of(session.member.name, now)
+    others -= {_known(state, _name_in(envelope, "to"))}
+    if not state.replaying and len(others) >= MAX_DELEGATES:
         raise ResourceLimit(
             f"{MAX_DELEGATES} members decide in your place: take one delegation back first",
             limit="max_delegates",
@@ -42,7 +43,7 @@ def prepare_delegate(state: State, session: Session, envelope: Envelope) -> Act:
     if reason is not None and (not isinstance(reason, str) or len(reason) > MAX_REASON_CHARS):
         raise InvalidRequest(f"payload.reason must be text of {MAX_REASON_CHARS} characters at most")
     # A token that carries less than its member may is not enough to hand on all of it.
-    if not set(giver.lasting_rights.capabilities) <= set(session.lasting_rights.capabilities):
+    if not session.has_all_rights:
         raise CapabilityViolation("your token carries less than all your rights, so it cannot delegate them")
 
     def check_limits() -> None:
@@ -63,18 +64,22 @@ def prepare_delegate(state: State, session: Session, envelope: Envelope) -> Act:
 
 def prepare_end(state: State, session: Session, envelope: Envelope) -> Act:
     """Its giver takes it back (`to`), or its delegate gives it back (`from`)."""
-    name = session.member.name
-    if "from" in envelope.payload:
-        giver, delegate = _known(state, _name_in(envelope, "from")), name
-    else:
-        giver, delegate = name, _known(state, _name_in(envelope, "to"))
+    _name_in(envelope, "from" if "from" in envelope.payload else "to")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        state.delegations.end(giver, delegate)
-        state.verdicts_changed()
+        end_delegation(state, session.member.name, envelope)
         return []
 
     return Act(execute)
+
+
+def end_delegation(state: State, sender: Name, envelope: Envelope) -> None:
+    """Raises InvalidRequest if it names nobody."""
+    if "from" in envelope.payload:
+        state.delegations.end(_known(state, _name_in(envelope, "from")), sender)
+    else:
+        state.delegations.end(sender, _known(state, _name_in(envelope, "to")))
+    state.verdicts_changed()
 
 
 def _known(state: State, name: str) -> Name:
