@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from moot.gateway.http import history_routes
+from moot.gateway.http import decision_routes, history_routes
 from moot.gateway.http.decision_routes import as_csv
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.waiting import HANG_SECONDS
@@ -91,6 +91,24 @@ async def test_what_the_last_vote_carried_out_is_approved_by_whoever_voted_last(
         (found,) = await report(gateway)
         assert (found["status"], found["decided_by"], found["outcome"]) == ("fulfilled", "bob", "done")
         assert (found["votes"], found["decision_id"]) == (["ana", "bob"], asked["id"])
+
+
+async def test_a_report_holds_so_many_bytes_and_leaves_out_the_oldest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision_routes, "MAX_REPORTED_BYTES", 50_000)
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        agent, ana, host = [await gateway.join(name) for name in ("agent", "ana", "host")]
+        large = call(1)
+        large["params"]["arguments"]["text"] = "a" * 20_000
+        for number in (1, 2, 3):
+            assert await agent.refused("mcp/proposal", large, to=["host"], id=f"p{number}") is None
+        assert [each["id"] for each in await report(gateway)] == ["p2", "p3"]
+        # What hosts say of it counts, too.
+        assert await ana.refused("mcp/request", large, to=["host"], about=["p3"], id="f3") is None
+        failed = {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "b" * 5_000}}
+        assert await host.refused("mcp/response", failed, to=["ana"], about=["f3"]) is None
+        assert [each["id"] for each in await report(gateway)] == ["p3"]
 
 
 async def test_only_members_are_told_and_wrong_questions_are_refused(tmp_path: Path) -> None:

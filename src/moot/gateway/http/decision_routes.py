@@ -31,6 +31,8 @@ from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 
 # The latest proposals of a space that a report can be about; and records that are looked through for them.
 MAX_REPORTED: Final = 10_000
+# What the journal has of them: they stay in memory.
+MAX_REPORTED_BYTES: Final = 64 << 20
 MAX_RECORDS: Final = 1_000_000
 _FILTERS: Final = ("by", "proposer", "tool", "rule")
 _HOW: Final = ("pending", "fulfilled", "rejected", "withdrawn", "expired")
@@ -48,21 +50,29 @@ class _Report:
     """The proposals of one space, and where each is in its journal."""
 
     def __init__(self) -> None:
-        self.ledger = ProposalHistory(max_proposals=MAX_REPORTED)
+        self.ledger = ProposalHistory(max_proposals=MAX_REPORTED + 1)
         self.numbers: dict[str, int] = {}
         self._reader = JournalReader(self.ledger)
+        # By proposal, and of all.
+        self._bytes: dict[str, int] = {}
+        self._total = 0
 
     def catch_up(self, folder: Path, last: int, now: float) -> None:
         """Read what the journal has since; blocks."""
         after = max(self._reader.position, last - MAX_RECORDS)
         for record in read_records(folder, after):
-            self._reader.read(record)
-            if "proposal" in record.kind:
-                self.numbers[record.id] = record.number
+            about = self._reader.read(record)
+            if about is None:
+                continue
+            if about.id == record.id:
+                self.numbers[about.id] = record.number
+            self._bytes[about.id] = self._bytes.get(about.id, 0) + len(record.line)
+            self._total += len(record.line)
+            while len(self.ledger) > MAX_REPORTED or self._total > MAX_REPORTED_BYTES:
+                gone = self.ledger.drop_oldest()
+                self._total -= self._bytes.pop(gone.id)
+                self.numbers.pop(gone.id, None)
         self.ledger.advance(now)
-        if len(self.numbers) > 2 * MAX_REPORTED:
-            known = {each.id for each in self.ledger}
-            self.numbers = {id: number for id, number in self.numbers.items() if id in known}
 
 
 class DecisionRoutes:

@@ -36,37 +36,38 @@ class JournalReader:
         self.position = 0
         self.skipped = 0
 
-    def read(self, record: JournalRecord) -> None:
-        """Read one record, in the order of their numbers."""
+    def read(self, record: JournalRecord) -> HistoryProposal | None:
+        """Read one record, in the order of their numbers; returns the proposal that it is about, if any."""
         self.position = record.number
         if record.text("out") not in ("", "accepted"):
-            return
+            return None
         if record.text("in") not in _MESSAGE_INPUTS:
             if record.text("in") == "expire":
                 self.ledger.advance(record.time)
-            return
+            return None
         if not record.kind.startswith(_KIND_PREFIXES):
-            return
+            return None
         raw = record.envelope
         dialect_name = record.text("dialect") or "mew"
         dialect = next((dialect for name, dialect in DIALECTS.items() if name == dialect_name), None)
         if raw is None or dialect is None:
             self.skipped += 1
-            return
+            return None
         try:
             # Whatever version it names, it was accepted.
             protocols = frozenset(p for p in (record.envelope_fields.get("protocol"),) if isinstance(p, str))
             envelope = dialect.decode(raw, ANY_SIZE, accept_protocols=protocols)
         except MalformedEnvelope:
             self.skipped += 1
-            return
+            return None
         if not envelope.id:
             # The gateway gave it one; the journal has it beside the sender's own bytes.
             envelope = msgspec.structs.replace(envelope, id=record.id)
-        self.ledger.observe(envelope, record.time, sender=record.text("who"))
+        about = self.ledger.observe(envelope, record.time, sender=record.text("who"))
         for made in record.made if envelope.kind == "moot/approve" else ():
             request = DIALECTS["mew"].decode(made, ANY_SIZE)
             self.ledger.observe(request, record.time, sender=record.text("who"))
+        return about
 
     def read_all(self, records: Iterable[JournalRecord]) -> None:
         for record in records:

@@ -266,8 +266,12 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
         made = HistoryProposal.of(case, proposer_name=name, ts=envelope.ts, expires=expires, about=about)
         self.track(made)
         while len(self._known) > self.max_proposals:
-            self.untrack(next(iter(self._known)))
+            self.drop_oldest()
         return made
+
+    def drop_oldest(self) -> HistoryProposal:
+        """Let go of the one that was proposed first."""
+        return self.untrack(next(iter(self._known)))
 
     def _rule_of(self, envelope: Envelope) -> str | None:
         context = envelope.context or ""
