@@ -173,6 +173,9 @@ async def test_a_link_adds_one_passkey(tmp_path: Path) -> None:
         ("http://moot.example.org", None, "https"),
         ("https://other.example.org", "https://moot.example.org", "at https://moot.example.org"),
         (None, None, "browsers"),
+        ("http://[", None, "no address of a page"),
+        ("http://127.0.0.1:99999", None, "no address of a page"),
+        ("null", None, "no address of a page"),
     ],
 )
 def test_where_there_can_be_none_it_says_what_to_do(

@@ -84,12 +84,17 @@ def relying_party(origin: str | None, public_url: str | None) -> RelyingParty:
         raise InvalidRequest("passkeys are for browsers: open the console")
     own = None if public_url is None else "{0.scheme}://{0.netloc}".format(urlsplit(public_url)).lower()
     found = origin.lower().rstrip("/")
-    parts = urlsplit(found)
-    host = parts.hostname or ""
+    try:
+        parts = urlsplit(found)
+        host, number = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+    if not host:
+        raise InvalidRequest("this is no address of a page: open the console")
     if own is not None and found != own and not is_localhost(host):
         raise InvalidRequest(f"passkeys are bound to one address: open the console at {public_url}")
     if _is_address(host):
-        port = f":{parts.port}" if parts.port else ""
+        port = f":{number}" if number else ""
         raise InvalidRequest(
             f"a passkey is bound to a name, and {host} is an address: open the console at "
             f"{parts.scheme}://localhost{port}, or set gateway.public_url to a name with https"
