@@ -140,6 +140,19 @@ def test_if_somebody_was_faster_the_changed_call_does_not_run() -> None:
     assert counter(driver) is None
     assert driver.says("bob", "mcp/request", request(950), to=["bank"], about=["p1"], id="f0") is None
     assert carry_out(driver) == "proposal_settled"
+    assert driver.says("ana", "mcp/request", request(95), to=["bank"], about=["c1"]) == "proposal_settled"
+    assert record(driver, "c1").state == "open"
+
+
+def test_if_the_original_has_run_the_last_vote_on_a_change_does_not_run_it_as_well() -> None:
+    driver = office(quorum=[{"payload": pay(950), "approvals_needed": 2}])
+    assert counter(driver) is None
+    for who in ("ana", "bob"):
+        assert driver.says(who, "moot/approve", {}, about=["p1"]) is None
+    assert record(driver, "p1").state == "fulfilled"
+    assert driver.says("bob", "moot/approve", {}, about=["c1"]) is None
+    told_last = told(driver, "agent", "moot/votes")[-1]["payload"]
+    assert told_last["not_carried_out"]["error"] == "proposal_settled"
     assert record(driver, "c1").state == "open"
 
 

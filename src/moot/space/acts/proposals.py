@@ -189,6 +189,10 @@ def _check_fulfilment(
     is_counter: bool,
 ) -> None:
     _check_open(proposal, now)
+    for each in () if state.replaying else state.ledger.named_in(proposal.counters):
+        if each.state == "fulfilled":
+            # It was to run in the place of that one, and not beside it.
+            _check_open(each, now)
     if not is_counter:
         # Somebody else proposed what its author changes: two have had a look at it.
         _check_others(state, session, proposal)
