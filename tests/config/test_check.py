@@ -95,6 +95,10 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
             " without them, whatever their capabilities",
         ),
         (
+            "{spaces: {lab: {" + ALICE + ", passkeys: {required: [{tool: deploy, exempt: [a, bot]}]}}}}",
+            "space lab: passkeys.required[0].exempt: there is no participant bot",
+        ),
+        (
             "{gateway: {allow_query_token: true}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.allow_query_token: tokens in URLs end up in logs and histories",
         ),

@@ -120,6 +120,9 @@ def _about_quorum(name: str, config: SpaceConfig) -> Iterator[str]:
         )
         for unknown in [each for each in rule.exempt if each not in config.participants]:
             yield f"space {name}: quorum[{index}].exempt: there is no participant {unknown}"
+    for index, rule in enumerate(config.passkeys.required):
+        for unknown in [each for each in rule.exempt if each not in config.participants]:
+            yield f"space {name}: passkeys.required[{index}].exempt: there is no participant {unknown}"
 
 
 def _about_budgets(name: str, config: SpaceConfig) -> Iterator[str]:
