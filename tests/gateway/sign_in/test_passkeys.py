@@ -146,8 +146,16 @@ async def test_a_token_that_ends_or_carries_less_adds_none(tmp_path: Path) -> No
         assert (status, "ends by itself" in refused["message"]) == (403, True)
         body = {"seconds": 60, "only": ["chat"]}
         made = await gateway.http.post("/participants/ana/tokens", json=body, headers=headers)
-        status, refused = await Browser(gateway, made.json()["token"]).add()
+        limited = made.json()["token"]
+        status, refused = await Browser(gateway, limited).add()
         assert (status, "less than all rights" in refused["message"]) == (403, True)
+        # Nor does it remove any: the program of a chat has such a token.
+        ana = Browser(gateway, "t-ana")
+        assert (await ana.add())[0] == 201
+        as_program = {"Authorization": f"Bearer {limited}"}
+        gone = await gateway.http.delete(f"/passkeys/{ana.key.id}", headers=as_program)
+        assert (gone.status_code, gone.json()["error"]) == (403, "unauthorized")
+        assert (await ana.sign_in())[0] == 200
 
 
 async def test_a_link_adds_one_passkey(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ class PasskeyRoutes:
         body: dict[str, Json] = {"error": "not_found", "message": "you have no such passkey"}
         for each in found:
             if id in [key.id for key in each.host.space.state.passkeys.of(Name(each.name))]:
+                _check_whole(each)
                 told = PasskeyInput(ids=(id,))
                 done = await each.host.rights.change_passkeys("passkey_remove", told, each.name, each.name)
                 status, body = in_effect(done, {"id": id, "removed": True})
@@ -207,10 +208,8 @@ def _own_origin(request: Request) -> str:
 
 def _holder_of(identity: TokenIdentity) -> KeyHolder:
     """Whose a new passkey will be; raises Unauthorized for a token that stands for less than its owner."""
-    state, token = identity.host.space.state, identity.token
-    known = None if token is None else state.temporary_tokens.get(token)
-    if token is None or state.token_limit(token) is not None:
-        raise Unauthorized("this token has less than all rights of its owner, and adds no passkey")
+    token = _check_whole(identity)
+    known = identity.host.space.state.temporary_tokens.get(token)
     if known is not None and known.source == "minted" and not known.passkey:
         raise Unauthorized(
             "this sign-in ends by itself, and a passkey would outlast it: sign in with your own token, or"
@@ -218,3 +217,13 @@ def _holder_of(identity: TokenIdentity) -> KeyHolder:
         )
     signs_in = known is None or known.source != "sign_in"
     return KeyHolder(identity.host.name, identity.name, signs_in=signs_in, token=token)
+
+
+def _check_whole(identity: TokenIdentity) -> str:
+    """The token of a request; raises Unauthorized for one that stands for less than its owner."""
+    token = identity.token
+    if token is None or identity.host.space.state.token_limit(token) is not None:
+        raise Unauthorized(
+            "this token has less than all rights of its owner: it adds no passkey and removes none"
+        )
+    return token
