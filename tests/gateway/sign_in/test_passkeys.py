@@ -20,6 +20,8 @@ from moot.protocol import base64url
 from moot.protocol.operation import Json
 from tests.authenticator import SoftwareAuthenticator, verify_again
 from tests.gateway.running_gateway import CALL, GatewayUnderTest, participants, running_gateway
+from tests.gateway.sign_in.oidc_provider import person
+from tests.gateway.sign_in.test_sign_in import enter, signing_in
 from tests.waiting import until
 
 PEOPLE = participants(ana=["*"], bob=["*"], agent=["mcp/proposal"], tool=[])
@@ -330,3 +332,30 @@ async def test_a_token_that_was_replaced_meanwhile_adds_none(tmp_path: Path) -> 
         assert (await gateway.http.post(path, json={}, headers=ADMIN)).status_code == 200
         status, refused = await ana.finish(ticket)
         assert (status, refused["error"]) == (403, "unauthorized")
+
+
+async def test_a_token_of_a_provider_that_the_space_has_not_seen_adds_no_way_past_the_provider(
+    tmp_path: Path,
+) -> None:
+    """Of an account that is a participant of the configuration, and goes to the passkeys first."""
+    rule: Json = {"match": {"sub": "*"}, "participant": "ana", "spaces": ["lab"]}
+    async with signing_in(tmp_path, rule, people=PEOPLE) as (gateway, provider):
+        ana = Browser(gateway, provider.token())
+        ticket = (await ana.post("/passkeys/options", {}))[1]["ticket"]
+        await enter(gateway, ana.token)
+        assert (await ana.finish(ticket))[0] == 201
+        ana.token = ""
+        status, refused = await ana.sign_in()
+        assert (status, "identity provider" in refused["message"]) == (403, True)
+
+
+async def test_a_program_of_somebody_who_signed_in_adds_no_passkey_of_theirs(tmp_path: Path) -> None:
+    """Its token gives less than their console's, and it would confirm what they alone may."""
+    full = person(match={"client_id": "console"}, capabilities=["chat", "moot/approve"])
+    async with signing_in(tmp_path, full, person(), people=PEOPLE) as (gateway, provider):
+        console = Browser(gateway, provider.token("u-eve", client_id="console"))
+        program = Browser(gateway, provider.token("u-eve", client_id="agent"), b"a program's")
+        await enter(gateway, console.token)
+        status, refused = await program.add()
+        assert (status, "less than all rights" in refused["message"]) == (403, True)
+        assert (await console.add())[0] == 201

@@ -79,7 +79,7 @@ class PasskeyRoutes:
         if by_link:
             holders, by = await self._redeem(code, request)
         else:
-            found = await self._identity.everywhere(request)
+            found = await self._admitted(request)
             holders = [_holder_of(each) for each in found]
             known = [str(key["id"]) for each in found for key in describe_keys(each.host, [Name(each.name)])]
         text = await self._service.issue(
@@ -96,6 +96,13 @@ class PasskeyRoutes:
         answer: dict[str, Json] = {"ticket": text, "rp_id": party.id, "participant": holders[0].name}
         answer |= {"spaces": [each.space for each in holders], "credentials": [*dict.fromkeys(known)]}
         return json_response(200, answer)
+
+    async def _admitted(self, request: Request) -> list[TokenIdentity]:
+        """Who calls, in each space that the token opens; each space knows how they came in."""
+        found = await self._identity.everywhere(request)
+        for each in found:
+            await each.wait_admitted()
+        return found
 
     async def _redeem(self, code: Json, request: Request) -> tuple[list[KeyHolder], str]:
         kept = await self._links.redeem(code) if isinstance(code, str) else None
@@ -117,7 +124,7 @@ class PasskeyRoutes:
 
     async def remove(self, request: Request) -> Response:
         """Remove one of the caller's passkeys, in all spaces that the token opens."""
-        found = await self._identity.everywhere(request)
+        found = await self._admitted(request)
         id = request.path_params["id"]
         status = 404
         body: dict[str, Json] = {"error": "not_found", "message": "you have no such passkey"}
@@ -221,8 +228,12 @@ def _holder_of(identity: TokenIdentity) -> KeyHolder:
 
 def _check_whole(identity: TokenIdentity) -> str:
     """The token of a request; raises Unauthorized for one that stands for less than its owner."""
-    token = identity.token
-    if token is None or identity.host.space.state.token_limit(token) is not None:
+    state, token = identity.host.space.state, identity.token
+    given = None if token is None else state.token_rights(token)
+    # Of a provider's: what others of their programs were given, which may be more.
+    others = state.roster.find(identity.name).rights_by_sign_in if given is not None else ()
+    is_less = given is not None and not set(others) <= set(given.capabilities)
+    if token is None or is_less or state.token_limit(token) is not None:
         raise Unauthorized(
             "this token has less than all rights of its owner: it adds no passkey and removes none"
         )
