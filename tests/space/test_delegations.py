@@ -206,13 +206,12 @@ def signed_in(driver: SpaceDriver, name: str, token: str, client: str, *rights: 
 
 def test_a_program_with_less_than_its_owners_rights_decides_in_nobodys_place() -> None:
     driver = office()
-    signed_in(driver, "eve", "t-all", "console", "chat", "mcp/proposal")
-    signed_in(driver, "eve", "t-less", "program", "chat")
+    signed_in(driver, "eve", "t-all", "console", "chat", "trust/*")
+    signed_in(driver, "eve", "t-less", "program", "chat", "trust/rule")
     driver.enter("eve", token="t-less")
     assert delegate(driver, to="eve") is None
     assert approve(driver, "eve") == "capability_violation"
     driver.leave("eve")
-    signed_in(driver, "eve", "t-less", "program", "chat", "mcp/proposal")
     driver.enter("eve", token="t-all")
     assert approve(driver, "eve") is None
 

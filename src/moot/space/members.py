@@ -317,7 +317,8 @@ class Session:
     @property
     def has_all_rights(self) -> bool:
         """Whether its token carries all that its member may, but for grants that end by themselves."""
-        return set(self.member.lasting_rights.capabilities) <= set(self.lasting_rights.capabilities)
+        own, carried = self.member.lasting_rights, self.lasting_rights
+        return own is carried or all(covered_by(each, carried.capabilities) for each in own.capabilities)
 
     def limited_by_token(self, held: Rights) -> Rights:
         """As much of these rights as the session's token carries."""

@@ -351,8 +351,9 @@ async def test_a_token_of_a_provider_that_the_space_has_not_seen_adds_no_way_pas
 
 async def test_a_program_of_somebody_who_signed_in_adds_no_passkey_of_theirs(tmp_path: Path) -> None:
     """Its token gives less than their console's, and it would confirm what they alone may."""
-    full = person(match={"client_id": "console"}, capabilities=["chat", "moot/approve"])
-    async with signing_in(tmp_path, full, person(), people=PEOPLE) as (gateway, provider):
+    full = person(match={"client_id": "console"}, capabilities=["chat", "moot/*"])
+    less = person(capabilities=["chat", "moot/approve"])
+    async with signing_in(tmp_path, full, less, people=PEOPLE) as (gateway, provider):
         console = Browser(gateway, provider.token("u-eve", client_id="console"))
         program = Browser(gateway, provider.token("u-eve", client_id="agent"), b"a program's")
         await enter(gateway, console.token)

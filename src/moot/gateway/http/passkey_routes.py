@@ -31,6 +31,7 @@ from moot.gateway.sign_in.passkey_service import (
 )
 from moot.gateway.sign_in.sign_in_links import VALID_SECONDS, SignInLinks
 from moot.protocol.operation import Json
+from moot.protocol.patterns import covered_by
 from moot.space.config import Name
 from moot.space.passkey_changes import PasskeyInput
 from moot.space.passkey_proof import CHALLENGE_SECONDS, read_assertion
@@ -232,7 +233,7 @@ def _check_whole(identity: TokenIdentity) -> str:
     given = None if token is None else state.token_rights(token)
     # Of a provider's: what others of their programs were given, which may be more.
     others = state.roster.find(identity.name).rights_by_sign_in if given is not None else ()
-    is_less = given is not None and not set(others) <= set(given.capabilities)
+    is_less = given is not None and not all(covered_by(each, given.capabilities) for each in others)
     if token is None or is_less or state.token_limit(token) is not None:
         raise Unauthorized(
             "this token has less than all rights of its owner: it adds no passkey and removes none"
