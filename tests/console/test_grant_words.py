@@ -137,7 +137,7 @@ def test_numbers_are_the_same_to_the_last_digit_in_words_and_in_results(
     page.keyboard.press("Escape")
     agent.run(lambda space: proposal.withdraw())
     proposal = propose(agent, "add", a=9007199254740992, b=1)
-    page.get_by_role("list", name="Pending proposals").get_by_text("a=9007199254740992").click()
+    page.get_by_role("list", name="Pending proposals").get_by_text("a=9007199254740992").click(force=True)
     shown(page, "add")
     approve(page)
     outcome(agent, proposal)

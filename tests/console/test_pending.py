@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -187,8 +188,11 @@ class StoppedProcess:
         self.url = self._served.url
 
     def halt(self) -> None:
-        os.kill(self._served.process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self._served.process.pid, os.WSTOPPED)
+        pid = self._served.process.pid
+        os.kill(pid, signal.SIGSTOP)
+        # It need not be a child of ours.
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
 
     def resume(self) -> None:
         os.kill(self._served.process.pid, signal.SIGCONT)

@@ -56,7 +56,9 @@ async def test_the_end_is_told_with_all_output_before_it() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
 async def test_whoever_buries_orphans_leaves_a_child_to_who_waits_for_it() -> None:
     """However long the loop is busy meanwhile."""
-    child = await shell("exit 3", Output())
+    child = await shell("read line; exit 3", Output())
+    assert child.stdin is not None
+    child.stdin.write(b"\n")
     while "Z" not in Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]:
         time.sleep(0.01)  # the loop must not see its end yet
     bury_adopted(bury_adopted(set()))

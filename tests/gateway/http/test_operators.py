@@ -281,6 +281,10 @@ async def test_every_reference_of_the_document_leads_somewhere(shared_gateway: S
                 "/openapi.json",
                 # The code in the body is what is asked for.
                 "/sign-in-links/redeem",
+                # A ticket in the body, and what a passkey signed.
+                "/passkeys",
+                "/passkey-sign-in",
+                "/passkey-sign-in/options",
                 # Where to sign in; and a token in the body.
                 "/oidc",
                 "/oidc/backchannel-logout",

@@ -45,7 +45,7 @@ class Browser:
         return answer.status_code, answer.json()
 
     async def add(self, *, proof: SoftwareAuthenticator | None = None, **how: Any) -> tuple[int, Any]:
-        status, options = await self.post("/passkeys/options", how)
+        status, options = await self.post("/passkey-options", how)
         return (status, options) if status != 200 else await self.finish(options["ticket"], proof=proof)
 
     async def finish(self, ticket: str, *, proof: SoftwareAuthenticator | None = None) -> tuple[int, Any]:
@@ -59,9 +59,9 @@ class Browser:
 
     async def sign_in(self, ticket: str = "") -> tuple[int, Any]:
         if not ticket:
-            ticket = (await self.post("/passkeys/sign-in/options", {}))[1]["ticket"]
+            ticket = (await self.post("/passkey-sign-in/options", {}))[1]["ticket"]
         signed = self.key.sign(challenge_of(ticket), origin=self.origin)
-        found: tuple[int, Any] = await self.post("/passkeys/sign-in", {"ticket": ticket, "assertion": signed})
+        found: tuple[int, Any] = await self.post("/passkey-sign-in", {"ticket": ticket, "assertion": signed})
         return found
 
 
@@ -80,7 +80,7 @@ async def test_a_passkey_from_adding_it_to_its_removal(tmp_path: Path) -> None:
         ana.token = ""
         status, session = await ana.sign_in()
         assert (status, session["spaces"]) == (200, [{"space": "lab", "participant": "ana"}])
-        ticket = (await ana.post("/passkeys/sign-in/options", {}))[1]["ticket"]
+        ticket = (await ana.post("/passkey-sign-in/options", {}))[1]["ticket"]
         assert (await ana.sign_in(ticket))[0] == 200
         assert "used before" in (await ana.sign_in(ticket))[1]["message"]
         assert (await ana.sign_in(ticket[:-2] + "AA"))[0] == 403
@@ -166,7 +166,7 @@ async def test_a_link_adds_one_passkey(tmp_path: Path) -> None:
         path = "/admin/participants/ana/passkey-link?space=lab"
         code = (await gateway.http.post(path, headers=ADMIN)).json()["code"]
         stranger = Browser(gateway)
-        ticket = (await stranger.post("/passkeys/options", {"code": code}))[1]["ticket"]
+        ticket = (await stranger.post("/passkey-options", {"code": code}))[1]["ticket"]
         assert (await stranger.finish(ticket))[0] == 201
         other = Browser(gateway, "", b"another one")
         assert "used before" in (await other.finish(ticket))[1]["message"]
@@ -327,7 +327,7 @@ async def test_a_ticket_of_one_gateway_is_good_at_the_others_of_its_cluster_alon
 async def test_a_token_that_was_replaced_meanwhile_adds_none(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE, admin_tokens={"root": {"token": "t-root"}}) as gateway:
         ana = Browser(gateway, "t-ana")
-        ticket = (await ana.post("/passkeys/options", {}))[1]["ticket"]
+        ticket = (await ana.post("/passkey-options", {}))[1]["ticket"]
         path = "/admin/participants/ana/token?space=lab"
         assert (await gateway.http.post(path, json={}, headers=ADMIN)).status_code == 200
         status, refused = await ana.finish(ticket)
@@ -341,7 +341,7 @@ async def test_a_token_of_a_provider_that_the_space_has_not_seen_adds_no_way_pas
     rule: Json = {"match": {"sub": "*"}, "participant": "ana", "spaces": ["lab"]}
     async with signing_in(tmp_path, rule, people=PEOPLE) as (gateway, provider):
         ana = Browser(gateway, provider.token())
-        ticket = (await ana.post("/passkeys/options", {}))[1]["ticket"]
+        ticket = (await ana.post("/passkey-options", {}))[1]["ticket"]
         await enter(gateway, ana.token)
         assert (await ana.finish(ticket))[0] == 201
         ana.token = ""

@@ -36,7 +36,7 @@ export function removePasskey(base, token, id) {
  * @param {URL} base @param {{token?: string, code?: string, name: string}} how @returns {Promise<{participant: string, spaces: string[]}>}
  */
 export async function addPasskey(base, { token, code, name }) {
-  const begun = await ask(base, "POST", "passkeys/options", token, code === undefined ? {} : { code });
+  const begun = await ask(base, "POST", "passkey-options", token, code === undefined ? {} : { code });
   const challenge = await sha256(begun.ticket);
   const known = descriptors(begun.credentials);
   // The earlier one first: an authenticator that has it would not make another.
@@ -76,9 +76,9 @@ export async function addPasskey(base, { token, code, name }) {
 /** Sign in: a token of the gateway. Throws SignInError. @param {URL} base @returns {Promise<string>} */
 export async function signInWithPasskey(base) {
   try {
-    const begun = await ask(base, "POST", "passkeys/sign-in/options", undefined, {});
+    const begun = await ask(base, "POST", "passkey-sign-in/options", undefined, {});
     const assertion = await sign(begun.rp_id, await sha256(begun.ticket), []);
-    const { token } = await ask(base, "POST", "passkeys/sign-in", undefined, { ticket: begun.ticket, assertion });
+    const { token } = await ask(base, "POST", "passkey-sign-in", undefined, { ticket: begun.ticket, assertion });
     localStorage.setItem(STORAGE_KEY, "1");
     return token;
   } catch (fault) {
