@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from moot.tui.text_diff import MAX_DIFF_LINES, difference, edits_in, pair_in, wh
 from moot.tui.timeline import is_background
 from moot.tui.timeline_filter import read_filter
 from tests.rows import for_each_row
-from tests.tui.terminal_session import pane_text, plain_text
+from tests.tui.terminal_session import pane_text, plain_text, terminal_space
 
 
 def texts_of(row: PaneRow, width: int) -> list[str]:
@@ -253,3 +254,15 @@ async def test_a_click_chooses_and_a_second_one_opens() -> None:
         await pilot.click(app.rows, offset=(4, 3))
         assert opened == ["3"]
         assert "row 4" in pane_text(app.rows)
+
+
+async def test_a_clock_that_ticks_while_the_terminal_closes_draws_nothing(tmp_path: Path) -> None:
+    """Closing takes the screens away before it stops the clocks."""
+    async with terminal_space(tmp_path) as space:
+        async with space.terminal() as (app, _):
+            ticks = [clock._callback for clock in app._timers if clock._callback is not None]
+        assert len(ticks) == 3
+        assert not app.screen_stack
+        app._is_stale, app._stale_ticks = True, 9
+        for tick in ticks:
+            tick()

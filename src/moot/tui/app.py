@@ -9,7 +9,7 @@ which escapes it; it is never read as Textual markup.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -145,11 +145,20 @@ class MootApp(App[int]):
         self.space.streams.on_open(self._stream_opened)
         for info in self.space.streams:
             self._stream_opened(info)
-        self.set_interval(_SHOW_SECONDS, self._show_incoming)
-        self.set_interval(_STATUS_SECONDS, self._show_status)
+        self._show_every(_SHOW_SECONDS, self._show_incoming)
+        self._show_every(_STATUS_SECONDS, self._show_status)
         # Some of what is shown changes without a message: proposals age and expire.
         self.set_interval(_AGE_SECONDS, self._mark_stale)
         self._show_status()
+
+    def _show_every(self, seconds: float, show: Callable[[], None]) -> None:
+        """Closing takes the screens away before it stops the clocks: then there is nothing to show on."""
+
+        def show_if_open() -> None:
+            if self.screen_stack:
+                show()
+
+        self.set_interval(seconds, show_if_open)
 
     # Receiving and showing
 
