@@ -6,7 +6,7 @@ entries from index * 2**level on. Whoever keeps a tree keeps those, and everythi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -96,21 +96,13 @@ def proves_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Seq
     """Whether the proof leads from this leaf's hash at `index` to the root of the tree of `size`."""
     if not 0 <= index < size:
         return False
-    position, last = index, size - 1
+    turns = list(_turns(index, size - 1))
+    if len(turns) != len(proof):
+        return False
     hash = leaf
-    for each in proof:
-        if last == 0:
-            return False
-        if position & 1 or position == last:
-            hash = node_hash(each, hash)
-            while not position & 1 and position:
-                position >>= 1
-                last >>= 1
-        else:
-            hash = node_hash(hash, each)
-        position >>= 1
-        last >>= 1
-    return last == 0 and hash == root
+    for is_left, each in zip(turns, proof, strict=True):
+        hash = node_hash(each, hash) if is_left else node_hash(hash, each)
+    return hash == root
 
 
 def proves_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
@@ -130,21 +122,27 @@ def proves_consistency(old: int, old_root: bytes, size: int, root: bytes, proof:
     while position & 1:
         position >>= 1
         last >>= 1
-    before = after = hashes[0]
-    for each in hashes[1:]:
-        if last == 0:
-            return False
-        if position & 1 or position == last:
+    before = after = hashes.pop(0)
+    turns = list(_turns(position, last))
+    if len(turns) != len(hashes):
+        return False
+    for is_left, each in zip(turns, hashes, strict=True):
+        if is_left:
             before = node_hash(each, before)
-            after = node_hash(each, after)
-            while not position & 1 and position:
-                position >>= 1
-                last >>= 1
-        else:
-            after = node_hash(after, each)
+        after = node_hash(each, after) if is_left else node_hash(after, each)
+    return before == old_root and after == root
+
+
+def _turns(position: int, last: int) -> Iterator[bool]:
+    """From a node up to the root of the tree that ends at `last`: whether the next hash stands to the left."""
+    while last:
+        is_left = bool(position & 1) or position == last
+        while is_left and position and not position & 1:
+            position >>= 1
+            last >>= 1
+        yield is_left
         position >>= 1
         last >>= 1
-    return last == 0 and before == old_root and after == root
 
 
 class GrowingTree:
