@@ -32,6 +32,25 @@ def add_connect_options(parser: argparse.ArgumentParser) -> None:
     add("--config", type=Path, metavar="FILE", help="a moot.yaml or space.yaml elsewhere")
 
 
+def add_admin_options(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
+    """Add `--admin-token-file`, `--json` and the options of a connection."""
+    add = parser.add_argument
+    about = "the token of an administrator"
+    add("--admin-token-file", type=Path, required=is_required, metavar="FILE", help=about)
+    add("--json", action="store_true", help="print one JSON value, for programs")
+    add_connect_options(parser)
+
+
+def admin_settings_of(options: argparse.Namespace) -> ConnectSettings:
+    """Where to ask as an administrator, with the token of `--admin-token-file`."""
+    from moot.config.connect_settings import admin_settings
+    from moot.config.secret import Secret
+    from moot.private_files import token_from
+
+    token = Secret(token_from(options.admin_token_file))
+    return admin_settings(overrides_of(options), token, environ=os.environ, folder=Path())
+
+
 def connect_settings_of(options: argparse.Namespace) -> ConnectSettings:
     """Where to connect and with which token; raises UsageError that says what is missing."""
     from moot.config.connect_settings import connect_settings

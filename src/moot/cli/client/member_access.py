@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from moot.cli import program
-from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options
+from moot.cli.client.connect_options import CONNECT_HELP, add_admin_options, admin_settings_of
 from moot.cli.client.member_token import request_json
-from moot.cli.member_options import overrides_of
 
 _EXAMPLES = """\
   moot member tokens --admin-token-file .moot/admin/root.token          all of a space
@@ -49,15 +46,7 @@ def add_access_commands(group: Any) -> None:
         else:
             optional = "?" if name == "tokens" else None
             add("target", nargs=optional, metavar="NAME", help="the member")
-        add(
-            "--admin-token-file",
-            type=Path,
-            required=True,
-            metavar="FILE",
-            help="the token of an administrator",
-        )
-        add("--json", action="store_true", help="print one JSON value, for programs")
-        add_connect_options(parser)
+        add_admin_options(parser, is_required=True)
         parser.set_defaults(run=run, act=name)
 
 
@@ -79,12 +68,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ask(options: argparse.Namespace) -> dict[str, Any]:
-    from moot.config.connect_settings import admin_settings
-    from moot.config.secret import Secret
-    from moot.private_files import token_from
-
-    token = token_from(options.admin_token_file)
-    settings = admin_settings(overrides_of(options), Secret(token), environ=os.environ, folder=Path())
+    settings = admin_settings_of(options)
+    token = settings.token.reveal()
     params = {"space": settings.space} if settings.space else {}
     target = "" if options.target is None else quote(options.target.rstrip("…"), safe="")
     match options.act:

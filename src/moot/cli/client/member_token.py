@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli import program
-from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
-from moot.cli.member_options import overrides_of
+from moot.cli.client.connect_options import (
+    CONNECT_HELP,
+    add_connect_options,
+    admin_settings_of,
+    connect_settings_of,
+)
 from moot.errors import Refused, UsageError
 from moot.resilience.durations import parse_positive_duration
 
@@ -71,12 +74,7 @@ def _settings_of(options: argparse.Namespace) -> ConnectSettings:
     """For an administrator who names a member the address and the space alone; for others as whom as well."""
     if options.admin_token_file is None or options.member is None:
         return connect_settings_of(options)
-    from moot.config.connect_settings import admin_settings
-    from moot.config.secret import Secret
-    from moot.private_files import token_from
-
-    token = Secret(token_from(options.admin_token_file))
-    return admin_settings(overrides_of(options), token, environ=os.environ, folder=Path())
+    return admin_settings_of(options)
 
 
 def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> dict[str, Json]:

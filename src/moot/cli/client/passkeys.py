@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from moot.cli import program
-from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.client.connect_options import (
+    CONNECT_HELP,
+    add_admin_options,
+    admin_settings_of,
+    connect_settings_of,
+)
 from moot.cli.client.member_token import request_json
-from moot.cli.member_options import overrides_of
 
 _EXAMPLES: Final = """\
   moot passkeys list                                                   your own
@@ -48,15 +50,7 @@ def add_command(commands: Any, name: str) -> None:
             add("target", metavar="ID", help="the beginning of its id, as `moot passkeys list` shows it")
         else:
             add("target", nargs="?" if act == "list" else None, metavar="NAME", help="the participant")
-        add(
-            "--admin-token-file",
-            type=Path,
-            required=act == "link",
-            metavar="FILE",
-            help="the token of an administrator",
-        )
-        add("--json", action="store_true", help="print one JSON value, for programs")
-        add_connect_options(parser)
+        add_admin_options(parser, is_required=act == "link")
         parser.set_defaults(run=run, act=act)
 
 
@@ -81,20 +75,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ask(options: argparse.Namespace) -> dict[str, Any]:
-    from moot.config.connect_settings import admin_settings
-    from moot.config.secret import Secret
     from moot.errors import UsageError
-    from moot.private_files import token_from
 
     if options.admin_token_file is None:
         settings = connect_settings_of(options)
-        token, prefix, params = settings.token.reveal(), "passkeys", {}
+        prefix, params = "passkeys", {}
         if options.act == "list" and options.target is not None:
             raise UsageError("those of somebody else need --admin-token-file FILE")
     else:
-        token = token_from(options.admin_token_file)
-        settings = admin_settings(overrides_of(options), Secret(token), environ=os.environ, folder=Path())
+        settings = admin_settings_of(options)
         prefix, params = "admin/passkeys", {"space": settings.space} if settings.space else {}
+    token = settings.token.reveal()
     if options.act == "link":
         path = f"admin/participants/{quote(options.target, safe='')}/passkey-link"
         return request_json("POST", settings, path, token, params=params)
