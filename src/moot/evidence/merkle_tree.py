@@ -134,7 +134,7 @@ def proves_consistency(old: int, old_root: bytes, size: int, root: bytes, proof:
 
 
 def _turns(position: int, last: int) -> Iterator[bool]:
-    """From a node up to the root of the tree that ends at `last`: whether the next hash stands to the left."""
+    """From a node up to the root of the tree that ends at `last`: whether the next hash is the left one."""
     while last:
         is_left = bool(position & 1) or position == last
         while is_left and position and not position & 1:
