@@ -18,8 +18,8 @@ from moot.errors import (
     TargetAbsent,
     UsageError,
 )
-from moot.operations.decision_operations import OPERATIONS
 from moot.operations.operation import ClientContext
+from moot.operations.proposal_operations import OPERATIONS
 from moot.participant import IncomingRequest, connect
 from moot.participant.decisions import proposal_list
 from moot.protocol.operation import Json

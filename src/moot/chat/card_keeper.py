@@ -22,7 +22,7 @@ from moot.chat.card_text import MAX_LISTED, digest_of, many_card, proposal_card,
 from moot.chat.chat_state import ChatState, PostedCard, Unsent
 from moot.chat.platform import Card, Platform, PlatformFault
 from moot.errors import MootError
-from moot.operations.decision_operations import others_note
+from moot.operations.proposal_operations import others_note
 from moot.participant import JoinedSpace, SeenProposal
 from moot.resilience.rate_limits import token_buckets
 

@@ -14,6 +14,7 @@ from moot.operations import (
     member_operations,
     message_operations,
     plan_operations,
+    proposal_operations,
     stream_operations,
     talk_operations,
 )
@@ -21,6 +22,7 @@ from moot.operations.operation import UserOperation
 
 OPERATIONS: Final[tuple[UserOperation, ...]] = (
     *message_operations.OPERATIONS,
+    *proposal_operations.OPERATIONS,
     *decision_operations.OPERATIONS,
     *talk_operations.OPERATIONS,
     *plan_operations.OPERATIONS,

@@ -9,7 +9,7 @@ which escapes it; it is never read as Textual markup.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -145,20 +145,11 @@ class MootApp(App[int]):
         self.space.streams.on_open(self._stream_opened)
         for info in self.space.streams:
             self._stream_opened(info)
-        self._show_every(_SHOW_SECONDS, self._show_incoming)
-        self._show_every(_STATUS_SECONDS, self._show_status)
+        self.set_interval(_SHOW_SECONDS, self._show_incoming)
+        self.set_interval(_STATUS_SECONDS, self._show_status)
         # Some of what is shown changes without a message: proposals age and expire.
         self.set_interval(_AGE_SECONDS, self._mark_stale)
         self._show_status()
-
-    def _show_every(self, seconds: float, show: Callable[[], None]) -> None:
-        """Closing takes the screens away before it stops the clocks: then there is nothing to show on."""
-
-        def show_if_open() -> None:
-            if self.screen_stack:
-                show()
-
-        self.set_interval(seconds, show_if_open)
 
     # Receiving and showing
 
@@ -174,12 +165,12 @@ class MootApp(App[int]):
             self.incoming.put([item])
 
     def _show_incoming(self) -> None:
-        """Show what has arrived since the last time."""
+        """Show what has arrived since the last time; while the terminal closes there is no screen for it."""
         if len(self.incoming):
             self.panes.timeline.add_messages(self.incoming.take())
             self._is_stale = True
         self._stale_ticks += 1
-        if self._is_stale and self._stale_ticks >= 2:
+        if self._is_stale and self._stale_ticks >= 2 and self.screen_stack:
             self._stale_ticks = 0
             self._show_panes()
 
@@ -203,11 +194,11 @@ class MootApp(App[int]):
             self.action_pane("approvals")
 
     def _show_status(self) -> None:
+        if not self.screen_stack:
+            return
         # A dialog that closes gives the focus back without telling.
         self.key_bar.show_keys()
-        extra: list[str] = []
-        if held := self.take_back.status():
-            extra.append(held)
+        extra = [held] if (held := self.take_back.status()) else []
         if self.context.default_to:
             extra.append(f"to {', '.join(self.context.default_to)}")
         if self.panes.timeline.filter:

@@ -14,9 +14,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from moot.operations.capability_text import in_words
-from moot.operations.decision_operations import others_note, split_by_decider
 from moot.operations.envelope_view import clock
 from moot.operations.operation import ClientContext, short_id
+from moot.operations.proposal_operations import others_note, split_by_decider
 from moot.operations.terminal_escape import printable
 from moot.participant import Chunk, JoinedSpace, MissedMessages, ReasoningSequence, StreamInfo
 from moot.tui.proposal_lines import summary_lines

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -419,12 +420,12 @@ class SpaceBackend:
 
     async def _wait_for_gateway(self) -> None:
         """Wait a moment for the connection to come back; raises Unreachable."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + RECONNECT_SECONDS
-        while self._space.state == "reconnecting" and loop.time() < end:
-            await asyncio.sleep(0.05)
-        if self._space.state == "reconnecting":
-            raise Unreachable("the gateway cannot be reached")
+        try:
+            async with asyncio.timeout(RECONNECT_SECONDS):
+                while self._space.state == "reconnecting":
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise Unreachable("the gateway cannot be reached") from None
 
     async def _wait_for_member(self, owner: str) -> None:
         """Wait a moment for a member that is away; raises MemberLeft."""
@@ -436,12 +437,7 @@ class SpaceBackend:
 
 def _is_longer(items: list[JsonObject], limit: int) -> bool:
     """Whether definitions have more bytes than this together; stops counting there."""
-    size = 0
-    for item in items:
-        size += len(strict_json.encode(item))
-        if size > limit:
-            return True
-    return False
+    return any(size > limit for size in accumulate(len(strict_json.encode(item)) for item in items))
 
 
 def _instructions(space: str, me: str) -> str:

@@ -205,7 +205,7 @@ class Person:
 
     async def _begin(self) -> None:
         """Show earlier messages, who is here, and pending proposals."""
-        from moot.operations.decision_operations import described
+        from moot.operations.proposal_operations import described
 
         space, screen = self.context.space, self._screen
         before = await space.recall()
@@ -233,7 +233,7 @@ class Person:
                 self._show(item)
 
     def _show(self, envelope: Envelope) -> None:
-        from moot.operations.decision_operations import described
+        from moot.operations.proposal_operations import described
 
         seen = None
         if envelope.kind == "mcp/proposal" and not self._screen.as_json:

@@ -52,6 +52,7 @@ from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.approver.rule_suggester import RuleSuggester
+from moot.trust.approver.rule_suspender import RuleSuspender
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
@@ -61,15 +62,11 @@ from moot.trust.rules.remembered_calls import counted_name
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.tripwires import (
-    Complaint,
-    Event,
     MemberKicked,
     PersonDecided,
     ProposalSeen,
-    Suspension,
     ToolChanged,
     names_tool,
-    trip_rules,
 )
 
 log = logging.getLogger(__name__)
@@ -159,6 +156,7 @@ class Approver:
             send=self.send,
         )
         self.memory = CallMemory(self)
+        self.suspender = RuleSuspender(self)
         self._load_past_decisions()
         self.status = ApproverStatus(self)
         self.commands = RuleCommands(self, clock)
@@ -227,7 +225,7 @@ class Approver:
         self.store.save()
         for decision in list(self.ledger):
             if decision.waits_for_rules and self.decider.is_open(decision.id):
-                self.trip(ProposalSeen(decision.case, self._accepted))
+                self.suspender.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
         self.suggester.wake()
 
@@ -312,12 +310,12 @@ class Approver:
         match envelope.kind:
             case "mcp/proposal" if decision is not None:
                 self.origins.look(decision.case)
-                self.trip(ProposalSeen(decision.case, self._accepted))
+                self.suspender.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
                 self._tell_origins(decision.case)
             case "space/kick":
                 member = envelope.payload.get("participant_id")
-                self.trip(MemberKicked(str(member), envelope.sender, envelope.id))
+                self.suspender.trip(MemberKicked(str(member), envelope.sender, envelope.id))
             case "mcp/request":
                 self.tool_watcher.observe(envelope)
             case "participant/clear" | "participant/restart" | "participant/shutdown":
@@ -360,7 +358,7 @@ class Approver:
             behind = self.rule_behind(decision.id)
             went_by_origin = any(rule.ask is not None and rule.name == behind for rule in self.store.rules)
             asked = not went_by_origin and self.origins.asked(decision.id)
-            self.trip(PersonDecided(decision, asked), at=at)
+            self.suspender.trip(PersonDecided(decision, asked), at=at)
             self.reviews.note_decision(self.store.rules, decision)
         if lesson is not None:
             self._considered[decision.id] = lesson
@@ -398,7 +396,7 @@ class Approver:
             decision.outdated = True
         # What it returned before stays as it was; from now on nobody vouches for it.
         self.store.changed_tools[f"{event.host}/{event.tool}"] = None
-        self.trip(event)
+        self.suspender.trip(event)
         self.suggester.wake()
 
     def _announce_late_tool(self, host: str, tool: str) -> None:
@@ -411,38 +409,6 @@ class Approver:
 
     def _announce_review(self, rule: Rule) -> None:
         self.commands.announce_review(rule)
-
-    # Tripwires
-
-    def trip(self, event: Event, *, at: float | None = None) -> int:
-        """Suspend the rules that an event affects; returns how many.
-
-        With `at`, when the event happened, rules that a person has reviewed since are left alone.
-        """
-        store, now = self.store, self.wall_clock()
-        count = 0
-        # What only observes is measured, and goes on after a disagreement.
-        among = store.all_rules if isinstance(event, Complaint) else store.rules
-        if isinstance(event, PersonDecided):
-            case = event.decision.case
-            among = (*among, *store.judge(case, self.origins.ask_reason(case)).permits)
-        rules = [rule for rule in among if not rule.observe or isinstance(event, Complaint)]
-        for suspension in trip_rules(rules, event, now, deciding_rules=self.decider.deciding_rules):
-            name = suspension.rule
-            if name in store.suspensions or (at is not None and at <= store.reviewed_at(name)):
-                continue
-            self._suspend(suspension)
-            self.history.count("tripped", now, rule=name)
-            if isinstance(event, PersonDecided | Complaint):
-                self.history.count("wrong", now, rule=name)
-            count += 1
-        return count + len(self.memory.trip(event, at=at))
-
-    def _suspend(self, suspension: Suspension) -> None:
-        self.store.suspensions[suspension.rule] = suspension
-        self.store.save()
-        log.warning("rule suspended", extra={"rule": suspension.rule, "why": suspension.why})
-        self.commands.announce_rule(suspension.rule, "suspended", suspension.why, about=suspension.about)
 
     def rule_behind(self, id: str) -> str | None:
         """The rule that decided a proposal, by the id of the proposal, the request or the response."""

@@ -18,13 +18,14 @@ from moot.trust.approver.acceptance import Acceptance
 from moot.trust.approver.call_memory import CallMemory
 from moot.trust.approver.origin_commands import lines_that_ignore, set_tools
 from moot.trust.approver.rule_reviews import MIN_DECISIONS, RuleReviews
+from moot.trust.approver.rule_suspender import RuleSuspender
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import ALL_RULES, RuleStore
 from moot.trust.rules.rule_words import count_text, join_names
 from moot.trust.rules.rule_yaml import rule_as_json
 from moot.trust.rules.store_records import PendingAcceptance, RuleStop
-from moot.trust.rules.tripwires import Complaint, Event
+from moot.trust.rules.tripwires import Complaint
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ class CommandTarget(Protocol):
     def send(
         self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
     ) -> None: ...
-    def trip(self, event: Event, *, at: float | None = None) -> int: ...
+    @property
+    def suspender(self) -> RuleSuspender: ...
     def rule_behind(self, id: str) -> str | None: ...
     def pin(self, rules: Iterable[Rule]) -> None: ...
     def look_again(self, *, tools_changed: bool = False) -> None: ...
@@ -108,7 +110,7 @@ class RuleCommands:
                     envelope, f"not stopped: there is no rule {rule}; omit the name to stop all rules"
                 )
             else:
-                self._approver.trip(Complaint(by, words, envelope.id, rule=rule))
+                self._approver.suspender.trip(Complaint(by, words, envelope.id, rule=rule))
             return
         self.stop_all(by, words, about=envelope.id)
 
