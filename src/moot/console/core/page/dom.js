@@ -98,8 +98,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const SAFE_LINK = /^(https?:\/\/|mailto:|#)/i;
 // Nothing that runs, loads or frames.
 const TAGS =
-  "a article aside bdi blockquote br button code datalist dd details dialog div dl dt em fieldset figcaption figure footer " +
-  "form h1 h2 h3 h4 h5 h6 header hr input kbd label legend li main meter nav ol option p pre q s section select small span " +
+  "a article aside bdi blockquote br button code datalist dd del details dialog div dl dt em fieldset figcaption figure footer " +
+  "form h1 h2 h3 h4 h5 h6 header hr input ins kbd label legend li main meter nav ol option p pre q s section select small span " +
   "strong summary table tbody td textarea th thead time tr ul";
 const SVG_TAGS = "circle defs g marker path rect svg text title";
 

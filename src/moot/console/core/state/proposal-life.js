@@ -154,7 +154,8 @@ export function waitsForOthers(proposal, me) {
 
 /** @param {Proposal} proposal @param {string} me */
 export function hasVoted(proposal, me) {
-  return proposal.approvals.some((each) => each.by === me);
+  // A vote in somebody's place counts as theirs, and its giver does not count again.
+  return proposal.approvals.some((each) => each.by === me) || Object.values(proposal.delegatedVotes).includes(me);
 }
 
 /** How many votes are missing before this member can carry it out. @param {Proposal} proposal @param {string} me */

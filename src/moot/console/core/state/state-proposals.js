@@ -50,6 +50,9 @@ import { ProposalTalk, assign } from "./proposal-talk.js";
  * @property {number} votesMissing of these, in the gateway's own count
  * @property {string[]} exempt members who need no votes of others
  * @property {boolean} [passkey] each vote is confirmed with a passkey
+ * @property {string[]} counters those that it is a changed version of (decision 0208)
+ * @property {string} changedBy the changed version that ran in its place
+ * @property {Record<string, string>} delegatedVotes in whose place somebody voted
  * @property {{text: string, verdict: string}[]} [budgets] what it would take of the space’s budgets, as the gateway says
  * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
@@ -261,6 +264,8 @@ export class Proposals {
     proposal.votesMissing = Number(told.approvals_missing ?? proposal.votesMissing) || 0;
     proposal.exempt = strings(told.exempt);
     proposal.passkey = told.passkey === true;
+    proposal.counters = told.counters ? strings(told.counters) : proposal.counters;
+    proposal.delegatedVotes = told.delegated_votes ?? {};
     proposal.budgets = Array.isArray(told.budgets) ? told.budgets : undefined;
     return true;
   }
@@ -271,6 +276,7 @@ export class Proposals {
     const at = parseTime(told.settled_at, Date.now());
     if (isInOrder ? proposal.requestId !== request : !proposal.requests.includes(request)) proposal.status = "pending";
     fulfil(proposal, request, String(told.fulfilled_by ?? ""), strings(told.asked), at);
+    proposal.changedBy = String(told.changed_by ?? proposal.changedBy);
     // A late answer is recognised by its request, which may never have been received here.
     if (request && !this.requests.has(request)) {
       this.requests.set(request, {
@@ -314,6 +320,9 @@ export class Proposals {
       votesNeeded: 0,
       votesMissing: 0,
       exempt: [],
+      counters: [],
+      changedBy: "",
+      delegatedVotes: {},
       rejections: [],
       approvals: [],
       inputs: [],
@@ -395,6 +404,7 @@ export class Proposals {
     const params = envelope.payload?.params;
     const hasInput = params?.inputResponses !== undefined || params?.requestState !== undefined;
     this._change(known, (each) => {
+      each.changedBy ||= known.find((other) => other.counters.includes(each.id))?.id ?? "";
       if (!isFulfilled(each)) return fulfil(each, row.id, row.from, row.to, row.at);
       if (each.requestId === row.id && !each.fulfilledBy && !hasInput) each.fulfilledBy = row.from;
       // The host asked for input: one approval covers the whole call.

@@ -28,6 +28,7 @@ import {
   withdraw,
 } from "./proposal-decisions.js";
 import { SETTLE_MILLISECONDS, rejectDialog, summaryOf } from "./approvals-dialogs.js";
+import { changeDialog, mayChange } from "./changed-call.js";
 import { grantDialog } from "../capabilities/grant-dialog.js";
 import { offersTask, taskDialog } from "./task-approval.js";
 import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
@@ -376,6 +377,14 @@ export class ApprovalActions {
           approveAndGrant(this._context, shown, capability, term, host),
         ),
     );
+  }
+
+  /** It runs as somebody changes it here. */
+  change() {
+    const [proposal, shown] = [this._proposal, this._shown];
+    if (!proposal || !shown || !this._acceptsPress() || !mayChange(this._context, proposal)) return;
+    this.disarm();
+    changeDialog(this._context, proposal, shown, (act) => void this._decide("Approving", act));
   }
 
   /** It, and calls like it. */

@@ -5,6 +5,7 @@ import { isAllowed } from "../capabilities/capability-match.js";
 import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { holdButton } from "../parts/hold-button.js";
 import { icon } from "../parts/icons.js";
+import { mayChange } from "./changed-call.js";
 import { offersTask } from "./task-approval.js";
 import { originCautions } from "./proposal-origins.js";
 import { againPayload, settledText, titleOf } from "./proposal-decisions.js";
@@ -151,6 +152,11 @@ export function decideRow(context, proposal, actions, able) {
         button("Same for this task…", () => actions.approveTask(), {
           shortcut: "t",
           title: "Approve it, and calls like it for the rest of this task",
+        }),
+      mayChange(context, proposal) &&
+        button("Change…", () => actions.change(), {
+          shortcut: "e",
+          title: `${missing > 0 ? "Vote for it" : "Approve"} with changes: edit the arguments before it runs`,
         }),
       button("Reject", () => actions.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
       button("Reject because…", () => actions.reject(), {

@@ -136,6 +136,7 @@ class ApprovalsView {
         r: ["No, with words: reject with a reason, or reject the selected ones", () => this._reject()],
         A: ["Approve and grant", () => this._actions.grant()],
         "g g": ["Approve and grant", () => this._actions.grant()],
+        e: ["Approve with changes", () => this._actions.change()],
         t: ["The same for the rest of this task", () => this._actions.approveTask()],
         v: ["Vote (press twice)", (event) => event.repeat || this._actions.vote()],
         w: ["Withdraw your own (press twice)", (event) => event.repeat || this._actions.withdraw()],
@@ -202,9 +203,11 @@ class ApprovalsView {
     const { proposal, view } = this._shown;
     const now =
       proposal.status === "pending"
-        ? alikeOf(this._proposals.pending.values(), proposal)
-            .map((each) => each.id)
-            .join(" ")
+        ? [
+            ...proposal.counters,
+            ...alikeOf(this._proposals.pending.values(), proposal).map((each) => each.id),
+            ...this._proposals.open().flatMap((each) => (each.counters.includes(proposal.id) ? [`~${each.id}`] : [])),
+          ].join(" ")
         : "";
     const { alike, origins, opinions, budgets } = this._shown;
     const told = { origins: proposal.origins, opinions: proposal.opinions, budgets: proposal.budgets };
@@ -428,7 +431,7 @@ registerView({
   icon: "inbox",
   order: 10,
   key: "a",
-  css: "css/approvals.css",
+  css: ["css/approvals.css", "css/call.css"],
   badge: (state, session) => {
     // Called in every view, so that alerts work before the approvals are opened.
     alertNewProposals(state);

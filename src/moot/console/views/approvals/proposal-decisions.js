@@ -8,7 +8,7 @@
 import { escapeHidden, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { confirmApproval } from "../../core/connection/passkeys.js";
-import { votesMissingFor } from "../../core/state/proposal-life.js";
+import { votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
 import { describeError } from "../parts/error-text.js";
@@ -73,7 +73,7 @@ export function settledText(proposal, me) {
     case "unknown":
       return `${by} approved it${when}; whether it was carried out is not known (${unknownReason(proposal.reason)})`;
     default:
-      return `${by} approved it${when}`;
+      return `${by} approved it${proposal.changedBy ? " with changes" : ""}${when}`;
   }
 }
 
@@ -125,13 +125,52 @@ export async function approve(context, shown, host = "") {
       // The proposer's own text of method and params: no digit of a number may change.
       context.send("mcp/request", null, {
         to: shown.to.length > 0 ? shown.to : [host],
-        about: shown.id,
+        about: [shown.id, ...originalsOf(context, shown.id)],
         payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}`,
       }),
     "Approved",
   );
   // The gateway's count is what counts, if ours is not known yet.
   return outcome.status === "approvals" ? vote(context, shown) : outcome;
+}
+
+/** What running a changed version settles beside it. @param {import("../../app.js").Context} context @param {string} id */
+function originalsOf({ state }, id) {
+  const { byId } = state.proposals;
+  return (byId.get(id)?.counters ?? []).filter((each) => byId.get(each)?.status === "pending");
+}
+
+/**
+ * Propose the changed call as ours, and carry it out in place of the original, which it settles. Where votes are needed,
+ * it waits for those of others.
+ * @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {string} bodyText of the changed call @returns {Promise<Outcome>}
+ */
+export async function approveWithChanges(context, shown, bodyText) {
+  let made = "";
+  const outcome = await runDecision(
+    context,
+    shown,
+    async () => {
+      const { to } = shown;
+      made = (await context.send("mcp/proposal", null, { to, about: shown.id, payloadText: bodyText })).id;
+      const payloadText = `{"jsonrpc":"2.0","id":${nextRequestId()},${bodyText.slice(1)}`;
+      await context.send("mcp/request", null, { to, about: [made, shown.id], payloadText });
+    },
+    "Approved with changes",
+  );
+  const counter = context.state.proposals.byId.get(made);
+  if (outcome.status === "done" || outcome.status === "lost" || !counter) return outcome;
+  const isVoted = counter.votesMissing > 0;
+  const voted = isVoted && counter.passkey ? await vote(context, reviewedProposal(counter)) : null;
+  if (isVoted && (!voted || voted.status === "done"))
+    return {
+      status: "done",
+      voted: true,
+      message: `Your changed version is proposed: ${voteText(counter) || "voted"}`,
+    };
+  // Nothing was carried out, so nobody else should do it by mistake.
+  await withdraw(context, reviewedProposal(counter));
+  return voted ?? outcome;
 }
 
 /** MEW 3.3.2: reject; the comment follows as a chat about the rejection. @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @param {string} reason @param {string} explanation @returns {Promise<Outcome>} */

@@ -6,6 +6,7 @@ import { voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { answerView, progressOf, progressView } from "../parts/call-result.js";
 import { icon } from "../parts/icons.js";
+import { changesView } from "./changed-call.js";
 import { isOrphaned, recordText } from "./proposal-decisions.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
@@ -34,7 +35,7 @@ export function proposalHistory(context, proposal) {
     })),
     ...proposal.approvals.map((each) => ({
       at: each.at,
-      node: () => step(context, "yes", each.at, each.id, [nameNode(context, each.by), " voted for it"], proposal),
+      node: () => step(context, "yes", each.at, each.id, voteWords(context, proposal, each.by), proposal),
     })),
   ].sort((a, b) => a.at - b.at);
   steps.push(...middle.map((each) => each.node()));
@@ -99,9 +100,21 @@ function nameNode(context, id) {
   return nameOf(id, { you: id === context.state.me.id });
 }
 
+/** @param {import("../../app.js").Context} context @param {Proposal} proposal @param {string} by */
+function voteWords(context, { delegatedVotes, passkey }, by) {
+  const delegate = delegatedVotes[by];
+  return [
+    nameNode(context, delegate ?? by),
+    " voted for it",
+    delegate && [" in the place of ", nameNode(context, by)],
+    passkey && ", confirmed with a passkey that counted then",
+  ];
+}
+
 /** @param {import("../../app.js").Context} context @param {Proposal} proposal */
 function decisionSteps(context, proposal) {
   const request = context.state.proposals.requests.get(proposal.requestId);
+  const counter = context.state.proposals.byId.get(proposal.changedBy);
   const steps = [
     step(
       context,
@@ -110,8 +123,9 @@ function decisionSteps(context, proposal) {
       proposal.requestId || proposal.id,
       [
         proposal.fulfilledBy ? nameNode(context, proposal.fulfilledBy) : "Someone",
-        " approved it",
+        proposal.changedBy ? " approved it with changes" : " approved it",
         byRule(context, proposal),
+        counter && changesView(proposal.call.bodyText, counter.call.bodyText),
       ],
       proposal,
     ),

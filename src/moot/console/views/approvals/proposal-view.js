@@ -17,7 +17,8 @@ import { titleOf } from "./proposal-decisions.js";
 import { grantScopes } from "../capabilities/grant-scopes.js";
 import { copyButton } from "../timeline/envelope-details.js";
 import { icon } from "../parts/icons.js";
-import { amountText, changeText, risksFor, sentenceOf, wishView } from "./proposal-sentence.js";
+import { changesView } from "./changed-call.js";
+import { amountText, changeText, risksFor, sentenceOf, wishText, wishView } from "./proposal-sentence.js";
 import { originCautionViews } from "./proposal-origins.js";
 import { reasonsView } from "./proposal-reasons.js";
 import { TREE_CHARACTERS, readableCall } from "./proposal-content.js";
@@ -32,6 +33,7 @@ import { TREE_CHARACTERS, readableCall } from "./proposal-content.js";
  */
 export function proposalView(context, proposal) {
   const tool = html.div({ class: "proposal-tool" });
+  const versions = html.div({ class: "proposal-versions" });
   const cautions = html.div({ class: "proposal-cautions" });
   const reasons = html.div({ class: "proposal-why" });
   /** @type {(() => void)[]} */
@@ -45,6 +47,7 @@ export function proposalView(context, proposal) {
   const node = html.article(
     { class: "proposal" },
     head(context, proposal, wish),
+    versions,
     cautions,
     tool,
     reasons,
@@ -52,6 +55,7 @@ export function proposalView(context, proposal) {
     grantEffectView(context, proposal),
   );
   const refresh = () => {
+    replace(versions, versionsView(context, proposal));
     if (proposal.to.length === 1) toolCatalogueOf(context).retry(proposal.to[0]);
     replace(tool, toolView(context, proposal));
     replace(cautions, cautionsView(context, proposal));
@@ -158,6 +162,38 @@ function toolView(context, proposal) {
         { class: "claims" },
         html.span({ class: "soft" }, "Declared:"),
         declaredHints(found).map(([text, tone]) => html.span({ class: "tag", data: tone ? { tone } : {} }, text)),
+      ),
+  ];
+}
+
+/** What it is a changed version of, with what differs; and changed versions of it that are pending. @param {Context} context @param {Proposal} proposal */
+function versionsView(context, proposal) {
+  const { byId, pending } = context.state.proposals;
+  const link = (/** @type {string} */ id, /** @type {string} */ text) =>
+    html.a({ href: context.link("approvals", id) }, text);
+  const originals = proposal.counters.flatMap((id) => byId.get(id) ?? []);
+  const counters = [...pending.values()].filter((each) => each.counters.includes(proposal.id));
+  return [
+    originals.map((each) => [
+      html.p(
+        {},
+        "A changed version of ",
+        link(each.id, wishText(each).replace("wants to ", "")),
+        ", proposed by ",
+        nameOf(each.from),
+        ". Approving it settles that one. What differs:",
+      ),
+      changesView(each.call.bodyText, proposal.call.bodyText),
+    ]),
+    proposal.status === "pending" &&
+      counters.map((each) =>
+        html.p(
+          {},
+          nameOf(each.from, { you: each.from === context.state.me.id }),
+          " proposed ",
+          link(each.id, "a changed version"),
+          " of it.",
+        ),
       ),
   ];
 }
