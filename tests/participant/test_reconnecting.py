@@ -56,6 +56,22 @@ async def test_a_member_comes_back_and_is_told_what_it_may_have_missed(tmp_path:
         reading.cancel()
 
 
+async def test_who_waits_to_be_connected_while_the_connection_closes_lets_it_close(tmp_path: Path) -> None:
+    """Or whoever sends again when ready would go round for ever, and nothing else would happen."""
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        alice = await gateway.join("alice")
+        alice._sender.socket.close(1001, "going away")
+        with pytest.raises(ConnectionLost):
+            alice._sender.send("chat", {"text": "x"})
+        ready = asyncio.create_task(alice.ready())
+        await asyncio.sleep(0)
+        assert not ready.done()
+        async with bounded():
+            await ready
+        assert alice.counts.reconnects == 1
+        await alice.chat("x")
+
+
 async def test_while_away_sending_fails_at_once_and_nothing_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

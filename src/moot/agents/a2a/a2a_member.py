@@ -187,7 +187,7 @@ class A2aMember:
     async def _run_turns(self, space: JoinedSpace) -> None:
         while True:
             work = await self._queue.next()
-            while space.paused is not None:
+            while space.paused is not None and space.close_reason is None:
                 with suppress(MootError):
                     await space.ready()
             self._running[work.chat.id] = work

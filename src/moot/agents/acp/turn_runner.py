@@ -192,7 +192,7 @@ class TurnRunner:
 
     async def _wait_until_able(self) -> None:
         ready, space = self._agent.ready, self.space
-        while not ready.is_set() or space.paused is not None:
+        while not ready.is_set() or (space.paused is not None and space.close_reason is None):
             await ready.wait()
             if space.paused is not None:
                 with suppress(MootError):

@@ -177,9 +177,14 @@ class EnvelopeSender:
         """Wait until we are connected and not paused; raises TimedOut, ConnectionClosed."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                await self._ready.wait()
-                if self.close_reason is not None:
-                    raise ConnectionClosed(self.close_reason.code, self.close_reason.reason)
+                while True:
+                    await self._ready.wait()
+                    if self.close_reason is not None:
+                        raise ConnectionClosed(self.close_reason.code, self.close_reason.reason)
+                    if self.is_joined:
+                        return
+                    # Just closing: what comes of it is told. Who asks again and again must let that happen.
+                    self._ready.clear()
         except TimeoutError:
             raise TimedOut(f"still away or paused after {timeout_seconds:g} s") from None
 
