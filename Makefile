@@ -26,7 +26,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers agentdojo automation cedar docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers agentdojo automation cedar docs screenshots lint style types tests package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -64,12 +64,8 @@ $(NODE)/installed: tools/node/package.json tools/node/package-lock.json | system
 	cd $(NODE) && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
-# pytest rewrites the assertions of all test files, and keeps that: done before, the workers need not do it each.
-rewritten: $(VENV)/installed
-	@$(BIN)/pytest --collect-only --quiet > /dev/null || true
-
 # A few that fail are run again alone: see tools/unsteady_tests.py.
-tests: rewritten $(NODE)/installed
+tests: $(VENV)/installed $(NODE)/installed
 	$(BIN)/pytest -n $(JOBS) --cache-clear || $(BIN)/python tools/unsteady_tests.py
 
 # mypy has one core for a minute: beside it the tests begin. Whatever fails, `make test` fails.

@@ -20,7 +20,7 @@ from tests.config.former_constants import OF_THIS_TEST
 from tests.examples import examples
 from tests.ports import held_port
 
-pytest_plugins = ["tests.async_tests", "tests.browser"]
+pytest_plugins = ["tests.async_tests", "tests.browser", "tests.forked_workers"]
 
 # Machines are shared: how long an example takes says nothing about the code.
 settings.register_profile(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.test_docs import blocks_of, text_of
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command, warm_programs
 
 PAGE = "docs/how-to/upgrade-and-back-up.md"
 CONFIG = """
@@ -21,8 +22,11 @@ spaces:
       alice: {capabilities: ["*"]}
       agent: {profile: proposal-only}
 """
+
+
 # Next to this Python, so that the page's `moot` and `python3` are the ones under test.
-ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+def _environment() -> dict[str, str]:
+    return os.environ | {"PATH": f"{warm_programs()}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
 def _block(starting_with: str) -> str:
@@ -37,7 +41,7 @@ def _shell(script: str, folder: Path) -> str:
     done = subprocess.run(  # noqa: S603 — our own page
         ["/bin/sh", "-euc", script],
         cwd=folder,
-        env=ENVIRONMENT,
+        env=_environment(),
         capture_output=True,
         text=True,
         timeout=HANG_SECONDS,
@@ -54,9 +58,9 @@ class _Serving:
 
     def __enter__(self) -> str:
         self._process = subprocess.Popen(  # noqa: S603 — our own command
-            [Path(sys.executable).with_name("moot"), "serve", "moot.yaml"],
+            [*warm_command(), "serve", "moot.yaml"],
             cwd=self._folder,
-            env=ENVIRONMENT,
+            env=_environment(),
             stdout=subprocess.PIPE,
             text=True,
         )

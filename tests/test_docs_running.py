@@ -22,6 +22,7 @@ from moot.config.profiles import BUILT_IN
 from moot.protocol.operation import Json
 from tests.test_docs import WRITTEN, Block, blocks_of, text_of
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command, warm_programs
 
 
 def configurations_in(page: str) -> Iterator[Block]:
@@ -73,7 +74,7 @@ SESSIONS = ["docs/how-to/talk-over-http.md", "docs/tutorial.md"]
 def gateway_of(page: str, folder: Path) -> Iterator[str]:
     """A real gateway with the page's own configuration; its URL."""
     (folder / "moot.yaml").write_text(next(configurations_in(page)).code, "utf-8")
-    command = [sys.executable, "-m", "moot.cli", "serve", "moot.yaml", "--port", "0"]
+    command = [*warm_command(), "serve", "moot.yaml", "--port", "0"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
@@ -109,7 +110,9 @@ def test_what_a_page_types_into_a_shell_is_answered_as_it_shows(page: str, tmp_p
         script = "printf '\\0'\n".join(
             block.code.replace("http://localhost:8080", url) + "\n" for block, _ in typed
         )
-        environ = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        environ = os.environ | {
+            "PATH": f"{warm_programs()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        }
         done = subprocess.run(  # noqa: S603
             ["bash", "-euo", "pipefail", "-c", script],  # noqa: S607
             cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=HANG_SECONDS, check=False,

@@ -18,6 +18,7 @@ from moot.xprotocol.relay.relay_server import open_relay
 from moot.xprotocol.relay.relay_settings import RelaySettings
 from tests.up.moot_up import MootUp, environment, moot_up
 from tests.waiting import until
+from tests.warm_start import warm_programs
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -74,7 +75,7 @@ async def test_delegated_fulfilment_plays_by_itself(tmp_path: Path) -> None:
 
 async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
     """Approvals, a suggestion, a rule that decides, an objection; what was rejected never passes."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{warm_programs()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     folder = tmp_path / "earning-trust"
     shutil.copytree(EXAMPLES / "earning-trust", folder, ignore=shutil.ignore_patterns(".moot", "out"))
     async with moot_up(folder, environ=environment(PATH=path)) as up:
@@ -120,7 +121,7 @@ async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_p
     """Signed, sealed events between two spaces; capabilities and people decide on either side."""
     folder = tmp_path / "two-orgs"
     shutil.copytree(EXAMPLES / "two-orgs", folder, ignore=shutil.ignore_patterns(".moot", "adapter.*"))
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{warm_programs()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     async with open_relay(RelaySettings(data=tmp_path / "relay", port=0)) as relay:
         prepare = [sys.executable, str(folder / "prepare.py"), "--relay", relay.url]
         preparing = await asyncio.create_subprocess_exec(*prepare, env={**os.environ, "PATH": path})

@@ -23,6 +23,7 @@ from moot.private_files import open_private, use_folder
 from moot.up.orphan_cleanup import lock_data_folder
 from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 # Nobody has these numbers.
@@ -63,7 +64,7 @@ def shared() -> Iterator[Path]:
 
 def moot(*words: str, cwd: Path, mask: int = 0o022) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "moot.cli", *words],
+        [*warm_command(), *words],
         cwd=cwd,
         capture_output=True,
         text=True,

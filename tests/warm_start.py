@@ -1,8 +1,10 @@
 """Starts `moot` processes that need not load the product first: half of what tests cost was loading it.
 
-A server for each worker of pytest has loaded it, and forks a process for each command (`warm_server`). In
+A server for all workers of pytest has loaded it, and forks a process for each command (`warm_server`). In
 nothing else does such a process differ from one that a shell starts; `tests/cli/test_program.py` and others
 start theirs by a shell's way. Where the environment changes what Python itself does, so does `start_moot`.
+Where somebody else starts it (a shell, a client, `subprocess`), `warm_command` or `warm_programs` stands for
+it; not where it has a terminal, or is sent a signal that nobody can pass on.
 """
 
 from __future__ import annotations
@@ -11,23 +13,28 @@ import asyncio
 import atexit
 import json
 import os
+import shlex
 import signal
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from types import MappingProxyType
 from typing import IO
 
 from moot.protocol.operation import Json
+from tests.cli.programs import MODULES
+from tests.fork_server import ForkServer, OwnForkServer
 
-_SERVER = Path(__file__).with_name("warm_server.py")
-_ROOT = _SERVER.parent.parent
+# Where the server of all workers listens.
+SERVER = "MOOT_TESTS_WARM_SERVER"
+_ROOT = Path(__file__).parent.parent
 # What the interpreter, the loader, the C library or our modules read once, when they are loaded.
 _READ_BEFORE = ("PYTHON", "MOOT_PURE_PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "SSL_", "OPENSSL_")
+_AT_START = dict(os.environ)
 # Constants that other modules took over when they were loaded.
 _TAKEN_OVER = ("moot.protocol.", "moot.logs.", "moot.gateway.notifications.channels.")
 
@@ -64,16 +71,16 @@ class _Pipe(asyncio.StreamReaderProtocol):
 class WarmProcess:
     """What tests use of `asyncio.subprocess.Process`."""
 
-    def __init__(self, pid: int, output: _Pipe, status: _Pipe) -> None:
+    def __init__(self, pid: int, output: _Pipe, status: _Pipe, asked: socket.socket) -> None:
         self.pid = pid
         self.stdout = output.reader
         self.returncode: int | None = None
         self._ended = asyncio.Event()
-        watch = asyncio.create_task(self._wait_for_end(output, status))
+        watch = asyncio.create_task(self._wait_for_end(output, status, asked))
         _WATCHES.add(watch)
         watch.add_done_callback(_WATCHES.discard)
 
-    async def _wait_for_end(self, output: _Pipe, status: _Pipe) -> None:
+    async def _wait_for_end(self, output: _Pipe, status: _Pipe, asked: socket.socket) -> None:
         try:
             self.returncode = await status.number()
             self._ended.set()
@@ -82,6 +89,7 @@ class WarmProcess:
             # Also when a test is over before.
             output.transport.close()
             status.transport.close()
+            asked.close()
 
     async def wait(self) -> int:
         await self._ended.wait()
@@ -111,15 +119,20 @@ async def start_moot(
     cwd: Path,
     stderr: IO[bytes] | int,
     constants: Mapping[str, Json] = MappingProxyType({}),
+    program: str = "moot",
 ) -> asyncio.subprocess.Process | WarmProcess:
-    """`moot …` in a process of its own, with a pipe as its stdout, nothing to read, and these constants."""
+    """`moot …` in a process of its own, with a pipe as its stdout, nothing to read, and these constants.
+
+    Or another program of ours.
+    """
     own = {name for name in environ if name.startswith(_READ_BEFORE)} - {"PYTHONUNBUFFERED"}
+    own -= {name for name in own if environ[name] == _AT_START.get(name)}
     own |= {name for name in constants if name.startswith(_TAKEN_OVER)}
     # Loaded before, it starts when it is told to.
     shim = environ.get("LD_PRELOAD") if "FAULT_SHIM" in environ else None
     own -= {"LD_PRELOAD"} if shim else set()
     if own or sys.platform != "linux":
-        module = "moot.cli"
+        module = MODULES[program]
         if constants:
             module = "tests.gateway.moot_with_constants"
             environ = {**environ, "TRIED_CONSTANTS": json.dumps(constants), "PYTHONPATH": str(_ROOT)}
@@ -137,42 +150,50 @@ async def start_moot(
     try:
         errors = writing if stderr == asyncio.subprocess.STDOUT else _number(stderr)
         request = {
-            "arguments": arguments,
+            "arguments": [program, *arguments],
             "environ": dict(environ),
             "cwd": str(cwd),
             "constants": dict(constants),
         }
-        socket.send_fds(_server(shim), [json.dumps(request).encode()], [nothing, writing, errors, told])
+        asked = _server(shim).ask(request, [nothing, writing, errors, told])
     finally:
         for descriptor in (writing, told, nothing):
             os.close(descriptor)
     output, status = await _Pipe.opened(reading), await _Pipe.opened(telling)
-    return WarmProcess(await status.number(), output, status)
+    return WarmProcess(await status.number(), output, status, asked)
 
 
 def _number(stream: IO[bytes] | int) -> int:
     return stream if isinstance(stream, int) else stream.fileno()
 
 
+def warm_command(program: str = "moot") -> list[str]:
+    """The command line for it, to which its words are added."""
+    return _server().command(program)
+
+
 @cache
-def _server(shim: str | None = None) -> socket.socket:
-    """That of this worker, or the one with the library that makes faults.
+def warm_programs() -> Path:
+    """A folder for the PATH, with all programs."""
+    folder = Path(mkdtemp(prefix="programs-", dir=_server().folder))
+    for program in MODULES:
+        file = folder / program
+        file.write_text(f'#!/bin/sh\nexec {shlex.join(warm_command(program))} "$@"\n', "utf-8")
+        file.chmod(0o700)
+    return folder
 
-    It ends, and whatever it has started, when the socket is closed.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        # Not with its own folder before all others: `tests/mcp` is not `mcp`.
-        server = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-P", str(_SERVER)],
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            env={"PATH": os.environ["PATH"]} | ({"LD_PRELOAD": shim} if shim else {}),
-        )
 
-    def end() -> None:
-        ours.close()
-        server.wait()
+@cache
+def _server(shim: str | None = None) -> ForkServer:
+    """That of all workers, our own if there are none, or one with the library that makes faults."""
+    if shim is None and SERVER in os.environ:
+        return ForkServer(Path(os.environ[SERVER]))
+    return own_server(shim)
 
-    atexit.register(end)
-    return ours
+
+def own_server(shim: str | None = None) -> OwnForkServer:
+    """One that lasts as long as this process."""
+    environ = _AT_START | ({"LD_PRELOAD": shim} if shim else {})
+    server = OwnForkServer("tests.warm_server", environ=environ)
+    atexit.register(server.end)
+    return server

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_MODULES: Final = {
+MODULES: Final = {
     "moot": "moot.cli",
     "xprotocol-adapter": "moot.cli.adapter",
     "xprotocol-devserver": "moot.cli.devserver",
@@ -40,7 +40,7 @@ class Ended:
 
 def command(program: str, *words: str, powerless: bool = False) -> list[str]:
     """The command line; `powerless` so that permissions hold for root, too."""
-    run = f"import sys; from {_MODULES[program]} import main; sys.argv[0] = {program!r}; sys.exit(main())"
+    run = f"import sys; from {MODULES[program]} import main; sys.argv[0] = {program!r}; sys.exit(main())"
     prefix = _POWERLESS if powerless and os.geteuid() == 0 else []
     return [*prefix, sys.executable, "-c", run, *words]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.test_docs import blocks_of, text_of
 from tests.up.moot_up import environment, moot_up, write_config
 from tests.waiting import bounded
+from tests.warm_start import warm_programs
 
 PAGE = "docs/how-to/use-the-shell.md"
 
@@ -28,7 +29,7 @@ async def test_the_page_types_what_works(tmp_path: Path) -> None:
         if block.info == "sh"
     ]
     script = "printf '\\0'\n".join(f"{block.code}\n" for block, _ in typed)
-    path = f"{Path(sys.executable).parent}:{environment()['PATH']}"
+    path = f"{warm_programs()}:{Path(sys.executable).parent}:{environment()['PATH']}"
     async with moot_up(tmp_path) as up:
         await up.wait_for_state("files", "running", joined=True)
         process = await asyncio.create_subprocess_exec(

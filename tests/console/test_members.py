@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.console.conftest import MemberAs, PageAs, sign_in
 from tests.console.gateway_and_members import Driven, Loop, Running, gathered
 from tests.console.test_reconnect import post
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command
 
 
 def listed(page: Page, name: str) -> Locator:
@@ -256,7 +256,7 @@ def test_somebody_is_invited_and_joins_with_the_token_that_is_shown_once(
     (tmp_path / "lisa.token").write_text(token, "ascii")
     (tmp_path / "lisa.token").chmod(0o600)
     (tmp_path / "lisa.token").chmod(0o600)
-    typed = [sys.executable, "-m", "moot.cli", *shlex.split(line)[1:], "--plain"]
+    typed = [*warm_command(), *shlex.split(line)[1:], "--plain"]
     subprocess.run(typed, input="hello\n", text=True, cwd=tmp_path, check=True, timeout=HANG_SECONDS)  # noqa: S603
     expect(listed(other, "lisa")).to_have_attribute("data-presence", "away")
 

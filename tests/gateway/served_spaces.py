@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from moot.conformance.vectors import Vector
 from moot.protocol.operation import Json
 from tests.conformance_vectors import all_vectors
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command
 
 ROOT: Json = {"root": {"tokens": ["t-root-of-everything"], "capabilities": [{"kind": "*"}]}}
 GUEST: Json = {"guest": {"tokens": ["t-guest"], "capabilities": []}}
@@ -51,7 +51,7 @@ def serve_spaces(folder: Path) -> Iterator[Served]:
     token_file.write_text("t-root-of-everything\n", "utf-8")
     token_file.chmod(0o600)
     log = folder / "log"
-    command = [sys.executable, "-m", "moot.cli", "serve", str(config)]
+    command = [*warm_command(), "serve", str(config)]
     with (
         log.open("wb") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,  # noqa: S603

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import httpx
 import pytest
 
 from tests.waiting import HANG_SECONDS, until_seen
-
-DEMO = (sys.executable, "-m", "moot.cli", "demo", "--live")
+from tests.warm_start import warm_command
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def demo() -> Iterator[subprocess.Popen[str]]:
 
 def started(variables: dict[str, str], *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(  # noqa: S603  # ours
-        [*DEMO, *options],
+        [*warm_command(), "demo", "--live", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -157,7 +155,7 @@ def test_a_port_that_is_taken_is_said_and_another_one_found() -> None:
 def test_a_demo_that_nobody_reads_ends_in_silence(tmp_path: Path) -> None:
     """`moot demo --live | head -1`."""
     running = subprocess.Popen(  # noqa: S603  # ours
-        [*DEMO, "--port", "0", "--no-browser"],
+        [*warm_command(), "demo", "--live", "--port", "0", "--no-browser"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from tests.store.journals import (
     write_now,
 )
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command
 
 ATTACK = "\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \u2066x\u2069 \x9b31m \u200b \ud7ff \U000e0041"
 RECORDS = [
@@ -86,7 +86,7 @@ def test_tail_as_json_is_what_was_journaled(data: Path, capsys: pytest.CaptureFi
 
 def test_follow_prints_what_comes(data: Path) -> None:
     arguments = ["journal", "tail", "--data", str(data), "-n1", "--follow", "--json"]
-    child = subprocess.Popen([sys.executable, "-m", "moot.cli", *arguments], stdout=subprocess.PIPE, cwd=ROOT)  # noqa: S603
+    child = subprocess.Popen([*warm_command(), *arguments], stdout=subprocess.PIPE, cwd=ROOT)  # noqa: S603
     assert child.stdout is not None
     with child.stdout as answer:
         try:
@@ -203,7 +203,7 @@ def test_export_as_a_table_runs_no_formula(data: Path, capsys: pytest.CaptureFix
 
 
 def test_export_to_the_standard_output_is_nothing_but_the_records(data: Path) -> None:
-    command = [sys.executable, "-m", "moot.cli", "journal", "export", "--data", str(data), "-"]
+    command = [*warm_command(), "journal", "export", "--data", str(data), "-"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=HANG_SECONDS, cwd=ROOT)  # noqa: S603
     assert done.stdout == segments(folder_in(data))[0].read_bytes()
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from moot.cli import main
 from tests.agents.acp.agent_space import AGENT
 from tests.test_docs import Block, blocks_of, text_of
-from tests.up.moot_up import MOOT, environment, moot_up, run_moot
+from tests.up.moot_up import environment, moot_up, run_moot
 from tests.waiting import bounded, until_told
+from tests.warm_start import warm_command
 
 # What npx would fetch, with programs that are here.
 NPX = f"""\
@@ -36,7 +37,7 @@ def shell_environment(home: Path) -> dict[str, str]:
     (home / "script.json").write_text(json.dumps({"turns": []}))
     # Not by $HOME: `moot acp` gives an agent one of its own.
     npx = NPX.replace("SCRIPT", str(home / "script.json"))
-    for name, text in {"npx": npx, "moot": f'#!/bin/sh\nexec {" ".join(MOOT)} "$@"\n'}.items():
+    for name, text in {"npx": npx, "moot": f'#!/bin/sh\nexec {" ".join(warm_command())} "$@"\n'}.items():
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
     return environment(HOME=str(home), PATH=f"{tools}:{os.environ['PATH']}")

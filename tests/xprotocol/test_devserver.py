@@ -21,9 +21,9 @@ import yaml
 from mcp import Client, StdioServerParameters
 from moot.cli.devserver import main
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
+from tests.warm_start import WarmProcess, start_moot, warm_programs
 from tests.xprotocol.adapter.adapter_environment import SERVER, NotesServer, notes_server
 
-PROGRAM = Path(sys.executable).parent / "xprotocol-devserver"
 FREE_PORTS = ["--relay-port", "0", "--port", "0", "--mcp-port", "0"]
 
 
@@ -31,7 +31,7 @@ FREE_PORTS = ["--relay-port", "0", "--port", "0", "--mcp-port", "0"]
 class Running:
     """A DevServer in a process of its own, and what it has printed."""
 
-    process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process | WarmProcess
     lines: list[str] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -66,14 +66,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @asynccontextmanager
 async def devserver(tmp_path: Path, *words: str) -> AsyncIterator[Running]:
     with (tmp_path / "devserver.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            PROGRAM,
+        process = await start_moot(
             *FREE_PORTS,
             *words,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
+            program="xprotocol-devserver",
+            environ=environment(tmp_path),
             cwd=tmp_path,
-            env=environment(tmp_path),
+            stderr=log,
         )
     running = Running(process)
     reading = asyncio.create_task(running.read())
@@ -94,7 +93,10 @@ def proxy(tmp_path: Path, folder: Path, *words: str) -> StdioServerParameters:
     """As an MCP client starts it: in a folder of its own."""
     folder.mkdir(exist_ok=True)
     return StdioServerParameters(
-        command=str(PROGRAM), args=["--mcp-proxy", *words], cwd=folder, env=environment(tmp_path)
+        command=str(warm_programs() / "xprotocol-devserver"),
+        args=["--mcp-proxy", *words],
+        cwd=folder,
+        env=environment(tmp_path),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from moot.protocol.envelope import Envelope
 from tests.agents.acp.official_schema import model_of
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.waiting import bounded, until
+from tests.warm_start import warm_programs
 
 RESULTS: Final[dict[str, str]] = {
     "initialize": "InitializeResponse",
@@ -332,11 +332,11 @@ async def test_the_official_sdk_talks_to_the_command(tmp_path: Path) -> None:
             await bob.chat("hello from the space", to="ana", about=chat.id)
 
         client: Any = SdkClient()
-        arguments = ["-m", "moot.cli", "acp", "--serve", "--gateway", gateway.url, "--space", "lab"]
+        arguments = ["acp", "--serve", "--gateway", gateway.url, "--space", "lab"]
         arguments += ["--token-file", str(token), "--to", "bob"]
         async with (
             bounded(),
-            acp.spawn_agent_process(client, sys.executable, *arguments) as (editor, process),
+            acp.spawn_agent_process(client, str(warm_programs() / "moot"), *arguments) as (editor, process),
         ):
             await editor.initialize(protocol_version=acp.PROTOCOL_VERSION)
             session = await editor.new_session(cwd=str(tmp_path), mcp_servers=[])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.agents.hook.test_agent_hook import AGENT, the_proposal
 from tests.bridges.served_space import served_space, text_of
 from tests.bridges.space.test_mcp_command import token_file
 from tests.waiting import bounded
+from tests.warm_start import warm_programs
 
 ASKED: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "make"}, "tool_use_id": "t1"}
 
@@ -87,8 +87,6 @@ async def test_claude_code_starts_it_and_finds_one_tool(tmp_path: Path) -> None:
     async with served_space(tmp_path, AGENT) as served:
         alice = await served.join("alice")
         words = [
-            "-m",
-            "moot.cli",
             "mcp",
             "--permission-tool",
             "--gateway",
@@ -97,7 +95,7 @@ async def test_claude_code_starts_it_and_finds_one_tool(tmp_path: Path) -> None:
             "lab",
         ]
         started = StdioServerParameters(
-            command=sys.executable,
+            command=str(warm_programs() / "moot"),
             args=[*words, "--token-file", file],
             env={"XDG_STATE_HOME": str(tmp_path / "state")},
             cwd=tmp_path,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tests.agents.model.endpoint import call, endpoint
 from tests.agents.model.test_agent import TRUSTED
 from tests.participant.gateway_with_members import TOOL_HOST, ReceivedEnvelopes, gateway_with
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command
 
 
 async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
         received = ReceivedEnvelopes(alice)
         place = ["--gateway", gateway.url, "--space", "lab", "--token-file", str(token)]
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "moot.cli", "agent", *place, "--base-url", model.url, "--model", "scripted",
+            *warm_command(), "agent", *place, "--base-url", model.url, "--model", "scripted",
             "--api-key-env", "THE_KEY", "--header", "X-Title: Moot: a test",
             "--header-env", "api-key=OTHER_KEY", "--log-level", "debug",
             env={**os.environ, "THE_KEY": "sk-1", "OTHER_KEY": "other-secret-7"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.agents.model.endpoint import endpoint
 from tests.agents.review.test_reviewer import REVIEW, says
 from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
 from tests.waiting import until
+from tests.warm_start import warm_command
 
 
 def arguments_for(folder: Path, gateway: str, model: str, *more: str) -> list[str]:
@@ -32,7 +32,7 @@ async def start(
 ) -> asyncio.subprocess.Process:
     arguments = arguments_for(folder, party.url, model, *more)
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "moot.cli", *arguments,
+        *warm_command(), *arguments,
         env={**os.environ, "THE_KEY": "sk-review-0123456789", "XDG_STATE_HOME": str(folder / "state")},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -36,6 +35,7 @@ from tests.bridges.served_space import HOST, ServedSpace, offer_files, served_sp
 from tests.bridges.space.test_mcp_command import token_file
 from tests.mcp.test_downstream_decisions import Person
 from tests.waiting import until
+from tests.warm_start import warm_programs
 
 ERAS = ["legacy", "2026-07-28"]
 CALL = {"name": "write_file", "arguments": {"path": "b", "text": "new"}}
@@ -395,7 +395,7 @@ async def test_the_command_serves_it_over_stdio_and_refuses_an_agents_token(tmp_
             where = ["--gateway", served.gateway.url, "--space", "lab"]
             file = ["--token-file", str(token_file(tmp_path, name))]
             return StdioServerParameters(
-                command=sys.executable, args=["-m", "moot.cli", "mcp", "--operator", *where, *file]
+                command=str(warm_programs() / "moot"), args=["mcp", "--operator", *where, *file]
             )
 
         async with Client(server("alice"), mode="legacy", elicitation_callback=person) as client:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.gateway.sign_in.test_sign_in import has_keys
 from tests.ports import held_port
 from tests.rows import for_each_row
 from tests.waiting import bounded, until
+from tests.warm_start import warm_command
 
 
 @asynccontextmanager
@@ -58,7 +58,7 @@ async def people_process(folder: Path) -> AsyncIterator[tuple[LocalGateway, str]
                 ]
                 errors = (folder / "stderr").open("wb")
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "moot.cli", "mcp", "--people", "--no-word-vectors", *where),
+                    *(*warm_command(), "mcp", "--people", "--no-word-vectors", *where),
                     *("--http", f"127.0.0.1:{port}"),
                     stdout=asyncio.subprocess.PIPE,
                     stderr=errors,

@@ -22,6 +22,7 @@ from moot.protocol.close_codes import REMOVED
 from tests.bridges.bridged_space import bridged_space, call
 from tests.mcp.upstreams import QUICK, SERVERS, is_alive, script, serve_workshop, value_of, wait_until_gone
 from tests.waiting import HANG_SECONDS, bounded, until
+from tests.warm_start import warm_command
 
 ODD = (sys.executable, str(SERVERS / "odd.py"))
 
@@ -30,9 +31,7 @@ ODD = (sys.executable, str(SERVERS / "odd.py"))
 async def command(folder: Path, *arguments: str, **env: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command as a process, once it has said that it joined."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "moot.cli",
+        *warm_command(),
         "bridge",
         *arguments,
         cwd=folder,

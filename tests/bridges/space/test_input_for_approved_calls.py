@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.bridges.space.test_mcp_command import token_file
 from tests.bridges.space.test_space_server_decisions import ERAS, first_proposal
 from tests.mcp.upstreams import script
 from tests.waiting import bounded, until
+from tests.warm_start import warm_command
 
 LISTS: Any = {"kind": "mcp/request", "payload": {"method": "*/list"}}
 CARL: dict[str, Any] = {"carl": [LISTS, "mcp/proposal", "mcp/withdraw", "chat"]}
@@ -29,9 +29,9 @@ ANSWER: JsonObject = {"action": "accept", "content": {"name": "carl"}}
 
 async def approve_in_a_shell(space: BridgedSpace, folder: Path, id: str) -> str:
     """`moot approve` as alice: a process that leaves at once."""
-    arguments = ["-m", "moot.cli", "approve", id, "--gateway", space.gateway.url, "--space", "lab"]
+    arguments = ["approve", id, "--gateway", space.gateway.url, "--space", "lab"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        *warm_command(),
         *arguments,
         "--token-file",
         str(token_file(folder, "alice")),

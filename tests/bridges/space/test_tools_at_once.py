@@ -37,6 +37,7 @@ from tests.mcp.test_downstream_decisions import Person
 from tests.mcp.upstreams import script
 from tests.mcp.upstreams import text_of as text_of_result
 from tests.waiting import HANG_SECONDS, bounded, until
+from tests.warm_start import warm_command
 
 ERAS = ["legacy", "2026-07-28"]
 
@@ -67,7 +68,7 @@ async def test_from_nothing_to_an_approved_call_as_the_readme_has_it(tmp_path: P
                 handle = pending["_meta"]["moot/pending"]["handle"]
                 assert not (shared / "note.txt").exists()
                 approve = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "moot.cli"),
+                    *warm_command(),
                     *pending["_meta"]["moot/pending"]["approve_command"].split()[1:],
                     *(*where, str(token_file(tmp_path, "you"))),
                     stdout=asyncio.subprocess.DEVNULL,

@@ -13,6 +13,7 @@ from moot.trust.rules.rule_yaml import read_rules, write_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
 from tests.up.moot_up import environment, moot_up, write_config
+from tests.warm_start import warm_programs
 
 PAGE = "docs/how-to/let-rules-decide.md"
 WAITING = ("moot: proposed as ", "moot: A rule may approve it; ", "moot: Ctrl-C withdraws it.")
@@ -25,7 +26,7 @@ async def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: P
     write_config(tmp_path, next(block.code for block in blocks if block.info == "yaml"))
     typed = [(block, blocks[at + 1]) for at, block in enumerate(blocks) if block.info == "sh"]
     script = "printf '\\0'\n".join(f"{block.code}\n" for block, _ in typed)
-    path = f"{Path(sys.executable).parent}:{environment()['PATH']}"
+    path = f"{warm_programs()}:{Path(sys.executable).parent}:{environment()['PATH']}"
     async with moot_up(tmp_path, environ=environment(PATH=path)) as up:
         await up.wait_for_state("files", "running", joined=True)
         await up.wait_for_state("approver", "running", joined=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from moot.trust.rules.rule_yaml import read_rules
 from tests.rows import for_each_row
 from tests.trust.histories import call
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command
 
 RULES = """\
 rules:
@@ -44,7 +44,7 @@ tests:
 
 def moot(*words: str | Path, folder: Path) -> tuple[int, str]:
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "moot.cli", *map(str, words)],
+        [*warm_command(), *map(str, words)],
         cwd=folder,
         capture_output=True,
         text=True,

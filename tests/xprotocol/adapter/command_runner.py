@@ -7,18 +7,25 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from moot.cli.adapter import main
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_programs
 
-PROGRAM = Path(sys.executable).parent / "xprotocol-adapter"
+
+def program(env: Mapping[str, str] = MappingProxyType({}), *, cold: bool = False) -> str:
+    """Forked, unless it has to be `cold` or the environment changes what Python itself does."""
+    cold = cold or any(name.startswith("PYTHON") for name in env)
+    folder = Path(sys.executable).parent if cold else warm_programs()
+    return str(folder / "xprotocol-adapter")
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ def run_program(
 ) -> CommandResult:
     """One command in a process of its own, to its end."""
     done = subprocess.run(  # noqa: S603  # our own program
-        [PROGRAM, *map(str, words)],
+        [program(env or {}), *map(str, words)],
         capture_output=True,
         text=True,
         timeout=HANG_SECONDS,
@@ -70,11 +77,14 @@ def run_program(
 
 @asynccontextmanager
 async def start_adapter(
-    *words: str | Path, env: dict[str, str] | None = None
+    *words: str | Path, env: dict[str, str] | None = None, cold: bool = False
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`xprotocol-adapter start …` as a process, ended at the end if it has not ended by itself."""
+    """`xprotocol-adapter start …` as a process, ended at the end if it has not ended by itself.
+
+    If `cold`, it has the number that we know.
+    """
     child = await asyncio.create_subprocess_exec(
-        PROGRAM,
+        program(env or {}, cold=cold),
         "start",
         *map(str, words),
         stdin=asyncio.subprocess.PIPE,

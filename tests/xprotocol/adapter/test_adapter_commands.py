@@ -205,7 +205,7 @@ async def test_start_runs_until_it_is_told_to_stop_and_status_tells_which(
         stopped = await asyncio.to_thread(shell, "status", "--config", file)
         assert stopped.code == 1
         assert stopped.out.startswith("stopped")
-        async with start_adapter("--config", file) as child:
+        async with start_adapter("--config", file, cold=True) as child:
             status = await running(file)
             assert child.stderr is not None
             assert f"running: key {status['key']}" in (await child.stderr.readline()).decode()

@@ -24,7 +24,7 @@ from moot.xprotocol.adapter.config.adapter_settings import McpServerSettings
 from moot.xprotocol.adapter.outbound.mcp_listener import McpListener
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, until, until_told
-from tests.xprotocol.adapter.command_runner import PROGRAM
+from tests.xprotocol.adapter.command_runner import program
 from tests.xprotocol.adapter.outbound_environment import (
     OutboundEnvironment,
     open_outbound,
@@ -287,7 +287,7 @@ async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: s
             },
         }
         (tmp_path / "adapter.yml").write_text(yaml.safe_dump(document))
-        command = [str(PROGRAM), "start", "--config", str(tmp_path / "adapter.yml")]
+        command = [program(), "start", "--config", str(tmp_path / "adapter.yml")]
         meta = {PROTOCOL_VERSION_KEY: "2026-07-28", CLIENT_CAPABILITIES_KEY: {}}
         ask = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}})
         with anyio.fail_after(HANG_SECONDS):

@@ -30,7 +30,8 @@ from tests.bridges.space.test_space_server_conformance import INSPECTOR, NODE, r
 from tests.mcp.upstreams import NODE as SERVERS
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, bounded, until_told
-from tests.xprotocol.adapter.command_runner import PROGRAM
+from tests.warm_start import warm_programs
+from tests.xprotocol.adapter.command_runner import program
 
 SECRET = "what only the two ends may read, 7f3c"
 
@@ -92,7 +93,7 @@ class Chain:
         document["control"] = str(self.folder / "near-stdio.sock")
         document["discovery"] = {"well_known_port": 0}
         file.write_text(yaml.safe_dump(document))
-        return StdioServerParameters(command=str(PROGRAM), args=["start", "--config", str(file)])
+        return StdioServerParameters(command=program(), args=["start", "--config", str(file)])
 
 
 @asynccontextmanager
@@ -143,15 +144,15 @@ async def chain_at(folder: Path, relay_port: int, far_port: int, near_port: int)
     }
     for name, document in (("far", far), ("near", near)):
         (folder / f"{name}.yml").write_text(yaml.safe_dump(document))
-    moot = Path(sys.executable).parent / "moot"
+    moot = warm_programs() / "moot"
     logs = {name: folder / f"{name}.log" for name in ("relay", "far", "near")}
     async with process(
         moot, "xp", "relay", "--port", str(relay_port), "--data", folder / "relay", log=logs["relay"]
     ):
         await answers(f"http://127.0.0.1:{relay_port}/health", logs["relay"])
-        async with process(PROGRAM, "start", "--config", folder / "far.yml", log=logs["far"]):
+        async with process(program(), "start", "--config", folder / "far.yml", log=logs["far"]):
             await answers(f"http://127.0.0.1:{far_port}/health", logs["far"])
-            async with process(PROGRAM, "start", "--config", folder / "near.yml", log=logs["near"]):
+            async with process(program(), "start", "--config", folder / "near.yml", log=logs["near"]):
                 url = f"http://127.0.0.1:{near_port}/mcp"
                 await answers(url, logs["near"])
                 yield Chain(folder, folder / "near.yml", url)

@@ -17,6 +17,7 @@ from moot.xprotocol.adapter.config.config_loader import load_settings
 from tests.ports import held_port
 from tests.test_docs import blocks_of, text_of
 from tests.waiting import HANG_SECONDS, until
+from tests.warm_start import warm_programs
 from tests.xprotocol.relay.raw_client import relay_in
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,7 +55,7 @@ def followed(page: str, folder: Path, ports: Sequence[int]) -> str:
     pages = f"discovery: {{well_known_port: {ports[1]}}}"
     script = script.replace("mcp_server: {transport: none}", f"mcp_server: {{transport: none}}\n{pages}")
     environ = {
-        "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]]),
+        "PATH": os.pathsep.join([str(warm_programs()), *map(str, TOOLS), os.environ["PATH"]]),
         "HOME": str(folder),
         "LANG": "C.UTF-8",
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import ANNOUNCE, Signed, decode
 from tests.waiting import HANG_SECONDS, bounded
+from tests.warm_start import warm_programs
 from tests.xprotocol.people import ALICE, BOB, CAROL, call, signed_by
 from tests.xprotocol.relay.crash import started
 from tests.xprotocol.relay.raw_client import announce, event, raw_client
@@ -50,7 +50,7 @@ async def test_a_relay_says_where_it_listens_and_stops_cleanly(tmp_path: Path) -
 
 
 def test_a_relay_that_cannot_start_says_why_and_what_to_do(tmp_path: Path) -> None:
-    moot = str(Path(sys.executable).parent / "moot")
+    moot = str(warm_programs() / "moot")
     for words, why in (
         (["--host", "0.0.0.0"], "--url wss://"),  # noqa: S104
         (["--port", "70000"], "0 to 65535"),
