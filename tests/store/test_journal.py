@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -36,10 +37,12 @@ async def test_records_are_numbered_from_one_and_chained_from_the_name_of_the_sp
     folder = folder_in(tmp_path)
     await write(folder, [value_record("a"), value_record("b")])
     first, second = segments(folder)[0].read_bytes().splitlines()
-    one = hashlib.sha256(b'lab{"n":1,"x":"a"}').hexdigest()
-    two = hashlib.sha256(one.encode() + b'{"n":2,"x":"b"}').hexdigest()
-    assert first == b'{"n":1,"x":"a","h":"%b"}' % one.encode()
-    assert second == b'{"n":2,"x":"b","h":"%b"}' % two.encode()
+    salts = [re.search(rb',"s":"([\w-]{22})"', each)[0] for each in (first, second)]  # type: ignore[index]
+    assert salts[0] != salts[1]
+    one = hashlib.sha256(b'lab{"n":1,"x":"a"%b}' % salts[0]).hexdigest()
+    two = hashlib.sha256(one.encode() + b'{"n":2,"x":"b"%b}' % salts[1]).hexdigest()
+    assert first == b'{"n":1,"x":"a"%b,"h":"%b"}' % (salts[0], one.encode())
+    assert second == b'{"n":2,"x":"b"%b,"h":"%b"}' % (salts[1], two.encode())
 
 
 async def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:

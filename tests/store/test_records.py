@@ -109,7 +109,7 @@ async def test_what_one_tick_brought_shares_a_seal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "what", "line", "words"),
     [
-        (lambda lines: [*lines[:2], lines[2].replace(b":3}", b":4}"), *lines[3:]], "changed", 2, "2 to 6"),
+        (lambda lines: [*lines[:2], lines[2].replace(b'x":3', b'x":4'), *lines[3:]], "changed", 2, "2 to 6"),
         (lambda lines: [*lines[:2], *lines[3:]], "removed", 3, "record 3 is missing"),
         (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "reordered", 3, "record 4 stands where"),
         (lambda lines: [*lines[:2], lines[2][:8] + b"\n", *lines[3:]], "truncated", 3, "cut short"),
@@ -325,7 +325,7 @@ async def test_a_large_batch_with_a_hole_and_its_seal_is_what_a_power_cut_left(t
 
 
 async def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:
-    folder = await journal_of(tmp_path, segment_bytes=100)
+    folder = await journal_of(tmp_path, segment_bytes=200)
     segments(folder)[-2].unlink()
     with pytest.raises(UsageError, match=r"records 9 to 10 should come before .*moot journal repair"):
         open_journal(folder, OPENED)

@@ -49,6 +49,7 @@ _KNOWN: Final = frozenset(
         "id",
         "raw",
         "h",
+        "s",
         "state",
         "config",
         "acts",

@@ -1,18 +1,24 @@
 """Records as lines of the journal, and the hashes that tie them to what was written before.
 
-A line is `{"n":N,MEMBERS}` and a newline. What one tick of the gateway brought is written at once and is a
-*batch*; its last line carries a seal, `{"n":N,MEMBERS,"h":"HASH"}`. HASH is the SHA-256, in hex, of the seal
-before it followed by all lines of the batch, the last one without its `h` member and newline. The first
-batch of a journal follows the name of the space's folder. So a line that was changed, removed or moved shows,
-and anybody can check that with a few lines of any language. It is no signature: whoever rewrites everything
-from some record on can make it fit again; a copy of one later seal kept elsewhere shows that too.
+A line is `{"n":N,MEMBERS,"s":"SALT"}` and a newline. What one tick of the gateway brought is written at once
+and is a *batch*; its last line carries a seal, `{"n":N,MEMBERS,"s":"SALT","h":"HASH"}`. HASH is the SHA-256,
+in hex, of the seal before it followed by all lines of the batch, the last one without its `h` member and
+newline. The first batch of a journal follows the name of the space's folder. So a line that was changed,
+removed or moved shows, and anybody can check that with a few lines of any language. It is no signature:
+whoever rewrites everything from some record on can make it fit again; a copy of one later seal kept elsewhere
+shows that too.
 
 One hash a batch, not a line: a busy gateway writes batches of some sixty records, and hashing each by itself
 cost more than deciding on it. A quiet one seals every line.
+
+The salt is random: so the hash of a record tells nothing of what is in it, and may be shown to anybody, also
+when the record itself was erased. Records of earlier versions have none.
 """
 
 from __future__ import annotations
 
+import os
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +28,10 @@ from typing import Final, Literal, NamedTuple
 _BEFORE: Final = b',"h":"'
 _AFTER: Final = b'"}\n'
 SEAL_BYTES: Final = len(_BEFORE) + 64 + len(_AFTER)
+
+# 132 random bits in the letters of base64.
+SALT_CHARS: Final = 22
+_SALTS_AT_ONCE: Final = 1024
 
 # As a number: for `b"\n" in members` CPython first raises a TypeError and catches it, six times the cost.
 _LINE_FEED: Final = 0x0A
@@ -49,9 +59,39 @@ class ChainCheck(NamedTuple):
     whole: bool
 
 
+def random_salts() -> bytes:
+    """The salts of many records, one behind the other: to ask the kernel for each would cost the most."""
+    return urlsafe_b64encode(os.urandom(_SALTS_AT_ONCE * SALT_CHARS * 6 // 8))
+
+
+class _SaltPool:
+    """Salts that were drawn and not used yet."""
+
+    __slots__ = ("_at", "_salts")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self._salts, self._at = b"", 0
+
+    def take(self) -> bytes:
+        if self._at >= len(self._salts):
+            self._salts, self._at = random_salts(), 0
+        at = self._at
+        self._at = at + SALT_CHARS
+        return self._salts[at : at + SALT_CHARS]
+
+
+_pool: Final = _SaltPool()
+if hasattr(os, "register_at_fork"):
+    # Two processes must not draw the same ones.
+    os.register_at_fork(after_in_child=_pool.forget)
+
+
 def line(number: int, members: bytes, rest: bytes = b"") -> bytes:
     """A record but for its closing brace; `members` and `rest` are the inside of a JSON object."""
-    text = b'{"n":%d,%b%b' % (number, members, rest)
+    text = b'{"n":%d,%b%b,"s":"%b"' % (number, members, rest, _pool.take())
     # Inside a JSON text a newline is white space only: a string cannot hold one unescaped.
     return text.replace(b"\n", b" ") if _LINE_FEED in text else text
 

@@ -21,6 +21,7 @@ from libc.string cimport memcmp, memcpy
 from posix.time cimport clock_gettime, clockid_t, timespec
 
 from moot.protocol._scan_envelope cimport ScannedEnvelope, Span, scan_envelope
+from moot.store.record_chain import random_salts
 
 cdef enum:
     # Larger ones are rare, and the slow path costs little beside them. A frame's head has two bytes for the size.
@@ -33,8 +34,9 @@ cdef enum:
     # Messages that the history may hold beyond its bounds until they are counted.
     MAX_UNCOUNTED = 256
     MAX_UNCOUNTED_BYTES = 1 << 18
-    # Of a record before the id: number, time and the text around them.
-    MAX_FRONT_BYTES = 96
+    # Of a record around the id, what it has in common with others, and the envelope: number, time and salt.
+    MAX_FRONT_BYTES = 128
+    SALT_CHARS = 22  # as in store/record_chain.py
     MAX_DIGITS = 20
 
 cdef double BURST_SECONDS = 1.0  # as in space/send_rate.py
@@ -96,8 +98,25 @@ cdef class RecordBatch:
         into = _put(into, b'"', 1)
         into = _put(into, PyBytes_AS_STRING(common), len(common))
         into = _put(into, text, size)
+        into = _put(into, b',"s":"', 6)
+        into = _put(into, _next_salt(), SALT_CHARS)
+        into = _put(into, b'"', 1)
         self._size = into - self._text
         return 0
+
+
+# Salts that were drawn and not used yet.
+cdef bytes _salts = b''
+cdef Py_ssize_t _salt_at = 0
+
+
+cdef const char *_next_salt() except NULL:
+    global _salts, _salt_at
+    if _salt_at >= len(_salts):
+        _salts = random_salts()
+        _salt_at = 0
+    _salt_at += SALT_CHARS
+    return PyBytes_AS_STRING(_salts) + _salt_at - SALT_CHARS
 
 
 cdef class SpaceFastPath:
