@@ -48,6 +48,8 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     mode: JournalMode = "on"
     # Closed segments of 64 MiB kept for each space; 0 keeps all: what may be forgotten, the operator decides.
     retain_segments: Count = 0
+    # Keep a signed log of hashes beside each journal, so that others can tell whether it was changed later.
+    log: bool = True
 
 
 class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,5 +11,9 @@ tlog-tiles, tlog-proof, tlog-policy) over the tree of RFC 6962, so that programs
     witness_policy  which logs count, and how many witnesses a checkpoint needs
     witness         what a witness answers who is asked to cosign
 
-Pure: no input or output, no clock, no random numbers.
+Those are pure: no input or output, no clock, no random numbers. On disk, for one thread:
+
+    log_keys         the keys of a gateway
+    log_files        the log of one space: entries, hashes, checkpoints
+    journal_entries  from records to entries
 """

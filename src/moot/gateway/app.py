@@ -22,6 +22,7 @@ from moot.errors import MootError, NotOnDisk, Unreachable, UsageError
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.cluster.cluster_metrics import watch_cluster
+from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.hosting import fast_path
 from moot.gateway.http.http_routes import Endpoints
@@ -88,6 +89,7 @@ class Gateway:
         self._local: socket.socket | None = None
         self._tasks = TaskSet("gateway")
         self.notifier = Notifier(self.config, self.directory)
+        self.logs = LogKeeper(self.config, self.directory)
         # Its place in a cluster, if it has one.
         self.node: ClusterNode | None = None
         self._shared_content: SharedContent | None = None
@@ -215,6 +217,7 @@ class Gateway:
             connections=self.connections,
             cluster=None if self.node is None else self.node.status,
             shared_content=self._shared_content,
+            logs=self.logs,
             version=__version__,
         )
         self.mounted = MountedApps(endpoints.application(), (each.path for each in self.config.mcp))
@@ -223,6 +226,8 @@ class Gateway:
         if self._tls is not None:
             self._tasks.start(self._tls.watch())
         await factory.open_all()
+        self.logs.on_opened = lambda host: self.measures.watch_log(host, self.logs)
+        self.logs.start()
         factory.on_created = self.measures.watch_space
         self.measures.watch_connections(limiter)
         self.measures.watch_access(access_limiter)
@@ -373,6 +378,7 @@ class Gateway:
             await self._websockets.wait_closed(0)
         if self._space_factory is not None:
             await asyncio.gather(self._space_factory.close(), self._mailer.close())
+            await self.logs.stop()
         await notified
         if self._database is not None:
             await self._close_database(self._database)

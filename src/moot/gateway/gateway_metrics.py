@@ -14,6 +14,7 @@ from typing import Final
 
 from moot import __version__
 from moot.gateway.access_limiter import AccessLimiter
+from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.hosting.fast_path import COMPILED
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import OUTCOMES
@@ -97,6 +98,14 @@ JOURNAL_SYNC_RUNNING: Final = _TABLE.gauge(
     "How long the fsync that runs now has taken so far; 0 when none runs.",
     "space",
 )
+LOG_SIGNED: Final = _TABLE.gauge(
+    "moot_log_signed",
+    "1 while the log of the journal is signed; 0: it does not fit what was signed, or cannot be written.",
+    "space",
+)
+LOG_BEHIND: Final = _TABLE.gauge(
+    "moot_log_behind_records", "Records that are on disk, and that no checkpoint is signed for yet.", "space"
+)
 SNAPSHOTS_SAVED: Final = _TABLE.gauge(
     "moot_snapshots_saved",
     "1 while snapshots and the position of the journal can be written; 0: a restart has more to read again.",
@@ -166,6 +175,12 @@ class GatewayMeasures:
             running = JOURNAL_SYNC_RUNNING.of(registry, space=space)
             running.read = lambda: host.journal.sync_running_seconds
         host.space.state.ledger.on_decided = self._decisions(host)
+
+    def watch_log(self, host: SpaceHost, logs: LogKeeper) -> None:
+        """Where a log of the journal is kept."""
+        LOG_SIGNED.of(self.registry, space=host.name).read = lambda: float(logs.is_signed(host.name))
+        behind = LOG_BEHIND.of(self.registry, space=host.name)
+        behind.read = lambda: host.journal.recorded - (host.journal.logged or 0)
 
     def exposition(self) -> str:
         """All of it, as Prometheus reads it; a text that took long to make may be a moment old."""

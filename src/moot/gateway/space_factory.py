@@ -211,7 +211,9 @@ class SpaceFactory:
             name=name,
             folder=self._folder(name) / "journal",
             journal=JournalSettings(
-                mode=settings.journal or journal.mode, retain_segments=journal.retain_segments
+                mode=settings.journal or journal.mode,
+                retain_segments=journal.retain_segments,
+                log=journal.log and self._config.cluster is None,
             ),
         )
 

@@ -60,6 +60,7 @@ class FileJournal(Journal):
         self.next_number = writer.head.number
         self.recorded = writer.head.number - 1
         self.writable = True
+        self.logged = 0 if settings.log else None
         self._writer = writer
         self._batch_records = SYNC_RECORDS
         self._space = writer.folder.resolve().parent.name
@@ -130,7 +131,8 @@ class FileJournal(Journal):
 
     def prune_until(self, number: int) -> None:
         if self._state != "closed":
-            self._retention.prune_until(number)
+            # What is removed cannot be brought into the log any more.
+            self._retention.prune_until(number if self.logged is None else min(number, self.logged))
 
     async def close(self) -> None:
         if self._state == "closed":

@@ -22,6 +22,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["strict", "on", "off"] = "on"
     # How many segments are kept once a snapshot covers the older ones; 0 keeps all.
     retain_segments: int = 0
+    # Whether a log of it is kept; retention waits for that.
+    log: bool = False
 
 
 class Journal:
@@ -32,6 +34,8 @@ class Journal:
     is_written: bool  # whether there is a file at all
     # What waits to be written: texts of a line or more, each without its last closing brace.
     pending: list[bytes]
+    # The last record that its log is signed for; None where none is kept.
+    logged: int | None = None
     # In a cluster, while the log is read again: what is appended is in the file already.
     skips: bool = False
     # `close` gives a disk that does not answer this long; a gateway has 5 s to end.

@@ -12,14 +12,17 @@ One hash a batch, not a line: a busy gateway writes batches of some sixty record
 cost more than deciding on it. A quiet one seals every line.
 
 The salt is random: so the hash of a record tells nothing of what is in it, and may be shown to anybody, also
-when the record itself was erased. Records of earlier versions have none.
+when the record itself was erased. Records of earlier versions have none: the hash of such a one can be
+compared with guesses.
 """
 
 from __future__ import annotations
 
 import os
 from base64 import urlsafe_b64encode
+from binascii import unhexlify
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -28,6 +31,9 @@ from typing import Final, Literal, NamedTuple
 _BEFORE: Final = b',"h":"'
 _AFTER: Final = b'"}\n'
 SEAL_BYTES: Final = len(_BEFORE) + 64 + len(_AFTER)
+
+# The first member of what stands where a record was erased; no other record begins with it.
+_ERASED: Final = b',"erased":"'
 
 # 132 random bits in the letters of base64.
 SALT_CHARS: Final = 22
@@ -121,6 +127,20 @@ def batch_hash(before: bytes, batch: Sequence[bytes]) -> bytes:
 def hash_in(line: bytes) -> bytes:
     """The seal that a line carries, b"" when it carries none."""
     return line[-67:-3] if is_sealed(line) else b""
+
+
+def entry_of(line: bytes) -> bytes:
+    """What stands for a whole line in the log: the SHA-256 of it without its seal and newline.
+
+    A record that was erased left its entry behind: `{"n":N,"erased":"HEX",…}`.
+    """
+    comma = line.find(b",", 5)
+    if line.startswith(_ERASED, comma):
+        kept = line[comma + len(_ERASED) :].partition(b'"')[0]
+        with suppress(ValueError):
+            if len(kept) == 64:
+                return unhexlify(kept)
+    return sha256(line[:-SEAL_BYTES] + b"}" if is_sealed(line) else line[:-1]).digest()
 
 
 def number_in(line: bytes) -> int:

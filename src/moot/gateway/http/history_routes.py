@@ -29,7 +29,7 @@ from moot.gateway.hosting.journal_history import (
 )
 from moot.gateway.hosting.membership_start import membership_starts
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.gateway.http.http_replies import RequestRefused, denied, json_response
+from moot.gateway.http.http_replies import RequestRefused, json_response
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
@@ -74,10 +74,7 @@ class HistoryRoutes:
         """One page, oldest message first; `before` is where the next one ends."""
         identity = await self.identify(request)
         host = identity.host
-        wait_seconds = self._rates.take((host.name, identity.name), time.monotonic())
-        if wait_seconds:
-            text = f"too many pages of the history at once: at most {PAGES_PER_SECOND} a second"
-            return denied(AccessDenied(429, text, retry_after=wait_seconds))
+        self.charge(identity)
         unknown = set(request.query_params) - _PARAMETERS
         if unknown:
             known = ", ".join(sorted(_PARAMETERS))
@@ -94,6 +91,13 @@ class HistoryRoutes:
         if page.has_gap or (before is None and not host.journal.writable):
             body["gap"] = True
         return json_response(200, body)
+
+    def charge(self, identity: TokenIdentity) -> None:
+        """Count a page of a member; raises RequestRefused when it reads too many."""
+        wait_seconds = self._rates.take((identity.host.name, identity.name), time.monotonic())
+        if wait_seconds:
+            text = f"too many pages of the history at once: at most {PAGES_PER_SECOND} a second"
+            raise RequestRefused(AccessDenied(429, text, retry_after=wait_seconds))
 
     @asynccontextmanager
     async def turn_of(self, reader: Reader) -> AsyncIterator[None]:

@@ -23,6 +23,7 @@ from moot.config.gateway_config import GatewayConfig, HttpConfig
 from moot.errors import Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
+from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
 from moot.gateway.http.chat_routes import ChatRoutes
 from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
@@ -39,6 +40,7 @@ from moot.gateway.http.http_replies import (
     not_found,
     refused,
 )
+from moot.gateway.http.log_routes import LogRoutes
 from moot.gateway.http.mcp_routes import McpRoutes
 from moot.gateway.http.member_routes import MemberRoutes
 from moot.gateway.http.oidc_routes import OidcRoutes
@@ -104,6 +106,7 @@ class Endpoints:
         connections: Callable[[], list[dict[str, Json]]],
         cluster: ClusterOperations | None,
         shared_content: SharedContent | None,
+        logs: LogKeeper,
         version: str,
     ) -> None:
         self.directory = directory
@@ -139,6 +142,7 @@ class Endpoints:
         self._passkeys = PasskeyRoutes(identity, passkeys, sign_in_links, public_url=config.public_url)
         self._history = HistoryRoutes(identity)
         self._decisions = DecisionRoutes(self._history)
+        self._logs = LogRoutes(self._history, logs)
         self._content = ContentRoutes(identity, config, shared=shared_content)
         self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)
@@ -200,6 +204,7 @@ class Endpoints:
         if self.offered.poll:
             routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
             routes.append(self._route("/spaces/{space}/decisions", self._decisions.report, "GET"))
+            routes.append(self._route("/spaces/{space}/log/{path:path}", self._logs.get, "GET"))
         if self.offered.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
         return Starlette(
@@ -318,7 +323,9 @@ def openapi(version: str, offered: HttpConfig) -> Json:
     paths = dict(document["paths"])
     messages = paths["/participants/{id}/messages"] = dict(paths["/participants/{id}/messages"])
     if not offered.poll:
-        del messages["get"], paths["/spaces/{space}/history"], paths["/spaces/{space}/decisions"]
+        for part in ("history", "decisions", "log/{path}"):
+            del paths[f"/spaces/{{space}}/{part}"]
+        del messages["get"]
     if not offered.inject:
         del messages["post"]
     hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]

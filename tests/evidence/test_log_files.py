@@ -1,0 +1,236 @@
+"""The log on disk: what is signed is what the files hold, whatever happens between two steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from moot.errors import UsageError
+from moot.evidence.checkpoint import cosign, parse_checkpoint, signers
+from moot.evidence.inclusion_file import parse_inclusion_file
+from moot.evidence.log_files import LogAbout, LogBroken, LogReader, LogWriter
+from moot.evidence.merkle_tree import GrowingTree, leaf_hash, proves_consistency
+from moot.evidence.signed_note import COSIGNATURE, SignerKey
+from moot.evidence.tiles import Tile, tiles_of
+
+ORIGIN = "moot.example/spaces/lab/log"
+KEY = SignerKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(b"k" * 32))
+
+
+def entry(number: int) -> bytes:
+    return sha256(b"%d" % number).digest()
+
+
+def root_at(size: int) -> bytes:
+    tree = GrowingTree()
+    for number in range(size):
+        tree.append(leaf_hash(entry(number)))
+    return tree.root
+
+
+def new_log(folder: Path, *, first: int = 1) -> LogWriter:
+    LogWriter.create(folder, LogAbout(origin=ORIGIN, first=first), KEY)
+    return LogWriter(folder, [KEY.verifier])
+
+
+def grow(log: LogWriter, size: int) -> None:
+    log.append([entry(number) for number in range(log.size, size)])
+    log.sign(KEY)
+
+
+def test_each_size_has_the_root_of_its_entries_and_proves_them(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "log", first=11)
+    sizes = [1, 2, 255, 256, 257, 511, 512, 700, 1280]
+    for size in sizes:
+        grow(log, size)
+        checkpoint, note = LogReader(log.folder).signed()
+        assert checkpoint == (ORIGIN, size, root_at(size))
+        assert signers(note, [KEY.verifier]) == [KEY.verifier]
+    reader = LogReader(log.folder)
+    for old in sizes:
+        assert proves_consistency(
+            old, root_at(old), sizes[-1], checkpoint.root, reader.consistency(old, sizes[-1])
+        )
+    for record in (11, 12, 266, 267, 11 + 1279):
+        proof = reader.proof_of(record)
+        assert proof is not None
+        assert parse_inclusion_file(str(proof).encode()).proves(entry(record - 11))
+        assert reader.entry_of_record(record) == entry(record - 11)
+    assert reader.proof_of(11 + 1280) is None
+    with pytest.raises(UsageError, match="begins with 11"):
+        reader.proof_of(10)
+
+
+def test_tiles_hold_the_hashes_of_the_tree_and_its_entries(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "log")
+    grow(log, 700)
+    found = {tile.path: log.tile(tile, 700) for tile in tiles_of(700)}
+    assert sorted(found) == [
+        "tile/0/000", "tile/0/001", "tile/0/002.p/188", "tile/1/000.p/2",
+        "tile/entries/000", "tile/entries/001", "tile/entries/002.p/188",
+    ]  # fmt: skip
+    assert found["tile/0/002.p/188"] == b"".join(leaf_hash(entry(number)) for number in range(512, 700))
+    assert found["tile/entries/002.p/188"] == b"".join(
+        b"\x00\x20" + entry(number) for number in range(512, 700)
+    )
+    tree = GrowingTree()
+    for number in range(256):
+        tree.append(leaf_hash(entry(number)))
+    raw = found["tile/1/000.p/2"]
+    assert raw is not None
+    assert raw[:32] == tree.root
+    assert log.tile(Tile(0, 2, 189), 700) is None
+
+
+class Crash(OSError):
+    """The machine went down."""
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
+    """Fail at this call of the operating system and all that follow; a write is cut in half."""
+    calls = 0
+
+    def failing(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*given: object, **more: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls > step:
+                raise Crash("down")
+            if calls == step:
+                if name == "pwrite":
+                    file, raw, offset = given
+                    real(file, raw[: len(raw) // 2], offset)  # type: ignore[index,arg-type]
+                raise Crash("down")
+            return real(*given, **more)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("pwrite", "fsync", "replace", "ftruncate", "truncate"):
+        failing(name)
+    return lambda: calls
+
+
+@pytest.mark.parametrize("before", [0, 250, 512])
+def test_a_crash_at_any_step_leaves_one_root_for_each_size_and_none_ahead_of_the_disk(
+    tmp_path: Path, before: int
+) -> None:
+    """Appending, signing, cosigning: whatever the step, the next start goes on from what was signed."""
+    witness = SignerKey("w.example", Ed25519PrivateKey.from_private_bytes(b"w" * 32), COSIGNATURE)
+    step = 0
+    while True:
+        step += 1
+        log = new_log(tmp_path / f"{step}")
+        if before:
+            grow(log, before)
+        with pytest.MonkeyPatch.context() as patched:
+            came = crash_at(patched, step)
+            try:
+                grow(log, before + 300)
+                log.add_signatures(log.size, [cosign(log.note, witness, 1)])
+            except Crash:
+                pass
+            done = came() < step
+        checkpoint, note = LogReader(log.folder).signed()
+        assert checkpoint.size in (before, before + 300)
+        assert checkpoint.root == root_at(checkpoint.size)
+        assert signers(note, [KEY.verifier, witness.verifier])[0] == KEY.verifier
+        again = LogWriter(log.folder, [KEY.verifier])
+        assert again.size == checkpoint.size
+        assert (again.folder / "entries").exists() or not again.size
+        if again.size:
+            assert (again.folder / "entries").stat().st_size == again.size * 32
+        grow(again, before + 301)
+        assert again.checkpoint.root == root_at(before + 301)
+        if done:
+            break
+    assert step > 8
+
+
+@pytest.mark.parametrize("step", range(1, 9))
+def test_a_crash_while_a_log_is_made_leaves_none_or_a_whole_one(tmp_path: Path, step: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        crash_at(patched, step)
+        with suppress(Crash, UsageError):
+            new_log(tmp_path / "log")
+    if (tmp_path / "log" / "about.json").exists():
+        log = LogWriter(tmp_path / "log", [KEY.verifier])
+    else:
+        log = new_log(tmp_path / "log")
+    grow(log, 3)
+    assert log.checkpoint.root == root_at(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("entries", 0), ("entries", 31), ("entries", 699 * 32), ("level-1", 0), ("level-1", 33)],
+)
+def test_a_checkpoint_ahead_of_its_files_is_followed_by_no_other(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    log = new_log(tmp_path / "log")
+    grow(log, 700)
+    os.truncate(log.folder / name, size)
+    with pytest.raises(LogBroken, match="shorter than what was signed"):
+        LogWriter(log.folder, [KEY.verifier])
+
+
+def test_files_that_were_changed_are_not_signed_for(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "log")
+    grow(log, 700)
+    for name, at in (("entries", 520 * 32), ("level-1", 40)):
+        raw = bytearray((log.folder / name).read_bytes())
+        raw[at] ^= 1
+        kept = (log.folder / name).read_bytes()
+        (log.folder / name).write_bytes(raw)
+        with pytest.raises(LogBroken, match="not those that were signed"):
+            LogWriter(log.folder, [KEY.verifier])
+        log.append([entry(log.size)])
+        with pytest.raises(LogBroken, match="not those that were signed"):
+            log.sign(KEY)
+        (log.folder / name).write_bytes(kept)
+        log = LogWriter(log.folder, [KEY.verifier])
+
+
+def test_a_checkpoint_that_is_lost_foreign_or_of_another_key_stops_the_log(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "log")
+    grow(log, 5)
+    path = log.folder / "checkpoint"
+    kept = path.read_bytes()
+    other = SignerKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+    with pytest.raises(LogBroken, match="a key that is not"):
+        LogWriter(log.folder, [other.verifier])
+    path.unlink()
+    with pytest.raises(LogBroken, match="is gone"):
+        LogWriter(log.folder, [KEY.verifier])
+    path.write_bytes(kept.replace(b"/lab/", b"/lob/"))
+    with pytest.raises(LogBroken, match=r"is of moot\.example/spaces/lob"):
+        LogWriter(log.folder, [KEY.verifier])
+    path.write_bytes(kept[:40])
+    with pytest.raises(LogBroken, match="damaged"):
+        LogWriter(log.folder, [KEY.verifier])
+
+
+def test_a_proof_is_by_the_checkpoint_that_witnesses_signed_where_one_covers_it(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "log")
+    witness = SignerKey("w.example", Ed25519PrivateKey.from_private_bytes(b"w" * 32), COSIGNATURE)
+    grow(log, 5)
+    note = log.add_signatures(5, [cosign(log.note, witness, 7)])
+    assert note is not None
+    log.keep_cosigned(note)
+    grow(log, 9)
+    assert log.add_signatures(5, note.signatures) is None
+    early, late = log.proof_of(5), log.proof_of(6)
+    assert early is not None
+    assert late is not None
+    assert early.checkpoint.size == 5
+    assert witness.verifier in signers(early.note, [witness.verifier])
+    assert late.checkpoint.size == 9
+    assert parse_checkpoint((log.folder / "cosigned").read_bytes())[0].size == 5
