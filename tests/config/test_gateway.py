@@ -50,7 +50,7 @@ EVERYTHING = """
       max_space_content_bytes: 47
       auto_create_spaces: true
       max_auto_spaces: 14
-      journal: {mode: strict, retain_segments: 18}
+      journal: {mode: strict, retain_segments: 18, log: false}
       public_url: https://moot.example.org
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"],
@@ -226,6 +226,7 @@ def variables(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
 
 
 VALUES: dict[str, Any] = {
+    "JOURNAL__LOG": "false",
     "MCP__SERVER": "alice",
     "MCP__SPACE": "lab",
     "MCP__PATH": "/mcp/lab",
