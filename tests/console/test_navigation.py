@@ -37,7 +37,7 @@ def test_a_phone_has_five_items_and_reaches_every_view(page_as: PageAs) -> None:
     more = page.get_by_role("button", name="More")
     more.click()
     expect(page.locator(".nav-more .nav-label:visible")).to_have_text(
-        ["Members", "Rules", "Reasoning", "Streams", "Flow", "Administration"]
+        ["Members", "Rules", "Reasoning", "Streams", "Flow", "Decisions", "Administration"]
     )
     page.get_by_role("link", name="Members").click()
     expect(page.locator(".view-members")).to_be_visible()

@@ -11,6 +11,7 @@ const MODULES = [
   "./reasoning/streams.js",
   "./tools/call.js",
   "./administration/administration.js",
+  "./decisions/decisions.js",
 ];
 
 // A connection that was cut is no reason to miss a view until somebody reloads the page.

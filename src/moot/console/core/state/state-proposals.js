@@ -24,6 +24,7 @@ import {
 } from "./proposal-life.js";
 import { parseTime } from "../page/time.js";
 import { waitsForOthers } from "./proposal-life.js";
+import { Delegations } from "./delegations.js";
 import { ProposalTalk, assign } from "./proposal-talk.js";
 
 /**
@@ -104,6 +105,7 @@ export class Proposals {
     /** @type {Map<string, Proposal["rejections"][number]>} */
     this._rejections = new Map();
     this._talk = new ProposalTalk();
+    this.delegations = new Delegations();
     /** Whether the gateway tells what is pending, as those of Moot do. */
     this._isTold = false;
   }
@@ -143,6 +145,10 @@ export class Proposals {
     if (kind === "mcp/reject") return this._addRejection(about, reason, row);
     if (kind === "moot/approve")
       return this._change(about, (each) => addVote(each, { by: row.from, at: row.at, id: row.id }));
+    if (kind === "moot/delegate" || kind === "moot/end-delegation") {
+      this.delegations.receive(envelope, row, state);
+      return "proposals";
+    }
     if (kind === "moot/assign") return this._change(about, (each) => assign(each, payload));
     if (kind === "moot/settle") return this._change(about, (each) => assess(each, payload, row.from, row.at));
     if (Object.hasOwn(REPORTS, kind)) return this._noteReport(REPORTS[kind], about, payload, row, state);
@@ -215,6 +221,7 @@ export class Proposals {
    */
   restorePage(raw, isInOrder = true) {
     const left = [];
+    if (isInOrder) this.delegations.restore(parseJson(textAt(raw, ["payload", "delegations"]) ?? "[]"));
     for (const { text } of membersOf(textAt(raw, ["payload", "proposals"]) ?? "[]")) {
       const told = parseJson(text);
       if (typeof told?.proposal_id !== "string") continue;

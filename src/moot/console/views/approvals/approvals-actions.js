@@ -29,6 +29,7 @@ import {
 } from "./proposal-decisions.js";
 import { SETTLE_MILLISECONDS, rejectDialog, summaryOf } from "./approvals-dialogs.js";
 import { changeDialog, mayChange } from "./changed-call.js";
+import { giverFor } from "./delegation.js";
 import { grantDialog } from "../capabilities/grant-dialog.js";
 import { offersTask, taskDialog } from "./task-approval.js";
 import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
@@ -109,14 +110,7 @@ export class ApprovalActions {
     if (this.isArmed && proposal.status !== "pending") this.disarm();
     const { state } = this._context;
     const isOwn = proposal.from === state.me.id;
-    const rights = this._rights();
-    const missing = votesMissingFor(proposal, state.me.id);
-    const able = {
-      approve: missing > 0 ? isAllowed(state, "moot/approve") && !hasVoted(proposal, state.me.id) : rights !== "no",
-      reject: isAllowed(state, "mcp/reject", {}, [proposal.from]),
-      grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]),
-      withdraw: isAllowed(state, "mcp/withdraw"),
-    };
+    const able = this._able(proposal);
     const hosts =
       proposal.to.length === 0
         ? state.roster
@@ -218,6 +212,21 @@ export class ApprovalActions {
     });
   }
 
+  /** What this person may decide, for themselves or in somebody's place. @param {Proposal} proposal */
+  _able(proposal) {
+    const { state } = this._context;
+    const rights = this._rights();
+    const mayRequest = rights !== "no" || giverFor(state, proposal, "mcp/request") !== "";
+    const mayVote = isAllowed(state, "moot/approve") || giverFor(state, proposal, "moot/approve") !== "";
+    return {
+      approve: votesMissingFor(proposal, state.me.id) > 0 ? mayVote && !hasVoted(proposal, state.me.id) : mayRequest,
+      vote: mayVote && !hasVoted(proposal, state.me.id),
+      reject: isAllowed(state, "mcp/reject", {}, [proposal.from]) || giverFor(state, proposal, "mcp/reject") !== "",
+      grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]),
+      withdraw: isAllowed(state, "mcp/withdraw"),
+    };
+  }
+
   /** For a proposal that names no host. @param {string} host */
   choose(host) {
     this._host = host;
@@ -255,11 +264,7 @@ export class ApprovalActions {
   /** Arm, or confirm when armed. @param {boolean} repeated by a key that is held down */
   approve(repeated) {
     if (repeated || !this._acceptsPress() || this._proposal?.from === this._context.state.me.id) return;
-    const { state } = this._context;
-    const proposal = /** @type {Proposal} */ (this._proposal);
-    if (votesMissingFor(proposal, state.me.id) > 0) {
-      if (!isAllowed(state, "moot/approve") || hasVoted(proposal, state.me.id)) return;
-    } else if (this._rights() === "no") return;
+    if (!this._able(/** @type {Proposal} */ (this._proposal)).approve) return;
     const host = this._host;
     this._confirmThenRun("approve", "Approving", (shown) => approve(this._context, shown, host));
   }
@@ -332,7 +337,7 @@ export class ApprovalActions {
       !this._acceptsPress() ||
       !this._proposal ||
       this._proposal.from === this._context.state.me.id ||
-      !isAllowed(this._context.state, "mcp/reject", {}, [this._proposal.from])
+      !this._able(this._proposal).reject
     )
       return;
     this._confirmThenRun("reject", "Rejecting", async (shown) => {
@@ -403,13 +408,7 @@ export class ApprovalActions {
 
   vote() {
     const me = this._context.state.me.id;
-    if (
-      !this._acceptsPress() ||
-      !this._proposal ||
-      this._proposal.from === me ||
-      hasVoted(this._proposal, me) ||
-      !isAllowed(this._context.state, "moot/approve")
-    )
+    if (!this._acceptsPress() || !this._proposal || this._proposal.from === me || !this._able(this._proposal).vote)
       return;
     this._confirmThenRun("vote", "Voting", (shown) => vote(this._context, shown));
   }

@@ -15,6 +15,7 @@ import { ago } from "../../core/page/time.js";
 import { ApprovalActions } from "./approvals-actions.js";
 import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
 import { BulkDecisions } from "./bulk-decisions.js";
+import { delegationNotice } from "./delegation.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
 import { emptyInbox } from "./empty-inbox.js";
 import { ProposalList, elsewhereText } from "./approvals-list.js";
@@ -95,6 +96,7 @@ class ApprovalsView {
       this._actions.node,
     );
     this._planNotice = html.div({}, planNotice(context));
+    this._away = html.div({});
     this._root = html.div({ class: "approvals" }, html.div({ class: "approvals-side" }, this._list.node), this._detail);
     outlet.append(
       html.div(
@@ -106,6 +108,7 @@ class ApprovalsView {
         alertSwitches(context),
       ),
       this._planNotice,
+      this._away,
       this._bulk.node,
       this._root,
     );
@@ -176,6 +179,7 @@ class ApprovalsView {
     const listed = this._listed();
     const { waiting } = listed;
     replace(this._count, this._countText(waiting.length));
+    redraw(this._away, this._proposals.delegations.living(), () => delegationNotice(this._context));
     this._announce(waiting);
     this._list.draw(listed, this.selected);
     this._bulk.draw();

@@ -121,6 +121,8 @@ function head(context, proposal, wish) {
       html.a({ href: context.link("timeline", proposal.id) }, "Show in timeline"),
       html.a({ href: context.link("flow", proposal.id) }, "View flow"),
       proposal.call.method === "tools/call" &&
+        html.a({ href: context.link("decisions", proposal.call.name) }, "Earlier decisions"),
+      proposal.call.method === "tools/call" &&
         proposal.to.length === 1 &&
         html.a({ href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
       copyButton(

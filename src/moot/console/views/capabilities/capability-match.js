@@ -24,7 +24,7 @@ const MAX_ALTERNATIVES = 4;
  * @param {any[]} capabilities @param {string} kind @param {any} payload @param {string[]} to logical names
  * @returns {Allowed}
  */
-function anyAllows(capabilities, kind, payload, to) {
+export function anyAllows(capabilities, kind, payload, to) {
   /** @type {Allowed} */
   let found = "no";
   for (const each of capabilities) {

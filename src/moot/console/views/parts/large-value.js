@@ -84,8 +84,8 @@ function readText(data) {
   }
 }
 
-/** @param {Uint8Array<ArrayBuffer>} data @param {string} name */
-function save(data, name) {
+/** As a file of this device. @param {BlobPart} data @param {string} name */
+export function save(data, name) {
   const address = URL.createObjectURL(new Blob([data], { type: "application/octet-stream" }));
   const link = html.a({ download: name });
   // Not as an attribute: what others wrote never becomes such an address, and this is ours.

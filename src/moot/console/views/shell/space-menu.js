@@ -1,6 +1,7 @@
 /** The current space, the other open ones with their pending proposals, and a way to add one. */
 import { html, newId, redraw, replace, button, svg } from "../../core/page/dom.js";
 import { oneLine } from "../../core/page/text.js";
+import { delegationDialog } from "../approvals/delegation.js";
 import { openDialog } from "../parts/dialog.js";
 import { icon } from "../parts/icons.js";
 import { passkeysDialog } from "./passkeys-dialog.js";
@@ -134,6 +135,10 @@ export class SpaceMenu {
       item("plus", "Add a space…", () => this._add()),
       item("bell", "Notifications on this device…", () => pushDialog(this._session, { notify: this._notify })),
       item("key", "Passkeys…", () => passkeysDialog(this._session, { notify: this._notify })),
+      item("pause", "While you are away…", () => {
+        const { current } = this._session;
+        if (current) delegationDialog(current, { notify: this._notify });
+      }),
       item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify })),
       item("chat", "Decide in a chat…", () => chatDialog(this._session, { notify: this._notify })),
     ];
