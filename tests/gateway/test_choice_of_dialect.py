@@ -94,7 +94,7 @@ async def test_a_join_frame_chooses_where_the_url_left_it_open(
     assert await spoken(client) == dialect
 
 
-@pytest.mark.parametrize("query", ["dialect=latin", "dialect=", "routing=some", "dialect=MEW"])
+@pytest.mark.parametrize("query", ["dialect=latin", "dialect=", "routing=some", "hears=some", "dialect=MEW"])
 async def test_an_unknown_wish_is_a_bad_request(shared_gateway: SharedGateway, query: str) -> None:
     assert await shared_gateway.gateway.status(f"/ws?space=lab&{query}", token="t-alice") == 400
 

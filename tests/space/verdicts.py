@@ -14,7 +14,7 @@ RELAYED: Final = ("chat", "chat/cancel", "reasoning/thought")
 
 def verdicts(state: State, kinds: Iterable[str] = RELAYED) -> Any:
     """Equal before and after an input that leaves every verdict as it was."""
-    everyone = state.everyone()
+    everyone = state.audiences.everyone()
     sessions = {
         session.id: (
             session.member.id,
@@ -25,4 +25,4 @@ def verdicts(state: State, kinds: Iterable[str] = RELAYED) -> Any:
         )
         for session in state.roster.sessions.values()
     }
-    return everyone, state.uniform_audience, state.config, state.send_rate, state.journal_writable, sessions
+    return everyone, state.audiences.uniform, state.config, state.send_rate, state.journal_writable, sessions

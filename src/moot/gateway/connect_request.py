@@ -60,10 +60,14 @@ def read_connect_request(
     routing = asked.get("routing", "all")
     if routing not in ("all", "directed"):
         raise InvalidEnvelope("routing is all or directed")
+    hears = asked.get("hears", "all")
+    if hears not in ("all", "mine"):
+        raise InvalidEnvelope("hears is all or mine")
     options = Options(
         echo=asked.get("echo") != "0",
         echo_requests=asked.get("echo") != "unanswered",
         routing=routing,  # type: ignore[arg-type]  # one of the two words
+        hears=hears,  # type: ignore[arg-type]  # one of the two words
         streams=asked.get("streams") == "1",
         answers=asked.get("answers") != "0",
     )

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from moot.errors import NotAdmitted, Unreachable
 from moot.net.outbound import OpenSocket
-from moot.participant.connection.connect_options import ConnectOptions, Echo
+from moot.participant.connection.connect_options import ConnectOptions, Echo, Hears
 from moot.participant.control.controls import Controls
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.joined_space import JoinedSpace
@@ -33,6 +33,7 @@ async def connect(
     reconnect: bool = True,
     passive: bool = False,
     echo: Echo = True,
+    hears: Hears = "all",
     tls: ssl.SSLContext | None = None,
     open_socket: OpenSocket | None = None,
 ) -> AsyncIterator[JoinedSpace]:
@@ -50,7 +51,9 @@ async def connect(
     does. Of several that do, one that does not offer what is asked for leaves the answer to the others.
     Without `echo` our own messages do not come back: half the traffic of a member that only answers, but
     nothing can be confirmed any more. With "unanswered" everything but plain requests comes back, which saves
-    a member that calls others one wake-up per call. `tls` says which certificates to trust for https; by
+    a member that calls others one wake-up per call. `hears="mine"`: of the chats and calls of others only
+    what is addressed to us or answers us, and everything about proposals, for one of very many connections;
+    such members are not told of one another. `tls` says which certificates to trust for https; by
     default the system's authorities, or those of SSL_CERT_FILE. `open_socket` connects to the gateway in our
     place, for a member that lives in the gateway's own process.
     Entering the block raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave
@@ -67,6 +70,7 @@ async def connect(
         reconnect=reconnect,
         passive=passive,
         echo=echo,
+        hears=hears,
         tls=tls,
         open_socket=open_socket,
     )

@@ -25,7 +25,7 @@ def fast_path_record(state: State, session: Session, kind: str) -> SeenEnvelope 
         or session.options.injected
         or session.closing_at is not None
         or session.member.pause is not None
-        or state.uniform_audience is None
+        or state.audiences.uniform is None
         # Not what ends by itself: that is looked at for every envelope.
         or not session.lasting_rights.allow_all(kind)
     ):

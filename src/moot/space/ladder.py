@@ -161,13 +161,13 @@ def process_envelope(
         if held.counted and member.name in held.counted:
             used = _find_used_grant(state, session, envelope, to, agreed=agreed, now=now)
         prepare = _ACTS.get(kind)
-        options, everyone = session.options, state.uniform_audience
+        options, everyone = session.options, state.audiences.uniform
         # Most envelopes are only relayed: nothing below concerns them.
         if prepare is None and agreed and used is None and everyone is not None and not options.injected:
             if known:
                 state.forget_settled(id)
             window.remember(id, session.seen_record(kind))
-            return [Deliver(everyone if options.echo else state.all_but(session), envelope)]
+            return [Deliver(everyone if options.echo else state.audiences.all_but(session), envelope)]
         # 9
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)
@@ -235,10 +235,9 @@ def _accepted(
             envelope = _address_runtime_ids(state, envelope)
         private = not agreed
         if kind in _NARROWED:
-            audience = _narrow_audience(state, session, envelope)
-            private = len(audience) < len(state.everyone())
+            audience, private = _narrow_audience(state, session, envelope)
         else:
-            audience = state.audience(envelope, session, translated=agreed, proposer=proposer)
+            audience = state.audiences.of(envelope, session, translated=agreed, proposer=proposer)
         carries_out = proposer is not None or (
             kind == "mcp/request" and state.ledger.knows_any(envelope.correlation_id)
         )
@@ -375,18 +374,21 @@ def _address_runtime_ids(state: State, envelope: Envelope) -> Envelope:
     return envelope if ids == list(envelope.to) else readdress(envelope, ids)
 
 
-def _narrow_audience(state: State, session: Session, envelope: Envelope) -> tuple[SessionId, ...]:
-    """D-32: spaces may keep acknowledgements and status reports between those concerned."""
+def _narrow_audience(
+    state: State, session: Session, envelope: Envelope
+) -> tuple[tuple[SessionId, ...], bool]:
+    """D-32: spaces may keep acknowledgements and status reports between those concerned; whether this is."""
     config = state.config
-    audience = state.audience(envelope, session)
+    audience = state.audiences.of(envelope, session)
     acknowledges = envelope.kind == "chat/acknowledge"
     if (config.ack_delivery if acknowledges else config.status_delivery) == "all":
-        return audience
+        return audience, False
     authors = {record.author for id in envelope.correlation_id if (record := state.window.get(id))}
     if not authors:
-        return audience
+        return audience, False
     concerned = {*authors, session.member.name}
-    return tuple(id for id in audience if state.roster.sessions[id].member.name in concerned)
+    narrow = tuple(id for id in audience if state.roster.sessions[id].member.name in concerned)
+    return narrow, len(narrow) < len(audience)
 
 
 def _report_mismatch(
@@ -415,7 +417,7 @@ def _refused(
             "participant": session.member.id,
             "attempted_kind": envelope.wire_kind or envelope.kind,
         }
-        others = tuple(id for id in state.everyone() if id != session.id)
+        others = tuple(id for id in state.audiences.everyone() if id != session.id)
         hidden = session.member.name
         effects.append(Deliver(others, state.notice("system/error", payload, now, mint), hidden_from=hidden))
     return effects

@@ -57,7 +57,7 @@ def describe_welcome(state: State, session: Session) -> Entry:
     room, member = _room(), session.member
     you = _fit_member(state, member, session.rights.capabilities, room // 2)
     room -= _size(state, you)
-    others = [other for other in state.roster.present() if other is not member]
+    others = list(_others(state, session))
     listed = [describe_member(state, other) for other in others]
     streams = list(state.streams.open.values()) if session.dialect == "mew" else []
     entries = [state.describe_stream(stream) for stream in streams]
@@ -186,12 +186,19 @@ def _fit_stream(state: State, stream: StreamRecord, room: int) -> Entry:
 
 def _in_order(state: State, session: Session) -> Iterable[tuple[str, str, Json]]:
     """Everything that pages list: by a key that sorts and that a cursor can name."""
-    present = {member.name: member for member in state.roster.present() if member is not session.member}
+    present = {member.name: member for member in _others(state, session)}
     for name in sorted(present):
         yield f"p{name}", "participants", present[name]
     if session.dialect == "mew":
         for id in sorted(state.streams.open):
             yield f"s{id}", "active_streams", state.streams.open[id]
+
+
+def _others(state: State, session: Session) -> Iterable[SpaceMember]:
+    """Who else is here, as far as this session is told."""
+    for member in state.roster.present():
+        if member is not session.member and (member.is_heard or not session.hears_mine):
+            yield member
 
 
 def _read_cursor(after: Json) -> str:

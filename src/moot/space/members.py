@@ -36,6 +36,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     # False: not one's own requests that refer to nothing and belong to no context; their answer says enough.
     echo_requests: bool = True
     routing: Literal["all", "directed"] = "all"
+    # mine: of what passes between others only what concerns it; of proposals everything (decision 0243).
+    hears: Literal["all", "mine"] = "all"
     streams: bool = False
     runtime_id: str | None = None
     anonymous: bool = False
@@ -143,6 +145,12 @@ class SpaceMember:
     @property
     def present(self) -> bool:
         return any(not session.options.injected for session in self.sessions.values())
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether those who hear only their own are told that it is here: not of one another."""
+        sessions = self.sessions.values()
+        return any(not session.options.injected and not session.hears_mine for session in sessions)
 
     def is_reachable(self, now: float) -> bool:
         """Whether what is sent to it now is heard: by a connection, or by the next poll."""
@@ -329,6 +337,10 @@ class Session:
     @property
     def directed(self) -> bool:
         return self.options.routing == "directed" and self.dialect != "mew"  # D-54
+
+    @property
+    def hears_mine(self) -> bool:
+        return self.options.hears == "mine"
 
     def receives_own(self, envelope: Envelope) -> bool:
         """D-02: whether it receives this envelope of its own."""

@@ -41,7 +41,7 @@ def join(
             f"this space does not speak {dialect}; it speaks {', '.join(sorted(state.config.dialects))}"
         )
     member = _new_guest(state, name) if options.anonymous else _participant(state, name)
-    was_present = member.present
+    was_present, was_heard = member.present, member.is_heard
     older = list(member.sessions.values()) if member.exclusive and not options.injected else []
     number = state.sessions_joined + (not options.injected)
     session = Session(session_id, member, dialect, options, number, state.token_rights(options.token))
@@ -64,9 +64,28 @@ def join(
     effects += welcome(state, member, [session_id], now, mint)
     if not was_present:
         news = payloads.presence("join", describe_member(state, member))
-        audience = tuple(id for id in state.everyone() if options.echo or id != session_id)
-        effects.append(Deliver(audience, state.notice("system/presence", news, now, mint)))
-    return effects
+        audience = state.audiences.everyone() if member.is_heard else state.audiences.hearing_all()
+        told = [id for id in audience if id != session_id]
+        if options.echo:
+            told.append(session_id)
+        effects.append(Deliver(tuple(told), state.notice("system/presence", news, now, mint)))
+        return effects
+    return effects + _tell_hearing_mine(state, member, now, mint, was_heard=was_heard)
+
+
+def _tell_hearing_mine(
+    state: State, member: SpaceMember, now: float, mint: Mint, *, was_heard: bool
+) -> list[Effect]:
+    """Presence for those alone who are not told of whoever hears as little as they do."""
+    if member.is_heard == was_heard:
+        return []
+    if member.is_heard:
+        news = payloads.presence("join", describe_member(state, member))
+    else:
+        news = payloads.presence("leave", payloads.member(member.id, name=member.name))
+    sessions = state.roster.sessions
+    audience = tuple(id for id in state.audiences.hearing_mine() if sessions[id].member is not member)
+    return [Deliver(audience, state.notice("system/presence", news, now, mint), private=True)]
 
 
 def _participant(state: State, name: str) -> SpaceMember:
@@ -108,14 +127,16 @@ def disconnect_member(state: State, member: SpaceMember, reason: str, now: float
 
 def remove_session(state: State, session: Session, now: float, mint: Mint) -> list[Effect]:
     member = session.member
-    was_present = member.present
+    was_present, was_heard = member.present, member.is_heard
     state.roster.detach_session(session)
     state.membership_changed()
     effects: list[Effect] = []
     if was_present and not member.present:
-        effects += _announce_leave(state, member, now, mint)
+        effects += _announce_leave(state, member, now, mint, was_heard=was_heard)
     elif member.anonymous and not member.sessions:
         effects += _forget_guest(state, member, now, mint)
+    elif member.present:
+        effects += _tell_hearing_mine(state, member, now, mint, was_heard=was_heard)
     state.roster.release_runtime_id(member)
     state.membership_changed()
     return effects
@@ -152,7 +173,9 @@ def remove_void_sessions(state: State, member: SpaceMember, now: float, mint: Mi
     return effects
 
 
-def _announce_leave(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
+def _announce_leave(
+    state: State, member: SpaceMember, now: float, mint: Mint, *, was_heard: bool
+) -> list[Effect]:
     # Decision 0015: who leaves with a reason does not come back, and its proposals are withdrawn.
     reason = "guest left" if member.anonymous else None
     gone = payloads.presence("leave", payloads.member(member.id, name=member.name), reason=reason)
@@ -166,7 +189,8 @@ def _announce_leave(state: State, member: SpaceMember, now: float, mint: Mint) -
             effects += streams.close_streams_of(state, member.name, "owner_shut_down", now, mint)
         effects += streams.drop_writer(state, member, "disconnected", now, mint)
         streams.owner_left(state, member.name, now)
-    effects.append(state.announce("system/presence", gone, now, mint))
+    audience = state.audiences.everyone() if was_heard else state.audiences.hearing_all()
+    effects.append(Deliver(audience, state.notice("system/presence", gone, now, mint)))
     return effects + state.host_gone(member.name, "host_left", now, mint)
 
 

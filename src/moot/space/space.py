@@ -150,7 +150,7 @@ class Space:
         except Refused as refusal:
             return self.refuse(session_id, refusal, now, mint)
         if stream.target is None:
-            receivers = (state.roster.sessions[id] for id in state.everyone())
+            receivers = (state.roster.sessions[id] for id in state.audiences.everyone())
         else:
             members = (state.roster.members.get(name) for name in stream.target)
             receivers = (

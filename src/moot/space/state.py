@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from moot.protocol.envelope import Envelope, rfc3339
-from moot.protocol.kinds import KINDS, UNSUPPORTED_BY_LEGACY
+from moot.protocol.envelope import rfc3339
+from moot.protocol.kinds import UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
 from moot.protocol.payloads import GatewayNotice
+from moot.space.audiences import Audiences
 from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.deadlines import Deadline, Deadlines
@@ -59,10 +60,7 @@ class State:
         # Set while the journal is played again: what was accepted once is not held against later rules.
         self.replaying = False
         self.deadlines = Deadlines(self._is_live)
-        self._everyone: tuple[SessionId, ...] | None = None
-        # Everyone, while everyone receives whatever others send; None while that depends on the envelope.
-        self.uniform_audience: tuple[SessionId, ...] | None = None
-        self._all_but: dict[SessionId, tuple[SessionId, ...]] = {}
+        self.audiences = Audiences(self)
         # Counts up with every change of what the ladder's verdict on later envelopes depends on, so that a
         # verdict may be kept while it stays the same (the fast path does).
         self.verdict_epoch = 0
@@ -164,24 +162,7 @@ class State:
             return self.config.token_limits.get(token_hash)
         return None if temporary.limited_to is None else load_capabilities(temporary.limited_to)
 
-    # Audiences
-
-    def everyone(self) -> tuple[SessionId, ...]:
-        """All sessions that receive messages, in the order in which they joined."""
-        if self._everyone is None:
-            listening = [session for session in self.roster.sessions.values() if not session.options.injected]
-            self._everyone = tuple(session.id for session in listening)
-            self.uniform_audience = self._everyone if self._is_uniform(listening) else None
-        return self._everyone
-
-    def _is_uniform(self, listening: list[Session]) -> bool:
-        config = self.config
-        return (
-            not self.roster.aliases
-            and config.ack_delivery == config.status_delivery == "all"
-            and not any(session.directed for session in listening)
-            and (config.unmapped == "pass" or all(session.dialect == "mew" for session in listening))
-        )
+    # Members and their sessions
 
     def forget_member(self, member: SpaceMember) -> None:
         """Forget a member that belongs to the space no more, and which names are its own."""
@@ -190,47 +171,8 @@ class State:
 
     def membership_changed(self) -> None:
         """Call after any session came or went."""
-        self._everyone = self.uniform_audience = None
-        self._all_but.clear()
+        self.audiences.forget()
         self.verdicts_changed()
-
-    def all_but(self, origin: Session) -> tuple[SessionId, ...]:
-        """Everyone else. The same object each time, so that delivery can look it up by identity."""
-        found = self._all_but.get(origin.id)
-        if found is None:
-            found = self._all_but[origin.id] = tuple(id for id in self.everyone() if id != origin.id)
-        return found
-
-    def audience(
-        self, envelope: Envelope, origin: Session, *, translated: bool = True, proposer: str | None = None
-    ) -> tuple[SessionId, ...]:
-        """D-01: everybody, except sessions that asked not to get it or whose dialect has no word for it.
-
-        A response is for its `proposer` too, in the dialects that address it so (D-30).
-        """
-        everyone = self.everyone()
-        if self.uniform_audience is not None and translated:
-            return everyone if origin.receives_own(envelope) else self.all_but(origin)
-        withheld = self._is_withheld(envelope.kind)
-        addressed = {*envelope.to, proposer} if envelope.to else None
-        audience = []
-        for id in everyone:
-            session = self.roster.sessions[id]
-            if session is origin and not session.receives_own(envelope):
-                continue
-            if session.directed and addressed is not None and session.member.id not in addressed:
-                continue
-            if session.dialect != envelope.dialect and (
-                not translated or (withheld and session.dialect != "mew")
-            ):
-                continue
-            audience.append(id)
-        return tuple(audience)
-
-    def _is_withheld(self, kind: str) -> bool:
-        """D-56: whether members of the legacy dialects do not get this kind."""
-        row = KINDS.get(kind)
-        return self.config.unmapped == "drop" and (row is None or row.bridging == "passed")
 
     def sessions_of(self, members: Iterable[SpaceMember]) -> tuple[SessionId, ...]:
         return tuple(
@@ -277,9 +219,7 @@ class State:
         correlation_id: Sequence[str] = (),
     ) -> Deliver:
         """A notice for everybody."""
-        audience = self.everyone()
-        if self._is_withheld(kind):
-            audience = tuple(id for id in audience if self.roster.sessions[id].dialect == "mew")
+        audience = self.audiences.of_notice(kind)
         return Deliver(audience, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
 
     def describe_stream(self, stream: StreamRecord) -> dict[str, Json]:

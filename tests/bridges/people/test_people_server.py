@@ -65,6 +65,27 @@ async def test_people_act_in_their_own_name_with_their_own_rights_and_pending_ca
         assert set(root.roster) >= {"ana", "bob", "boss", "mcp"}
 
 
+async def test_a_person_hears_little_and_is_told_of_everybody_and_all_that_was_said(tmp_path: Path) -> None:
+    async with people_space(tmp_path) as people:
+        root = await people.join("root")
+        ana, bob = people.token("ana"), people.token("bob")
+        for person in (ana, bob):
+            await call(people, person, "moot_chat", text="hello")
+        here = await call(people, ana, "moot_participants")
+        assert all(f"- {name}:" in here for name in ("bob", "root", "mcp"))
+        assert "- ana:" not in here
+        await root.chat("to all")
+
+        async def is_shown() -> bool:
+            return "root: to all" in await call(people, bob, "moot_chat")
+
+        await until_told(is_shown)
+        connected = {each.grant.participant_id: each._joined for each in people.people.people.values()}
+        assert connected["ana"] is not None
+        assert "bob" not in connected["ana"].roster
+        assert set(connected["ana"].roster) == {"root", "mcp"}
+
+
 async def test_both_eras_and_a_session_is_its_persons_alone(tmp_path: Path) -> None:
     """A session id that somebody else sends, or another client of the same person, is unknown."""
     async with people_space(tmp_path) as people:

@@ -268,7 +268,7 @@ async def test_chat_is_said_and_read(tmp_path: Path) -> None:
             answer = await client.call_tool("moot_chat", {"text": "hello all", "to": ["alice"]})
             assert text_of(answer).startswith("Sent.")
             await alice.chat("hello guest")
-            await until(lambda: len(shown.backend.own_tools._chats) == 2)
+            await until(lambda: shown.backend.own_tools._room.heard == 2)
             received = await client.call_tool("moot_chat", {"limit": 1})
             assert received.structured_content is not None
             (message,) = received.structured_content["messages"]

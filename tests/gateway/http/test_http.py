@@ -236,7 +236,9 @@ async def test_polling_leaves_out_what_others_alone_were_told(shared_gateway: Sh
     }
 
 
-@pytest.mark.parametrize("query", ["", "&echo=0", "&dialect=mcpx&routing=directed", "&dialect=m3p"])
+@pytest.mark.parametrize(
+    "query", ["", "&echo=0", "&hears=mine", "&dialect=mcpx&routing=directed", "&dialect=m3p"]
+)
 async def test_who_only_polls_hears_what_a_socket_would_hear(
     shared_gateway: SharedGateway, query: str
 ) -> None:

@@ -214,6 +214,7 @@ class PersonServer:
                 lambda: self.grant.access_token,
                 limits=_LIMITS,
                 echo="unanswered",
+                hears="mine",
                 open_socket=settings.open_socket,
             ) as joined,
             SpaceBackend(

@@ -4,7 +4,6 @@ Their names are reserved: no member's tool is ever shown under one (D-91)."""
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,7 @@ from moot.bridges.space.error_text import describe_fault
 from moot.bridges.space.pending_calls import PendingCalls
 from moot.bridges.space.pending_text import STATUS_TOOL
 from moot.bridges.space.plan_tool import PLAN_DEFINITION, PLAN_TOOL, PlanTool
+from moot.bridges.space.room_view import MAX_CHATS, RoomView
 from moot.bridges.space.short_answers import cut, found_result, listed_result
 from moot.errors import McpError, MootError
 from moot.mcp.downstream.backend import PendingCall, text_result
@@ -19,7 +19,6 @@ from moot.mcp.eras import JsonObject, is_input_required
 from moot.operations.call_text import show_arguments
 from moot.participant import JoinedSpace
 from moot.protocol import strict_json
-from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ ANSWERED_NAMES: Final = (*OWN_NAMES, PLAN_TOOL)
 RESERVED_NAMES: Final = (*ANSWERED_NAMES, CALL_TOOL)
 
 # Chat messages that are kept, and the length of one.
-MAX_CHATS: Final = 200
-MAX_CHAT_CHARS: Final = 4_000
 MAX_FOUND: Final = 50
 # Members that are named as having told nothing yet.
 _MAX_SILENT: Final = 10
@@ -164,6 +161,7 @@ class OwnTools:
         self,
         space: JoinedSpace,
         pending_calls: PendingCalls,
+        room: RoomView,
         *,
         space_name: str,
         count_offers: Callable[[], Mapping[str, Mapping[str, int]]],
@@ -182,8 +180,8 @@ class OwnTools:
         self._find = find
         self._search_status = search_status
         self._plans = PlanTool(space, locate)
-        self._chats: deque[JsonObject] = deque(maxlen=MAX_CHATS)
-        space.on("chat", own=True)(self._on_chat)
+        self._room = room
+        self._heard_before = room.heard
 
     def definitions(
         self, unlisted: int = 0, silent: Sequence[str] = (), *, may_ask: bool = True
@@ -232,21 +230,14 @@ class OwnTools:
 
     # Chat
 
-    def _on_chat(self, envelope: Envelope) -> None:
-        text = envelope.payload.get("text")
-        if isinstance(text, str):
-            chat: JsonObject = {"from": envelope.sender, "at": envelope.ts, "text": text[:MAX_CHAT_CHARS]}
-            if envelope.to:
-                chat["to"] = list(envelope.to)
-            self._chats.append(chat)
-
     async def _chat(self, arguments: JsonObject) -> JsonObject:
         text = _argument(arguments, "text", str, None)
         limit = _number(arguments, "limit", 20, MAX_CHATS)
         to = _argument(arguments, "to", list, [])
         if not all(isinstance(each, str) for each in to):
             raise BadArgument("`to` is a list of member names")
-        unknown = [each for each in to if each not in self._space.roster]
+        here = {name for each in self._room.members(self._space).values() for name in (each.id, each.name)}
+        unknown = [each for each in to if each not in here]
         if unknown:
             raise BadArgument(f"no member is called {', '.join(unknown)}; moot_participants lists them")
         sent = ""
@@ -256,7 +247,7 @@ class OwnTools:
                 raise BadArgument("you may not chat in this space; ask for the capability `chat`")
             await self._space.chat(text, to=to)
             sent = "Sent. "
-        latest = list(self._chats)[-int(limit) :] if limit else []
+        latest = self._room.chats(self._heard_before, int(limit))
         lines = "\n".join(f"[{each['at']}] {each['from']}: {each['text']}" for each in latest)
         shown = f"{sent}{lines}" if lines or sent else "No messages since this client joined."
         return text_result(shown, structuredContent={"messages": latest})
@@ -266,7 +257,7 @@ class OwnTools:
     def _participants(self) -> JsonObject:
         offered = self._count_offers()
         members: list[JsonObject] = []
-        for member in sorted(self._space.roster.values(), key=lambda member: member.name):
+        for member in sorted(self._room.members(self._space).values(), key=lambda member: member.name):
             entry: JsonObject = {"id": member.id, "offers": dict(offered.get(member.name, {}))}
             if member.name != member.id:
                 entry["name"] = member.name

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from moot.bridges.space.own_tools import RESERVED_NAMES
+from moot.bridges.space.room_view import RoomView
 from moot.config.search_settings import SearchSettings
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
@@ -37,6 +38,7 @@ class SharedOffers:
         self.asks: Callable[[str], bool] = lambda _id: True
         self.table = OfferTable(RESERVED_NAMES) if table is None else table
         self.discovery = OfferDiscovery(space, self.table, self._on_changed, asks=lambda who: self.asks(who))
+        self.room = RoomView(space)
         self._settings = search
         self._search: OfferSearch | None = None
         self._listeners: list[Listener] = []

@@ -26,6 +26,7 @@ from moot.bridges.space.member_resources import MemberResources, with_uri
 from moot.bridges.space.own_tools import ANSWERED_NAMES, CALL_TOOL, RESERVED_NAMES, OwnTools
 from moot.bridges.space.pending_calls import PendingCalls
 from moot.bridges.space.person_decisions import PersonDecisions
+from moot.bridges.space.room_view import RoomView
 from moot.bridges.space.shared_offers import SharedOffers
 from moot.config.search_settings import SearchSettings
 from moot.errors import ApprovalRequired, McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
@@ -140,6 +141,7 @@ class SpaceBackend:
         self.own_tools = OwnTools(
             space,
             self.pending_calls,
+            RoomView(space) if shared is None else shared.room,
             space_name=space_name or "default",
             count_offers=self._count_offers,
             find=self._find,
@@ -274,11 +276,9 @@ class SpaceBackend:
         self._on_lists_changed(set(OFFER_KINDS))
 
     def _on_request(self, envelope: Envelope) -> None:
-        if envelope.payload.get("method") != "notifications/resources/updated":
-            return
-        params: Json = envelope.payload.get("params")
-        member = self._space.roster.get(envelope.sender)
-        if member is not None and isinstance(params, dict) and isinstance(params.get("uri"), str):
+        params, member = envelope.payload.get("params"), self._space.roster.get(envelope.sender)
+        is_update = envelope.payload.get("method") == "notifications/resources/updated" and member
+        if is_update and isinstance(params, dict) and isinstance(params.get("uri"), str):
             self._notify_listeners(ResourceUpdated(self.offer_table.uris.shown(member.name, params["uri"])))
 
     # Calls

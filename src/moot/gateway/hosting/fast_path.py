@@ -105,7 +105,7 @@ class FastPaths:
             return
         state = self._state
         session = state.roster.sessions[id]
-        everyone = state.everyone() if session.options.echo else state.all_but(session)
+        everyone = state.audiences.everyone() if session.options.echo else state.audiences.all_but(session)
         audience = self._delivery.audience_of(everyone)
         record = fast_path_record(state, session, kind)
         limits = state.config.limits.envelope

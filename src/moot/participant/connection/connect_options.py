@@ -22,6 +22,7 @@ from moot.protocol.operation import Json
 # D-02, what of our own comes back to us: everything, nothing, or what nobody answers: all but requests that
 # refer to nothing and belong to no context, whose answer or refusal says enough.
 Echo = bool | Literal["unanswered"]
+Hears = Literal["all", "mine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class ConnectOptions:
     reconnect: bool = True
     passive: bool = False
     echo: Echo = True
+    hears: Hears = "all"
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     open_socket: OpenSocket | None = field(default=None, repr=False)
 
@@ -79,6 +81,8 @@ class ConnectOptions:
             query = {"topic": self.space, "dialect": self.dialect, "streams": "1"}
         if self.echo is not True:
             query["echo"] = self.echo or "0"
+        if self.hears != "all":
+            query["hears"] = self.hears
         if self.passive:
             query["answers"] = "0"
         return websocket_url(url, "/ws", query)

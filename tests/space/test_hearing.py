@@ -1,0 +1,95 @@
+"""A connection that hears only what is its own: for one of very many (decision 0243)."""
+
+from __future__ import annotations
+
+import pytest
+
+from .space_driver import CALL, SpaceDriver
+
+MEMBERS = {
+    "host": ["*"],
+    "watcher": ["*"],
+    "ana": ["*"],
+    "bo": ["*"],
+    "agent": ["mcp/proposal", "chat"],
+}
+
+
+@pytest.fixture
+def driver() -> SpaceDriver:
+    """`ana` and `bo` hear only their own; the others hear everything."""
+    driver = SpaceDriver(participants=MEMBERS)
+    driver.enter("host", "watcher", "agent")
+    driver.enter("ana", "bo", hears="mine")
+    return driver
+
+
+def heard_by(driver: SpaceDriver) -> set[str]:
+    return {name for name, messages in driver.received.items() if messages}
+
+
+def test_what_passes_between_others_is_heard_by_those_who_hear_all(driver: SpaceDriver) -> None:
+    driver.says("ana", "mcp/request", CALL, to=["host"], id="call")
+    assert heard_by(driver) == {"ana", "host", "watcher", "agent"}
+    driver.says("host", "mcp/response", {"result": {}}, to=["ana"], about=["call"])
+    assert heard_by(driver) == {"ana", "host", "watcher", "agent"}
+    driver.says("watcher", "chat", {"text": "hello"})
+    assert heard_by(driver) == {"host", "watcher", "agent"}
+    driver.says("agent", "reasoning/start", {"message": "hm"})
+    assert "bo" not in heard_by(driver)
+
+
+def test_what_is_addressed_to_it_or_answers_it_is_its_own(driver: SpaceDriver) -> None:
+    driver.says("watcher", "chat", {"text": "bo?"}, to=["bo"], id="question")
+    assert heard_by(driver) == {"host", "watcher", "agent", "bo"}
+    driver.says("bo", "chat", {"text": "yes"}, to=["watcher"], about=["question"], id="answer")
+    assert heard_by(driver) == {"host", "watcher", "agent", "bo"}
+    driver.says("host", "chat", {"text": "good"}, about=["answer"])
+    assert heard_by(driver) == {"host", "watcher", "agent", "bo"}
+    driver.says("watcher", "mcp/request", {"method": "tools/list"})
+    assert heard_by(driver) == set(MEMBERS)
+
+
+def test_proposals_and_all_that_comes_of_them_are_everybodys(driver: SpaceDriver) -> None:
+    driver.says("agent", "mcp/proposal", CALL, to=["host"], id="wish")
+    assert heard_by(driver) == set(MEMBERS)
+    driver.says("watcher", "chat", {"text": "why?"}, about=["wish"])
+    assert heard_by(driver) == set(MEMBERS)
+    driver.says("watcher", "mcp/request", CALL, to=["host"], about=["wish"], id="done")
+    assert heard_by(driver) == set(MEMBERS)
+    driver.says("host", "mcp/response", {"result": {}}, to=["watcher"], about=["done"])
+    assert heard_by(driver) == set(MEMBERS)
+    driver.says("agent", "mcp/proposal", CALL, to=["host"], id="another")
+    driver.says("watcher", "mcp/reject", {"reason": "other"}, about=["another"])
+    assert heard_by(driver) == set(MEMBERS)
+
+
+def test_those_who_hear_as_little_are_not_told_of_one_another(driver: SpaceDriver) -> None:
+    driver.leave("bo")
+    driver.received = driver.join("bo", {"hears": "mine"})
+    assert heard_by(driver) == {"host", "watcher", "agent", "bo"}
+    welcome = next(each for each in driver.received["bo"] if each["kind"] == "system/welcome")
+    assert {each["id"] for each in welcome["payload"]["participants"]} == {"host", "watcher", "agent"}
+    driver.received = driver.join("watcher/2", {"as": "watcher", "hears": "mine"})
+    assert heard_by(driver) == {"watcher/2"}
+
+
+def test_whoever_comes_with_open_ears_as_well_is_told_of_and_missed(driver: SpaceDriver) -> None:
+    driver.received = driver.join("bo/console", {"as": "bo"})
+    assert heard_by(driver) == {"ana", "bo/console"}
+    (news,) = driver.received["ana"]
+    assert (news["payload"]["event"], news["payload"]["participant"]["id"]) == ("join", "bo")
+    driver.received = driver.leave("bo/console")
+    (news,) = driver.received["ana"]
+    assert (news["payload"]["event"], news["payload"]["participant"]["id"]) == ("leave", "bo")
+    assert heard_by(driver) == {"ana"}
+    driver.received = driver.leave("bo")
+    assert heard_by(driver) == {"host", "watcher", "agent"}
+
+
+def test_who_hears_little_holds_as_much_and_as_little_as_before(driver: SpaceDriver) -> None:
+    driver.says("watcher", "participant/pause", {}, to=["ana"])
+    assert "bo" in heard_by(driver)
+    assert driver.says("ana", "chat", {"text": "hi"}) == "participant_paused"
+    driver.says("watcher", "space/kick", {"participant_id": "ana"})
+    assert "bo" in heard_by(driver)
