@@ -277,9 +277,10 @@ class SpaceBackend:
 
     def _on_request(self, envelope: Envelope) -> None:
         params, member = envelope.payload.get("params"), self._space.roster.get(envelope.sender)
-        is_update = envelope.payload.get("method") == "notifications/resources/updated" and member
-        if is_update and isinstance(params, dict) and isinstance(params.get("uri"), str):
-            self._notify_listeners(ResourceUpdated(self.offer_table.uris.shown(member.name, params["uri"])))
+        uri = params.get("uri") if isinstance(params, dict) else None
+        is_update = envelope.payload.get("method") == "notifications/resources/updated"
+        if is_update and member is not None and isinstance(uri, str):
+            self._notify_listeners(ResourceUpdated(self.offer_table.uris.shown(member.name, uri)))
 
     # Calls
 
