@@ -70,6 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
         end = "-----END CERTIFICATE-----\n"
         file.write_text(certifi.contents().split(end, 1)[0] + end, "utf-8")
         os.environ["SSL_CERT_FILE"] = str(file)
+    # Also for those who do not go by the environment.
+    few = os.environ["SSL_CERT_FILE"]
+    certifi.where = lambda: few
 
 
 def pytest_sessionstart() -> None:

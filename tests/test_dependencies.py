@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import packages_distributions
 from itertools import takewhile
@@ -68,12 +68,21 @@ def installed() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All of them, however deep; expressions have none, and are most of a file."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        below = getattr(node, name, ())
+        for each in below if isinstance(below, list) else ():
+            yield each
+            yield from statements(each)
+
+
 @cache
 def imported() -> dict[str, set[str]]:
     """Every module from outside that some file of ours imports, late or early, and the files that do."""
     found: dict[str, set[str]] = {}
     for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in statements(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:

@@ -66,7 +66,10 @@ def test_links_point_to_where_things_are_on_the_site(
     assert relinked(written, file, place) == expected
 
 
-def test_the_configuration_is_the_written_one_with_the_navigation_in_it(tmp_path: Path) -> None:
+def test_the_prepared_site_has_the_navigation_and_search_leaves_out_what_is_read_by_its_list(
+    tmp_path: Path,
+) -> None:
+    """So that a question finds the how-to first, and not the decision or the change behind it."""
     prepare(build=tmp_path)
     project = tomllib.loads((tmp_path / "zensical.toml").read_text("utf-8"))["project"]
     assert project["nav"] == nav_of(text_of("docs/index.md"))
@@ -76,6 +79,15 @@ def test_the_configuration_is_the_written_one_with_the_navigation_in_it(tmp_path
     assert (tmp_path / "site-source" / project["theme"]["logo"]).read_bytes() == (
         ROOT / "src/moot/console/icon.svg"
     ).read_bytes()
+    source = tmp_path / "site-source"
+    left_out = {
+        page.relative_to(source).as_posix()
+        for page in source.rglob("*.md")
+        if page.read_text("utf-8").startswith("---\nsearch:\n  exclude: true\n---\n\n# ")
+    }
+    assert {"project/changelog.md", "decisions/0001-string-patterns-match-only-strings.md"} <= left_out
+    assert not [page for page in left_out if page.startswith(("how-to/", "reference/", "topics/"))]
+    assert "decisions/index.md" not in left_out
 
 
 def test_titles_are_written_as_toml_can_be_read() -> None:
@@ -104,17 +116,3 @@ def test_the_check_of_a_built_site_finds_what_is_broken(tmp_path: Path) -> None:
 
 def test_a_site_that_was_not_built_is_not_in_order(tmp_path: Path) -> None:
     assert check(tmp_path) == [f"{tmp_path}: there is no site"]
-
-
-def test_search_leaves_out_what_is_read_by_its_list(tmp_path: Path) -> None:
-    """So that a question finds the how-to first, and not the decision or the change behind it."""
-    prepare(ROOT, tmp_path)
-    source = tmp_path / "site-source"
-    left_out = {
-        page.relative_to(source).as_posix()
-        for page in source.rglob("*.md")
-        if page.read_text("utf-8").startswith("---\nsearch:\n  exclude: true\n---\n\n# ")
-    }
-    assert {"project/changelog.md", "decisions/0001-string-patterns-match-only-strings.md"} <= left_out
-    assert not [page for page in left_out if page.startswith(("how-to/", "reference/", "topics/"))]
-    assert "decisions/index.md" not in left_out
