@@ -17,8 +17,9 @@ from tests.gateway.notifications.push_browser import PushBrowser
 from tests.gateway.notifications.receivers import Receiver, receiver
 from tests.gateway.notifications.test_notifications import propose
 from tests.gateway.notifications.test_web_push import kept, messages, quick, scanned
-from tests.gateway.running_gateway import LocalGateway, participants
+from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.gateway.sign_in.oidc_provider import Provider, person
+from tests.gateway.sign_in.test_passkeys import Browser
 from tests.gateway.sign_in.test_sign_in import enter, signing_in
 from tests.waiting import until
 
@@ -149,3 +150,31 @@ def test_being_seen_again_is_written_now_and_then_and_a_new_space_at_once() -> N
     assert wider is not None
     assert wider.account is not None
     assert wider.account.participants == {"lab": "ana", "attic": "ana"}
+
+
+async def test_who_signs_in_with_a_passkey_is_told_until_the_passkey_is_removed(tmp_path: Path) -> None:
+    people = {**TOOLS, **participants(ana=DECIDES)}
+    async with (
+        receiver(status=201) as service,
+        running_gateway(tmp_path, people, notifications=quick()) as gateway,
+    ):
+        page = Browser(gateway, "t-ana")
+        assert (await page.add())[0] == 201
+        token = (await page.sign_in())[1]["token"]
+        listing = (await ask(gateway, "GET", token)).json()
+        assert (listing["refused"], listing["ends_after_seconds"]) == (None, WEEK_SECONDS)
+        browser = PushBrowser(service.url)
+        assert (await ask(gateway, "POST", token, browser.subscription)).status_code == 201
+        # The sign-in ends, and the person is told all the same.
+        tokens = gateway.gateway.directory.hosts["lab"].space.state.temporary_tokens
+        tokens.by_hash.clear()
+        agent, _ = await gateway.join("agent"), await gateway.join("files")
+        await propose(agent, "p1")
+        await service.has(2)
+        assert messages(service, browser, listing["key"])[1]["path"] == "#/lab/approvals/p1"
+        # At the next sign-in it is the same device.
+        found = (await ask(gateway, "GET", (await page.sign_in())[1]["token"])).json()["subscriptions"]
+        assert [each["id"] for each in found] == [browser.id]
+        headers = {"Authorization": "Bearer t-ana"}
+        assert (await gateway.http.delete(f"/passkeys/{page.key.id}", headers=headers)).status_code == 200
+        await until(lambda: kept(gateway) == [])

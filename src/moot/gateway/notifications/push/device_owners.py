@@ -51,17 +51,24 @@ class TokenHolder:
         return any(state.temporary_tokens.get(self.owner) is not None for state in states)
 
     def account(self, now: float) -> ProviderAccount | None:
-        """The account of a provider whose token this is; None for every other token."""
+        """Who signed in with this token, by a provider or a passkey; None for every other token."""
         spaces = self.spaces()
         tokens = [
             self._directory.hosts[space].space.state.temporary_tokens.get(self.owner) for space in spaces
         ]
-        found = [token for token in tokens if token is not None and token.source == "sign_in" and token.keys]
-        if not found or len(found) < len(tokens) or any(token.limited_to is not None for token in found):
+        found = [token for token in tokens if token is not None and token.limited_to is None]
+        if not found or len(found) < len(tokens):
             # One that carries less is not for its person, but for a program of theirs.
             return None
+        first = found[0]
+        if first.passkey and all(token.passkey == first.passkey for token in found):
+            keys, passkey = (f"passkey {first.passkey}",), first.passkey
+        elif all(token.source == "sign_in" and token.keys for token in found):
+            keys, passkey = first.keys, ""
+        else:
+            return None
         return ProviderAccount(
-            keys=found[0].keys, issued_at=found[0].issued_at, participants=spaces, seen_at=now
+            keys=keys, issued_at=first.issued_at, participants=spaces, seen_at=now, passkey=passkey
         )
 
     def check(self) -> None:
@@ -70,7 +77,7 @@ class TokenHolder:
 
 
 class AccountHolder:
-    """An account of a provider, signed in at this moment or not."""
+    """Somebody who signs in with a provider or a passkey, signed in at this moment or not."""
 
     is_shared = False
 
@@ -96,6 +103,9 @@ class AccountHolder:
         member = state.roster.members.get(Name(name))
         if member is None or member.kicked or state.temporary_tokens.is_void(account.keys, account.issued_at):
             return None
+        if account.passkey:
+            own = state.passkeys.of(member.name)
+            return name if any(each.id == account.passkey and each.signs_in for each in own) else None
         # A name belongs to one account, unless the configuration lists it.
         if member.subject is None:
             return name if member.configured is not None else None
@@ -109,7 +119,8 @@ class AccountHolder:
     def check(self) -> None:
         ago = self._wall() - self._account.seen_at
         is_recent = -_CLOCK_SKEW_SECONDS <= ago < self._config.max_seconds_since_sign_in
-        if self._directory.sign_in is None or not is_recent or not self.spaces():
+        is_offered = bool(self._account.passkey) or self._directory.sign_in is not None
+        if not is_offered or not is_recent or not self.spaces():
             raise SignInEnded
 
 

@@ -37,7 +37,7 @@ class QuietPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody whom a provider of identities knows, when they were last here."""
+    """Somebody who signs in with a provider of identities or a passkey, when they were last here."""
 
     # As in their tokens: hashes of issuer and subject, and of issuer and session.
     keys: tuple[str, ...]
@@ -47,6 +47,8 @@ class ProviderAccount(msgspec.Struct, frozen=True, kw_only=True):
     participants: dict[str, str]
     # Seconds since 1970.
     seen_at: float
+    # The id of the passkey that they sign in with.
+    passkey: str = ""
 
     @property
     def owner(self) -> str:
