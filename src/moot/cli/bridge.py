@@ -18,6 +18,7 @@ from moot.operations.terminal_escape import printable
 from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
+    from moot.box.boxed_child import Box
     from moot.bridges.server.bridge_settings import BridgeSettings
     from moot.mcp.upstream import Server, Upstream
     from moot.oauth.oauth_settings import OAuthSettings
@@ -42,6 +43,9 @@ A remote server that asks for a sign-in (OAuth) gets one: the space is told, and
 `moot sign-in NAME --server`, or opens the page that is named there. Until then the member stays, and callers
 read what it waits for. What was signed in is kept in files for you alone, and renewed.
 
+With --box the command is confined (Linux, with bubblewrap): it sees its own program and what you list, has
+no network but the hosts that you list, and a home of its own. Where that is not possible, it is not started.
+
 The child runs without a shell and inherits only PATH, HOME and a few harmless variables: list whatever else
 it needs with --env. Its stderr is kept in a file next to the pins.
 
@@ -51,6 +55,8 @@ shown in the log and in the space, and the tool is withheld until you use --acce
 
 _EXAMPLES: Final = f"""\
   moot bridge --as files -- npx -y @modelcontextprotocol/server-filesystem /srv/shared
+  moot bridge --as files --box write=/srv/shared --box network=registry.npmjs.org \\
+      -- npx -y @modelcontextprotocol/server-filesystem /srv/shared
   moot bridge --as git --env GIT_AUTHOR_NAME=lab -- mcp-server-git --repository .
   moot bridge --gateway http://localhost:8080 --space lab --token-file docs.token \\
       --url https://mcp.example.org/mcp --bearer-file docs.key
@@ -100,6 +106,11 @@ def add_command(commands: Any, name: str) -> None:
     env_help = "a variable for the command; NAME alone passes on our own value"
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
     add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
+    box_help = (
+        "confine the command: on, off, read=PATH, write=PATH, network=HOST, memory=2GiB, processes=N, "
+        "cpu_seconds=N; may be repeated (default: off)"
+    )
+    add("--box", action="append", default=[], metavar="WHAT", help=box_help)
     add("--root", action="append", default=[], metavar="URI", help="a root to give to the server")
     era_help = (
         "the only era of MCP to use (default: both over HTTP; for a command, the handshake where it has it)"
@@ -215,6 +226,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
     where = member_settings_of(options)
     return BridgeSettings(
         server=_server(options),
+        box=_box(options),
         gateway=where.url,
         space=where.space,
         token=where.token_source,
@@ -260,6 +272,36 @@ def _server(options: argparse.Namespace) -> Server:
     return StdioServer(
         command=command, inherited=os.environ, stderr_file=folder / "stderr" / f"{server.label}.log"
     )
+
+
+def _box(options: argparse.Namespace) -> Box | None:
+    """What confines the command; raises UsageError."""
+    from moot.box.boxed_child import Box
+    from moot.config.box_config import BoxConfig, read_box
+
+    if not options.box:
+        return None
+    if options.url is not None:
+        raise UsageError("--box goes with a command: what runs elsewhere cannot be confined here")
+    if options.box in (["on"], ["off"]):
+        box = read_box(options.box[0], "--box")
+    else:
+        listed: dict[str, Any] = {}
+        for each in options.box:
+            name, equals, value = each.partition("=")
+            if not equals and each != "on":
+                raise UsageError(f"--box {each}: write on, off, or what it may reach, such as write=PATH")
+            if name in ("read", "write", "network"):
+                listed.setdefault(name, []).append(value)
+            elif equals:
+                listed[name] = int(value) if value.isdigit() else value
+        box = read_box(listed, "--box")
+    if not isinstance(box, BoxConfig):
+        return None
+    state = (options.pins or Path(".moot/pins.json")).parent.absolute()
+    name = options.participant or _server(options).label
+    hidden = (state, *(() if options.token_file is None else (options.token_file.absolute(),)))
+    return Box(config=box, folder=Path.cwd(), hidden=hidden, home=state / "boxes" / name)
 
 
 def _oauth(options: argparse.Namespace) -> OAuthSettings | None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from moot.config.box_config import BoxSetting
 from moot.config.gateway_config import GatewayConfig, JournalMode
 from moot.errors import UsageError
 from moot.protocol.patterns import Capability
@@ -57,6 +58,8 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # A file of further variables, for its owner alone: what must not stand in the configuration.
     env_file: str | None = None
     cwd: str | None = None
+    # What its process may reach; None or off: whatever our user may.
+    box: BoxSetting | None = None
     url: str | None = None
     # With a URL: sent with every request.
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moot.config.box_config import read_box
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig, TokenGrant
 from moot.config.profiles import Profiles, rights_of
 from moot.config.section_reader import (
@@ -258,7 +259,9 @@ def read_mcp_server(value: Json, path: str, reading: ReadContext) -> McpServerCo
         raise UsageError(f"{path}: has to hold command or url, and not both")
     of = "url" if server.url is None else "command"
     for key in (
-        ("headers", "transport", "oauth", "credentials") if server.url is None else ("args", "env", "cwd")
+        ("headers", "transport", "oauth", "credentials")
+        if server.url is None
+        else ("args", "env", "cwd", "box")
     ):
         if key in section and not reading.lenient:
             raise UsageError(f"{at(path, key)}: has a meaning only with {of}")
@@ -312,5 +315,6 @@ _COMMAND_READERS: Final[Mapping[str, Reader]] = {
     "env": _env,
     "headers": _env,
     "oauth": _sign_in,
+    "box": read_box,
 }
 _MEMBER_READERS: Final[dict[str, Any]] = {**_COMMAND_READERS, "default_to": _default_to}

@@ -24,7 +24,13 @@ from typing import Final
 from moot.errors import UsageError
 from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.stdio_lines import LineSplitter
-from moot.resilience.child_process import ChildExit, ChildProcess, child_environment, start_child
+from moot.resilience.child_process import (
+    ChildExit,
+    ChildProcess,
+    StartChild,
+    child_environment,
+    start_child,
+)
 
 # 48 MiB: values of 32 MiB, which is what a gateway keeps, and what JSON and base64 add to them.
 LINE_BYTES: Final = 48 << 20
@@ -43,6 +49,8 @@ class Command:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
+    # How: as a child of ours like any other, or in a box.
+    start: StartChild = field(default=start_child, compare=False)
 
     def __repr__(self) -> str:
         # Arguments and variables may hold keys.
@@ -109,7 +117,7 @@ async def start(
             f"no such program: {command.argv[0]!r}; give its full path, or make sure that it is in PATH"
         )
     lines = LineSplitter(on_line, on_oversize, max_line_bytes=LINE_BYTES)
-    process = await start_child(
+    process = await command.start(
         [program, *command.argv[1:]],
         environment=environment,
         cwd=command.cwd,

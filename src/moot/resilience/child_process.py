@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from moot.errors import UsageError
 from moot.resilience.descendants import MARK, awaited, end_marked, new_mark, signal_marked
@@ -225,12 +225,13 @@ async def start_child(
     has_stdin: bool = False,
     ends_with_stdout: bool = False,
     drain_seconds: float = DRAIN_SECONDS,
+    pass_fds: Sequence[int] = (),
 ) -> ChildProcess:
     """Start a process in a session of its own; raises UsageError when that is not possible.
 
     Without `environment` it inherits ours, and daemons of its end with us rather than with it. Without
     `on_stderr` its stderr goes where its stdout goes. With `ends_with_stdout` closing its stdout counts as
-    its end.
+    its end. `pass_fds` are the open files that it gets besides its three.
     """
     if cwd is not None and not Path(cwd).is_dir():
         raise UsageError(f"cannot start {argv[0]!r}: its folder {cwd} is not there")
@@ -252,10 +253,27 @@ async def start_child(
             env=None if environment is None or mark is None else {**environment, MARK: mark},
             cwd=cwd,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
     except OSError as fault:
         raise UsageError(f"cannot start {argv[0]!r}: {fault.strerror or fault}") from None
     return child
+
+
+class StartChild(Protocol):
+    """Starts a process as `start_child` does, or confines it besides."""
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None,
+        cwd: Path | str | None,
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None] | None = None,
+        has_stdin: bool = False,
+        ends_with_stdout: bool = False,
+    ) -> ChildProcess: ...
 
 
 def child_environment(listed: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:

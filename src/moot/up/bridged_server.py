@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from moot.box.boxed_child import Box
+from moot.config.box_config import BoxConfig
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig
 from moot.config.env_file import read_env_file
 from moot.errors import MootError
@@ -118,6 +120,7 @@ class BridgedServer:
         try:
             settings = BridgeSettings(
                 server=resolve_server(self._server_config, variables, self._logs),
+                box=resolve_box(self._server_config, variables),
                 gateway=variables.gateway,
                 space=variables.space,
                 token=variables.token.reveal(),
@@ -190,6 +193,25 @@ def resolve_variables(
     file = variables.folder / variables.fill(config.env_file)
     further = read_env_file(file)
     return replace(variables, environ={**variables.environ, **further}, env_file=file), further
+
+
+def resolve_box(config: McpServerConfig, variables: TemplateVars) -> Box | None:
+    """What confines the server, with its placeholders replaced; raises UsageError."""
+    if not isinstance(config.box, BoxConfig):
+        return None
+    variables, _ = resolve_variables(config, variables)
+    filled = {
+        name: tuple(variables.fill(each) for each in getattr(config.box, name))
+        for name in ("read", "write", "network")
+    }
+    # Tokens, journals and the homes of other boxes.
+    own = variables.folder.absolute() / ".moot"
+    return Box(
+        config=msgspec.structs.replace(config.box, **filled),
+        folder=variables.folder.absolute(),
+        hidden=(own,),
+        home=own / "boxes" / variables.name,
+    )
 
 
 def resolve_server(config: McpServerConfig, variables: TemplateVars, logs: Path | None) -> Server:

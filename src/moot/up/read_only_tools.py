@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from moot.box.boxed_child import boxed
 from moot.config.configuration import Configuration, McpServerConfig
 from moot.config.gateway_config import Secret
 from moot.errors import MootError
 from moot.mcp.eras import JsonObject
-from moot.mcp.upstream import open_upstream
-from moot.up.bridged_server import resolve_server
+from moot.mcp.upstream import StdioServer, open_upstream
+from moot.up.bridged_server import resolve_box, resolve_server
 from moot.up.template_vars import TemplateVars
 
 # As long as npx or uvx need to install one.
@@ -73,7 +74,10 @@ async def find_read_only_tools(
 
 
 async def _list_tools(config: McpServerConfig, variables: TemplateVars) -> list[JsonObject]:
-    async with open_upstream(resolve_server(config, variables, None)) as upstream:
+    server = resolve_server(config, variables, None)
+    if isinstance(server, StdioServer):
+        server = boxed(server, resolve_box(config, variables))
+    async with open_upstream(server) as upstream:
         await upstream.wait_until_ready()
         return await upstream.list_all("tools/list")
 

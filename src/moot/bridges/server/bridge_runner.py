@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from moot.box.boxed_child import boxed
+from moot.bridges.server.box_reports import BoxReports
 from moot.bridges.server.bridge_settings import BridgeSettings
 from moot.bridges.server.server_member import ServerControls, ServerMember
 from moot.bridges.server.server_sign_in import ServerSignIn
 from moot.bridges.server.standby import is_absent
 from moot.errors import UsageError
 from moot.mcp.tool_pins import Pins
-from moot.mcp.upstream import HttpServer, StartFailed, Upstream, open_upstream
+from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, open_upstream
 from moot.participant import connect
 from moot.resilience.task_set import end_tasks
 
@@ -44,7 +46,13 @@ async def bridged(
         server = replace(server, auth=sign_in.credential)
     elif settings.credentials != "server":
         raise UsageError("only a server with a URL is called with accounts of members")
-    member = ServerMember(server, pins, accept_changes=settings.accept_changes, sign_in=sign_in)
+    reports = None
+    if settings.box is not None and isinstance(server, StdioServer):
+        reports = BoxReports(settings.box, server.label)
+        server = boxed(server, replace(settings.box, report=reports.add))
+    member = ServerMember(
+        server, pins, accept_changes=settings.accept_changes, sign_in=sign_in, box_reports=reports
+    )
     async with open_upstream(server, settings.upstream, member.callbacks()) as upstream:
         if on_opened is not None:
             on_opened(upstream)
@@ -52,7 +60,7 @@ async def bridged(
         # name goes on until the new server can, and is not thrown out by one that does not start.
         join_first = await is_absent(settings)
         if not join_first:
-            await _wait_until_ready(upstream, settings, sign_in)
+            await _wait_until_ready(upstream, settings, sign_in, reports)
         async with connect(
             settings.gateway,
             settings.space,
@@ -68,7 +76,7 @@ async def bridged(
             work = asyncio.create_task(member.run())
             try:
                 if join_first:
-                    await _wait_until_ready(upstream, settings, sign_in)
+                    await _wait_until_ready(upstream, settings, sign_in, reports)
                 yield member
             finally:
                 await end_tasks([work])
@@ -77,12 +85,17 @@ async def bridged(
 
 
 async def _wait_until_ready(
-    upstream: Upstream, settings: BridgeSettings, sign_in: ServerSignIn | None
+    upstream: Upstream,
+    settings: BridgeSettings,
+    sign_in: ServerSignIn | None,
+    box_reports: BoxReports | None,
 ) -> None:
     """Wait for the first attempt to start; raises StartFailed if the server has to and does not."""
     try:
         await upstream.wait_until_ready()
-    except StartFailed:
+    except StartFailed as failed:
+        if box_reports is not None:
+            box_reports.add_error("\n".join(failed.stderr_lines))
         is_waiting = sign_in is not None and sign_in.credential.waits_for is not None
         if settings.must_start and not is_waiting:
             raise

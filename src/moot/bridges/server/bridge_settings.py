@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moot.box.boxed_child import Box
 from moot.bridges.server.call_identity import CredentialsOf
 from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
 from moot.oauth.oauth_settings import OAuthSettings
@@ -18,6 +19,8 @@ class BridgeSettings:
     """One MCP server as one member of one space."""
 
     server: Server
+    # What confines a server that is started here; None: nothing does.
+    box: Box | None = None
     gateway: str
     space: str = ""
     token: str | Callable[[], str] | None = field(default=None, repr=False)

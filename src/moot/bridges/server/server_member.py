@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from moot.bridges.server.box_reports import BoxReports
 from moot.bridges.server.call_identity import owner_of, with_identity
 from moot.bridges.server.offer_screen import OfferScreen, readable, readable_error, withheld_error
 from moot.bridges.server.personal_calls import PersonalCalls
@@ -80,11 +81,13 @@ class ServerMember:
         *,
         accept_changes: bool = False,
         sign_in: ServerSignIn | None = None,
+        box_reports: BoxReports | None = None,
     ) -> None:
-        """`sign_in`: how members sign in at a server that asks for it."""
+        """`sign_in`: how members sign in at a server that asks for it. `box_reports`: of one in a box."""
         self.server = server
         self.pins = pins
         self.sign_in = sign_in
+        self._box_reports = box_reports
         if sign_in is not None:
             sign_in.on_signed_in = self._on_signed_in
         self._accept_changes = accept_changes
@@ -148,6 +151,8 @@ class ServerMember:
             group.create_task(self._check_tools())
             if self.sign_in is not None:
                 group.create_task(self.sign_in.notice.run(self.space))
+            if self._box_reports is not None:
+                group.create_task(self._box_reports.run(self.space))
 
     # Requests of members
 
@@ -194,7 +199,10 @@ class ServerMember:
     async def _forward(self, request: IncomingRequest) -> JsonObject:
         if self._personal is not None:
             return await self._personal.run(request, self.space, self._send)
-        return with_identity(await self._send(self.upstream, request), None)
+        reports = self._box_reports
+        before = 0 if reports is None else reports.count
+        result = with_identity(await self._send(self.upstream, request), None)
+        return result if reports is None else reports.with_connections(result, before)
 
     async def _send(self, upstream: Upstream, request: IncomingRequest) -> JsonObject:
         method, params, owner = request.method, self._params(request), owner_of(request, self.space)
