@@ -188,6 +188,11 @@ def _environments() -> bool:
     return any(_OUTSIDE["variable"] in read(pid) for pid in _processes())
 
 
+def _signal_outside() -> bool:
+    os.kill(_OUTSIDE["pid"], 0)
+    return "pytest" in Path(f"/proc/{_OUTSIDE['pid']}/cmdline").read_text("utf-8", "replace")
+
+
 def _become_root() -> bool:
     os.setresuid(0, 0, 0)
     return os.geteuid() == 0
@@ -201,7 +206,7 @@ def _status(name: str) -> str:
 _add("environment of others", _environments, harmless=True)
 _add("environment of the parent", lambda: _OUTSIDE["variable"] in "".join(os.environ.values()), harmless=True)
 _add("see a process outside", lambda: len(_processes()) > 8, harmless=True)
-_add("end a process outside", lambda: os.kill(_OUTSIDE["pid"], 0) or _is_victim(), harmless=True)
+_add("end a process outside", _signal_outside, harmless=True)
 _add("capabilities", lambda: int(_status("CapEff"), 16) or int(_status("CapBnd"), 16), harmless=True)
 _add("gain rights by a program", lambda: _status("NoNewPrivs") == "0")
 _add("become root", _become_root)
@@ -228,10 +233,6 @@ _add("page faults of others", lambda: _syscall(323, 282, 0))
 _add("calls by their second number", lambda: _X86 and _syscall(0x4000_0000 + 39, 0) >= 0)
 _add("module of the kernel", lambda: _syscall(313, 273, 0, b"", 0) == 0)
 _add("restart the machine", lambda: _syscall(169, 142, 0, 0, 0, 0) == 0)
-
-
-def _is_victim() -> bool:
-    return "pytest" in Path(f"/proc/{_OUTSIDE['pid']}/cmdline").read_text("utf-8", "replace")
 
 
 # Network

@@ -103,7 +103,7 @@ async def test_no_way_out_of_the_box_is_open(
     outside: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shared = tmp_path / "shared"
-    listed = BoxConfig(write=(".",), read=("../readable",), memory=_MEMORY, processes=_PROCESSES)
+    listed = BoxConfig(write=(".",), read=("../readable",), memory_bytes=_MEMORY, max_processes=_PROCESSES)
     box = Box(config=listed, folder=shared, hidden=(shared / ".moot",), home=tmp_path / "home")
     with caplog.at_level(logging.WARNING):
         found = await _outcome(box.start, outside, shared, {"PATH": "/usr/bin:/bin"})

@@ -27,9 +27,9 @@ def limit_process(pid: int, box: BoxConfig) -> None:
     if sys.platform != "linux":
         raise OSError("processes are limited on Linux only")
     limits = {
-        resource.RLIMIT_NPROC: box.processes,
+        resource.RLIMIT_NPROC: box.max_processes,
         # Not the address space, of which runtimes reserve far more than they use.
-        resource.RLIMIT_DATA: box.memory,
+        resource.RLIMIT_DATA: box.memory_bytes,
         resource.RLIMIT_CORE: 0,
     }
     if box.cpu_seconds is not None:
@@ -46,7 +46,7 @@ class BoxGroup:
     def __init__(self, pid: int, box: BoxConfig) -> None:
         self._folders: set[Path] = set()
         self.limited: set[str] = set()
-        for controller, limit in (("pids", box.processes), ("memory", box.memory)):
+        for controller, limit in (("pids", box.max_processes), ("memory", box.memory_bytes)):
             for parent, limit_file in _parents(controller):
                 if self._add(parent / f"{_NAME}{os.getpid()}-{pid}", limit_file, limit, pid):
                     self.limited.add(controller)
