@@ -12,7 +12,7 @@ requests, and what its tools return are the answers. A gullible agent makes the 
 instruction as soon as it has read it, and again at the end. Nothing here calls a model. What an operator
 would say about the tools of each suite is in `agentdojo/traits.yaml`, the same as for real spaces.
 
-`python -m bench.origins --cost` needs nothing of AgentDojo: what seeing, reading and judging cost, and how
+`python -m bench.origins --cost` needs nothing of AgentDojo: what reading and judging cost, and how
 much memory 100,000 messages take.
 """
 
@@ -334,24 +334,11 @@ def spent(work: Callable[[], object], times: int) -> float:
     return (time.process_time() - begun) / times * 1e6
 
 
-def see_all(envelopes: Sequence[Envelope]) -> None:
-    memory = OriginMemory()
-    for each in envelopes:
-        memory.see(each, person=False, at=START)
-
-
 def cost() -> None:
     space = CostSpace()
-    memory = space.run.memory
     print("| what | CPU, µs |\n|---|---|")
     for name, say in (("a chat of 500 bytes", space.chat), ("a call and its result of 1 KB", space.call)):
-        for _ in range(300):
-            say()
-        print(
-            f"| {name}: seen | {spent(partial(see_all, [each[0] for each in memory._unread]), 1) / 300:.1f} |"
-        )
-        read = spent(memory.catch_up, 1) / 300
-        print(f"| {name}: read, if a call comes after it | {read:.0f} |")
+        print(f"| {name}: read, if a call comes after it | {spent(say, 300):.0f} |")
     for chars in (100, 1_000, 8_000):
         bodies = [space.prose(chars) for _ in range(30)]
         times = sorted(spent(partial(space.verdict, body), 1) for body in bodies)
@@ -361,8 +348,6 @@ def cost() -> None:
     before = tracemalloc.get_traced_memory()[0]
     for count in range(100_000):
         (space.call if count % 10 == 0 else space.chat)()
-        if count % 1_000 == 0:
-            space.run.memory.catch_up()
     print(f"memory after 100,000 messages: {(tracemalloc.get_traced_memory()[0] - before) / 1e6:.0f} MB")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from moot.origins.origin_memory import MAX_UNREAD_MESSAGES
 from moot.origins.origin_words import describe_origin
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_of_annotations
 from moot.protocol.operation import Json
@@ -228,11 +227,6 @@ def test_what_fell_out_of_the_memory_is_not_known() -> None:
         space.result("read_mail", f"Mail {count} " + "and so on " * 10)
     assert space.origin(recipient="bob@example.com").origin == "unknown"
     assert space.verdict("send_mail", recipient="bob@example.com").asks
-    unread = TalkingSpace()
-    unread.ana_says("Write to bob@example.com")
-    for count in range(MAX_UNREAD_MESSAGES):
-        unread.send("chat", OTHER_AGENT, [], {"text": f"Message {count}"})
-    assert unread.origin(recipient="bob@example.com").origin == "unknown"
 
 
 def test_what_an_agent_may_have_read_outside_is_not_known() -> None:
@@ -242,18 +236,6 @@ def test_what_an_agent_may_have_read_outside_is_not_known() -> None:
     space.send("mcp/proposal", AGENT, [AGENT], {"method": "tools/call", "params": {"name": "edit"}})
     assert space.origin(recipient="bob@example.com").origin == "unknown"
     assert not space.verdict("send_mail", recipient="Bob", body="Hello").asks
-
-
-def test_the_same_messages_give_the_same_verdicts_whether_read_at_once_or_one_by_one() -> None:
-    """A gateway that starts reads its journal at once; one that runs reads as calls come."""
-    at_once, one_by_one = TalkingSpace(), TalkingSpace()
-    for space in (at_once, one_by_one):
-        space.ana_says("Write to bob@example.com about May 19th")
-        if space is one_by_one:
-            space.verdict("send_mail", recipient="bob@example.com")
-        space.result("read_mail", MAIL)
-    call: dict[str, Json] = {"recipient": "bob@example.com", "cc": "sales@evil.example", "body": "2024-05-19"}
-    assert at_once.verdict("send_mail", **call) == one_by_one.verdict("send_mail", **call)
 
 
 def test_sentences_say_where_a_value_came_from() -> None:

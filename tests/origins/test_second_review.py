@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from moot.origins.origin_memory import CATCH_UP_STEPS
-from moot.origins.step_budget import MESSAGE_STEPS
 from moot.protocol.operation import Json
 from tests.origins.spaces import AGENT, ANA, HOST, OTHER_AGENT, TalkingSpace
 
@@ -249,27 +247,10 @@ def test_a_record_that_a_person_named_is_theirs(said: str, found: Json) -> None:
     assert not space.verdict("append", file_id="f-99").asks
 
 
-def test_unread_messages_are_read_in_slices_and_a_verdict_reads_a_bounded_part() -> None:
-    space = TalkingSpace()
-    space.ana_says("Write to bob@example.com")
-    for count in range(40):
-        space.send("chat", OTHER_AGENT, [], {"text": f"Message {count} " + "and so on " * 100})
-    slices = 1
-    while not space.memory.catch_up(2_000):
-        slices += 1
-    assert slices > 5
-    assert space.origin(to="bob@example.com").origin == "person"
-    for count in range(2 * CATCH_UP_STEPS // MESSAGE_STEPS + 2):
-        space.send("chat", OTHER_AGENT, [], {"text": f"{count} x@a{count}.example " * 12_000})
-    assert space.origin(to="zoe@example.com").origin == "unknown"
-    assert space.memory.catch_up(0)
-
-
 def test_requests_are_bounded_by_what_they_hold() -> None:
     space = TalkingSpace()
     for count in range(300):
         space.send("mcp/request", AGENT, [HOST], calling(f"{count}" + "x" * 50_000, query="y" * 4_000))
-        space.memory.catch_up()
     held = space.memory._requests.values()
     assert sum(len(each.tool) for each in held) < 300 * 100
 

@@ -4,7 +4,7 @@ A space saw every message, so it can tell for each argument whether a person sai
 it, a trusted look-up returned it, only others wrote it, or nobody said it.
 
     memory = OriginMemory(traits)                 # what each tool does, in the operator's words
-    memory.see(envelope, person=…, at=…)          # every accepted envelope, in order; costs nearly nothing
+    memory.see(envelope, person=…, at=…)          # every accepted envelope, in order
     verdict = verdict_on(memory, call, now)       # `asks`, `why`, `arguments`, `private`, `task`
     payload_of(verdict, agent=…)                  # the `moot/origins` message that tells everybody
 

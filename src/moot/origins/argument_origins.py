@@ -13,29 +13,33 @@ words that the agent wrote itself into an argument for words (`body`, `title`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from moot.origins.call_leaves import call_leaves
-from moot.origins.origin_call import SAID, ArgumentOrigin
+from moot.origins.call_leaves import CallLeaf, call_leaves
+from moot.origins.origin_call import SAID, ArgumentOrigin, OriginCall
 from moot.origins.source_index import MIN_RUN_WORDS
 from moot.origins.source_place import SourcePlace
-from moot.origins.step_budget import BudgetSpent
+from moot.origins.step_budget import VERDICT_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import compose, fold_strictly, without_disguise, words_of
 from moot.origins.text_origins import MAX_TEXT_WORDS, PLAIN_NAME, TextOrigins
 from moot.origins.value_keys import (
     CHARS_PER_STEP,
     MIN_CODE_CHARS,
     TARGETS,
+    FoundValue,
     Key,
     compact,
     id_keys,
     is_id_name,
     link_text,
     number_text,
+    values_in,
     words_in_name,
 )
 from moot.origins.value_lookup import ValueLookup
+from moot.origins.word_runs import stands_in
 from moot.protocol import strict_json
 from moot.protocol.hidden_text import find_hidden
 from moot.protocol.operation import Json
@@ -74,7 +78,7 @@ class OriginReader:
                 return [*found, ArgumentOrigin(path, "…", "unknown")]
             try:
                 self.look.budget.spend(len(text) // CHARS_PER_STEP + 2)
-                if not text.strip() or (text in options and _CHOICE.fullmatch(text)):
+                if not text.strip() or is_choice(text, options):
                     found.append(ArgumentOrigin(path, text, "nobody", steers=False))
                 else:
                     found.append(self._unless_rejected(self._origin(path, name, value, text), text))
@@ -111,14 +115,13 @@ class OriginReader:
             return self.look.endorsed(path, text, by)
         if isinstance(value, str) and find_hidden(text) is not None:
             return self.look.unsaid(path, text)
-        if is_id_name(name) and len(text) <= 64 and (len(text) < 3 or any(map(str.isdigit, text))):
+        if _is_id(name, text):
             return self._id_origin(path, name, text)
         if found := _DAY.fullmatch(text):
             return self.look.keyed(path, text, _day_keys(found, self.look.now))
         if not isinstance(value, str):
             return self.look.keyed(path, text, [("number", text)])
-        runs_words = not RUNNING_TOOLS.isdisjoint(words_in_name(self.look.call.tool))
-        if not runs_words and not TEXT_NAMES.isdisjoint(words_in_name(name)):
+        if _is_text(self.look.call.tool, name):
             return self.texts.origin(path, text)
         return self._name_origin(path, text)
 
@@ -139,10 +142,7 @@ class OriginReader:
         return origin
 
     def _name_origin(self, path: str, text: str) -> ArgumentOrigin:
-        whole = [
-            key for key, start, end in self.look.values_in(text)
-            if end - start == len(text) and key[0] != "called"
-        ]  # fmt: skip
+        whole = _whole_keys(text, self.look.values_in(text))
         if whole:
             origin = self.look.keyed(path, text, whole[:1])
             if whole[0][0] == "place" and origin.origin == "nobody":
@@ -172,6 +172,47 @@ class OriginReader:
             if inner.origin not in SAID:
                 return inner
         return origin
+
+
+def is_said_in(said: str, at: float, leaf: CallLeaf, text: str, call: OriginCall, now: float) -> bool:
+    """Whether a value is a person's by this text of theirs alone; False: look closer, as `OriginReader` does.
+
+    For names and what is one value as a whole. Both texts are composed.
+    """
+    if not isinstance(leaf.value, str) or find_hidden(text) is not None or _is_id(leaf.name, text):
+        return False
+    if _DAY.fullmatch(text) or _is_text(call.tool, leaf.name):
+        return False
+    budget = StepBudget(VERDICT_STEPS)
+    try:
+        if whole := _whole_keys(text, values_in(text, now, budget)):
+            return any(found.key == whole[0] for found in values_in(said, at, budget))
+    except BudgetSpent:
+        return False
+    words = words_of(text)
+    if len("".join(words)) <= 2 or f" {' '.join(words)} " not in f" {' '.join(words_of(said))} ":
+        return False
+    return PLAIN_NAME.fullmatch(text) is not None or stands_in(fold_strictly(said), fold_strictly(text))
+
+
+def is_choice(text: str, options: Set[str]) -> bool:
+    """Whether this is an option that the tool's definition lists."""
+    return text in options and _CHOICE.fullmatch(text) is not None
+
+
+def _is_id(name: str, text: str) -> bool:
+    return is_id_name(name) and len(text) <= 64 and (len(text) < 3 or any(map(str.isdigit, text)))
+
+
+def _is_text(tool: str, name: str) -> bool:
+    """Whether an argument is for words; a tool that runs them is steered by each."""
+    runs_words = not RUNNING_TOOLS.isdisjoint(words_in_name(tool))
+    return not runs_words and not TEXT_NAMES.isdisjoint(words_in_name(name))
+
+
+def _whole_keys(text: str, found: Iterable[FoundValue]) -> list[Key]:
+    """What a text is as one value."""
+    return [key for key, start, end in found if end - start == len(text) and key[0] != "called"]
 
 
 def _is_named(text: str, name: str) -> bool:

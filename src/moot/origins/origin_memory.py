@@ -1,9 +1,8 @@
 """What was said in a space, by whom and to whom: envelopes in their order in, a memory of sources out.
 
-`see` only keeps an envelope, so chats cost nothing; what it holds is read when the first call after it asks
-where its values came from. The same envelopes in the same order give the same memory on every gateway and
-after a restart. Pure: told the time, and told who is a person when something is said (decision 0052). Senders
-and recipients are logical names (D-19).
+The same envelopes in the same order give the same memory on every gateway and after a restart. Pure: told
+the time, and told who is a person when something is said (decision 0052). Senders and recipients are logical
+names (D-19). To read a message takes longer than to deliver it: whoever keeps a memory may feed it late.
 
 A task begins with what a person asks for. What a person said counts for an agent until its context was
 cleared and it said so; neither a new task nor a request to clear makes an agent forget what it read.
@@ -11,7 +10,6 @@ cleared and it said so; neither a new task nor a request to clear makes an agent
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -48,12 +46,6 @@ from moot.protocol.operation import Json, context_of
 from moot.protocol.origin_report import A2A_CONTEXT
 from moot.protocol.payloads import GATEWAY
 
-# Envelopes that nobody has asked about yet: beyond this the oldest are forgotten unread.
-MAX_UNREAD_MESSAGES: Final = 4_096
-MAX_UNREAD_BYTES: Final = 4 << 20
-# What a verdict reads of them before it judges: half a second. The rest is forgotten unread.
-CATCH_UP_STEPS: Final = 500_000
-STEPS_PER_MESSAGE: Final = 50
 # Who reads the answer of one request.
 MAX_READERS: Final = 64
 MAX_TOOL_CHARS: Final = 64
@@ -91,12 +83,7 @@ class OriginMemory:
     own: str = ""
     index: SourceIndex = field(init=False)
     endorsements: dict[str, Endorsement] = field(init=False, default_factory=dict)
-    # Tuples: they are made for every message of a space.
-    _unread: deque[tuple[Envelope, bool, float]] = field(init=False, default_factory=deque)
-    _unread_bytes: int = field(init=False, default=0)
-    _lost_unread: bool = field(init=False, default=False)
     _number: int = field(init=False, default=0)
-    _steps: int = field(init=False, default=0)
     _requests: OpenRequests = field(init=False, default_factory=OpenRequests)
     # Values of rejected calls, loosely, each with the number of the rejection.
     _rejected: dict[str, int] = field(init=False, default_factory=dict)
@@ -114,30 +101,26 @@ class OriginMemory:
             self.index.add(OriginSource(0, "", "", 0.0, "operator"), "", value)
 
     def see(self, envelope: Envelope, *, person: bool, at: float) -> None:
-        """Note an accepted envelope. `person`: whether its sender counts as one now."""
+        """Take in an accepted envelope. `person`: whether its sender counts as one now."""
         if envelope.kind == ENDORSE_KIND:
-            # At once: nothing that was revoked may count because too much came after it.
             if person:
                 self._read_endorsement(envelope, at)
             return
-        self._unread.append((envelope, person, at))
-        self._unread_bytes += len(envelope.raw)
-        while len(self._unread) > MAX_UNREAD_MESSAGES or self._unread_bytes > MAX_UNREAD_BYTES:
-            self._unread_bytes -= len(self._unread.popleft()[0].raw)
-            self._lost_unread = True
+        self._number += 1
+        try:
+            self._read(envelope, person, at)
+        except Exception:  # noqa: BLE001
+            # Whatever cannot be read is something that nobody here knows, and that asks. It must neither stop
+            # whoever decides nor pass for not said.
+            self.index.drop(self._number)
 
     def note_gap(self) -> None:
         """Some messages were not seen: what came before now may have had anything in it."""
-        self.catch_up()
-        self._lost_unread = True
+        self._number += 1
+        self.index.drop(self._number)
 
     def context_of(self, agent: str) -> AgentContext:
         """What this agent has read by now, the words of others to everybody included."""
-        if not self.catch_up(CATCH_UP_STEPS):
-            self._number += len(self._unread)
-            self._unread.clear()
-            self._unread_bytes = 0
-            self.index.drop(self._number)
         own = self._agents.get(agent, self._everyone if len(self._agents) >= MAX_AGENTS else AgentContext())
         heard = max((number for name, number in self._chats.items() if name != agent), default=-1)
         untrusted = max(own.untrusted, self._everyone.untrusted, heard)
@@ -153,33 +136,6 @@ class OriginMemory:
         """When a person last rejected a call with this value, as the number of a source; -1: not since."""
         at = self._rejected.get(fold_loosely(value), -1)
         return at if at > since else -1
-
-    # Reading what was seen.
-
-    def catch_up(self, steps: int | None = None) -> bool:
-        """Read what was only kept until now: whoever has time to spare may do it before a call comes.
-
-        With `steps` at least one message, and none after so many steps. Returns whether all is read.
-        """
-        until = None if steps is None else self._steps + steps
-        if self._lost_unread:
-            self._lost_unread = False
-            self._number += 1
-            self.index.drop(self._number)
-        while self._unread:
-            envelope, person, at = self._unread.popleft()
-            self._unread_bytes -= len(envelope.raw)
-            self._number += 1
-            try:
-                self._read(envelope, person, at)
-            except Exception:  # noqa: BLE001
-                # Whatever cannot be read is something that nobody here knows, and that asks. It must neither
-                # stop whoever decides nor pass for not said.
-                self.index.drop(self._number)
-            self._steps += STEPS_PER_MESSAGE
-            if until is not None and self._steps >= until:
-                break
-        return not self._unread
 
     def _read(self, envelope: Envelope, person: bool, at: float) -> None:
         kind = envelope.kind
@@ -422,7 +378,6 @@ class OriginMemory:
                             self.index.add(source, path, line, member=member, budget=budget)
         except BudgetSpent:
             self.index.drop(source.number)
-        self._steps += MESSAGE_STEPS - budget.left
         return written and source.grade != "person"
 
     def _read_endorsement(self, envelope: Envelope, at: float) -> None:

@@ -15,7 +15,7 @@ from moot.origins.origin_memory import AgentContext, OriginMemory
 from moot.origins.source_place import Grade, SourcePlace
 from moot.origins.step_budget import VERDICT_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import compose, decoded, fold_strictly, unspell
-from moot.origins.value_keys import TARGETS, Key, values_in
+from moot.origins.value_keys import TARGETS, FoundValue, Key, values_in
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class ValueLookup:
                     break
         return first
 
-    def values_in(self, text: str) -> list[tuple[Key, int, int]]:
+    def values_in(self, text: str) -> list[FoundValue]:
         return list(values_in(text, self.now, self.budget))
 
     def decoded(self, text: str) -> list[str]:

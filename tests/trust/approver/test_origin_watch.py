@@ -11,6 +11,7 @@ import pytest
 from moot.origins import origin_memory
 from moot.participant import Control, Controls
 from moot.protocol.operation import Json
+from moot.trust.approver import origin_watch
 from moot.trust.rules.rule_store import RuleStore
 from tests.trust.approver.mail_space import BOOKING, STRANGER, mail_space
 from tests.waiting import HANG_SECONDS, until
@@ -135,6 +136,7 @@ async def test_a_fault_in_origins_asks_and_stops_nothing(
 
         with monkeypatch.context() as broken:
             broken.setattr(origin_memory.OriginMemory, "context_of", fail)
+            broken.setattr(origin_watch, "find_said", fail)
             _, why = await space.asked("bob@example.org")
         assert "could not be found out" in why
         await space.alice.approve(space.alice.proposals.open()[0])

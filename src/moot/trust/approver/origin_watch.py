@@ -22,19 +22,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final, Protocol
 
 from moot.origins.endorsement import ENDORSE_KIND
 from moot.origins.origin_call import OriginCall
 from moot.origins.origin_memory import OriginMemory, acts_outside
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
-from moot.origins.origin_verdict import verdict_on
+from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver.origin_finding import FAILED, ONLY_READS, keep_asking, put, sent_at, timeless
-from moot.trust.approver.said_values import CLEARING, SaidValues
+from moot.trust.approver.said_values import KeptMessage, SaidCall, find_said
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
@@ -90,18 +91,16 @@ class OriginWatch:
         self._on_found = on_found
         self._send = send
         self.memory = OriginMemory(self.traits_of, own=space.name)
-        self._said = SaidValues(lambda: self.memory)
         # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
         # there was more.
-        self._unread: deque[tuple[Envelope, bool, float]] = deque()
-        self._read: deque[tuple[Envelope, bool, float]] = deque()
+        self._unread: deque[KeptMessage] = deque()
+        self._read: deque[KeptMessage] = deque()
         self._unread_bytes = 0
         self._read_bytes = 0
         # How many of the unread ones reject something.
         self._unread_rejections = 0
         self._has_gap = False
         self._is_gap_new = False
-        self._is_broken = False
         # Messages of the history, which may be delivered once more.
         self._past_ids: frozenset[str] = frozenset()
         # Calls to judge when their own message was read, and when all were.
@@ -112,7 +111,7 @@ class OriginWatch:
         self._early: set[str] = set()
         self._compared: set[str] = set()
         # What was found by proposal, what of it everybody was told, and what was open when we came.
-        self._findings: dict[str, dict[str, Json]] = {}
+        self._findings: dict[str, dict[str, Json] | SaidCall] = {}
         # Why others may have led to a call that a person let run again before; empty if they did not.
         self._steered: dict[str, str] = {}
         self._told: dict[str, dict[str, Json]] = {}
@@ -125,32 +124,28 @@ class OriginWatch:
 
         For every message of a space, so it does nothing that can wait.
         """
-        sender, kind, store = envelope.sender, envelope.kind, self._store
-        person = sender in store.people
-        if not person and sender == self._space.name and self._is_echo(envelope):
+        kind, store = envelope.kind, self._store
+        person = envelope.sender in store.people
+        if not person and envelope.sender == self._space.name and self._is_echo(envelope):
             # What we say repeats what others wrote.
             if kind == ORIGINS_KIND:
                 for each in envelope.correlation_id:
                     put(self._told, each, dict(envelope.payload), MAX_FINDINGS)
             return False
-        if not is_past and envelope.id in self._past_ids:
+        if is_past:
+            now = sent_at(envelope, now)
+        elif envelope.id in self._past_ids:
             return False
         if store.first_seen is None and kind.startswith(_IN_HISTORY):
             store.first_seen = envelope.id
-        at = sent_at(envelope, now) if is_past else now
-        if kind == "chat":
-            if person:
-                self._said.keep(envelope, at)
-        elif kind == ENDORSE_KIND:
-            self.memory.see(envelope, person=person, at=at)
+        if kind == ENDORSE_KIND:
+            self.memory.see(envelope, person=person, at=now)
             return person
-        elif kind == "mcp/reject":
+        if kind == "mcp/reject":
             self._unread_rejections += 1
-        elif kind in CLEARING:
-            self._said.forget_if_cleared(envelope)
-        self._unread.append((envelope, person, at))
+        self._unread.append((envelope, person, now))
         self._unread_bytes += len(envelope.raw)
-        if len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
+        if self._unread_bytes > MAX_KEPT_BYTES or len(self._unread) > MAX_KEPT_MESSAGES:
             self._make_room()
         return False
 
@@ -163,12 +158,10 @@ class OriginWatch:
         """Some at once, so that it is not done for every message."""
         most = MAX_KEPT_MESSAGES - MAX_KEPT_MESSAGES // 32
         while len(self._unread) > most or self._unread_bytes > MAX_KEPT_BYTES:
-            oldest, person, _ = self._unread[0]
-            is_chat = oldest.kind == "chat"
-            if is_chat or (oldest.kind in _FORGOTTEN and not acts_outside(oldest)):
-                self._pop_unread()
-                if is_chat and person:
-                    self._said.forgotten = oldest
+            oldest = self._unread[0][0]
+            if oldest.kind == "chat" or (oldest.kind in _FORGOTTEN and not acts_outside(oldest)):
+                self._unread.popleft()
+                self._unread_bytes -= len(oldest.raw)
                 if not self._is_gap_new:
                     self._note_gap()
                     self._is_gap_new = True
@@ -243,13 +236,9 @@ class OriginWatch:
             for case in late.values():
                 self._find_late(case)
 
-    def _pop_unread(self) -> tuple[Envelope, bool, float]:
-        kept = self._unread.popleft()
-        self._unread_bytes -= len(kept[0].raw)
-        return kept
-
     def _read_oldest(self) -> None:
-        kept = envelope, person, at = self._pop_unread()
+        kept = envelope, person, at = self._unread.popleft()
+        self._unread_bytes -= len(envelope.raw)
         self._is_gap_new = False
         if envelope.kind == "mcp/reject":
             self._unread_rejections -= 1
@@ -258,12 +247,7 @@ class OriginWatch:
         while len(self._read) > MAX_KEPT_MESSAGES or self._read_bytes > MAX_KEPT_BYTES:
             self._read_bytes -= len(self._read.popleft()[0].raw)
             self._has_gap = True
-        try:
-            self.memory.see(envelope, person=person, at=at)
-            self.memory.catch_up()
-        except Exception:
-            log.exception("origins are lost")
-            self._is_broken = True
+        self.memory.see(envelope, person=person, at=at)
         if envelope.id in self._due:
             self._find_late(self._due.pop(envelope.id))
 
@@ -276,7 +260,6 @@ class OriginWatch:
         endorsements = self.memory.endorsements
         self.memory = OriginMemory(self.traits_of, own=self._space.name)
         self.memory.endorsements |= endorsements
-        self._is_broken = False
         if self._has_gap:
             self._note_gap()
         self._unread.extendleft(reversed(self._read))
@@ -294,12 +277,7 @@ class OriginWatch:
 
     def _note_gap(self) -> None:
         self._has_gap = True
-        try:
-            self.memory.note_gap()
-        except Exception:
-            # Nothing of it can be relied on: all ask, until it is read again.
-            log.exception("origins are lost")
-            self._is_broken = True
+        self.memory.note_gap()
 
     # What tools do
 
@@ -346,6 +324,8 @@ class OriginWatch:
     def ask_reason(self, case: Case) -> str | None:
         """Why the origins of its values ask; None if they were looked at and do not."""
         found = self._findings.get(case.id)
+        if isinstance(found, SaidCall):
+            return None
         if found is None or case.method != "tools/call":
             return ORIGINS_UNKNOWN
         return str(found["why"]) if found["asks"] is not False else None
@@ -361,7 +341,7 @@ class OriginWatch:
         found = self._findings.get(case.id)
         if found is None:
             return ORIGINS_UNKNOWN
-        if found["asks"] is False:
+        if isinstance(found, SaidCall) or found["asks"] is False:
             return None
         other = self._other_reason(case, case.to[0] if len(case.to) == 1 else "", case.tool or "")
         if other is not None or not found["arguments"] or "more" in found:
@@ -383,15 +363,23 @@ class OriginWatch:
     def asked(self, id: str) -> bool:
         """Whether a call asked by its origins; what is not known asked."""
         found = self._findings.get(id) or self._told.get(id)
-        return found is None or found.get("asks") is not False
+        return found is None or not (isinstance(found, SaidCall) or found.get("asks") is False)
 
     def was_told(self, id: str) -> bool:
         return id in self._told
 
     def finding(self, id: str) -> dict[str, Json] | None:
-        return self._findings.get(id) or self._told.get(id)
+        found = self._findings.get(id) or self._told.get(id)
+        if isinstance(found, SaidCall):
+            try:
+                found = payload_of(found.verdict(), agent=found.call.agent)
+            except Exception:
+                log.exception("origins not found", extra={"proposal": id})
+                found = {"asks": True, "why": FAILED, "arguments": []}
+            self._findings[id] = found
+        return found
 
-    def _find_quickly(self, case: Case) -> dict[str, Json] | None:
+    def _find_quickly(self, case: Case) -> dict[str, Json] | SaidCall | None:
         """What is found of a call that only reads, or of which people said all values; None: of no other."""
         call, why = self._call_of(case)
         if why is not None:
@@ -401,15 +389,16 @@ class OriginWatch:
             return ONLY_READS
         if self._unread_rejections:
             return None
+        latest = chain(reversed(self._unread), reversed(self._read))
         try:
-            verdict = self._said.verdict_on(call, self._wall_clock())
+            found = find_said(call, latest, self.memory, self._wall_clock())
         except Exception:
             log.exception("what people said is lost")
             return None
-        return None if verdict is None else payload_of(verdict, agent=case.proposer)
+        return payload_of(found, agent=case.proposer) if isinstance(found, OriginVerdict) else found
 
     def _judge(self, case: Case) -> None:
-        before = self._findings.get(case.id) or self._told.get(case.id)
+        before = self.finding(case.id)
         try:
             found = self._find(case)
             if before is not None and before.get("asks") is not False and not found["asks"]:
@@ -438,8 +427,6 @@ class OriginWatch:
         return call, self._other_reason(case, host, tool)
 
     def _other_reason(self, case: Case, host: str, tool: str) -> str | None:
-        if self._is_broken:
-            return FAILED
         if not host or not tool:
             return "it is not for one tool of one member"
         if case.unexpected_fields:
@@ -452,7 +439,7 @@ class OriginWatch:
         """Tell everybody what was found of a call that people are asked about, if that is something new."""
         if self._findings.get(case.id) is ONLY_READS:
             self._look_at_values(case, self._due)
-        found = self._findings.get(case.id)
+        found = self.finding(case.id) if case.id in self._findings else None
         is_due = case.id in self._due or case.id in self._due_last
         if found is None or is_due or not self._space.may(ORIGINS_KIND):
             return

@@ -1,19 +1,21 @@
-"""What people said lately, for calls of which they said every value: those need no look at anything else.
+"""Whether people said every value of a call lately: then nothing else has to be looked at.
 
 What a person said as a whole is theirs, whatever others wrote (decision 0179). So many calls are judged by
 the chats of people alone, and what agents and tools sent is read only when a call has another value. Of the
-chats, only those are read in which a value of the call stands letter by letter: most are never read at all.
-Where a context is cleared all is forgotten. Who needs more than is kept here is found in the whole memory.
+chats, only those are looked at in which a value of the call stands letter by letter: most are never read.
+What was found in them is put together when somebody asks for it. Where a context was cleared, nothing before
+counts. Who needs more than this is found in the whole memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Final
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
+from typing import Final, NamedTuple
 
-from moot.origins.argument_origins import text_of_leaf
-from moot.origins.call_leaves import call_leaves
+from moot.origins.argument_origins import is_choice, is_said_in, text_of_leaf
+from moot.origins.call_leaves import CallLeaf, call_leaves
 from moot.origins.origin_call import ArgumentOrigin, OriginCall
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
@@ -23,119 +25,148 @@ from moot.origins.text_forms import compose, fold_strictly
 from moot.origins.value_keys import TARGETS, values_in
 from moot.protocol.envelope import Envelope
 
-# Of chats that are kept, and of those that are read for one call.
-MAX_SAID_BYTES: Final = 500_000
+# The latest messages that are looked through, and how much of them is read for one call.
+MAX_SAID_MESSAGES: Final = 1_024
 MAX_READ_BYTES: Final = 16 << 10
-# Values of a call: each is looked for in all that is kept.
+# What is not read at once is kept with what was found of a call.
+MAX_LATER_BYTES: Final = 4 << 10
+# Values of a call: each is looked for in every chat.
 MAX_VALUES: Final = 16
-CLEARING: Final = frozenset({"participant/clear", "participant/status"})
-_NO_VALUES: Final = frozenset({"", "true", "false", "null"})
+_CLEARING: Final = ("participant/clear", "participant/status")
+
+# A message, whether a person sent it, and when.
+KeptMessage = tuple[Envelope, bool, float]
+_folded: Final = lru_cache(maxsize=MAX_SAID_MESSAGES)(fold_strictly)
 
 
-class SaidValues:
-    """The chats of people. `whole` is the memory of everything, which knows what was rejected."""
+class SaidCall(NamedTuple):
+    """A call that asks for nothing, and the chats in which people said its values, oldest first."""
 
-    def __init__(self, whole: Callable[[], OriginMemory]) -> None:
-        self._whole = whole
-        # The latest message that the whole memory forgot unread: what is older is not known here either.
-        self.forgotten: Envelope | None = None
-        self._begin()
+    call: OriginCall
+    chats: list[KeptMessage]
+    now: float
 
-    def _begin(self) -> None:
-        # Chats in their order, and their texts as they are compared, of those that a call has come after. Of
-        # the older ones all are dropped at once.
-        self._older: list[tuple[Envelope, float]] = []
-        self._newer: list[tuple[Envelope, float]] = []
-        self._texts: dict[str, str] = {}
-        self._newer_bytes = 0
-        # The chats that were read for the last call: the next one often has its values from the same.
-        self._read: list[str] = []
-        self._memory = OriginMemory()
+    def verdict(self) -> OriginVerdict:
+        memory = OriginMemory()
+        for envelope, _, at in self.chats:
+            memory.see(envelope, person=True, at=at)
+        return verdict_on(memory, self.call, self.now)
 
-    def keep(self, envelope: Envelope, at: float) -> None:
-        """Keep a chat of a person."""
-        self._newer.append((envelope, at))
-        self._newer_bytes += len(envelope.raw)
-        if self._newer_bytes > MAX_SAID_BYTES // 2:
-            self._older, self._newer, self._newer_bytes, self._texts = self._newer, [], 0, {}
 
-    def forget_if_cleared(self, envelope: Envelope) -> None:
-        """Whose context was cleared was told nothing before; for all others it is in the whole memory."""
-        if envelope.kind == "participant/clear" or envelope.payload.get("messages_in_context") == 0:
-            self._begin()
+def find_said(
+    call: OriginCall, latest: Iterable[KeptMessage], whole: OriginMemory, now: float
+) -> SaidCall | OriginVerdict | None:
+    """That people said every value of a call, by messages from the latest on; None: look at everything.
 
-    def verdict_on(self, call: OriginCall, now: float) -> OriginVerdict | None:
-        """That a call asks for nothing; None if other messages have to be looked at."""
-        texts = [text_of_leaf(leaf.value) for leaf in call_leaves(call.arguments, call.schema)]
-        wanted = [fold_strictly(text) for text in texts if text not in _NO_VALUES]
-        if not wanted or len(wanted) > MAX_VALUES or not self._read_chats(wanted, call.agent):
-            return None
-        found = verdict_on(self._memory, call, now)
-        values = [each for each in found.arguments if each.steers or each.value not in _NO_VALUES]
-        is_said = not found.asks and values and all(map(_is_said_as_a_whole, values))
-        return found if is_said and not self._is_rejected(call, now) else None
+    `whole` is the memory of everything, which knows what was rejected.
+    """
+    values = _values_of(call)
+    if not values or len(values) > MAX_VALUES or call.traits.effect == "destroys":
+        return None
+    found = _chats_with({fold_strictly(text) for _, text in values}, call.agent, latest)
+    if found is None or _is_rejected(call, whole, now):
+        return None
+    chat_of, chats = found
+    said = SaidCall(call, chats, now)
+    size = sum(len(envelope.raw) for envelope, _, _ in chats)
+    if size <= MAX_LATER_BYTES and all(
+        _is_said(leaf, text, chat_of[fold_strictly(text)], said) for leaf, text in values
+    ):
+        return said
+    if size > MAX_READ_BYTES:
+        return None
+    verdict = said.verdict()
+    paths = {leaf.path for leaf, _ in values}
+    looked_at = [each for each in verdict.arguments if each.path in paths]
+    return verdict if not verdict.asks and all(map(_is_said_as_a_whole, looked_at)) else None
 
-    def _read_chats(self, values: list[str], agent: str) -> bool:
-        """Read the latest chat with each of these, and the one that began the task; whether all are said."""
-        self._drop_forgotten()
-        chosen: dict[str, tuple[Envelope, float]] = {}
-        for value in values:
-            found = next((each for each in self._latest() if self._has(value, each[0])), None)
-            if found is None:
-                return False
-            chosen[found[0].id] = found
-        task = next((each for each in self._latest() if agent in each[0].to), None)
-        task = task or next((each for each in self._latest() if not each[0].to), None)
-        if task is not None:
-            chosen[task[0].id] = task
-        if sum(len(envelope.raw) for envelope, _ in chosen.values()) > MAX_READ_BYTES:
-            return False
-        ids = sorted(chosen)
-        if ids != self._read:
-            self._read, self._memory = ids, OriginMemory()
-            for envelope, at in sorted(chosen.values(), key=lambda each: each[1]):
-                self._memory.see(envelope, person=True, at=at)
-        return True
 
-    def _latest(self) -> Iterator[tuple[Envelope, float]]:
-        return chain(reversed(self._newer), reversed(self._older))
+def _values_of(call: OriginCall) -> list[tuple[CallLeaf, str]]:
+    """The values that have to be said, with their texts; none if there is something else in the call."""
+    found = []
+    for leaf in call_leaves(call.arguments, call.schema):
+        text = text_of_leaf(leaf.value)
+        if leaf.value is None or isinstance(leaf.value, bool):
+            # A list of them can say anything.
+            if leaf.path.endswith("]"):
+                return []
+        elif text.strip() and not is_choice(text, leaf.options):
+            found.append((leaf, text))
+    return found
 
-    def _has(self, value: str, envelope: Envelope) -> bool:
-        """Whether this stands in a chat, and not only inside of a longer word where it is first and last."""
-        text = self._texts.get(envelope.id)
-        if text is None:
+
+def _chats_with(
+    values: set[str], agent: str, latest: Iterable[KeptMessage]
+) -> tuple[dict[str, KeptMessage], list[KeptMessage]] | None:
+    """The latest chat of a person with each of these, and with it the one that began the task."""
+    chat_of: dict[str, KeptMessage] = {}
+    chosen: list[KeptMessage] = []
+    missing, task, task_of_all = values, None, None
+    for kept in islice(latest, MAX_SAID_MESSAGES):
+        envelope, person, _ = kept
+        if envelope.kind != "chat":
+            if envelope.kind in _CLEARING and _may_clear(envelope):
+                break
+            continue
+        if not person:
+            continue
+        if agent in envelope.to:
+            task = task or kept
+        elif not envelope.to:
+            task_of_all = task_of_all or kept
+        if missing:
             said = envelope.payload.get("text")
-            text = self._texts[envelope.id] = fold_strictly(said) if isinstance(said, str) else ""
-        return value in text and any(
-            not (text[at - 1 : at].isalnum() or text[at + len(value) : at + len(value) + 1].isalnum())
-            for at in (text.find(value), text.rfind(value))
-        )
+            text = _folded(said) if isinstance(said, str) and len(said) <= MAX_READ_BYTES else ""
+            here = [value for value in missing if _has(text, value)]
+            if here:
+                chosen.append(kept)
+                chat_of |= dict.fromkeys(here, kept)
+                missing = missing.difference(here)
+        if task and not missing:
+            break
+    if missing:
+        return None
+    task = task or task_of_all
+    if task and all(each is not task for each in chosen):
+        chosen.append(task)
+    return chat_of, sorted(chosen, key=lambda kept: kept[2])
 
-    def _drop_forgotten(self) -> None:
-        for kept in (self._older, self._newer) if self.forgotten is not None else ():
-            until = next((at for at, each in enumerate(kept, 1) if each[0] is self.forgotten), 0)
-            if until and kept is self._newer:
-                self._older = []
-                self._newer_bytes -= sum(len(envelope.raw) for envelope, _ in kept[:until])
-            for envelope, _ in kept[:until]:
-                self._texts.pop(envelope.id, None)
-            del kept[:until]
-        self.forgotten = None
 
-    def _is_rejected(self, call: OriginCall, now: float) -> bool:
-        """Whether people rejected a call with one of these values, or may have."""
-        whole, budget = self._whole(), StepBudget(VERDICT_STEPS)
-        if not whole.has_rejections:
-            return False
-        try:
-            for leaf in leaves_of(dict(call.arguments), ""):
-                found = values_in(compose(leaf.text), now, budget)
-                targets = [key[1] for key, _, _ in found if key[0] in TARGETS]
-                if any(whole.rejected_at(text) >= 0 for text in (leaf.text, *targets)):
-                    return True
-        except BudgetSpent:
-            return True
+def _may_clear(envelope: Envelope) -> bool:
+    """Whose context was cleared was told nothing before; for all others it is in the whole memory."""
+    return envelope.kind == "participant/clear" or envelope.payload.get("messages_in_context") == 0
+
+
+def _has(text: str, value: str) -> bool:
+    """Whether this stands in a chat, and not only inside of a longer word where it is first and last."""
+    return value in text and any(
+        not (text[at - 1 : at].isalnum() or text[at + len(value) : at + len(value) + 1].isalnum())
+        for at in (text.find(value), text.rfind(value))
+    )
+
+
+def _is_said(leaf: CallLeaf, text: str, chat: KeptMessage, said: SaidCall) -> bool:
+    """Whether a value is a person's by this chat, as far as that can be told without reading it all."""
+    envelope, _, at = chat
+    # What people quote others wrote.
+    words = envelope.payload["text"]
+    return ">" not in words and is_said_in(compose(words), at, leaf, text, said.call, said.now)
+
+
+def _is_rejected(call: OriginCall, whole: OriginMemory, now: float) -> bool:
+    """Whether people rejected a call with one of these values, or may have."""
+    if not whole.has_rejections:
         return False
+    budget = StepBudget(VERDICT_STEPS)
+    try:
+        for leaf in leaves_of(dict(call.arguments), ""):
+            found = values_in(compose(leaf.text), now, budget)
+            targets = [key[1] for key, _, _ in found if key[0] in TARGETS]
+            if any(whole.rejected_at(text) >= 0 for text in (leaf.text, *targets)):
+                return True
+    except BudgetSpent:
+        return True
+    return False
 
 
 def _is_said_as_a_whole(each: ArgumentOrigin) -> bool:
