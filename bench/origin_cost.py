@@ -1,21 +1,24 @@
 """What origins cost in a space: `python -m bench.origin_cost`.
 
-One gateway with two spaces that are alike, each with an approver in a process of its own; one approver looks
-at origins, in the other everything about them is left out. In turns a person sends chats of 500 bytes, and an
-agent proposes calls, each with a value that the person has just said, which a rule approves. CPU is that of
-the gateway and the approver together, as the kernel tells it. A chat is only kept until a call needs it, so
-the third line is chats with a call behind every hundred, which has to read them.
+A space with an approver in a process of its own. A person sends chats of 500 bytes, and an agent proposes
+calls, each with a value that the person has just said, which a rule approves. CPU is that of the gateway and
+the approver together, as the kernel tells it. A chat is only kept until a call needs it, so the third line is
+chats with a call behind every hundred.
 
-The machine has other work, too: the two spaces take turns with small pieces of work, each begins every other
-time, and all is repeated with new processes. What is told is the median of these runs, with the least and the
-most.
+Two processes differ by some percent whatever they run, and the machine has other work, too. So it is one
+approver, which keeps and looks at origins or leaves all of it out, in turns: small pieces of work in pairs,
+each way first every other time. What is told of a run is the median of what each pair says, and of the runs,
+each with new processes, the median, the least and the most. Before it measures, as many messages are kept as
+ever will be.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -30,13 +33,16 @@ from bench.processes import SERVER_CORE, Process, gateway, started
 from moot.errors import TimedOut
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
+from moot.trust.approver.origin_watch import MAX_KEPT_MESSAGES
 
 ON, OFF = "on", "off"
-# In one turn, turns in a run, and runs with processes of their own.
-CHATS: Final = 200
+SPACE: Final = "lab"
+# In one turn, pairs of turns in a run, and runs with processes of their own.
+CHATS: Final = 400
 CALLS: Final = 20
-TURNS: Final = 20
+TURNS: Final = 60
 RUNS: Final = 5
+_SIGNALS: Final = {ON: signal.SIGUSR1, OFF: signal.SIGUSR2}
 # A call behind so many chats.
 EVERY: Final = 100
 MEMBERS: Final = ("you", "agent", "tools", "approver")
@@ -60,31 +66,29 @@ def _config() -> dict[str, Any]:
             return [{"kind": "mcp/request"}, {"kind": list(_SENDS)}]
         return [{"kind": "mcp/response"}]
 
-    def space(label: str) -> dict[str, Any]:
-        people = {
-            name: {"tokens": [_token(label, name)], "capabilities": capabilities(name)} for name in MEMBERS
-        }
-        return {"participants": people, "limits": {"messages_per_second": 0, "bytes_per_second": 0}}
-
+    people = {name: {"tokens": [_token(name)], "capabilities": capabilities(name)} for name in MEMBERS}
+    space = {"participants": people, "limits": {"messages_per_second": 0, "bytes_per_second": 0}}
     return {
         "gateway": {"port": 0, "data": "data", "max_connections_per_address": 0},
-        "spaces": {label: space(label) for label in (ON, OFF)},
+        "spaces": {SPACE: space},
     }
 
 
-def _token(space: str, name: str) -> str:
-    return f"t-{space}-{name}-bench"
+def _token(name: str) -> str:
+    return f"t-{name}-bench"
 
 
 @dataclass
 class CostSpace:
-    """One of the two spaces: its members here, and the processes that count."""
+    """Its members here, and the processes that count."""
 
     person: JoinedSpace
     agent: JoinedSpace
     processes: list[Process]
-    draws: random.Random
-    decided: list[float] = field(default_factory=list)
+    draws: random.Random = field(default_factory=lambda: random.Random(36))
+    label: str = ON
+    # Milliseconds from a proposal to its approval, with origins and without.
+    decided: dict[str, list[float]] = field(default_factory=lambda: {ON: [], OFF: []})
     # When each proposal was seen.
     _proposed: dict[str, float] = field(default_factory=dict)
 
@@ -99,7 +103,13 @@ class CostSpace:
         def decided(envelope: Envelope) -> None:
             for id in envelope.correlation_id:
                 if id in self._proposed:
-                    self.decided.append((time.perf_counter() - self._proposed.pop(id)) * 1e3)
+                    self.decided[self.label].append((time.perf_counter() - self._proposed.pop(id)) * 1e3)
+
+    async def turn(self, label: str) -> None:
+        """Let the approver look at origins, or leave them out; what waits to be done is done before."""
+        self.label = label
+        os.kill(self.processes[-1].child.pid, _SIGNALS[label])
+        await self.call()
 
     def cpu(self) -> float:
         """Seconds that their threads have run."""
@@ -146,89 +156,91 @@ class CostSpace:
 
 
 @asynccontextmanager
-async def _spaces(folder: Path) -> AsyncIterator[dict[str, CostSpace]]:
+async def _space(folder: Path) -> AsyncIterator[CostSpace]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         process, url = await enter(gateway(folder / "gateway", _config()))
         address = "http" + url.removeprefix("ws").removesuffix("/ws?space=")
-        found: dict[str, CostSpace] = {}
-        for label in (ON, OFF):
-            joined = {
-                name: await enter(connect(address, label, _token(label, name)))
-                for name in MEMBERS
-                if name != "approver"
-            }
-            joined["tools"].tool(lambda to: f"sent to {to}", name="send", description="Sends the report.")
-            approver = await enter(_approver(folder, label, address))
-            found[label] = CostSpace(joined["you"], joined["agent"], [process, approver], random.Random(36))
-            found[label].watch()
+        you, agent, tools = [
+            await enter(connect(address, SPACE, _token(name))) for name in MEMBERS if name != "approver"
+        ]
+        tools.tool(lambda to: f"sent to {to}", name="send", description="Sends the report.")
+        found = CostSpace(you, agent, [process, await enter(_approver(folder, address))])
+        found.watch()
         yield found
 
 
 @asynccontextmanager
-async def _approver(folder: Path, label: str, address: str) -> AsyncIterator[Process]:
-    state = folder / f"state-{label}"
+async def _approver(folder: Path, address: str) -> AsyncIterator[Process]:
+    state = folder / "state"
     state.mkdir(mode=0o700)
     rule = {"name": "by-origin", "decision": "approve", "tool": "*", "extra_arguments": True}
-    if label == ON:
-        rule["ask"] = "when_untrusted"
-    (state / "rules.yaml").write_text(json.dumps({"rules": [rule], "tools": _TOOLS if label == ON else {}}))
-    token = folder / f"{label}.token"
-    token.write_text(_token(label, "approver"))
+    rules = {"rules": [{**rule, "ask": "when_untrusted"}], "tools": _TOOLS}
+    (state / "rules.yaml").write_text(json.dumps(rules))
+    token = folder / "approver.token"
+    token.write_text(_token("approver"))
     token.chmod(0o600)
-    program = ["moot.cli"] if label == ON else ["bench.origin_cost", "--approver"]
-    command = [sys.executable, "-m", *program, "rules", "run", "--gateway", address, "--space", label]
-    command += ["--token-file", str(token), "--state", str(state), "--no-suggestions"]
-    async with started(command, SERVER_CORE, folder / f"{label}.log") as process:
+    command = [sys.executable, "-m", "bench.origin_cost", "--approver", "rules", "run", "--gateway", address]
+    command += ["--space", SPACE, "--token-file", str(token), "--state", str(state), "--no-suggestions"]
+    async with started(command, SERVER_CORE, folder / "approver.log") as process:
         await process.line_with("the approver is")
         yield process
 
 
-def run_without_origins(arguments: list[str]) -> None:
-    """`moot` with an approver that neither keeps nor looks at where values came from."""
+def run_approver(arguments: list[str]) -> None:
+    """`moot`, with an approver that begins or ends to keep and look at origins when it is told to."""
     from moot.cli import main as moot
     from moot.trust.approver.origin_watch import OriginWatch
 
-    def nothing(*_: Any, **__: Any) -> bool:
-        return False
+    names = ("observe", "look", "ask_reason")
+    ways: dict[int, dict[str, Any]] = {
+        _SIGNALS[ON]: {name: getattr(OriginWatch, name) for name in names},
+        _SIGNALS[OFF]: dict.fromkeys(names, lambda *_: None),
+    }
 
-    for name in ("observe", "observe_past", "look", "read_again"):
-        setattr(OriginWatch, name, nothing)
+    def change(number: int, _: object) -> None:
+        for name, function in ways[number].items():
+            setattr(OriginWatch, name, function)
+
+    for number in ways:
+        signal.signal(number, change)
     sys.argv = ["moot", *arguments]
     sys.exit(moot())
 
 
 @dataclass
 class CostRun:
-    """One run. CPU is in milliseconds by what was done and by space; decisions are in milliseconds."""
+    """One run. CPU is in milliseconds for each pair, by what was done and how."""
 
-    cpu: dict[str, dict[str, float]] = field(default_factory=dict)
+    cpu: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     decided: dict[str, float] = field(default_factory=dict)
     approver_bytes: dict[str, int] = field(default_factory=dict)
 
+    def more(self, what: str) -> float:
+        """How much more it takes with origins: the median of all pairs."""
+        pairs = zip(self.cpu[what][ON], self.cpu[what][OFF], strict=True)
+        return statistics.median(on / off for on, off in pairs) - 1
+
 
 async def measure(turns: int = TURNS) -> CostRun:
-    run = CostRun()
+    run = CostRun({what: {ON: [], OFF: []} for what in _WAYS})
     with tempfile.TemporaryDirectory(prefix="moot-bench-") as name:
-        async with _spaces(Path(name)) as spaces:
-            for space in spaces.values():
+        async with _space(Path(name)) as space:
+            for label in (OFF, ON):
+                await space.turn(label)
                 await space.calls(20)
-                await space.both(EVERY)
-                space.decided.clear()
+                await space.chats(MAX_KEPT_MESSAGES + CHATS)
+                run.approver_bytes[label] = space.processes[-1].resident_bytes
+            space.decided = {ON: [], OFF: []}
             for turn in range(turns):
                 for what, (count, act) in _WAYS.items():
                     for label in (ON, OFF) if turn % 2 else (OFF, ON):
-                        space = spaces[label]
-                        # What waits to be read is not this one's.
-                        await space.call()
+                        await space.turn(label)
                         before = space.cpu()
                         await act(space, count)
-                        spent = (space.cpu() - before) / (count * turns) * 1e3
-                        by_space = run.cpu.setdefault(what, dict.fromkeys((ON, OFF), 0.0))
-                        by_space[label] += spent
-            for label, space in spaces.items():
-                run.decided[label] = statistics.median(space.decided)
-                run.approver_bytes[label] = space.processes[-1].resident_bytes
+                        run.cpu[what][label].append((space.cpu() - before) / count * 1e3)
+            for label, times in space.decided.items():
+                run.decided[label] = statistics.median(times)
     return run
 
 
@@ -246,8 +258,10 @@ def lines_of(runs: list[CostRun]) -> list[str]:
         f"{'at most':>9}"
     ]
     for what in _WAYS:
-        off, on = (statistics.median(run.cpu[what][label] for run in runs) for label in (OFF, ON))
-        more = sorted(run.cpu[what][ON] / run.cpu[what][OFF] - 1 for run in runs)
+        off, on = (
+            statistics.median(each for run in runs for each in run.cpu[what][label]) for label in (OFF, ON)
+        )
+        more = sorted(run.more(what) for run in runs)
         spread = f"{more[0]:.1%} to {more[-1]:.1%}"
         most = f"{_MOST[what]:.0%}" if what in _MOST else ""
         lines.append(f"{what:36}{off:10.3f}{on:10.3f}{statistics.median(more):>9.1%}{spread:>18}{most:>9}")
@@ -260,9 +274,17 @@ def lines_of(runs: list[CostRun]) -> list[str]:
 
 def main() -> None:
     if sys.argv[1:2] == ["--approver"]:
-        run_without_origins(sys.argv[2:])
+        run_approver(sys.argv[2:])
         return
-    print(*lines_of([asyncio.run(measure()) for _ in range(RUNS)]), sep="\n")
+    runs: list[CostRun] = []
+    for number in range(RUNS):
+        begun = time.perf_counter()
+        runs.append(asyncio.run(measure()))
+        found = ", ".join(f"{what} {runs[-1].more(what):+.1%}" for what in _WAYS)
+        busy = os.getloadavg()[0]
+        seconds = time.perf_counter() - begun
+        print(f"run {number + 1}: {found} ({seconds:.0f} s, load {busy:.1f})", flush=True)
+    print(*lines_of(runs), sep="\n")
 
 
 if __name__ == "__main__":
