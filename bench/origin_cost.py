@@ -42,6 +42,8 @@ CHATS: Final = 400
 CALLS: Final = 20
 TURNS: Final = 60
 RUNS: Final = 5
+# What the approver calls, and what it answers if origins are left out.
+_WITHOUT: Final = {"observe": False, "look": None, "ask_reason": None}
 _SIGNALS: Final = {ON: signal.SIGUSR1, OFF: signal.SIGUSR2}
 # A call behind so many chats.
 EVERY: Final = 100
@@ -192,10 +194,9 @@ def run_approver(arguments: list[str]) -> None:
     from moot.cli import main as moot
     from moot.trust.approver.origin_watch import OriginWatch
 
-    names = ("observe", "look", "ask_reason")
     ways: dict[int, dict[str, Any]] = {
-        _SIGNALS[ON]: {name: getattr(OriginWatch, name) for name in names},
-        _SIGNALS[OFF]: dict.fromkeys(names, lambda *_: None),
+        _SIGNALS[ON]: {name: getattr(OriginWatch, name) for name in _WITHOUT},
+        _SIGNALS[OFF]: {name: lambda *_, answer=answer, **__: answer for name, answer in _WITHOUT.items()},
     }
 
     def change(number: int, _: object) -> None:

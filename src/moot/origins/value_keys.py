@@ -64,6 +64,8 @@ MAX_CALLED_CHARS: Final = 60
 _DAY_SECONDS: Final = 86_400.0
 _EXACT: Final = Context(prec=100)
 _MAX_NUMBER_CHARS: Final = 64
+_NUMBER_SIGNS: Final = re.compile("[,'+]")
+_CODE_SIGNS: Final = re.compile(r"\s|(?<!^)-")
 
 Key = tuple[str, str]
 # Kinds of keys that say to whom or where.
@@ -291,7 +293,7 @@ def number_text(value: str | float) -> str:
     text = str(value)
     if text.isascii() and text.isdigit():
         return text.lstrip("0") or "0" if len(text) <= _MAX_NUMBER_CHARS else text
-    text = re.sub("[,'+]", "", text).replace("−", "-")
+    text = _NUMBER_SIGNS.sub("", text).replace("−", "-")
     if len(text) > _MAX_NUMBER_CHARS:
         return text
     try:
@@ -306,7 +308,7 @@ def number_text(value: str | float) -> str:
 def compact(code: str) -> str:
     """Without spaces and dashes but for a minus, and without the sign that says that it is a number."""
     folded = fold_strictly(code)
-    return folded if folded.isalnum() else re.sub(r"\s|(?<!^)-", "", folded).lstrip("#")
+    return folded if folded.isalnum() else _CODE_SIGNS.sub("", folded).lstrip("#")
 
 
 @lru_cache(maxsize=4096)

@@ -25,8 +25,9 @@ from moot.origins.text_forms import compose, fold_strictly
 from moot.origins.value_keys import TARGETS, values_in
 from moot.protocol.envelope import Envelope
 
-# The latest messages that are looked through, and how much of them is read for one call.
+# The latest messages that are looked through, the bytes of chats among them, and what is read for one call.
 MAX_SAID_MESSAGES: Final = 1_024
+MAX_SAID_BYTES: Final = 500_000
 MAX_READ_BYTES: Final = 16 << 10
 # What is not read at once is kept with what was found of a call.
 MAX_LATER_BYTES: Final = 4 << 10
@@ -100,9 +101,11 @@ def _chats_with(
 ) -> tuple[dict[str, KeptMessage], list[KeptMessage]] | None:
     """The latest chat of a person with each of these, and with it the one that began the task."""
     chat_of: dict[str, KeptMessage] = {}
-    chosen: list[KeptMessage] = []
-    missing, task, task_of_all = values, None, None
-    for kept in islice(latest, MAX_SAID_MESSAGES):
+    # By how many messages ago.
+    chosen: dict[int, KeptMessage] = {}
+    tasks: dict[bool, tuple[int, KeptMessage]] = {}
+    missing, left = values, MAX_SAID_BYTES
+    for ago, kept in enumerate(islice(latest, MAX_SAID_MESSAGES)):
         envelope, person, _ = kept
         if envelope.kind != "chat":
             if envelope.kind in _CLEARING and _may_clear(envelope):
@@ -110,26 +113,28 @@ def _chats_with(
             continue
         if not person:
             continue
-        if agent in envelope.to:
-            task = task or kept
-        elif not envelope.to:
-            task_of_all = task_of_all or kept
+        left -= len(envelope.raw)
+        if left < 0:
+            break
+        is_task = agent in envelope.to
+        if is_task or not envelope.to:
+            tasks.setdefault(is_task, (ago, kept))
         if missing:
             said = envelope.payload.get("text")
             text = _folded(said) if isinstance(said, str) and len(said) <= MAX_READ_BYTES else ""
             here = [value for value in missing if _has(text, value)]
             if here:
-                chosen.append(kept)
+                chosen[ago] = kept
                 chat_of |= dict.fromkeys(here, kept)
                 missing = missing.difference(here)
-        if task and not missing:
+        if True in tasks and not missing:
             break
     if missing:
         return None
-    task = task or task_of_all
-    if task and all(each is not task for each in chosen):
-        chosen.append(task)
-    return chat_of, sorted(chosen, key=lambda kept: kept[2])
+    # What was asked of this agent comes before what was asked of all.
+    if task := tasks.get(True) or tasks.get(False):
+        chosen[task[0]] = task[1]
+    return chat_of, [chosen[ago] for ago in sorted(chosen, reverse=True)]
 
 
 def _may_clear(envelope: Envelope) -> bool:
