@@ -97,8 +97,11 @@ def values_in(text: str, at: float, budget: StepBudget) -> Iterator[FoundValue]:
 @lru_cache(maxsize=4096)
 def _short_values(text: str, day: int) -> tuple[list[FoundValue], int]:
     """The values of a text that may come again in the next message, and what it takes to find them."""
+    folded = fold_strictly(text)
+    if _PLAIN_WORDS.fullmatch(folded):
+        return [], len(text) // CHARS_PER_STEP + 2
     budget = StepBudget(MAX_SHORT_CHARS * MAX_SHORT_CHARS)
-    scan = _ValueScan(fold_strictly(text), day * _DAY_SECONDS, budget)
+    scan = _ValueScan(folded, day * _DAY_SECONDS, budget)
     found = list(scan.values())
     return found, MAX_SHORT_CHARS * MAX_SHORT_CHARS - budget.left + 1
 
