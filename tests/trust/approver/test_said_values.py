@@ -79,7 +79,9 @@ def test_a_value_that_is_told_to_be_said_is_a_persons_in_the_whole_memory() -> N
         value = draws.choice((value, said[draws.randrange(len(said)) :], draws.choice(PARTS))).strip()
         name = draws.choice(("to", "recipient", "path"))
         leaf = CallLeaf(name, name, value, frozenset())
-        if ">" not in said and is_said_in(said, NOON, leaf, value, OriginCall(AGENT, "send", {name: value}, WRITES), NOON):
+        if ">" not in said and is_said_in(
+            said, NOON, leaf, value, OriginCall(AGENT, "send", {name: value}, WRITES), NOON
+        ):
             space = TalkingSpace()
             space.ana_says(said)
             assert space.origin("send", **{name: value}).origin == "person", (said, value)
