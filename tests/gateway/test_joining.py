@@ -275,6 +275,8 @@ async def test_several_sockets_share_one_identity_and_closing_one_harms_no_other
 async def test_one_socket_too_many_is_told_so_and_may_come_back_later(shared_gateway: SharedGateway) -> None:
     sockets = [await shared_gateway.gateway.join("bob") for _ in range(8)]
     ninth = await shared_gateway.gateway.open("/ws?space=lab", token="t-bob")
+    refusal = (await ninth.hear("system/error"))["payload"]
+    assert (refusal["error"], refusal["limit"]) == ("resource_limit", "max_sessions_per_member")
     assert (await ninth.closed())[0] == 1013
     assert [refusal_in(each) for each in ninth.received] == ["resource_limit"]
     # Those who are in can still post, and the others are untouched.

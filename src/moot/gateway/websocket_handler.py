@@ -280,7 +280,7 @@ class MemberSocket:
 
         def reject(refusal: Refused) -> None:
             self.host = self.session = None
-            self._reject(refusal.code, refusal.message)
+            self._reject(refusal.code, refusal.message, **refusal.details)
 
         try:
             identity.admit()
@@ -401,11 +401,11 @@ class MemberSocket:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def _reject(self, code: str, message: str, *, retry_after: float | None = None) -> None:
+    def _reject(self, code: str, message: str, *, retry_after: float | None = None, **details: Json) -> None:
         """D-21: a bad join gets an error, then close code 1008; 1013 where trying again makes sense."""
         if self._connection is None:
             return
-        payload: dict[str, Json] = {"error": code, "message": message}
+        payload: dict[str, Json] = {"error": code, "message": message, **details}
         if retry_after is not None:
             payload["retry_after"] = round(retry_after, 3)
             message += f"; retry after {math.ceil(retry_after)} s"
