@@ -8,6 +8,7 @@
 # make hooked-agents the same as people start them, with our hooks
 # make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
 # make a2a-kit  A2A's compatibility kit against a published member; needs git and a network, or KIT=a clone of it
+# make alert-rules  the alerts of deploy/prometheus, tried by promtool (Debian: prometheus)
 # make chat-servers  moot chat at a real Synapse, with a client that is not ours, and at npm's telegram-test-api
 # make agentdojo   AgentDojo's tools, and τ-bench's, in real spaces, with an agent that believes all that it reads
 # make cedar  100,000 random requests, decided by both engines of Cedar
@@ -26,7 +27,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers agentdojo automation cedar docs screenshots lint style types tests package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers alert-rules agentdojo automation cedar docs screenshots lint style types tests package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -134,6 +135,10 @@ a2a-agents: $(VENV)/installed
 
 # Synapse and matrix-nio are 80 packages, so they have an environment of their own.
 CHAT_SERVERS := build/chat-servers
+
+alert-rules:
+	promtool check rules deploy/prometheus/moot-rules.yaml
+	cd deploy/prometheus && promtool test rules moot-rules-test.yaml
 
 chat-servers: $(VENV)/installed
 	$(PYTHON) -m venv $(CHAT_SERVERS)/matrix

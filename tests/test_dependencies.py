@@ -31,13 +31,19 @@ NOT_FROM_OUTSIDE = {"moot", "_typeshed", *sys.stdlib_module_names}
 # Declared for the files in its wheel: no module of it is imported.
 DATA_ONLY = {"wordllama"}
 # Many distributions put something there; this is the one that we import.
-SHARED = {"google": "protobuf"}
+SHARED = {
+    "google": "protobuf",
+    "opentelemetry": "opentelemetry-api",
+    "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
+}
 # Where a module of an extra may be imported; everywhere else only what a plain installation brings.
 ROOMS_OF = {
     "a2a": {"agents/a2a"},
     "cedar": {"trust/rules"},
     "cluster": {"gateway/cluster"},
     "keyring": {"config"},
+    "otel": {"tracing"},
     "rules": {"values"},
     "search": {"xprotocol/search"},
     "tui": {"tui"},
@@ -53,7 +59,8 @@ from importlib.machinery import PathFinder
 class Missing(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in MODULES else PathFinder.find_spec(name, path, target)
+        is_missing = name in MODULES or name.partition(".")[0] in MODULES
+        return None if is_missing else PathFinder.find_spec(name, path, target)
 
 sys.meta_path[:] = [Missing if finder is PathFinder else finder for finder in sys.meta_path]
 """
@@ -90,7 +97,8 @@ def imported() -> dict[str, set[str]]:
             else:
                 continue
             for name in names:
-                top = name.partition(".")[0]
+                top = next((each for each in SHARED if name.startswith(f"{each}.") and "." in each), None)
+                top = top or name.partition(".")[0]
                 if top not in NOT_FROM_OUTSIDE:
                     found.setdefault(top, set()).add(str(file.relative_to(SOURCE)))
     return found
@@ -140,8 +148,8 @@ def test_the_modules_that_show_an_extra_are_those_that_it_declares() -> None:
     for extra, modules in EXTRAS.items():
         brought = {distribution_of(module) for module in modules}
         assert not brought & plain
-        # The MCP SDK brings it to everybody.
-        assert brought == names_of(OPTIONAL[extra]) - {"cryptography"}
+        # The MCP SDK brings these to everybody.
+        assert brought == names_of(OPTIONAL[extra]) - {"cryptography", "opentelemetry-api"}
 
 
 def test_without_any_extra_the_commands_of_a_space_work(tmp_path: Path) -> None:

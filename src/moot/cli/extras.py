@@ -14,6 +14,7 @@ EXTRAS: Final = {
     "cedar": ("cedarpy",),
     "cluster": ("nats",),
     "keyring": ("keyring",),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter"),
     "rules": ("tree_sitter", "tree_sitter_bash"),
     "search": ("numpy", "safetensors", "tokenizers", "wordllama"),
     "tui": ("rich", "textual"),

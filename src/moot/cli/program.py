@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, Final, NoReturn
 
+from moot import tracing
 from moot.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_READER_GONE, exit_code_of
 from moot.errors import MootError
 
@@ -230,6 +231,8 @@ def _run(
     try:
         if check is not None:
             check()
+        if owns_process and tracing.is_wanted(os.environ):
+            tracing.activate_from(os.environ, "-".join([name, *words[:1]]))
         code = options.run(options)
     except (MootError, ExceptionGroup) as fault:
         cause = _cause(fault)

@@ -65,6 +65,13 @@ def test_params_beside_the_arguments_are_nothing_that_a_rule_can_approve() -> No
         evaluate([REPORTS], call(params=params | {"_meta": {"progressToken": 1}}), START).decision
         == "approve"
     )
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for meta, decision in (
+        ({"traceparent": trace, "tracestate": "a=1"}, "approve"),
+        ({"traceparent": "rm -rf /"}, "ask"),
+        ({"traceparent": trace, "tracestate": "x" * 513}, "ask"),
+    ):
+        assert evaluate([REPORTS], call(params=params | {"_meta": meta}), START).decision == decision
     assert evaluate([REPORTS], call(params={"name": "write_file", "arguments": []}), START).decision == "ask"
 
 

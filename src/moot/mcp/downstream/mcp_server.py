@@ -12,8 +12,9 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
+from moot import tracing
 from moot.errors import McpError
 from moot.mcp.downstream import client_requests
 from moot.mcp.downstream.backend import Backend, BackendCall, McpServerCounts, PendingCall
@@ -59,6 +60,8 @@ class McpServer:
         self.backend = backend
         self.limits = limits
         self.counts = McpServerCounts()
+        # For traces: how clients reach it.
+        self.transport: Literal["pipe", "tcp"] = "tcp"
         self.tasks = McpTasks(backend, self.spawn)
         # Not to be guessed, so that the request states of a tool server never look like ours.
         prefix = f"moot-{state_key or secrets.token_hex(8)}:"
@@ -110,6 +113,25 @@ class McpServer:
 
     async def answer(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
         """The result; raises McpError. Cancelling cancels the call at the backend."""
+        if tracing.active is None:
+            return await self._answer(request, client)
+        meta: Json = request.params.get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        with tracing.active.operation(
+            "server",
+            request.method,
+            request.params,
+            carrier=meta,
+            jsonrpc__request__id=str(request.id),
+            mcp__protocol__version=meta.get(PROTOCOL_VERSION_KEY),
+            network__transport=self.transport,
+        ) as operation:
+            result = await self._answer(request, client)
+            if operation is not None:
+                operation.result = result
+            return result
+
+    async def _answer(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
         method = request.method
         if method in CALL_METHODS:
             result = await self._run_call(request, client)

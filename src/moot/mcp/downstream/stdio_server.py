@@ -42,6 +42,7 @@ class StdioConnection:
 
     def __init__(self, server: McpServer, lines: StdioLines) -> None:
         self._server = server
+        server.transport = "pipe"
         self._lines = lines
         self._running = RunningRequests(server.spawn, server.counts)
         self._session = HandshakeSession(server, self._running, self._send)

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from moot import tracing
 from moot.errors import McpError
 from moot.mcp.eras import LIST_CHANGED, UNREACHABLE, Era, JsonObject, caller_of
 from moot.mcp.list_pages import list_pages
@@ -25,7 +26,13 @@ from moot.mcp.upstream.era_routes import CallKey, EraRoutes, call_key
 from moot.mcp.upstream.server_channel import MAX_PAGES, ServerChannel
 from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
-from moot.mcp.upstream.server_settings import DEFAULT_OPTIONS, HttpServer, Server, UpstreamOptions
+from moot.mcp.upstream.server_settings import (
+    DEFAULT_OPTIONS,
+    HttpServer,
+    Server,
+    StdioServer,
+    UpstreamOptions,
+)
 from moot.mcp.upstream.supervision import State
 from moot.resilience.task_set import end_tasks
 
@@ -141,6 +148,30 @@ class Upstream:
         whose server requests input returns `input_required`. Raises McpError: the server's own, or one that
         says what became of the call. Cancelling is safe and cancels the call at the server.
         """
+        if tracing.active is None:
+            return await self._request(method, params, owner, listener, timeout)
+        info = self.server_info
+        with tracing.active.operation(
+            "client",
+            method,
+            params,
+            mcp__protocol__version=None if info is None else info.version,
+            network__transport="pipe" if isinstance(self.server, StdioServer) else "tcp",
+        ) as operation:
+            if operation is None:
+                return await self._request(method, params, owner, listener, timeout)
+            params = tracing.active.with_context(params)
+            operation.result = await self._request(method, params, owner, listener, timeout)
+            return operation.result
+
+    async def _request(
+        self,
+        method: str,
+        params: JsonObject | None,
+        owner: str,
+        listener: Listener | None,
+        timeout: float | None,
+    ) -> JsonObject:
         supervisor = self._main.supervisor
         supervisor.check_signed_in()
         session = supervisor.usable_session() or await supervisor.wait_for_session()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Unpack
 
+from moot import tracing
 from moot.errors import (
     AnswerTimedOut,
     BadAnswer,
@@ -104,9 +105,44 @@ class RequestClient:
         encode: Callable[[dict[str, Json]], Json] | None = None,
         add_token: bool = True,
         check_rights: bool = True,
+        proposal: Envelope | None = None,
         **options: Unpack[RequestOptions],
     ) -> RequestAnswer:
-        """The first answer of a member that was asked; raises McpError, TimedOut, MemberLeft, BadAnswer, …"""
+        """The first answer of a member that was asked; raises McpError, TimedOut, MemberLeft, BadAnswer, …
+
+        `proposal`: that which this carries out, and to whose trace it belongs.
+        """
+        if tracing.active is None:
+            return await self._request(
+                to, method, params, encode, add_token=add_token, check_rights=check_rights, options=options
+            )
+        with tracing.active.operation(
+            "client",
+            method,
+            params,
+            carrier=None if proposal is None else tracing.active.context_of(proposal.raw, proposal.payload),
+            moot__member=", ".join(addressees(to)),
+            moot__proposal__id=None if proposal is None else proposal.id,
+            network__transport="tcp",
+        ) as operation:
+            answer = await self._request(
+                to, method, params, encode, add_token=add_token, check_rights=check_rights, options=options
+            )
+            if operation is not None:
+                operation.result = answer.result
+            return answer
+
+    async def _request(
+        self,
+        to: Addressees,
+        method: str,
+        params: Mapping[str, Json] | None,
+        encode: Callable[[dict[str, Json]], Json] | None,
+        *,
+        add_token: bool,
+        check_rights: bool,
+        options: RequestOptions,
+    ) -> RequestAnswer:
         progress = options.get("progress")
         payload, token = self._body(method, params, add_token=add_token and progress is not None)
         about, context = options.get("about", ()), options.get("context")

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from moot import tracing
 from moot.errors import (
     ConnectionClosed,
     ConnectionLost,
@@ -28,7 +29,7 @@ from moot.errors import (
 from moot.net.websocket_client import ClientSocket
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.content_client import ContentClient
-from moot.participant.connection.envelope_writer import Clock, claim_of, encode_envelope, new_id
+from moot.participant.connection.envelope_writer import NOTHING_MORE, Clock, claim_of, encode_envelope, new_id
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.participant.connection.pending_replies import PendingReplies
 from moot.protocol.dialects import DIALECTS
@@ -268,6 +269,12 @@ class EnvelopeSender:
                 missing=(kind,),
             )
         id, ts = id or new_id(), self._clock.now()
+        more = NOTHING_MORE
+        if tracing.active is not None:
+            more = tracing.active.context_members()
+            if more and encoded is None and kind in ("mcp/request", "mcp/proposal") and "params" in body:
+                # Also inside: whoever approves it in a browser knows nothing of traces.
+                body = {**body, "params": tracing.active.with_context(body["params"])}
         raw = encode_envelope(
             self._legacy,
             id=id,
@@ -280,6 +287,7 @@ class EnvelopeSender:
             payload=body if encoded is None else encoded,
             claim=NO_CLAIM if self._legacy is None else claim_of(kind, body, request_operation),
             limits=self.envelope_limits,
+            more=more,
         )
         socket.send(raw)
         self.counts.sent += 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import orjson
 
@@ -15,6 +17,8 @@ from moot.protocol.envelope import EnvelopeLimits, rfc3339
 from moot.protocol.kinds import OPERATION_KINDS
 from moot.protocol.operation import Json, Operation, Payload, operation_of
 from moot.protocol.strict_json import encode
+
+NOTHING_MORE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def new_id() -> str:
@@ -61,8 +65,12 @@ def encode_envelope(
     payload: Json,
     claim: Operation,
     limits: EnvelopeLimits,
+    more: Mapping[str, str] = NOTHING_MORE,
 ) -> bytes:
-    """One envelope; raises UsageError for what no envelope can hold. `legacy` is None for MEW."""
+    """One envelope; raises UsageError for what no envelope can hold. `legacy` is None for MEW.
+
+    `more`: members that nobody has to understand.
+    """
     members: dict[str, Json] = {"protocol": MEW_PROTOCOL, "id": id, "ts": ts, "from": sender}
     if to:
         members["to"] = list(to)
@@ -81,6 +89,8 @@ def encode_envelope(
     if context:
         members["context"] = context
     members["payload"] = payload
+    if more:
+        members |= more
     try:
         raw = orjson.dumps(members)
     except orjson.JSONEncodeError:

@@ -60,6 +60,7 @@ class Proposal:
         self.stays_open = stays_open
         self.wait_for_others = wait_for_others
         self.on_change: Callable[[Proposal], None] | None = None
+        self.on_end: Callable[[Outcome | None, Exception | None], None] | None = None
         self._sender = sender
         self._withdraw = withdraw
         self._deadline = deadline
@@ -159,6 +160,8 @@ class Proposal:
         finally:
             self.seen.watchers.remove(self._handle_change)
             self._over.set()
+            if self.on_end is not None:
+                self.on_end(self._outcome, self._fault)
             try:
                 if self.on_change is not None:
                     self.on_change(self)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Unpack
 
 import orjson
 
+from moot import tracing
 from moot.errors import (
     ApprovalRequired,
     CapabilityViolation,
@@ -31,6 +32,7 @@ from moot.participant.connection.refusals import refusal_of
 from moot.participant.decisions.own_proposal import Proposal, follow_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.participant.decisions.traced_proposal import TracedProposal
 from moot.protocol.changes import changes_between
 from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.operation import Json
@@ -115,16 +117,20 @@ class ProposalClient:
         seconds = self._sender.limits.proposal_seconds if given is None else given
         body, listener = self._requests.prepare_proposal(params, options.get("progress"), options.get("log"))
         deadline = asyncio.get_running_loop().time() + seconds
+        traced = None
+        if tracing.active is not None:
+            traced = TracedProposal.start(tracing.active, addressees(to), method, params)
 
         def send() -> SentEnvelope:
-            return self._sender.send(
-                "mcp/proposal",
-                _payload(method, body),
-                to=to,
-                about=options.get("about", ()),
-                context=options.get("context"),
-                id=options.get("id"),
-            )
+            with nullcontext() if traced is None else traced.operation.current():
+                return self._sender.send(
+                    "mcp/proposal",
+                    _payload(method, body),
+                    to=to,
+                    about=options.get("about", ()),
+                    context=options.get("context"),
+                    id=options.get("id"),
+                )
 
         try:
             sent = send()
@@ -148,6 +154,8 @@ class ProposalClient:
             wait_for_others=options.get("wait_for_others", False),
             stays_open=options.get("stay_open", False),
         )
+        if traced is not None:
+            traced.follow(proposal)
         return self._follow(proposal, stop)
 
     async def give_input(
@@ -337,6 +345,7 @@ class ProposalClient:
             about=(seen.id, *settled),
             encode=_as_proposed(seen.envelope.raw),
             add_token=False,
+            proposal=seen.envelope,
             **_call_options(options),
         )
         return Outcome(

@@ -23,6 +23,7 @@ from moot.participant.connection.envelope_sender import Addressees, EnvelopeSend
 from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.proposal_list import ProposalList
+from moot.participant.serving.traced_request import run_traced
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
 from moot.protocol.large_content import CONTENT_KEY, too_large_result
@@ -261,7 +262,7 @@ class RequestServer:
                 await self._complete_params(request)
                 # As it is now: a tool that is removed while it runs was there.
                 could_run = self._can_run is None or self._can_run(request.method, request.params)
-                result = await handler(request)
+                result = await run_traced(request, handler)
                 body = None if result is None else {"result": result}
             except McpError as fault:
                 data = fault.data if could_run else mark_error(fault.data)

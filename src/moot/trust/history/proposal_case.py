@@ -7,6 +7,7 @@ nobody has agreed to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,6 +19,10 @@ from moot.protocol.operation import CONTEXT_PATHS, Json, Payload, context_of
 WITH_ARGUMENTS: Final = frozenset({"tools/call", "prompts/get"})
 # Deeper arguments are compared as a whole and never generalised.
 MAX_LEAF_DEPTH: Final = 8
+
+# W3C's trace context: version, trace, span and flags; and vendors' own text, as long as all have to carry it.
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_MAX_TRACESTATE: Final = 512
 
 Path = tuple[str, ...]
 
@@ -66,12 +71,20 @@ def case_of(
     if method in CONTEXT_PATHS and tool is None:
         unexpected_fields.append("params.name")
     meta = params.get("_meta", {})
-    # A progress token does not change what is done.
-    if not isinstance(meta, dict) or not meta.keys() <= {"progressToken"}:
+    # A progress token does not change what is done, nor does the trace that a call belongs to.
+    if not isinstance(meta, dict) or not all(_is_harmless(key, meta[key]) for key in meta):
         unexpected_fields.append("params._meta")
     if raw and has_rounded_number(raw):
         unexpected_fields.append("a number with more digits than are compared")
     return Case(id, proposer, tuple(to), method, tool, arguments, payload, at, tuple(unexpected_fields))
+
+
+def _is_harmless(key: str, value: Json) -> bool:
+    if key == "traceparent":
+        return isinstance(value, str) and _TRACEPARENT.fullmatch(value) is not None
+    if key == "tracestate":
+        return isinstance(value, str) and len(value) <= _MAX_TRACESTATE
+    return key == "progressToken"
 
 
 def leaves(arguments: Mapping[str, Json]) -> Iterator[tuple[Path, Json]]:
