@@ -56,6 +56,8 @@ class MemoryPlatform:
         self.gate = asyncio.Event()
         self.gate.set()
         self.waiting = 0
+        # Of one room.
+        self.slow: dict[str, asyncio.Event] = {}
         # How often somebody asked whether a room is private.
         self.looks = 0
         # Cards with this in them are never taken.
@@ -79,6 +81,7 @@ class MemoryPlatform:
             raise PlatformFault("it is refused", is_final=True)
         self.waiting += 1
         await self.gate.wait()
+        await self.slow.get(room, self.gate).wait()
         self.waiting -= 1
         posted = Posted(room, f"m{next(self._ids)}", card, [card])
         self.posted.append(posted)

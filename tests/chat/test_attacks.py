@@ -26,6 +26,8 @@ from moot.chat.platform import ChatAct
 from moot.chat.slack import act_of as slack_act
 from moot.chat.slack import is_signed, message_of
 from moot.chat.telegram import act_of as telegram_act
+from moot.errors import NotAdmitted
+from moot.participant import connect
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE
@@ -375,8 +377,15 @@ async def test_a_room_that_others_join_gets_no_card_and_unbinding_ends_everythin
         chat.platform.others.clear()
         await chat.propose(path="c")
         card = await chat.card("@ana", count=2)
+        assert chat.service is not None
+        token = chat.service._state.record.bindings["@ana"].token
         await chat.say("@ana", "unbind", about=card.id)
         await chat.told("dm-@ana", "not bound any more")
+        assert not [text for text in chat.told_in("dm-@ana") if "could not be revoked" in text]
+        # Whoever has copied it decides nothing with it.
+        with pytest.raises(NotAdmitted):
+            async with connect(chat.gateway.url, "lab", token):
+                pass
         await chat.press("@ana", card, "approve")
         await chat.told("dm-@ana", "not bound to a participant")
         assert set(chat.kept) == {"a.txt"}

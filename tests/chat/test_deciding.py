@@ -192,6 +192,22 @@ async def test_a_card_that_a_platform_never_takes_keeps_no_other_waiting(tmp_pat
         assert (await chat.card("@ana")).card.body.startswith("path: usual")
 
 
+async def test_a_slow_room_keeps_no_other_waiting(tmp_path: Path) -> None:
+    """Neither for its cards nor for what is pressed on them."""
+    async with chat_space(tmp_path, channels=(CHANNEL,)) as chat:
+        slow = chat.platform.slow[CHANNEL] = asyncio.Event()
+        await chat.bind("@ana", "ana")
+        await chat.propose(path="one")
+        first = await chat.card("@ana")
+        await chat.propose(path="two")
+        await chat.card("@ana", count=2)
+        await chat.press("@ana", first, "approve")
+        await until(lambda: "one" in chat.kept)
+        assert chat.cards(CHANNEL) == []
+        slow.set()
+        await until(lambda: any(each.card.body.startswith("path: two") for each in chat.cards(CHANNEL)))
+
+
 async def test_a_token_that_was_revoked_ends_the_binding_and_it_is_said(tmp_path: Path) -> None:
     async with chat_space(tmp_path) as chat:
         await chat.bind("@ana", "ana")

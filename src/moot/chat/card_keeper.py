@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_urlsafe
@@ -67,16 +68,18 @@ class CardKeeper:
         self._space_name = space_name
         self.link_above = link_above
         self._rates = token_buckets(MESSAGES_PER_MINUTE / 60, MESSAGE_BURST, max_keys=_MAX_ROOMS)
-        self._posting = asyncio.Lock()
+        # By room that cards were sent to.
+        self._posting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         # Of a card about many, those that somebody asked to be shown, by room and account.
         self._asked: dict[tuple[str, str], frozenset[str]] = {}
         # Rooms whose person was told that others are there.
         self._told_others: set[str] = set()
 
-    async def wait_posted(self) -> None:
+    async def wait_posted(self, room: str) -> None:
         """Wait until a card that is being sent is known: people can be quicker than its last request."""
-        async with self._posting:
-            return
+        if room in self._posting:
+            async with self._posting[room]:
+                return
 
     async def say(
         self, room: str, text: str, about: str = "", *, is_answer: bool = False, account: str = ""
@@ -97,9 +100,9 @@ class CardKeeper:
                 self._state.spool(words)
             log.warning("not said", extra={"why": str(fault), "kept": not fault.is_final})
 
-    async def send_unsent(self) -> None:
+    async def send_unsent(self, room: str) -> None:
         """Raises PlatformFault."""
-        for words in list(self._state.record.unsent):
+        for words in [each for each in self._state.record.unsent if each.room == room]:
             await self._pace(words.room)
             try:
                 await self._tell(words)
@@ -209,7 +212,7 @@ class CardKeeper:
 
     async def _post(self, place: Place, made: Card, proposals: tuple[str, ...], fingerprint: str) -> None:
         await self._pace(place.room)
-        async with self._posting:
+        async with self._posting[place.room]:
             message = await self._platform.send_card(place.room, made)
             self._state.add_card(
                 PostedCard(

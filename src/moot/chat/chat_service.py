@@ -22,7 +22,7 @@ from moot.chat import act_check
 from moot.chat.act_check import ActRefused, LinkAbove
 from moot.chat.card_keeper import CardKeeper, Place
 from moot.chat.card_text import comment_text
-from moot.chat.chat_settings import ChatSettings, SpaceFacts, ask_for_space, redeem_code
+from moot.chat.chat_settings import ChatSettings, SpaceFacts, ask_for_space, end_binding, redeem_code
 from moot.chat.chat_state import MAX_BINDINGS, Binding, ChatState, PostedCard
 from moot.chat.platform import ChatAct, Platform, PlatformFault
 from moot.chat.seat import Seat
@@ -93,6 +93,9 @@ class ChatService:
         self._tasks: asyncio.TaskGroup
         self._work = TaskSet("chat")
         self._changed = asyncio.Event()
+        # Rooms whose cards are being made right, and those where more has changed meanwhile.
+        self._kept: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
         # Proposals that are being approved, and chats that were written here.
         self._deciding: set[str] = set()
         self._own_chats: dict[str, str] = {}
@@ -115,7 +118,7 @@ class ChatService:
                 for binding in record.bindings.values():
                     self._take_seat(binding)
                 ending = await self._space.stay()
-                await end_tasks([*served, *self._running.values()])
+                await end_tasks([*served, *self._kept.values(), *self._running.values()])
         except ExceptionGroup as faults:
             # What one of them cannot get over ends all, and is told as if there were no group.
             raise faults.exceptions[0] from None
@@ -126,20 +129,35 @@ class ChatService:
     # Cards
 
     async def _keep_cards(self) -> None:
-        backoff = Backoff(1.0, 60.0)
         while True:
-            try:
-                await self.cards.send_unsent()
-                for place in self._places():
-                    await self._update(place)
-                backoff.reset()
-            except PlatformFault as fault:
-                log.warning("cards wait for the platform", extra={"why": str(fault)})
-                await asyncio.sleep(max(fault.wait_seconds, backoff.next_delay()))
-                continue
+            rooms = {each.room for each in self._places()}
+            for room in rooms | {each.room for each in self._state.record.unsent}:
+                if room in self._kept:
+                    self._again.add(room)
+                else:
+                    self._kept[room] = self._tasks.create_task(self._keep_room(room))
             await wait_for_any(self._changed.wait(), timeout_seconds=_ROUND_SECONDS)
             self._changed.clear()
             await asyncio.sleep(GATHER_SECONDS)
+
+    async def _keep_room(self, room: str) -> None:
+        """Make a room right. It has a task of its own: a slow one keeps no other waiting."""
+        backoff = Backoff(1.0, 60.0)
+        try:
+            while True:
+                self._again.discard(room)
+                try:
+                    await self.cards.send_unsent(room)
+                    for place in [each for each in self._places() if each.room == room]:
+                        await self._update(place)
+                except PlatformFault as fault:
+                    log.warning("cards wait for the platform", extra={"room": room, "why": str(fault)})
+                    await asyncio.sleep(max(fault.wait_seconds, backoff.next_delay()))
+                    continue
+                if room not in self._again:
+                    return
+        finally:
+            del self._kept[room]
 
     async def _update(self, place: Place) -> None:
         try:
@@ -205,10 +223,10 @@ class ChatService:
                 binding.room, f"This account is no longer bound to {binding.participant}: {show_hidden(why)}."
             )
 
-    def _forget(self, account: str) -> None:
-        self._state.unbind(account)
+    def _forget(self, account: str) -> Binding | None:
         self._seats.pop(account, None)
         self._running.pop(account, None)
+        return self._state.unbind(account)
 
     # Acts
 
@@ -221,7 +239,7 @@ class ChatService:
             if not self._state.take(act.event):
                 raise ActRefused("replayed", "this was counted already, and counts once")
             act_check.check_sender(act, now)
-            await self.cards.wait_posted()
+            await self.cards.wait_posted(act.room)
             if act.verb == "text" and await self._take_command(act):
                 return
             binding, card = act_check.check_act(
@@ -279,8 +297,9 @@ class ChatService:
                 "others can read this room, so that code is void. Bind in a room of the two of us",
             )
         if (before := self._running.get(act.account)) is not None:
-            self._forget(act.account)
+            gone = self._forget(act.account)
             await end_tasks([before])
+            await self._revoke(gone)
         self._state.bind(binding)
         self._take_seat(binding)
         log.info("bound", extra={"account": act.account, "participant": binding.participant})
@@ -294,9 +313,25 @@ class ChatService:
         running = self._running.get(act.account)
         if running is None:
             raise ActRefused("unbound", "this account is not bound")
-        self._forget(act.account)
+        gone = self._forget(act.account)
         await end_tasks([running])
-        await self.cards.say(act.room, "This account is not bound any more.")
+        text = "This account is not bound any more."
+        if not await self._revoke(gone):
+            text += (
+                " Its token could not be revoked: the gateway did not take it."
+                " Revoke it there (`moot member tokens`), or it ends by itself."
+            )
+        await self.cards.say(act.room, text)
+
+    async def _revoke(self, binding: Binding | None) -> bool:
+        """Have the gateway end what was bound, lest a copy of our file could still decide."""
+        try:
+            if binding is not None:
+                await end_binding(self._settings, binding)
+        except MootError as fault:
+            log.warning("a token was not revoked", extra={"why": str(fault)})
+            return False
+        return True
 
     async def _act_on(self, act: ChatAct, binding: Binding, card: PostedCard) -> None:
         verb, words = act_check.meaning_of(act)

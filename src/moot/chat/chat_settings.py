@@ -62,10 +62,21 @@ async def redeem_code(settings: ChatSettings, code: str, *, account: str, room: 
     )
 
 
+async def end_binding(settings: ChatSettings, binding: Binding) -> None:
+    """Have its token revoked; raises Refused or Unreachable."""
+    url = f"{console_address(settings.gateway)}/chat-bindings"
+    answer = await _client(binding.token).delete(url)
+    # 401: it is void already.
+    if answer.status not in (200, 401):
+        raise Refused(f"HTTP {answer.status}")
+
+
+def _client(token: str) -> HttpClient:
+    return HttpClient(timeout_seconds=_ANSWER_SECONDS, headers={"Authorization": f"Bearer {token}"})
+
+
 async def _ask(settings: ChatSettings, path: str, body: bytes | None) -> dict[str, Any]:
-    client = HttpClient(
-        timeout_seconds=_ANSWER_SECONDS, headers={"Authorization": f"Bearer {settings.token}"}
-    )
+    client = _client(settings.token)
     url = f"{console_address(settings.gateway)}/{path}"
     if body is None:
         answer = await client.get(url)

@@ -106,6 +106,9 @@ class HttpClient:
     async def put(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         return await self._whole(url, "PUT", body, headers)
 
+    async def delete(self, url: str) -> HttpResponse:
+        return await self._whole(url, "DELETE", None, {})
+
     async def post_form(self, url: str, form: Mapping[str, str]) -> HttpResponse:
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         return await self.post(url, urlencode(form).encode("ascii"), headers)

@@ -77,6 +77,26 @@ async def test_who_may_decide_nothing_is_told_so(tmp_path: Path) -> None:
         assert "cleo may decide on no proposals" in said["message"]
 
 
+async def test_a_binding_ends_itself_and_no_other_token_does(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        _, made = await bind(gateway, await code_of(gateway, "t-ana"))
+        _, other = await bind(gateway, await code_of(gateway, "t-ana"))
+        ana = await gateway.open("/ws?space=lab", token=made["token"])
+        await ana.hear("system/welcome")
+
+        async def end(token: str) -> int:
+            async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
+                headers = {"Authorization": f"Bearer {token}"}
+                return (await client.delete(f"{gateway.url}/chat-bindings", headers=headers)).status_code
+
+        assert [await end(token) for token in ("t-bot", "t-ana", "t-nobody")] == [403, 403, 401]
+        assert await end(made["token"]) == 200
+        assert await ana.closed() is not None
+        assert await end(made["token"]) == 401
+        staying = await gateway.open("/ws?space=lab", token=other["token"])
+        await staying.hear("system/welcome")
+
+
 async def test_replacing_the_persons_token_ends_the_binding(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE) as gateway:
         _, made = await bind(gateway, await code_of(gateway, "t-ana"))

@@ -1,9 +1,10 @@
-"""Binding a chat account over HTTP: `POST /chat-bindings`, for the member that runs `moot chat`.
+"""Binding a chat account over HTTP: `POST` and `DELETE /chat-bindings`, for the member that runs `moot chat`.
 
 A person asks for a code (`POST /sign-in-links` with `"for": "chat"`) and says it to the chat program. That
 brings it here, with a token of its own and the right to `moot/bind`, and gets a token of that person:
 listed and revoked by itself, with what deciding needs of the person's rights and no more. So a code
 that somebody reads in the chat is used up. Whoever says it first is bound: it is shown to its person alone.
+The token ends itself when its account is unbound.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from starlette.responses import Response
 
 from moot.errors import CapabilityViolation
 from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_replies import check_json, denied, json_response, object_of
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.sign_in.short_lived_tokens import mint_token
@@ -64,6 +66,26 @@ class ChatRoutes:
             # Not counted as a wrong token: strangers in a chat would lock the chat program out.
             return denied(AccessDenied(403, "this code was used already, or is too old: ask for a new one"))
         return json_response(201, {"space": holder.host.name, **await _mint(holder, caller)})
+
+    async def unbind(self, request: Request) -> Response:
+        """The token that asks ends, with its connections, if a gateway made it."""
+        made = [
+            (each, each.token)
+            for each in await self._identity.everywhere(request)
+            if each.token is not None and _is_minted(each.host, each.token)
+        ]
+        if not made:
+            raise CapabilityViolation("this token was not made by a binding: whoever gave it ends it")
+        for each, token in made:
+            await each.host.rights.sign_out(
+                (), each.name, issued_before=0.0, keep_seconds=0.0, tokens=[token]
+            )
+        return json_response(200, {"status": "revoked"})
+
+
+def _is_minted(host: SpaceHost, token: str) -> bool:
+    found = host.space.state.temporary_tokens.get(token)
+    return found is not None and found.source == "minted"
 
 
 def _may_bind(caller: TokenIdentity) -> bool:

@@ -167,6 +167,7 @@ class Endpoints:
             self._route("/sign-in-links", self._sign_in.create, "POST"),
             self._route("/sign-in-links/redeem", self._sign_in.redeem, "POST"),
             self._route("/chat-bindings", self._chat.bind, "POST"),
+            self._route("/chat-bindings", self._chat.unbind, "DELETE"),
             self._route("/push-subscriptions", self._push.list, "GET"),
             self._route("/push-subscriptions", self._push.add, "POST"),
             self._route("/push-subscriptions/{id}", self._push.remove, "DELETE"),
