@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.box.boxed_child import Box, why_not_confined
+from moot.box.box_support import why_not_confined
+from moot.box.boxed_child import Box
 from moot.box.egress_proxy import EgressFact
 from moot.box.host_rules import read_rules
 from moot.config.box_config import BoxConfig

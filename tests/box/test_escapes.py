@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from moot.box.boxed_child import Box, why_not_confined
+from moot.box.box_support import why_not_confined
+from moot.box.boxed_child import Box
 from moot.config.box_config import BoxConfig
 from moot.resilience.child_process import start_child
 from tests.waiting import bounded
@@ -69,6 +70,7 @@ def outside(tmp_path: Path) -> Any:
             "home_entries": sorted(set(os.listdir(Path.home())) - on_the_way),
             "temporary": next(iter(os.listdir("/tmp"))),  # noqa: S108
             "pid": os.getpid(),
+            "command": Path("/proc/self/cmdline").read_text("utf-8", "replace"),
             "port": service.getsockname()[1],
             "socket": str(tmp_path / "s"),
             "abstract": name,

@@ -14,14 +14,12 @@ import os
 import platform
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO
 
 from moot.box import box_sockets
 from moot.box.box_plan import (
@@ -38,77 +36,22 @@ from moot.box.box_plan import (
     bwrap_arguments,
     is_shown,
 )
+from moot.box.box_support import START_SECONDS, NotConfined, describe_failure, missing_parts
 from moot.box.egress_proxy import EgressFact, EgressProxy
 from moot.box.host_rules import read_rules
 from moot.box.program_paths import program_paths
 from moot.box.resource_limits import BoxGroup, limit_process
-from moot.box.syscall_filter import supports, syscall_filter
+from moot.box.syscall_filter import syscall_filter
 from moot.config.box_config import BoxConfig
 from moot.errors import UsageError
-from moot.mcp.upstream.server_settings import StdioServer
 from moot.net.address_check import Resolve, system_resolve
 from moot.resilience.child_process import CERTIFICATES, DRAIN_SECONDS, ChildProcess, start_child
 from moot.resilience.process_secrets import close_inherited_files
 
+if TYPE_CHECKING:
+    from moot.mcp.upstream.server_settings import StdioServer
+
 log = logging.getLogger(__name__)
-
-# Bubblewrap takes some 10 ms; a machine that swaps takes longer.
-START_SECONDS: Final = 60.0
-_INSTALL: Final = (
-    "install bubblewrap (Debian, Ubuntu: `apt install bubblewrap`; Fedora: `dnf install bubblewrap`)"
-)
-
-
-def why_not_confined() -> str | None:
-    """Why no box can be made on this machine; None if one can. Tries it, the first time."""
-    return _missing() or _trial()
-
-
-def _missing() -> str | None:
-    if sys.platform != "linux":
-        return "boxes need Linux (namespaces, seccomp)"
-    if not supports(platform.machine()):
-        return f"there is no filter of system calls for {platform.machine()}"
-    if shutil.which("bwrap") is None:
-        return f"bubblewrap is missing: {_INSTALL}"
-    return None
-
-
-@cache
-def _trial() -> str | None:
-    argv = [
-        "bwrap",
-        "--unshare-all",
-        "--unshare-user",
-        "--ro-bind",
-        "/",
-        "/",
-        "--proc",
-        "/proc",
-        "--",
-        "/bin/true",
-    ]
-    try:
-        done = subprocess.run(  # noqa: S603  # no word of it comes from outside
-            argv, capture_output=True, timeout=START_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        return f"bubblewrap does not run: {fault}"
-    if done.returncode == 0:
-        return None
-    return _failed(done.stderr.decode("utf-8", "replace"))
-
-
-def _failed(said: str) -> str:
-    text = " ".join(said.split())[:300] or "no reason given"
-    return f"bubblewrap cannot make a box ({text}); users may have to be allowed to make namespaces"
-
-
-class NotConfined(UsageError):
-    """A server that is to run in a box, and cannot here: it is not started."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"not confined here: {why}. To start it all the same, unconfined: `box: off`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +143,7 @@ class Box:
         drain_seconds: float = DRAIN_SECONDS,
     ) -> ChildProcess:
         """Start a server in its box; raises UsageError where it cannot be confined."""
-        if (why := _missing()) is not None:
+        if (why := missing_parts()) is not None:
             raise NotConfined(why)
         # A box must hold nothing of whoever started us. Where we may not look any more, this was done before.
         with suppress(OSError):
@@ -263,7 +206,7 @@ class Box:
                 block.write(b".")
             except (OSError, EOFError) as fault:
                 child.kill()
-                raise NotConfined(_failed(said.decode("utf-8", "replace") or str(fault))) from None
+                raise NotConfined(describe_failure(said.decode("utf-8", "replace") or str(fault))) from None
             except BaseException:
                 child.kill()
                 raise

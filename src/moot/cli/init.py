@@ -90,6 +90,7 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     import json
 
+    from moot.box.box_support import why_not_confined
     from moot.cli.table_output import print_table
     from moot.operations.text_table import TextTable
     from moot.up import scaffold
@@ -122,7 +123,10 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({"template": template.name, "folder": str(folder.absolute()), "files": files}))
         return 0
     where = "" if folder == Path() else f" in {folder}"
-    print(f"made a space from {template.name}{where}: {', '.join(str(path) for path in made)}\n\nnext:")
+    print(f"made a space from {template.name}{where}: {', '.join(str(path) for path in made)}")
+    if "box: off" in (folder / scaffold.CONFIGURATION).read_text("utf-8"):
+        print(f"note: its MCP servers are not confined here: {why_not_confined()}")
+    print("\nnext:")
     enter = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
     for line in [*enter, *values.fill(template.next).rstrip().splitlines()]:
         print(f"  {line}")

@@ -11,6 +11,7 @@ from typing import Final
 
 import yaml
 
+from moot.box.box_support import why_not_confined
 from moot.config.clients.client_file import ClientFile
 from moot.config.clients.server_import import ImportedServer, import_servers
 from moot.config.env_file import format_env_text
@@ -19,6 +20,7 @@ from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.up.default_rules import default_rules, rules_path
+from moot.up.imported_boxes import box_for
 from moot.up.scaffold import CONFIGURATION, check_free, check_space_name, ignore_private_files, write_all
 
 AGENT: Final = "agent"
@@ -34,6 +36,7 @@ _HEADER: Final = """\
 #   moot join     in another terminal, in this folder: see what is proposed, and decide
 #
 # Keys are not in this file: .moot/secrets/NAME.env has the variables of the server NAME. Git ignores .moot.
+# Each server reaches only what its `box` lists, unless that is off: docs/how-to/bridge-an-mcp-server.md.
 # Every setting: docs/how-to/set-up-a-space.md and docs/how-to/run-a-space.md of Moot.
 
 spaces:
@@ -93,6 +96,13 @@ def make_imported_space(
     if not servers:
         listed = "".join(f"\n  {note}" for note in notes)
         raise UsageError(f"{file.path}: holds no server that can be taken over{listed}")
+    missing = why_not_confined()
+    boxes: dict[str, Json] = {}
+    for server in servers:
+        box, note = box_for(server.settings, folder.absolute(), missing=missing, environ=environ)
+        if box is not None:
+            boxes[server.name] = box
+        notes += [] if note is None else [f"{server.name}: {note}"]
     texts = {_env_path(server): _env_text(server) for server in servers if server.secrets or server.wanted}
     texts[rules_path(space)] = default_rules({})
     check_free(folder, [*texts, CONFIGURATION])
@@ -104,7 +114,7 @@ def make_imported_space(
             use_folder(folder / _SECRETS, what="the folder", option="another DIR")
             # Also where the folder of the space is not the top of a repository.
             write_atomically(folder / _SECRETS / ".gitignore", b"*\n", mode=0o644)
-        write_all(folder, texts | {CONFIGURATION: _yaml(servers, space)}, private=texts)
+        write_all(folder, texts | {CONFIGURATION: _yaml(servers, space, boxes)}, private=texts)
     except OSError as fault:
         raise UsageError(
             f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
@@ -144,12 +154,14 @@ def _env_text(server: ImportedServer) -> str:
     return "".join(lines) + format_env_text(server.secrets)
 
 
-def _yaml(servers: list[ImportedServer], space: str) -> str:
+def _yaml(servers: list[ImportedServer], space: str, boxes: Mapping[str, Json]) -> str:
     entries = {}
     for server in servers:
         entry = dict(server.settings)
         if server.secrets or server.wanted:
             entry["env_file"] = str(_env_path(server))
+        if server.name in boxes:
+            entry["box"] = boxes[server.name]
         entries[server.name] = entry
     dumped = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
     header = _HEADER.replace("@SPACE@", space).replace("[@SERVERS@]", json.dumps(list(entries)))

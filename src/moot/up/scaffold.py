@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from moot.box.box_support import why_not_confined
 from moot.config.connect_settings import find_config
 from moot.errors import UsageError
 from moot.private_files import use_folder
@@ -26,6 +27,7 @@ _FILE_MODE: Final = 0o644
 _PRIVATE_MODE: Final = 0o600
 # A name such as @SPACE@ is replaced by a value.
 _NAME = re.compile(r"@([A-Z_]+)@")
+_BOX = re.compile(r"^( *)box: \{.*\}$", re.MULTILINE)
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Tokens, journal and logs of the space do not belong into a repository.
@@ -163,7 +165,15 @@ def _files(template: Template, values: TemplateValues) -> Iterator[tuple[Path, s
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
         if path.is_file() and path.name != _MANIFEST and "__pycache__" not in relative.parts:
-            yield relative, values.fill(path.read_text("utf-8"))
+            text = values.fill(path.read_text("utf-8"))
+            yield relative, _unboxed(text) if relative == CONFIGURATION else text
+
+
+def _unboxed(text: str) -> str:
+    """Where there are no boxes the file says so, and why; the space works on the first day."""
+    if not _BOX.search(text) or (why := why_not_confined()) is None:
+        return text
+    return _BOX.sub(lambda found: f"{found[1]}box: off  # not confined here: {why}", text)
 
 
 def ignore_private_files(folder: Path) -> None:
