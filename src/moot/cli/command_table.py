@@ -28,7 +28,7 @@ take part    open        open the console in your browser, signed in
              call        call a tool, or propose the call; `tools` lists them
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject` rejects it
-             comment     ask back; `assign`, `delegate`, `decisions`, `chat`
+             comment     ask back; `assign`, `delegate`, `decisions`, `receipt`, `chat`
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
@@ -75,6 +75,7 @@ COMMANDS: Final = {
     "assign": "client.operation_commands",
     "delegate": "client.operation_commands",
     "decisions": "client.decisions",
+    "receipt": "receipt",
     "passkeys": "client.passkeys",
     "plans": "client.operation_commands",
     "plan": "client.operation_commands",

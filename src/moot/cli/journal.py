@@ -158,7 +158,7 @@ def _add_json(parser: Any) -> None:
 
 
 @contextmanager
-def _index_of(folder: Path) -> Iterator[JournalIndex | None]:
+def open_index(folder: Path) -> Iterator[JournalIndex | None]:
     index = JournalIndex.open(folder)
     try:
         if index is not None:
@@ -193,7 +193,7 @@ def _pause() -> None:
 
 def _show(options: argparse.Namespace) -> int:
     folder, wanted = journal_folder_of(options), options.wanted
-    with _index_of(folder) as index:
+    with open_index(folder) as index:
         number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 19 else 0
         record = find_number(folder, number, index=index) if number else None
         found = [record] if record else list(search(folder, JournalQuery(id=wanted), index=index))
@@ -244,7 +244,7 @@ def _search(options: argparse.Namespace) -> int:
         since=options.since,
         until=options.until,
     )
-    with _index_of(folder) as index:
+    with open_index(folder) as index:
         _RecordOutput(as_json=options.json).write(search(folder, query, index=index))
     return 0
 

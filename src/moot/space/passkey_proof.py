@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +23,6 @@ from moot.errors import PasskeyInvalid
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.space.config import Name
-from moot.space.proposal_ledger import ProposalRecord
 
 Decision = Literal["approve", "reject"]
 
@@ -45,6 +44,17 @@ class Assertion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # Of a decision: what the challenge was made of, beside the proposal.
     nonce: str = ""
     expires: float = 0.0
+
+
+class DecidedOn(Protocol):
+    """A proposal, as far as a signature is over it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def proposed_at(self) -> float: ...
+    @property
+    def fingerprint(self) -> str: ...
 
 
 class VerificationKey(NamedTuple):
@@ -76,7 +86,7 @@ def read_assertion(value: Json) -> Assertion:
 
 
 def decision_challenge(
-    space: str, proposal: ProposalRecord, who: Name, decision: Decision, *, nonce: str, expires: float
+    space: str, proposal: DecidedOn, who: Name, decision: Decision, *, nonce: str, expires: float
 ) -> bytes:
     """What this member signs to decide on this proposal."""
     parts: list[Json] = [
