@@ -1,4 +1,4 @@
-"""`moot journal`: read, search, export and check what a gateway journaled. Only `repair` writes to it."""
+"""`moot journal`: read, search, export and check what a gateway journaled. `repair` and `erase` write to it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
 from moot.cli import program
 from moot.cli.journal_check import run_repair, run_verify
+from moot.cli.journal_erasure import add_actions as add_erasure_actions
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
 from moot.cli.output_file import open_new_file
 from moot.cli.table_output import TableWriter
@@ -144,6 +146,7 @@ def add_command(commands: Any, name: str) -> None:
         "  moot journal repair\n  moot journal repair --data /var/lib/moot --space lab --yes\n",
     )
     repair.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+    add_erasure_actions(partial(_add_action, group))
 
 
 def _add_action(group: Any, name: str, run: Any, help: str, examples: str) -> Any:

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"(\d{12,18})\.jsonl")
 REMOVED_FILE: Final = "removed.json"
+# In the folder of a space: while it is there, nothing of its journal is removed or erased.
+HOLD_FILE: Final = "hold.json"
 _NOTE: Final = "verified.json"
 # How much is read at once from the end of a file; an envelope may have 1 MiB.
 _BLOCK: Final = 1 << 16
@@ -290,7 +292,9 @@ def _cut_off(path: Path, size: int) -> None:
 
 
 def remove_segments(folder: Path, through: int) -> None:
-    """Remove the segments whose records all are `through` or older; never the last one."""
+    """Remove the segments whose records all are `through` or older; never the last one, none of a held space."""
+    if (folder.parent / HOLD_FILE).exists():
+        return
     old = [
         (segment, following.first - 1)
         for segment, following in pairwise(segments_of(folder))

@@ -39,7 +39,8 @@ class JournalReader:
     def read(self, record: JournalRecord) -> HistoryProposal | None:
         """Read one record, in the order of their numbers; returns the proposal that it is about, if any."""
         self.position = record.number
-        if record.text("out") not in ("", "accepted"):
+        # Of an erased one, who decided what is left.
+        if record.text("out") not in ("", "accepted", "erased"):
             return None
         if record.text("in") not in _MESSAGE_INPUTS:
             if record.text("in") == "expire":

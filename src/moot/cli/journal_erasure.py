@@ -1,0 +1,107 @@
+"""`moot journal erase`, `hold` and `release`: what goes, and what must stay."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import time
+from collections.abc import Callable
+from typing import Any
+
+from moot.cli.journal_folder import journal_folder_of
+from moot.errors import UsageError
+from moot.operations.terminal_escape import printable
+from moot.protocol.envelope import rfc3339
+from moot.store.database import stored_snapshots
+from moot.store.journal_erasure import Hold, erase_records, place_hold, release_hold, why_kept
+from moot.store.journal_reader import JournalRecord, read_records
+
+
+def add_actions(add_action: Callable[..., Any]) -> None:
+    """Add these commands to the group."""
+    erase = add_action(
+        "erase",
+        run_erase,
+        "erase what somebody wrote: the log still verifies and says what is gone",
+        "  moot journal erase 3f1c22ab --why 'request 17'    a message, and what repeats or answers it\n"
+        "  moot journal erase --who ana --why 'she left'      all that ana wrote, and what repeats it\n",
+    )
+    erase.add_argument("wanted", nargs="*", metavar="NUMBER|ID")
+    erase.add_argument("--who", metavar="NAME", help="all messages of this member")
+    erase.add_argument("--why", required=True, metavar="TEXT", help="is journaled; no names, if they must go")
+    erase.add_argument("--yes", action="store_true", help="do it; without this, only say what would be erased")
+    hold = add_action(
+        "hold",
+        run_hold,
+        "keep all of a space: nothing is removed or erased until `release`",
+        "  moot journal hold --space lab --why 'case 2026-4'\n",
+    )
+    hold.add_argument("--why", required=True, metavar="TEXT")
+    add_action("release", run_release, "end a hold", "  moot journal release --space lab\n")
+
+
+def run_erase(options: argparse.Namespace) -> int:
+    journal = journal_folder_of(options)
+    if not options.wanted and not options.who:
+        raise UsageError("name what to erase: numbers or ids of messages, or --who NAME")
+    chosen = _choose(list(read_records(journal)), set(options.wanted), options.who)
+    kept = {each.number: why for each in chosen if (why := why_kept(each))}
+    numbers = [each.number for each in chosen if each.number not in kept]
+    for number, why in kept.items():
+        print(f"kept: record {number}: {printable(why)}")
+    if not numbers:
+        print("nothing to erase")
+        return 1
+    shown = ", ".join(map(str, numbers[:20])) + (", …" if len(numbers) > 20 else "")
+    if not options.yes:
+        print(f"would erase {len(numbers)} records: {shown}. This cannot be undone: call again with --yes")
+        return 0
+    snapshots = stored_snapshots(options.data / "moot.sqlite", journal.parent.name)
+    covered = max((each.position for each in snapshots if each.state is not None), default=0)
+    said = erase_records(
+        journal, numbers, covered=covered, by=getpass.getuser(), why=options.why, now=time.time()
+    )
+    print(f"erased {len(numbers)} records: {shown}; record {said} says so")
+    print("Copies elsewhere are not: backups, exports, files of agents and of the approver, *.torn files")
+    return 0
+
+
+def _choose(records: list[JournalRecord], wanted: set[str], who: str | None) -> list[JournalRecord]:
+    """The records that are named or written by somebody, and what repeats, answers or reports on them."""
+    chosen: list[JournalRecord] = []
+    ids: set[str] = set()
+    found: set[str] = set()
+    for each in records:
+        names = {str(each.number), each.id} & wanted
+        is_of = who is not None and who == each.text("who")
+        is_about = each.kind.startswith(("mcp", "moot")) and not ids.isdisjoint(each.correlations)
+        found |= names
+        # Of what others decided about it, and of how somebody came and went, nobody asked to erase anything.
+        if names or ((is_of or is_about) and not why_kept(each)):
+            chosen.append(each)
+            if each.kind.startswith(("mcp", "moot")):
+                ids |= {each.id, *_made_ids(each)} - {""}
+    if missing := wanted - found:
+        raise UsageError(f"no record {', '.join(sorted(missing))}: `moot journal search` finds them")
+    return chosen
+
+
+def _made_ids(record: JournalRecord) -> list[str]:
+    made = record.fields.get("made")
+    return [str(each.get("id")) for each in made if isinstance(each, dict)] if isinstance(made, list) else []
+
+
+def run_hold(options: argparse.Namespace) -> int:
+    journal = journal_folder_of(options)
+    place_hold(journal, Hold(options.why, time.time()))
+    print(f"{printable(journal.parent.name)} is held since {rfc3339(time.time())}: {printable(options.why)}")
+    return 0
+
+
+def run_release(options: argparse.Namespace) -> int:
+    journal = journal_folder_of(options)
+    release_hold(journal)
+    print(f"{printable(journal.parent.name)} is no longer held")
+    return 0
+
+
