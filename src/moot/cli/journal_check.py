@@ -12,6 +12,7 @@ from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.protocol.envelope import rfc3339
 from moot.store.database import StoredSnapshot, spaces_with_snapshots, stored_marker, stored_snapshots
+from moot.store.journal_erasure import find_erasures, read_hold
 from moot.store.journal_reader import verify
 from moot.store.journal_segments import repair_hint
 from moot.store.position_marker import MARKER_FILE, read_marker
@@ -85,9 +86,21 @@ def _faults_of(data: Path, space: str, folder: Path) -> tuple[list[str], str]:
         one.state is not None and one.position >= verdict.first - 1 for one in _snapshots(data, space)
     ):
         faults.append(f"it begins with record {verdict.first}, and no snapshot covers what was before")
+    erased = find_erasures(folder)
+    if erased.unnamed:
+        faults.append(f"changed: record {erased.unnamed[0]} says that it was erased, and no record tells of that")
+    elif erased.numbers:
+        holds += f" ({len(erased.numbers)} of them were erased: {_ranges(erased.numbers)})"
+    if (hold := read_hold(folder)) is not None:
+        holds += f" (held: {hold.why})"
     if not faults and verdict.torn:
         holds += f" ({verdict.torn} bytes at the end are no whole record yet)"
     return faults, holds
+
+
+def _ranges(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:10]))
+    return shown if len(numbers) <= 10 else f"{shown}, …"
 
 
 def _known_positions(data: Path, space: str, folder: Path, faults: list[str]) -> list[tuple[int, str]]:

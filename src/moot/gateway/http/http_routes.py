@@ -46,6 +46,7 @@ from moot.gateway.http.member_routes import MemberRoutes
 from moot.gateway.http.oidc_routes import OidcRoutes
 from moot.gateway.http.passkey_routes import PasskeyRoutes
 from moot.gateway.http.push_routes import PushRoutes
+from moot.gateway.http.receipt_routes import ReceiptRoutes
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.http.sign_in_routes import SignInRoutes
 from moot.gateway.notifications.push.devices import PushDevices
@@ -143,6 +144,7 @@ class Endpoints:
         self._history = HistoryRoutes(identity)
         self._decisions = DecisionRoutes(self._history)
         self._logs = LogRoutes(self._history, logs)
+        self._receipts = ReceiptRoutes(self._history, logs)
         self._content = ContentRoutes(identity, config, shared=shared_content)
         self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)
@@ -205,6 +207,7 @@ class Endpoints:
         if self.offered.poll:
             routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
             routes.append(self._route("/spaces/{space}/decisions", self._decisions.report, "GET"))
+            routes.append(self._route("/spaces/{space}/receipts/{id:path}", self._receipts.get, "GET"))
             routes.append(self._route("/spaces/{space}/log/{path:path}", self._logs.get, "GET"))
         if self.offered.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))

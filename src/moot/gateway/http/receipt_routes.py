@@ -16,7 +16,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from moot.errors import InvalidRequest, Refused, UsageError
+from moot.errors import InvalidRequest, UsageError
 from moot.evidence.log_files import FOLDER
 from moot.evidence.receipt import MEDIA_TYPE, ROLES, WITHHELD, Receipt, Role, read_roles
 from moot.evidence.receipt_maker import NotDecided, find_records, make_receipt, proofs_in
@@ -64,8 +64,6 @@ class ReceiptRoutes:
                 made = await asyncio.to_thread(_make, folder, about, records, withhold)
         except NotDecided as fault:
             return denied(AccessDenied(409, str(fault)))
-        except Refused:
-            raise
         except UsageError as fault:
             return denied(AccessDenied(404, str(fault)))
         # It may have taken a while: a token that is void by now gets nothing.

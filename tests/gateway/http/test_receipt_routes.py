@@ -1,0 +1,62 @@
+"""A receipt over HTTP, out of a running gateway, verified with its public key alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from moot.cli import main
+from moot.evidence.log_keys import use_keys
+from moot.evidence.receipt_verify import policy_of_key, verify_receipt
+from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
+
+PEOPLE = participants(agent=["mcp/proposal"], ana=["*"], host=[])
+CALL: dict[str, Any] = {"method": "tools/call", "params": {"name": "pay", "arguments": {"amount": 1}}}
+
+
+async def ask(gateway: LocalGateway, id: str, token: str = "t-ana", **params: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"}
+    return await gateway.http.get(f"/spaces/lab/receipts/{id}", headers=headers, params=params)
+
+
+async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        agent, ana, host = [await gateway.join(name) for name in PEOPLE]
+        assert await agent.refused("mcp/proposal", CALL, to=["host"], id="p1") is None
+        assert (await ask(gateway, "p1")).status_code == 409
+        body = {"jsonrpc": "2.0", "id": 1}
+        assert await ana.refused("mcp/request", body | CALL, to=["host"], about=["p1"], id="r1") is None
+        answer = body | {"result": {"content": [{"type": "text", "text": "secret result"}]}}
+        assert await host.refused("mcp/response", answer, to=["ana"], about=["r1"]) is None
+        told = await ask(gateway, "p1")
+        assert told.status_code == 200, told.text
+        assert "secret result" not in told.text
+        shown = await ask(gateway, "r1", show="response")
+        for wrong in ({"show": "session"}, {"show": "nothing"}, {"who": "ana"}):
+            assert (await ask(gateway, "p1", **wrong)).status_code == 400
+        assert (await ask(gateway, "p2")).status_code == 404
+        assert (await ask(gateway, "p1", "t-nobody")).status_code == 401
+        data = gateway.gateway.config.data
+    origin = json.loads(told.content)["records"][0]["proof"].split("\n\n")[1].split("\n")[0]
+    key = str(use_keys(data).signer(origin).verifier)
+    verdict = verify_receipt(told.content, policy_of_key(key))
+    assert verdict.problems == []
+    assert verdict.claims is not None
+    assert [(each.by, each.how) for each in verdict.claims.decisions] == [("ana", "approved")]
+    assert verify_receipt(shown.content, policy_of_key(key)).claims.state == "done"  # type: ignore[union-attr]
+    # And by the command, from the data folder, without a gateway.
+    made, changed = tmp_path / "made.json", tmp_path / "changed.json"
+    assert main(["receipt", "p1", "--data", str(data), "-o", str(made)]) == 0
+    assert main(["receipt", "verify", str(made), "--key", key]) == 0
+    assert "ana approved" in capsys.readouterr().out
+    changed.write_bytes(made.read_bytes().replace(b'"by": "ana"', b'"by": "eve"'))
+    assert main(["receipt", "verify", str(changed), "--key", key, "--json"]) == 1
+    told_json = json.loads(capsys.readouterr().out)
+    assert not told_json["ok"]
+    assert told_json["problems"]
