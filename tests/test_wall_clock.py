@@ -23,6 +23,7 @@ FILES: Final = {
     "chat/chat_settings.py": "until when a binding is valid, kept for the next start",
     "chat/slack_requests.py": "Slack says by the wall clock when it signed a request",
     "chat/telegram.py": "a press has no time: it is as old as its update",
+    "cli/journal_erasure.py": STAMP,
     "cli/rules/file_commands.py": "hours and dates of a rule",
     "cli/rules/compare_commands.py": "the times at which rules are compared, and until when a journal counts",
     "gateway/notifications/channels.py": HEADER,

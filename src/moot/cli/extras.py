@@ -18,7 +18,7 @@ EXTRAS: Final = {
     "rules": ("tree_sitter", "tree_sitter_bash"),
     "search": ("numpy", "safetensors", "tokenizers", "wordllama"),
     "tui": ("rich", "textual"),
-    "xprotocol": ("dns", "jsonschema_rs", "nacl", "rfc8785"),
+    "xprotocol": ("dns", "jsonschema_rs", "nacl"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`moot journal`: read, search, export and check what a gateway journaled. `repair` and `erase` write to it."""
+"""`moot journal`: read, search, export and check what was journaled. `repair` and `erase` write to it."""
 
 from __future__ import annotations
 

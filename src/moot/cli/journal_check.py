@@ -88,7 +88,9 @@ def _faults_of(data: Path, space: str, folder: Path) -> tuple[list[str], str]:
         faults.append(f"it begins with record {verdict.first}, and no snapshot covers what was before")
     erased = find_erasures(folder)
     if erased.unnamed:
-        faults.append(f"changed: record {erased.unnamed[0]} says that it was erased, and no record tells of that")
+        faults.append(
+            f"changed: record {erased.unnamed[0]} says that it was erased, and no record tells of that"
+        )
     elif erased.numbers:
         holds += f" ({len(erased.numbers)} of them were erased: {_ranges(erased.numbers)})"
     if (hold := read_hold(folder)) is not None:

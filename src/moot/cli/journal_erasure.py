@@ -29,7 +29,9 @@ def add_actions(add_action: Callable[..., Any]) -> None:
     erase.add_argument("wanted", nargs="*", metavar="NUMBER|ID")
     erase.add_argument("--who", metavar="NAME", help="all messages of this member")
     erase.add_argument("--why", required=True, metavar="TEXT", help="is journaled; no names, if they must go")
-    erase.add_argument("--yes", action="store_true", help="do it; without this, only say what would be erased")
+    erase.add_argument(
+        "--yes", action="store_true", help="do it; without this, only say what would be erased"
+    )
     hold = add_action(
         "hold",
         run_hold,
@@ -103,5 +105,3 @@ def run_release(options: argparse.Namespace) -> int:
     release_hold(journal)
     print(f"{printable(journal.parent.name)} is no longer held")
     return 0
-
-

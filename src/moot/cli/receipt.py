@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from moot.evidence.witness_policy import Policy
 
 _VERIFY: Final = "verify"
+_KEY: Final = "key"
 _EXAMPLES: Final = """\
   moot receipt 3f1c22ab -o pay.receipt.json            of a decided proposal, or of a call
   moot receipt 3f1c22ab --show response                with what came back
   moot receipt 3f1c22ab --data /var/lib/moot           from a data folder, without a gateway
   moot receipt verify pay.receipt.json --key moot.example/spaces/lab/log+1a2b3c4d+AQ…
   moot receipt verify pay.receipt.json --policy logs.policy
+  moot receipt key --data /var/lib/moot                the public key of a log, to hand out
 """
 
 
@@ -42,7 +44,7 @@ def add_command(commands: Any, name: str) -> None:
         examples=f"{_EXAMPLES}\n{CONNECT_HELP}",
     )
     add = parser.add_argument
-    add("what", metavar="ID|verify", help="of a proposal or a call; or `verify` and a file")
+    add("what", metavar="ID|verify|key", help="of a proposal or a call; or `verify` and a file; or `key`")
     add("file", nargs="?", metavar="FILE", help="the receipt to verify; - is the standard input")
     add("--show", action="append", default=[], metavar="ROLE", help="do not withhold records of this role")
     add("--withhold", action="append", default=[], metavar="ROLE", help="withhold records of this role, too")
@@ -62,11 +64,28 @@ def _run(options: argparse.Namespace) -> int:
     try:
         if options.what == _VERIFY:
             return _verify(options)
+        if options.what == _KEY:
+            return _print_keys(options)
         if options.file is not None:
             raise UsageError("one receipt at a time; `moot receipt verify FILE` verifies one")
         return _make(options)
     except MootError as fault:
         return print_error(fault, as_json=options.json)
+
+
+def _print_keys(options: argparse.Namespace) -> int:
+    from moot.cli.journal_folder import journal_folders
+    from moot.evidence.log_files import FOLDER, LogReader
+    from moot.evidence.log_keys import read_keys
+
+    options.data = options.data or Path(".moot")
+    keys = read_keys(options.data)
+    if keys is None:
+        raise UsageError(f"no keys in {options.data}: a gateway that keeps a log makes them when it starts")
+    for journal in journal_folders(options).values():
+        for key in keys.verifiers(LogReader(journal.parent / FOLDER).about.origin):
+            print(printable(str(key)))
+    return EXIT_OK
 
 
 # Making one

@@ -121,8 +121,11 @@ def find_records(find: Find, named: str) -> tuple[str, list[JournalRecord]]:
     for request in requests:
         others = [each for each in request.correlation_id if each != about]
         named_too = [each for id in others for each in _messages(find(JournalQuery(id=id)), after=start)]
-        changes = [each for each in named_too
-                   if each.envelope.kind == "mcp/proposal" and about in each.envelope.correlation_id]  # fmt: skip
+        changes = [
+            each
+            for each in named_too
+            if each.envelope.kind == "mcp/proposal" and about in each.envelope.correlation_id
+        ]
         answers = [each for each in _messages(find(JournalQuery(about=request.id)), after=start)
                    if each.envelope.kind == "mcp/response"]  # fmt: skip
         found |= {each.record.number: each.record for each in (*changes, *answers)}

@@ -5,10 +5,12 @@ A record that is erased becomes a stub in its place:
     {"n":N,"erased":"ENTRY","t":T,"in":"receive","who":…,"kind":…,"id":…,"out":"erased","raw":{…}}
 
 ENTRY is the SHA-256 of the line that stood there, so the log's tree stays as it was signed. `raw` is the
-envelope without its payload; of a call it keeps method and tool, of an answer whether it was an error. Nobody
-signed what a stub says beside ENTRY. A vote stays, but for the call that the gateway made by it. A batch with a stub in it cannot be hashed again: its seal counts as it
-stands, the log vouches for its other records, and a record of its own (`erase`) says which were erased and
-why: a stub that none of those names is a changed record.
+envelope without its payload; of a call it keeps method and tool, of an answer whether it was an error. A vote
+stays, but for the call that the gateway made by it. Nobody signed what a stub says beside ENTRY.
+
+A batch with a stub in it cannot be hashed again: its seal counts as it stands, the log vouches for its other
+records, and a record of its own (`erase`) says which were erased and why: a stub that none of those names is
+a changed record.
 
 Only messages can be erased, and of those only such that give and take no right and decide nothing by
 themselves. Replay skips stubs, so a snapshot has to cover them.

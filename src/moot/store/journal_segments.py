@@ -292,7 +292,7 @@ def _cut_off(path: Path, size: int) -> None:
 
 
 def remove_segments(folder: Path, through: int) -> None:
-    """Remove the segments whose records all are `through` or older; never the last one, none of a held space."""
+    """Remove the segments whose records all are `through` or older; not the last, none of a held space."""
     if (folder.parent / HOLD_FILE).exists():
         return
     old = [

@@ -50,6 +50,8 @@ async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
     assert verdict.claims is not None
     assert [(each.by, each.how) for each in verdict.claims.decisions] == [("ana", "approved")]
     assert verify_receipt(shown.content, policy_of_key(key)).claims.state == "done"  # type: ignore[union-attr]
+    assert main(["receipt", "key", "--data", str(data)]) == 0
+    assert capsys.readouterr().out == f"{key}\n"
     # And by the command, from the data folder, without a gateway.
     made, changed = tmp_path / "made.json", tmp_path / "changed.json"
     assert main(["receipt", "p1", "--data", str(data), "-o", str(made)]) == 0
