@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 from moot.errors import MootError
 from moot.participant import JoinedSpace
 from moot.protocol.operation import Json
+from tests.console.approvals_page import propose
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running
 from tests.console.in_node import in_node
@@ -46,14 +47,14 @@ def test_an_observer_follows_an_operation_from_cause_to_effect(page_as: PageAs, 
     head.click()
     details = page.get_by_role("complementary", name="Details")
     expect(details).to_contain_text("Resulted in")
-    details.get_by_role("button", name="request second").click()
-    expect(details.get_by_role("heading", level=2)).to_contain_text("request")
+    details.get_by_role("button", name="approved second").click()
+    expect(details.get_by_role("heading", level=2)).to_contain_text("approved")
     page.get_by_role("listbox", name="Timeline").focus()
     page.keyboard.press("]")
     expect(details.get_by_role("heading", level=2)).to_contain_text("response")
     expect(details).to_contain_text("first line")
     page.keyboard.press("[")
-    expect(details.get_by_role("heading", level=2)).to_contain_text("request")
+    expect(details.get_by_role("heading", level=2)).to_contain_text("approved")
     page.keyboard.press("[")
     expect(details.get_by_role("heading", level=2)).to_contain_text("proposal")
     page.keyboard.press("Escape")
@@ -507,3 +508,13 @@ def test_what_somebody_did_is_said_with_a_verb() -> None:
         ],
     )
     assert said == ["rejected", "proposed", "called", "voted for", "granted", "x"]
+
+
+def test_the_line_of_a_proposal_says_who_approved_it(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    agent, human = member("agent"), member("human")
+    page = page_as("human", "timeline")
+    proposal = propose(agent, "add", a=1)
+    human.run(lambda space: space.approve(proposal.id))
+    expect(page.locator(".tl-row").filter(has_text="proposal").first).to_contain_text("approved by human")
+    expect(page.locator(".tl-row .kind").filter(has_text="approved")).to_have_count(1)

@@ -98,8 +98,8 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_messages_per_minute: _Positive = 6
     # Devices of all together. Each looks for something to tell every two seconds.
     max_devices: _Positive = 200
-    # Devices of an account of a provider (`gateway.oidc`) are told for so long after it was last seen here,
-    # and then that this has ended. 0: who signs in with a provider cannot turn notifications on.
+    # Devices of who signs in with a provider (`gateway.oidc`) or a passkey are told for so long after they
+    # were last seen here, and then that this has ended. 0: they cannot turn notifications on.
     max_seconds_since_sign_in: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 604_800
 
 

@@ -27,6 +27,8 @@ import { parseTime } from "../page/time.js";
  * @property {string} root the conversation
  * @property {boolean} failed a refusal, a failed result, a rejection, or an answer that leaves the outcome unknown
  * @property {boolean} isUnknown such an answer
+ * @property {boolean} [approves] the call of a proposal
+ * @property {string} [verdict] of a proposal: "approved by ana"
  * @property {boolean} [canLoad] of a gap: what is missing is in the journal
  * @property {boolean} [isOlder] read from the journal: shown, and nothing else
  */
@@ -111,6 +113,14 @@ export class Envelopes {
     return row;
   }
 
+  /** The line of a proposal says who decided it. @param {Row} row */
+  _judge(row) {
+    if (!row.approves && row.kind !== "mcp/reject") return;
+    for (const { row: cause } of this.causesOf(row))
+      if (cause?.kind.startsWith("mcp/proposal") && (row.approves || !cause.verdict))
+        cause.verdict = `${row.approves ? "approved" : "rejected"} by ${row.from}`;
+  }
+
   /** Add a row of another store, under a number of this one and in the same conversation. @param {Row} row @returns {Row} */
   addCopy(row) {
     const copy = { ...row, n: this.next };
@@ -159,6 +169,7 @@ export class Envelopes {
     if (this._keepsEffects)
       for (const row of added.toReversed())
         for (const id of row.about) this._effects.set(id, [row.n, ...(this._effects.get(id) ?? [])]);
+    for (const row of added) [row, ...this.effectsOf(row.id)].forEach((each) => this._judge(each));
     return added.length;
   }
 
@@ -190,6 +201,10 @@ export class Envelopes {
       summary: summary(envelope, operation, raw).slice(0, MAX_SUMMARY_CHARACTERS),
       raw,
       root: "",
+      // Whoever makes the call of a proposal approves it.
+      approves:
+        envelope.kind.startsWith("mcp/request") &&
+        about.some((id) => this._operations.get(id)?.base.startsWith("mcp/proposal")),
       failed:
         envelope.kind === "system/error" ||
         envelope.kind === "mcp/reject" ||
@@ -252,6 +267,7 @@ export class Envelopes {
       }
     }
     this._join(row);
+    this._judge(row);
     if (this.size > this.max || this.characters > MAX_CHARACTERS) this._makeRoom();
   }
 

@@ -8,7 +8,9 @@ import { textAt } from "../../core/state/json-text.js";
 import { textBlock, escapeHidden, nameOf } from "../../core/page/text.js";
 import { cautionsView } from "./proposal-view.js";
 import { knownLossView, row } from "./proposal-content.js";
-import { callPermissions } from "../capabilities/capability-match.js";
+import { hasVoted, votesMissingFor } from "../../core/state/proposal-life.js";
+import { giverFor } from "./delegation.js";
+import { callPermissions, isAllowed } from "../capabilities/capability-match.js";
 import { argumentView, differencesTable, plainArguments } from "./differences-table.js";
 import { likenessOf } from "./inbox-order.js";
 import { aboutProposal, approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
@@ -91,13 +93,18 @@ function obstacle(context, proposal) {
   if (proposal.to.length === 0) return "It names no host: decide on it separately.";
   if (proposal.call.bodyText.length > MAX_CALL_CHARACTERS)
     return "It is too long to be read here: decide on it separately.";
-  return callPermissions(state.me.capabilities, state, proposal.to, proposal.call).request === "no"
-    ? "Your permissions do not allow this call."
-    : "";
+  const isVote = votesMissingFor(proposal, state.me.id) > 0;
+  if (isVote && hasVoted(proposal, state.me.id)) return "You have voted for it.";
+  const may = isVote
+    ? isAllowed(state, "moot/approve")
+    : callPermissions(state.me.capabilities, state, proposal.to, proposal.call).request !== "no";
+  return may || giverFor(state, proposal, isVote ? "moot/approve" : "mcp/request")
+    ? ""
+    : "Your permissions do not allow this call.";
 }
 
-/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
-export function approveSelected(context, proposals, finished) {
+/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished @param {string} [follows] what is shown next */
+export function approveSelected(context, proposals, finished, follows) {
   const able = proposals.filter((each) => obstacle(context, each) === "");
   const shown = able.map(reviewedProposal);
   const list = listView(context, proposals);
@@ -109,7 +116,8 @@ export function approveSelected(context, proposals, finished) {
       replace(/** @type {Element} */ (item.querySelector(".fault")), text ? `Skipped: ${escapeHidden(text)}` : "");
     }
     const left = shown.filter((each) => obstacleText(context, each) === "").length;
-    label.textContent = `${isRed ? "Hold to approve" : "Approve"} ${left === 1 ? "1 call" : `${left} calls`}`;
+    const verb = isVote ? "Vote for" : "Approve";
+    label.textContent = `${isRed ? `Hold to ${verb.toLowerCase()}` : verb} ${left === 1 ? "1 call" : `${left} calls`}`;
     yes.disabled = left === 0;
   };
   const act = afterDelay(async () => {
@@ -118,17 +126,19 @@ export function approveSelected(context, proposals, finished) {
     const send = async () =>
       report(
         context,
-        "approved",
+        isVote ? "voted for" : "approved",
         shown,
         await Promise.all(shown.map((each) => approve(context, each))),
         proposals.length,
       );
     const calls = shown.length === 1 ? "1 call" : `${shown.length} calls`;
-    const undone = `${calls} ${shown.length === 1 ? "was" : "were"} not approved`;
-    if (!hold(context, "", `Approving ${calls}`, undone, send)) await send();
+    const undone = `${calls} ${shown.length === 1 ? "was" : "were"} not ${isVote ? "voted for" : "approved"}`;
+    if (!hold(context, "", `${isVote ? "Voting for" : "Approving"} ${calls}`, undone, send)) await send();
     finished(shown.map((each) => each.id));
   });
   const isRed = able.some((each) => toneOf(each) === "bad");
+  // Where the space asks for several approvals, one person's is a vote.
+  const isVote = able.length > 0 && able.every((each) => votesMissingFor(each, context.state.me.id) > 0);
   const yes = (isRed ? holdButton : button)("Approve", act, { class: "good", shortcut: "Ctrl+Enter" });
   const label = /** @type {HTMLElement} */ (yes.querySelector("span"));
   const no = () => {
@@ -137,7 +147,16 @@ export function approveSelected(context, proposals, finished) {
   };
   const dialog = openDialog(
     `Decide on ${proposals.length} proposals`,
-    [html.p({}, "Each of these calls runs once, exactly as shown."), list],
+    [
+      html.p(
+        {},
+        isVote
+          ? "Your vote is for each of these calls exactly as shown; the last vote that is needed runs it once."
+          : "Each of these calls runs once, exactly as shown.",
+        follows && ` ${follows}`,
+      ),
+      list,
+    ],
     {
       class: "decide wide",
       actions: [

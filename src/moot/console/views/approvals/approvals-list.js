@@ -21,6 +21,8 @@ import { icon } from "../parts/icons.js";
 const MAX_ROWS = 300;
 // Of a group that is not unfolded.
 const GROUP_ROWS = 4;
+// As `--calm`.
+const LEAVING_MILLISECONDS = 220;
 // So many spaces are named in the line about others.
 const MAX_SPACES = 12;
 
@@ -113,6 +115,7 @@ export class ProposalList {
     this._alike = countAlike(this._context.state.proposals.pending.values());
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
     const shown = this._grouped(groups, selected);
+    leave(this._waiting, new Set(waiting.map((each) => each.id)));
     const kept = new Set(shown.flatMap((each) => (each instanceof HTMLElement ? [] : [each.id])));
     arrange(
       this._waiting,
@@ -138,7 +141,11 @@ export class ProposalList {
     for (const id of this._rows.keys()) if (!kept.has(id)) this._rows.delete(id);
     this._drawKnowledge(waiting.length);
     this._more.hidden = listed.length <= MAX_ROWS;
-    this._more.textContent = `${formatNumber(listed.length - MAX_ROWS)} more; they appear as these are decided.`;
+    redraw(this._more, [listed.length, this.bar.choice.sort], () => [
+      `${formatNumber(listed.length - MAX_ROWS)} more; they appear as these are decided. `,
+      this.bar.choice.sort === "oldest" &&
+        button(`Show the last ${formatNumber(MAX_ROWS)} first`, () => this.bar.showNewest(), { class: "quiet small" }),
+    ]);
   }
 
   /** The rows, each group below its head; of a large one the first rows. @param {InboxGroup[]} groups @param {string} selected @returns {(Proposal | HTMLElement)[]} */
@@ -360,6 +367,25 @@ export class ProposalList {
     if (event.key !== " " || !(row instanceof HTMLElement)) return;
     event.preventDefault();
     if (!event.repeat) this.toggle(row.dataset.id ?? "");
+  }
+}
+
+// More than this at a time is a change of the list, not a row that leaves.
+const MAX_LEAVING = 4;
+
+/** What was decided leaves a gap that closes, so that eyes can follow where the list went. @param {HTMLElement} list @param {Set<string>} ids that stay */
+function leave(list, ids) {
+  const rows = /** @type {HTMLElement[]} */ ([...list.children]);
+  const gone = rows.filter((each) => each.dataset.id && !ids.has(each.dataset.id));
+  if (gone.length > MAX_LEAVING || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  for (const node of gone) {
+    const height = node.offsetHeight;
+    const next = rows[rows.indexOf(node) + 1];
+    if (height === 0 || !next || gone.includes(next)) continue;
+    next.animate([{ marginTop: `${height}px` }, { marginTop: "0" }], {
+      duration: LEAVING_MILLISECONDS,
+      easing: "ease-out",
+    });
   }
 }
 

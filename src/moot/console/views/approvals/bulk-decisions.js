@@ -1,6 +1,7 @@
 /** Decisions about several: the selected ones, all that are alike, all of one member. */
 import { button, html, replace } from "../../core/page/dom.js";
 import { approveSelected, rejectSelected } from "./approvals-bulk.js";
+import { oneLine } from "../../core/page/text.js";
 import { MAX_AT_ONCE, likeOnes } from "./inbox-order.js";
 import { mayRejectAll, rejectAllDialog } from "./reject-all.js";
 
@@ -60,19 +61,30 @@ export class BulkDecisions {
     else this.decideOn(marked, decide);
   }
 
-  /** The first of them that can be read at once. @param {Proposal[]} proposals @param {typeof approveSelected} [decide] */
-  decideOn(proposals, decide = approveSelected) {
-    decide(this._context, proposals.slice(0, MAX_AT_ONCE), (done) => {
+  /** The first of them that can be read at once. @param {Proposal[]} proposals @param {typeof approveSelected} [decide] @param {{next: () => void, text: string}} [then] */
+  decideOn(proposals, decide = approveSelected, then) {
+    const finished = (/** @type {string[]} */ done) => {
       this._list.clear();
       this._decided(done);
-    });
+      then?.next();
+    };
+    decide(this._context, proposals.slice(0, MAX_AT_ONCE), finished, then?.text);
   }
 
-  /** All of this member that are like this one. @param {Proposal | undefined} proposal */
-  decideAlike(proposal) {
+  /**
+   * All of this member that are like this one; then the next that are alike, so that each group takes one press more.
+   * @param {Proposal | undefined} proposal @param {Set<string>} [seen] what was shown before
+   */
+  decideAlike(proposal, seen = new Set()) {
     if (proposal?.status !== "pending") return;
-    const alike = likeOnes(this._pending(), proposal);
-    if (alike.length > 0) this.decideOn(alike);
+    const rest = this._pending().filter((each) => !seen.has(each.id));
+    const alike = likeOnes(rest, proposal).slice(0, MAX_AT_ONCE);
+    if (alike.length === 0) return;
+    for (const each of alike) seen.add(each.id);
+    const others = rest.filter((each) => !seen.has(each.id));
+    const next = others.find((each) => likeOnes(others, each).length > 1);
+    const text = next && `Then come ${likeOnes(others, next).length} alike of ${oneLine(next.from, 40)}.`;
+    this.decideOn(alike, approveSelected, next && { text: text ?? "", next: () => this.decideAlike(next, seen) });
   }
 
   /** @param {string | undefined} from */

@@ -60,6 +60,12 @@ export class InboxBar {
     this._changed();
   }
 
+  /** The last that came, before all others. */
+  showNewest() {
+    this._selects[1].value = "newest";
+    this._set("sort", "newest");
+  }
+
   get isFiltered() {
     return this.choice.search !== "" || this.choice.risk !== "all";
   }

@@ -30,9 +30,13 @@ export function approverNotices(approverState) {
       html.pre({ class: "mono" }, "moot rules run --as approver"),
       html.p(
         { class: "soft" },
-        "It needs its own participant, with the capabilities listed by ",
+        "A page cannot start it: it is a program of its own, with a participant of its own in moot.yaml, whose capabilities ",
         html.code({}, "moot rules run --help"),
-        ".",
+        " lists. Most templates of ",
+        html.code({}, "moot init"),
+        " bring one, which ",
+        html.code({}, "moot up"),
+        " starts. Its rules are then turned on and off here.",
       ),
     );
   }

@@ -14,14 +14,16 @@ const MAX_FOUND = 5_000;
 const FAR_BELOW = -1_000_000_000;
 
 export class OlderSearch {
-  /** @param {import("../../core/connection/open-space.js").OpenSpace} openSpace @param {import("./timeline-filter.js").Parsed} filter @param {() => void} changed */
-  constructor(openSpace, filter, changed) {
+  /** @param {import("../../core/connection/open-space.js").OpenSpace} openSpace @param {import("./timeline-filter.js").Parsed} filter @param {() => void} changed @param {boolean} untilMatch whether it waits after the first match */
+  constructor(openSpace, filter, changed, untilMatch) {
+    this._untilMatch = untilMatch;
+    this._pages = openSpace.older.search(filter.query);
     this._openSpace = openSpace;
     this._filter = filter;
     this._changed = changed;
     this._isStopped = false;
     this.store = new Envelopes(MAX_FOUND, FAR_BELOW);
-    /** @type {"searching" | "done" | "failed"} */
+    /** @type {"searching" | "paused" | "done" | "failed"} */
     this.status = "searching";
     /** Why it ended, or failed. */
     this.reason = "";
@@ -30,13 +32,20 @@ export class OlderSearch {
 
   async _run() {
     try {
-      for await (const page of this._openSpace.older.search(this._filter.query)) {
+      for (;;) {
+        const { value: page, done } = await this._pages.next();
         if (this._isStopped) return;
+        if (done) break;
         const rows = page.raws.map((raw) => this._openSpace.state.readOlder(raw)).filter((row) => row !== null);
         this.store.prepend(rows.filter((row) => matches(row, this._filter)));
         this.reason = page.end ?? "";
         this._changed();
         if (this.store.size >= MAX_FOUND) break;
+        if (this._untilMatch && this.store.size > 0 && page.before !== null) {
+          this.status = "paused";
+          this._changed();
+          return;
+        }
       }
       this.status = "done";
     } catch (fault) {
@@ -48,6 +57,14 @@ export class OlderSearch {
 
   stop() {
     this._isStopped = true;
+  }
+
+  /** Behind the first match, to the beginning. */
+  resume() {
+    this._untilMatch = false;
+    this.status = "searching";
+    this._changed();
+    void this._run();
   }
 
   /** What was found and is not among the loaded rows, oldest first. @param {Envelopes} loaded @returns {number[]} */
@@ -94,6 +111,8 @@ export class RowsWithOlder {
   }
 }
 
+/** @typedef {{older: OlderSearch | null, found: number, none: number}} OlderState `none`: in so many loaded messages nothing was found; else 0 */
+
 /** The line above the oldest message: whether there is more before it, and the way to it. */
 export class OlderBar {
   /** @param {() => void} load @param {() => void} search */
@@ -119,7 +138,7 @@ export class OlderBar {
 
   /**
    * @param {import("../../core/connection/older-messages.js").OlderMessages} older
-   * @param {{older: import("./older-search.js").OlderSearch | null, found: number} | null} search
+   * @param {OlderState | null} search
    * @param {boolean} isConversation only one conversation is shown
    */
   draw(older, search, isConversation) {
@@ -130,11 +149,12 @@ export class OlderBar {
       search?.older?.status,
       search?.older?.reason,
       search?.found,
+      search?.none,
       search !== null,
       isConversation,
     ].join("\n");
     redraw(this.node, facts, () =>
-      isConversation ? [] : search ? this._searchParts(older, search.older, search.found) : this._loadParts(older),
+      isConversation ? [] : search ? this._searchParts(older, search) : this._loadParts(older),
     );
     this._hide();
   }
@@ -151,18 +171,24 @@ export class OlderBar {
     return [button("Load older messages", () => this._load(), { class: "small quiet" })];
   }
 
-  /** @param {import("../../core/connection/older-messages.js").OlderMessages} older @param {import("./older-search.js").OlderSearch | null} search @param {number} found */
-  _searchParts(older, search, found) {
+  /** @param {import("../../core/connection/older-messages.js").OlderMessages} older @param {OlderState} state */
+  _searchParts(older, { older: search, found, none }) {
+    const latest = none ? `No match in the latest ${formatNumber(none)}. ` : "";
     if (older.status === "end" && older.reason !== "full" && !search)
       return [html.span({ class: "soft" }, "All messages were searched. ", END_TEXTS[older.reason] ?? "")];
     if (!search)
       return [
-        html.span({ class: "soft" }, "Searched the messages that are loaded."),
+        html.span({ class: "soft" }, latest || "Searched the messages that are loaded."),
         button("Search older messages", () => this._search(), { class: "small" }),
       ];
     const count = `${formatNumber(found)} found in older messages.`;
     if (search.status === "searching")
-      return [html.span({ class: "soft" }, `Searching older messages… ${found > 0 ? count : ""}`)];
+      return [html.span({ class: "soft" }, `${latest}Searching older messages… ${found > 0 ? count : ""}`)];
+    if (search.status === "paused")
+      return [
+        html.span({ class: "soft" }, `${latest}${count}`),
+        button("Search further", () => this._search(), { class: "small" }),
+      ];
     if (search.status === "failed")
       return [
         html.span({ class: "fault" }, `The search stopped: ${oneLine(search.reason, 120)}`),

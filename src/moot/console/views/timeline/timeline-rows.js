@@ -97,6 +97,7 @@ export function operationText(operation) {
 /** The colour and the word for a message: an answer may have failed, or leave it unknown. @param {import("../../core/state/envelopes.js").Row} row @returns {{family: string, word: string, title: string}} */
 export function tagOf(row) {
   const known = familyOf(row.kind);
+  if (row.approves) return { family: "response", word: "approved", title: known.title };
   if (!row.failed || known.family !== "response") return known;
   return row.isUnknown
     ? { family: "unknown", word: "unknown", title: known.title }
@@ -220,7 +221,7 @@ export function drawRow(element, row, inGroup, me, more = "") {
   if (parts.operation.hidden !== (row.operation === "")) parts.operation.hidden = row.operation === "";
   setText(parts.operation, oneLine(operationText(row.operation), 80));
   set(parts.operation, "title", oneLine(row.operation, 160));
-  setText(parts.summary, oneLine(row.summary, 200));
+  setText(parts.summary, oneLine(row.verdict ? `${row.verdict} · ${row.summary}` : row.summary, 200));
   return parts;
 }
 

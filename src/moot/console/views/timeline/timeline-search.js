@@ -4,6 +4,9 @@ import { OlderSearch } from "./older-search.js";
 
 /** @typedef {import("./older-search.js").RowsWithOlder} Rows */
 
+// Nobody types on meanwhile.
+const GO_ON_MILLISECONDS = 700;
+
 export class TimelineSearch {
   /** @param {import("../../core/connection/open-space.js").OpenSpace} openSpace @param {(older: boolean) => void} changed more was searched; `older` in the journal */
   constructor(openSpace, changed) {
@@ -22,6 +25,22 @@ export class TimelineSearch {
     this._loaded = null;
     this.older?.stop();
     this.older = null;
+    clearTimeout(this._goingOn);
+  }
+
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  _goingOn = undefined;
+
+  /** Where nothing is found, older messages are searched without being asked, until the first match. */
+  _goOn() {
+    const { older } = this._openSpace;
+    if (!this._loaded?.done || this._loaded.count > 0 || this.older || this.root) return;
+    if (older.status === "end" && older.reason !== "full") return;
+    clearTimeout(this._goingOn);
+    this._goingOn = setTimeout(() => {
+      if (this._loaded?.count === 0 && !this.older) this.searchOlder(true);
+      this._changed(true);
+    }, GO_ON_MILLISECONDS);
   }
 
   /** Read a filter as it was typed; what was searched before ends. @param {string} source */
@@ -34,18 +53,29 @@ export class TimelineSearch {
   /** @param {Rows["loaded"]} rows @param {import("./timeline-filter.js").Parsed} filter */
   start(rows, filter) {
     // The first slice is searched before there is somebody to tell.
-    if (!isEmpty(filter)) this._loaded = new Search(rows, filter, () => this._loaded && this._changed(false));
+    if (isEmpty(filter)) return;
+    this._loaded = new Search(rows, filter, () => {
+      if (!this._loaded) return;
+      this._changed(false);
+      this._goOn();
+    });
+    this._rows = rows;
+    this._goOn();
   }
 
   update() {
     this._loaded?.update();
   }
 
-  /** Look for what the filter wants in what is older than the loaded messages. */
-  searchOlder() {
+  /** @type {Rows["loaded"] | null} */
+  _rows = null;
+
+  /** Look for what the filter wants in what is older than the loaded messages. @param {boolean} [untilMatch] */
+  searchOlder(untilMatch = false) {
     if (!this._loaded) return;
+    if (this.older?.status === "paused") return this.older.resume();
     this.older?.stop();
-    this.older = new OlderSearch(this._openSpace, this._loaded.filter, () => this._changed(true));
+    this.older = new OlderSearch(this._openSpace, this._loaded.filter, () => this._changed(true), untilMatch);
   }
 
   get isOn() {
@@ -58,7 +88,9 @@ export class TimelineSearch {
 
   /** For the line above the oldest message; null without a filter. */
   get olderState() {
-    return this._loaded ? { older: this.older, found: this.older?.store.size ?? 0 } : null;
+    if (!this._loaded) return null;
+    const none = this._loaded.done && this._loaded.count === 0 ? (this._rows?.size ?? 0) : 0;
+    return { older: this.older, found: this.older?.store.size ?? 0, none };
   }
 
   /** Numbers of rows, oldest first; null if all are shown. @param {Rows} store @returns {number[] | null} */

@@ -40,7 +40,7 @@ class Timeline {
     this.list = new VirtualList("Timeline", {
       length: () => (this._items === null ? this._next - this._first : this._items.length),
       at: (index) => (this._items === null ? this._first + index : this._items[index]),
-      stamp: (item) => (typeof item === "number" ? 0 : item.rows.length),
+      stamp: (item) => (typeof item === "number" ? (this.store.at(item)?.verdict?.length ?? 0) : item.rows.length),
       shape: (item) => shapeOf(this.store, item),
       draw: (element, item) =>
         drawItem(element, item, this.store, context.state.me.id, this.grouped ? this._folds : null),

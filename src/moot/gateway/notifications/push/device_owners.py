@@ -61,14 +61,15 @@ class TokenHolder:
             # One that carries less is not for its person, but for a program of theirs.
             return None
         first = found[0]
-        if first.passkey and all(token.passkey == first.passkey for token in found):
-            keys, passkey = (f"passkey {first.passkey}",), first.passkey
-        elif all(token.source == "sign_in" and token.keys for token in found):
-            keys, passkey = first.keys, ""
-        else:
+        is_passkey = bool(first.passkey) and all(token.passkey == first.passkey for token in found)
+        if not is_passkey and not all(token.source == "sign_in" and token.keys for token in found):
             return None
         return ProviderAccount(
-            keys=keys, issued_at=first.issued_at, participants=spaces, seen_at=now, passkey=passkey
+            keys=(f"passkey {first.passkey}",) if is_passkey else first.keys,
+            issued_at=first.issued_at,
+            participants=spaces,
+            seen_at=now,
+            passkey=first.passkey if is_passkey else "",
         )
 
     def check(self) -> None:
