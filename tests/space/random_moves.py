@@ -131,6 +131,7 @@ def _join(model: ReferenceModel, draw: Draw, name: str) -> None:
     options = Options(
         echo=draw.one((True, True, False)),
         routing="all" if dialect == "mew" else draw.one(("all", "directed")),
+        hears=draw.one(("all", "all", "mine")),
         streams=draw.one((True, False)),
         runtime_id=draw.one(RUNTIME_IDS),
     )

@@ -93,3 +93,28 @@ def test_who_hears_little_holds_as_much_and_as_little_as_before(driver: SpaceDri
     assert driver.says("ana", "chat", {"text": "hi"}) == "participant_paused"
     driver.says("watcher", "space/kick", {"participant_id": "ana"})
     assert "bo" in heard_by(driver)
+
+
+def test_a_proposer_hears_how_their_approved_call_goes(driver: SpaceDriver) -> None:
+    driver.says("ana", "mcp/proposal", CALL, to=["host"], id="wish")
+    driver.says("watcher", "mcp/request", CALL, to=["host"], about=["wish"], id="done")
+    progress = {"method": "notifications/progress", "params": {"progressToken": "p1", "progress": 1}}
+    driver.says("host", "mcp/request", progress, to=["watcher"], about=["done"])
+    assert heard_by(driver) == {"host", "watcher", "agent", "ana"}
+
+
+def test_whoever_was_told_something_hears_that_it_is_cancelled(driver: SpaceDriver) -> None:
+    driver.says("watcher", "chat", {"text": "please look at it"}, to=["bo"], id="question")
+    driver.says("watcher", "chat/cancel", {"reason": "found it"}, about=["question"])
+    assert "bo" in heard_by(driver)
+
+
+def test_reasoning_is_heard_by_whose_it_is_and_otherwise_not_in_part(driver: SpaceDriver) -> None:
+    driver.says("ana", "chat", {"text": "why?"}, to=["host"], id="question")
+    driver.says("host", "reasoning/start", {"message": "hm"}, about=["question"], id="sequence")
+    told_begin = "ana" in heard_by(driver)
+    driver.says("host", "reasoning/conclusion", {"message": "so"}, context="sequence")
+    assert ("ana" in heard_by(driver)) == told_begin
+    driver.says("bo", "reasoning/start", {"message": "hm"}, id="own")
+    driver.says("watcher", "reasoning/cancel", {"reason": "enough"}, context="own")
+    assert "bo" in heard_by(driver)

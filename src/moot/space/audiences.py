@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from moot.space.state import State
 
 # What passes between others. A connection that hears only what is its own gets these where they concern it.
-_TRAFFIC: Final = frozenset(
-    {"mcp/request", "mcp/response", "chat", "chat/acknowledge", "chat/cancel"}
-    | {"reasoning/start", "reasoning/thought", "reasoning/conclusion", "reasoning/cancel"}
-)
+# Not what cancels them: that names neither who was addressed nor, for a sequence, whose it is.
+_REASONING: Final = frozenset({"reasoning/start", "reasoning/thought", "reasoning/conclusion"})
+_TRAFFIC: Final = frozenset({"mcp/request", "mcp/response", "chat", "chat/acknowledge"}) | _REASONING
 
 
 class Audiences:
@@ -124,9 +123,13 @@ class Audiences:
         if kind == "mcp/request" and not envelope.to:
             return None
         members = {member.name: member for name in envelope.to if (member := state.roster.resolve(name))}
-        for id in about:
-            if (record := state.window.get(id)) and (member := state.roster.members.get(record.author)):
-                members[member.name] = member
+        # Of a sequence only its start says what it is about: half of it would be worse than nothing.
+        for id in () if kind in _REASONING else about:
+            record = state.window.get(id)
+            # What a host reports on a call that was proposed is for the proposer too.
+            for name in () if record is None else (record.author, record.proposer):
+                if name is not None and (member := state.roster.members.get(name)):
+                    members[member.name] = member
         members[origin.member.name] = origin.member
         return tuple(
             session.id
