@@ -141,7 +141,7 @@ alert-rules:
 	cd deploy/prometheus && promtool test rules moot-rules-test.yaml
 
 chat-servers: $(VENV)/installed
-	$(PYTHON) -m venv $(CHAT_SERVERS)/matrix
+	$(BIN)/python -m venv $(CHAT_SERVERS)/matrix
 	$(CHAT_SERVERS)/matrix/bin/pip install --quiet matrix-synapse==1.163.2 matrix-nio==0.26.0
 	npm install --prefix $(CHAT_SERVERS) --ignore-scripts --no-audit --no-fund --loglevel=error telegram-test-api@4.2.1 @slack/types@3.2.0
 	MOOT_CHAT_SERVERS=$(CHAT_SERVERS) $(BIN)/pytest -q -n 0 tests/chat/test_real_servers.py

@@ -403,12 +403,15 @@ def test_a_call_is_approved_with_changes_by_one_command(
 def test_comments_and_whom_it_is_for_stand_with_a_proposal(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
-    lab.output_of("comment", proposal.id[:8], "what is it for?")
+    assert lab.output_of("comment", proposal.id[:8], "what is it for?").count("\n") == 1
+    said = lab.output_of("comment", proposal.id[:8], "@ghost, @agent: see x@y.org")
+    assert "nobody who is here has the name ghost, so @ghost tells nobody" in said
+    assert said.count("nobody who is here") == 1
     assert lab.output_of("assign", proposal.id[:8], "bob") == f"{proposal.id[:8]} is for bob\n"
     answer = lab.output_of("proposals")
     assert "    for bob, says alice\n    alice: what is it for?\n" in answer
     (row,) = lab.value("proposals")
-    assert [(each["by"], each["to"]) for each in row["comments"]] == [("alice", ["agent"])]
+    assert [(each["by"], each["to"]) for each in row["comments"]] == [("alice", ["agent"])] * 2
     assert row["assigned_to"] == ["bob"]
     assert "nobody" in lab.fails("assign", proposal.id, "nobody")[1]
 

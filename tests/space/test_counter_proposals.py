@@ -81,6 +81,25 @@ def test_a_request_that_differs_is_refused_without_a_counter_proposal() -> None:
     assert record(driver, "p1").state == "open"
 
 
+def test_a_change_that_is_carried_out_without_naming_the_original_does_not_run() -> None:
+    """Or the original would stay open, and run as well."""
+    driver = office()
+    assert counter(driver) is None
+    alone = driver.says("ana", "mcp/request", request(95), to=["bank"], about=["c1"])
+    assert alone == "proposal_mismatch"
+    assert "name both" in told(driver, "ana", "system/error")[-1]["payload"]["message"]
+    assert told(driver, "bank", "mcp/request") == []
+    assert carry_out(driver) is None
+    assert record(driver, "p1").state == "fulfilled"
+
+
+def test_a_change_of_what_is_over_is_a_proposal_like_any_other() -> None:
+    driver = office()
+    assert counter(driver) is None
+    assert driver.says("agent", "mcp/withdraw", {}, about=["p1"]) is None
+    assert driver.says("ana", "mcp/request", request(95), to=["bank"], about=["c1"]) is None
+
+
 def test_who_may_not_decide_refers_to_a_proposal_and_does_not_counter_it() -> None:
     driver = SpaceDriver(
         participants={"agent": ["mcp/proposal"], "other": ["mcp/proposal"], "ana": ["mcp/*"], "bank": []}

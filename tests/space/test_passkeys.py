@@ -19,10 +19,11 @@ from moot.errors import (
 )
 from moot.protocol import base64url
 from moot.protocol.operation import Json
+from moot.protocol.payloads import GatewayNotice
 from moot.space import passkeys
 from moot.space.config import Name
 from moot.space.config_json import load_config, save_config
-from moot.space.effects import Disconnect, Token
+from moot.space.effects import Deliver, Disconnect, Token
 from moot.space.passkey_changes import PasskeyInput
 from moot.space.passkey_proof import (
     CHALLENGE_SECONDS,
@@ -116,6 +117,25 @@ def test_an_approval_that_was_signed_makes_the_call_and_another_library_agrees()
     verify_again(office.keys["ana"].public_key, assertion, challenge)
     with pytest.raises(InvalidSignature):
         verify_again(office.keys["bob"].public_key, assertion, challenge)
+
+
+def test_a_vote_does_not_outlive_the_passkey_that_confirmed_it() -> None:
+    """Who finds that a key was stolen, and removes it, has not approved what the thief did."""
+    office = Office(quorum=[{"payload": DEPLOY, "approvals_needed": 2}])
+    spare = SoftwareAuthenticator(b"ana's other")
+    office.add_key("ana", spare, by_link=True)
+    office.propose()
+    assert office.says("ana", "moot/approve", office.confirmed(), about=["p1"]) is None
+    assert office.space.state.ledger.proposals["p1"].approved_by == ["ana"]
+    # One that confirmed nothing takes nothing along.
+    office.space.remove_passkeys([spare.id], office.now, office.mint)
+    assert office.space.state.ledger.proposals["p1"].approved_by == ["ana"]
+    effects = office.space.remove_passkeys([office.keys["ana"].id], office.now, office.mint)
+    told = [each.message for each in effects if isinstance(each, Deliver)]
+    assert [each.kind for each in told if isinstance(each, GatewayNotice)] == ["moot/votes"]
+    assert office.says("bob", "moot/approve", office.confirmed("bob"), about=["p1"]) is None
+    assert not office.has_run()
+    assert office.space.state.ledger.proposals["p1"].approved_by == ["bob"]
 
 
 @pytest.mark.parametrize("injected", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,10 +51,18 @@ async def _comment(context: ClientContext, args: argparse.Namespace) -> Operatio
         raise UsageError("there is no text: moot comment ID TEXT")
     sent = await context.space.comment(seen, text, to=args.to)
     away, lines = note_absent(context, args.to)
+    unknown = _unknown_mentions(context, text)
+    lines += [f"note: nobody who is here has the name {name}, so @{name} tells nobody" for name in unknown]
     return OperationResult(
-        {"id": sent.id, "proposal_id": seen.id, "absent": away},
+        {"id": sent.id, "proposal_id": seen.id, "absent": away, "unknown": unknown},
         [f"commented on {short_id(seen.id)}", *lines],
     )
+
+
+def _unknown_mentions(context: ClientContext, text: str) -> list[str]:
+    """Whom a text mentions, as in @ana, that is nobody."""
+    named = dict.fromkeys(re.findall(r"(?<![\w.@-])@([A-Za-z][\w.-]*\w|[A-Za-z])", text))
+    return note_absent(context, named)[0]
 
 
 def _assign_arguments(parser: argparse.ArgumentParser) -> None:

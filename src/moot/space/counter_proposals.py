@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moot.errors import ApprovalRequired, PasskeyRequired
+from moot.errors import ApprovalRequired, PasskeyRequired, ProposalMismatch
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Operation
 from moot.space.grant_limits import rights_at
@@ -72,6 +72,20 @@ def without_counters(named: Sequence[ProposalRecord]) -> list[ProposalRecord]:
     """Those that a request names, but for counter-proposals to others of them: what was asked for."""
     ids = {each.id for each in named}
     return [each for each in named if ids.isdisjoint(each.counters)]
+
+
+def check_originals_named(
+    state: State, proposal: ProposalRecord, named: Sequence[ProposalRecord], now: float
+) -> None:
+    """Carried out by its own name alone, a change would leave the original open, to run beside it."""
+    for each in state.ledger.named_in(proposal.counters):
+        if each.state_at(now) == "open" and each not in named:
+            raise ProposalMismatch(
+                f"this is a changed version of {each.id}, which is still open: name both in correlation_id, "
+                "so that this settles both",
+                proposal_id=proposal.id,
+                original_id=each.id,
+            )
 
 
 def check_votes_of_counter(

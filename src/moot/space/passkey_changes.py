@@ -9,6 +9,7 @@ import msgspec
 from moot.errors import InvalidOperation, PasskeyInvalid, PasskeyRequired, Unauthorized
 from moot.protocol import base64url
 from moot.space import sign_in
+from moot.space.acts.approvals import announce_votes
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint
 from moot.space.passkey_proof import Assertion
@@ -61,10 +62,13 @@ def add_passkey(state: State, told: PasskeyInput, now: float) -> list[Effect]:
 
 
 def remove_passkeys(state: State, ids: Sequence[str], now: float, mint: Mint) -> list[Effect]:
-    """Remove these, and end what was signed in with them."""
+    """Remove these, end what was signed in with them, and take back open votes that they confirmed."""
     state.passkeys.remove(ids)
+    voted_for = [each.id for each in state.ledger.all_open() if each.drop_votes_confirmed_with(ids)]
+    if voted_for:
+        state.verdicts_changed()
     tokens = [each.hash for each in state.temporary_tokens.by_hash.values() if each.passkey in ids]
-    return sign_in.revoke_tokens(state, tokens, now, mint)
+    return sign_in.revoke_tokens(state, tokens, now, mint) + announce_votes(state, voted_for, now, mint)
 
 
 def remove_all_passkeys(

@@ -21,7 +21,7 @@ stays known, so that a late approval is told what happened.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -48,7 +48,7 @@ MAX_SETTLED: Final = 10_000
 _LATER_FIELDS: Final = frozenset(
     {
         *("counters", "author_votes", "changed_by", "assigned_to", "assigned_by", "delegated_votes"),
-        *("fulfilled_for", "passkey", "used_challenges"),
+        *("fulfilled_for", "passkey", "used_challenges", "confirmed_with"),
     }
 )
 
@@ -67,6 +67,8 @@ class ProposalRecord(msgspec.Struct):
     # Whether each approval is confirmed with a passkey, and what was signed for those that were.
     passkey: bool = False
     used_challenges: list[str] = msgspec.field(default_factory=list)
+    # The key behind each vote: one that is removed takes its votes along.
+    confirmed_with: dict[Name, str] = msgspec.field(default_factory=dict)
     # 0: not known, of a snapshot from before this was kept.
     proposed_at: float = 0.0
     state: ProposalState = "open"
@@ -138,6 +140,16 @@ class ProposalRecord(msgspec.Struct):
                 del self.delegated_votes[giver]
                 if giver in self.approved_by:
                     self.approved_by.remove(giver)
+
+    def drop_votes_confirmed_with(self, keys: Collection[str]) -> bool:
+        """Passkeys are removed, perhaps because somebody else has them; whether votes are gone by that."""
+        gone = [name for name, key in self.confirmed_with.items() if key in keys]
+        for name in gone:
+            del self.confirmed_with[name]
+            self.delegated_votes.pop(name, None)
+        before = len(self.approved_by)
+        self.approved_by = [name for name in self.approved_by if name not in gone]
+        return len(self.approved_by) < before
 
     @property
     def is_over(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moot.errors import PasskeyInvalid, PasskeyRequired
 from moot.protocol.envelope import Envelope
+from moot.space.config import Name
 from moot.space.members import Session
 from moot.space.passkey_proof import (
     CHALLENGE_SECONDS,
@@ -51,13 +52,20 @@ def _challenge_of(state: State, session: Session, proposal: ProposalRecord, asse
 
 
 def note_passkey(
-    state: State, session: Session, envelope: Envelope, proposal: ProposalRecord, now: float, *, counts: bool
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    proposal: ProposalRecord,
+    now: float,
+    *,
+    counted_as: Name | None,
 ) -> None:
     """Of an approval that was accepted: nobody uses the same signature again for a vote that counts."""
     if not proposal.passkey or "passkey" not in envelope.payload:
         return
     assertion = read_assertion(envelope.payload["passkey"])
-    if counts:
+    if counted_as is not None:
+        proposal.confirmed_with[counted_as] = assertion.credential_id
         proposal.used_challenges.append(challenge_key(_challenge_of(state, session, proposal, assertion)))
     key = state.passkeys.by_id.get(assertion.credential_id)
     if key is not None:

@@ -24,6 +24,7 @@ from moot.space.acts.approvals import announce_votes, describe_charges
 from moot.space.acts.passkey_votes import check_passkey, note_passkey
 from moot.space.continued_calls import find_continued
 from moot.space.counter_proposals import (
+    check_originals_named,
     check_votes_of_counter,
     combine_needed,
     find_counter,
@@ -72,6 +73,8 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             else:
                 is_counter = any(each.id in proposal.counters for each in named)
                 _check_fulfilment(state, session, envelope, proposal, body, now, is_counter=is_counter)
+                if not state.replaying:
+                    check_originals_named(state, proposal, named, now)
         elif envelope.kind == "mcp/withdraw":
             if proposal.proposer != session.member.name:
                 raise Unauthorized("only its proposer withdraws a proposal", proposal_id=proposal.id)
@@ -320,7 +323,8 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
         giver = acting_for(state, session, envelope, now)
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
             counts = proposal.add_vote(session.member.name, giver)
-            note_passkey(state, session, envelope, proposal, now, counts=counts)
+            counted_as = (giver or session.member.name) if counts else None
+            note_passkey(state, session, envelope, proposal, now, counted_as=counted_as)
             if counts:
                 state.verdicts_changed()
         return []
@@ -363,6 +367,7 @@ def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
         if needed.passkey and not each.passkey:
             # Those that were given without one do not count.
             each.passkey, each.approved_by, each.delegated_votes = True, [], {}
+            each.confirmed_with = {}
         if not each.approvals_needed:
             each.exempt = needed.exempt
         each.exempt = tuple(name for name in each.exempt if name in needed.exempt)
