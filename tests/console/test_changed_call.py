@@ -12,6 +12,7 @@ from moot.protocol.changes import change_lines
 from tests.console.approvals_page import SETTLED, detail, dialog_button, outcome, propose, row, shown
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running, spaces
+from tests.console.test_accessibility import issues
 from tests.gateway.running_gateway import participants
 
 
@@ -36,6 +37,7 @@ def test_a_changed_call_runs_in_place_of_the_proposed_one_and_its_agent_is_told(
     shown(page, "add")
     _change(page, "a", "5")
     dialog = page.get_by_role("dialog", name="Approve with changes")
+    assert issues(page) == []
     expect(dialog.locator("del")).to_contain_text("1")
     expect(dialog.locator("ins")).to_contain_text("5")
     expect(dialog).to_contain_text("agent is told that it was approved with changes")

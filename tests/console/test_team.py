@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from tests.console.approvals_page import SETTLED, approve, detail, dialog_button, outcome, propose, shown
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running, spaces
+from tests.console.test_accessibility import issues
 from tests.gateway.running_gateway import participants
 
 
@@ -38,7 +39,8 @@ def test_somebody_decides_in_anothers_place_until_it_is_ended_and_both_see_it(
     page.get_by_label("Who decides in your place").select_option("bo")
     page.get_by_label("Reason").fill("on holiday")
     dialog_button(page, "Let them decide").click()
-    expect(page.locator("dialog .delegations")).to_contain_text("bo decides in the place of")
+    expect(page.locator("dialog .delegations")).to_contain_text("bo decides in your place")
+    assert issues(page) == []
     expect(delegate.locator(".away-notice")).to_contain_text("on holiday")
     delegate.wait_for_timeout(SETTLED)
     approve(delegate)

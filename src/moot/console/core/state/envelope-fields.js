@@ -117,6 +117,12 @@ export function summary(envelope, operation, raw = "") {
   if (kind.startsWith("trust/")) return trustSummary(payload);
   if (kind === "moot/votes" && !payload.approvals_needed && Array.isArray(payload.budgets))
     return payload.budgets.map((/** @type {any} */ each) => text(each?.text)).join("; ");
+  if (kind === "moot/delegate")
+    return `${text(payload.to)} decides in their place${payload.reason ? `: ${text(payload.reason)}` : ""}`;
+  if (kind === "moot/end-delegation") return `ends with ${text(payload.to ?? payload.from)}`;
+  if (kind === "moot/assign") return Array.isArray(payload.to) ? payload.to.join(", ") || "everybody" : "";
+  if (kind === "moot/votes" && !payload.approvals_needed && Array.isArray(payload.counters))
+    return `a changed version of ${payload.counters.map((/** @type {any} */ id) => text(id).slice(0, 8)).join(", ")}`;
   if (kind === "moot/votes")
     return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
   if (kind === "moot/origins") return text(payload.why);

@@ -231,6 +231,7 @@ class ApprovalsView {
       return;
     }
     this._wanted = "";
+    this._root.classList.remove("nothing");
     if (this.selected === id) return;
     this.selected = id;
     this._justDecided = false;
@@ -330,6 +331,7 @@ class ApprovalsView {
 
   _drawEmpty() {
     this._shown = null;
+    this._root.classList.add("nothing");
     this._actions.show(null, () => false, true);
     const { knowledge } = this._context.openSpace.sync;
     redraw(this._empty, [knowledge, elsewhereText(this._context)], () => emptyInbox(this._context));

@@ -55,11 +55,9 @@ export function delegationNotice(context) {
 
 /** @param {Delegation} each @param {string} me */
 function delegationText(each, me) {
-  const [who, whose] = [nameOf(each.to, { you: each.to === me }), nameOf(each.from, { you: each.from === me })];
   return [
-    who,
-    each.to === me ? " decide in the place of " : " decides in the place of ",
-    whose,
+    ...(each.to === me ? ["You decide"] : [nameOf(each.to), " decides"]),
+    ...(each.from === me ? [" in your place"] : [" in the place of ", nameOf(each.from)]),
     ` until ${untilText(each)}`,
     each.reason && [": ", html.bdi({}, oneLine(each.reason, 120))],
   ];

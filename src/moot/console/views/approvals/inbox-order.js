@@ -12,8 +12,8 @@ import { titleOf } from "./proposal-decisions.js";
 export const PLAIN_CHOICE = { search: "", group: "none", sort: "oldest", risk: "all" };
 
 export const CHOICES = /** @type {const} */ ({
-  group: { none: "Not grouped", agent: "By agent", tool: "By tool", alike: "Alike" },
-  sort: { oldest: "Oldest first", newest: "Newest first", risk: "Risk first", expiry: "Expiring first" },
+  group: { none: "No groups", agent: "By agent", tool: "By tool", alike: "Alike" },
+  sort: { oldest: "Oldest", newest: "Newest", risk: "Riskiest", expiry: "Expiring" },
   risk: { all: "Any risk", warn: "Caution or red", bad: "Red only" },
 });
 

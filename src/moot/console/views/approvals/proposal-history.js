@@ -107,7 +107,7 @@ function voteWords(context, { delegatedVotes, passkey }, by) {
     nameNode(context, delegate ?? by),
     " voted for it",
     delegate && [" in the place of ", nameNode(context, by)],
-    passkey && ", confirmed with a passkey that counted then",
+    passkey && ", confirmed with a passkey",
   ];
 }
 

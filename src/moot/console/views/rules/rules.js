@@ -99,6 +99,8 @@ class RulesView {
               ? "Rules on; everything else asks you"
               : "No rules yet: you are asked every time";
     if (this._status.textContent !== text) this._status.textContent = text;
+    // Without an approver there is nothing that it could stop.
+    this._switch.hidden = !approver;
     redraw(this._switch, [stopped !== null, this._armed, mine], () => this._switchNodes(stopped !== null));
     redraw(
       this._state,

@@ -50,7 +50,15 @@ export function passkeysDialog(session, context) {
         { class: "soft" },
         "A passkey is your fingerprint, face, PIN or security key. It signs you in without a token, and confirms decisions that a space asks it for.",
       ),
-      keys.length === 0 ? html.p({}, "You have none yet.") : html.ul({ class: "plain" }, ...keys.map(rowOf)),
+      keys.length === 0
+        ? html.p({}, "You have none yet.")
+        : [
+            html.ul({ class: "plain" }, ...keys.map(rowOf)),
+            html.p(
+              { class: "soft" },
+              "Removing one ends what was signed in with it. Votes that it confirmed still count: if one was not yours, reject that proposal.",
+            ),
+          ],
       why ? html.p({ class: "caution" }, icon("warning", 16), why) : name.node,
       problem && html.p({ class: "fault", role: "alert" }, problem),
     );

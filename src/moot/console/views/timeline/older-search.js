@@ -175,7 +175,14 @@ export class OlderBar {
   _searchParts(older, { older: search, found, none }) {
     const latest = none ? `No match in the latest ${formatNumber(none)}. ` : "";
     if (older.status === "end" && older.reason !== "full" && !search)
-      return [html.span({ class: "soft" }, "All messages were searched. ", END_TEXTS[older.reason] ?? "")];
+      return [
+        html.span(
+          { class: "soft" },
+          none ? "No match. " : "",
+          "All messages were searched. ",
+          END_TEXTS[older.reason] ?? "",
+        ),
+      ];
     if (!search)
       return [
         html.span({ class: "soft" }, latest || "Searched the messages that are loaded."),

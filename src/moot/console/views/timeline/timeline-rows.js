@@ -14,6 +14,10 @@ const FAMILIES = [
   [/^moot\/approve/, "response", "approve"],
   [/^moot\/settle/, "response", "settled"],
   [/^moot\/outcome/, "unknown", "outcome unknown"],
+  [/^moot\/votes/, "quiet", "votes"],
+  [/^moot\/delegate/, "rights", "away"],
+  [/^moot\/end-delegation/, "rights", "back"],
+  [/^moot\/assign/, "quiet", "for"],
   [/^moot\/list-proposals/, "quiet", "asks what is pending"],
   [/^moot\/roster/, "quiet", "asks who is here"],
   [/^chat$/, "chat", "chat"],
@@ -43,7 +47,7 @@ const FAMILIES = [
   [/^system\/error/, "bad", "refused"],
   [/^system\/presence/, "quiet", "presence"],
   [/^system\/welcome/, "quiet", "welcome"],
-  [/^(reasoning|capability|space|participant|stream|system|trust|chat)\/([a-z-]+)$/, "quiet", "$2"],
+  [/^(reasoning|capability|space|participant|stream|system|trust|chat|moot)\/([a-z-]+)$/, "quiet", "$2"],
 ];
 
 /** What somebody did, where the name of a message is no verb. @type {Record<string, string>} */
