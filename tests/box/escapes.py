@@ -190,7 +190,7 @@ def _environments() -> bool:
 
 def _signal_outside() -> bool:
     os.kill(_OUTSIDE["pid"], 0)
-    return _OUTSIDE["command"] == Path(f"/proc/{_OUTSIDE['pid']}/cmdline").read_text("utf-8", "replace")
+    return bool(_OUTSIDE["command"] == Path(f"/proc/{_OUTSIDE['pid']}/cmdline").read_text("utf-8", "replace"))
 
 
 def _become_root() -> bool:

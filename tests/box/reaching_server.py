@@ -33,6 +33,7 @@ def _answer(method: str, params: Any) -> Any:
         found, failed = _reach(params["arguments"]["where"]), False
     except OSError as fault:
         found, failed = str(fault), True
+        print(f"failed: {fault}", file=sys.stderr, flush=True)
     text = f"{found}\n{sorted(os.environ)}"
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 

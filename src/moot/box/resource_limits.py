@@ -46,6 +46,7 @@ class BoxGroup:
     def __init__(self, pid: int, box: BoxConfig) -> None:
         self._folders: set[Path] = set()
         self.limited: set[str] = set()
+        _sweep()
         for controller, limit in (("pids", box.max_processes), ("memory", box.memory_bytes)):
             for parent, limit_file in _parents(controller):
                 if self._add(parent / f"{_NAME}{os.getpid()}-{pid}", limit_file, limit, pid):
@@ -72,6 +73,16 @@ class BoxGroup:
             if not folder.exists():
                 self._folders.discard(folder)
         return not self._folders
+
+
+def _sweep() -> None:
+    """Remove groups of boxes whose bridge ended before it could."""
+    for parent in {parent for controller in _FILES for parent, _ in _parents(controller)}:
+        for folder in parent.glob(f"{_NAME}*"):
+            owner = folder.name.removeprefix(_NAME).partition("-")[0]
+            if not Path(f"/proc/{owner}").exists():
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def _parents(controller: str) -> Iterator[tuple[Path, str]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from moot.config.box_config import BoxSetting
 from moot.config.gateway_config import GatewayConfig, JournalMode
+from moot.config.secret_config import SecretConfig
 from moot.errors import UsageError
 from moot.protocol.patterns import Capability
 from moot.space.config import SpaceConfig
@@ -60,6 +61,8 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     # What its process may reach; None or off: whatever our user may.
     box: BoxSetting | None = None
+    # Values that calls, variables and headers name as {{secret:NAME}}.
+    secrets: Mapping[str, SecretConfig] = msgspec.field(default_factory=dict)
     url: str | None = None
     # With a URL: sent with every request.
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)

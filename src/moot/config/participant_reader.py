@@ -12,6 +12,7 @@ import msgspec
 from moot.config.box_config import read_box
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig, TokenGrant
 from moot.config.profiles import Profiles, rights_of
+from moot.config.secret_config import read_secrets
 from moot.config.section_reader import (
     Reader,
     at,
@@ -316,5 +317,6 @@ _COMMAND_READERS: Final[Mapping[str, Reader]] = {
     "headers": _env,
     "oauth": _sign_in,
     "box": read_box,
+    "secrets": read_secrets,
 }
 _MEMBER_READERS: Final[dict[str, Any]] = {**_COMMAND_READERS, "default_to": _default_to}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,15 @@ LINE_BYTES: Final = 4_096
 class StderrTail:
     """Takes the bytes of a child's stderr; memory and disk are bounded whatever comes."""
 
-    def __init__(self, file: Path | None = None, *, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self,
+        file: Path | None = None,
+        *,
+        file_bytes: int = FILE_BYTES,
+        mask: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        """`mask` takes out of each line what may not be kept."""
+        self._mask = mask
         self._ring: deque[bytes] = deque()
         self._kept_bytes = 0
         self._partial = b""
@@ -33,7 +42,8 @@ class StderrTail:
 
     def feed(self, data: bytes) -> None:
         """Keep these bytes; never raises."""
-        self._write(data)
+        if self._mask is None:
+            self._write(data)
         *lines, partial = (self._partial + data).split(b"\n")
         # A line that never ends is cut.
         while len(partial) > LINE_BYTES:
@@ -41,11 +51,15 @@ class StderrTail:
             partial = partial[LINE_BYTES:]
         self._partial = partial
         for line in lines:
+            if self._mask is not None:
+                line = self._mask(line)
+                self._write(line + b"\n")
             self._keep(line[:LINE_BYTES])
 
     def last_lines(self, count: int = 20) -> list[str]:
         """The last lines, oldest first, as they were written: escape them before display (D-86)."""
-        lines = [*self._ring, *([self._partial] if self._partial else [])]
+        partial = self._mask(self._partial) if self._mask is not None else self._partial
+        lines = [*self._ring, *([partial] if partial else [])]
         return [line.decode("utf-8", "replace").rstrip("\r") for line in lines[-count:]]
 
     def close(self) -> None:

@@ -113,6 +113,7 @@ class BridgedServer:
         # Loading the SDK and the MCP side takes a moment that `moot up` without servers need not spend.
         from moot.bridges.server.bridge_runner import bridged
         from moot.bridges.server.bridge_settings import BridgeSettings
+        from moot.bridges.server.call_secrets import CallSecrets
         from moot.bridges.server.standby import wait_for_turn
 
         self._state.start()
@@ -121,6 +122,7 @@ class BridgedServer:
             settings = BridgeSettings(
                 server=resolve_server(self._server_config, variables, self._logs),
                 box=resolve_box(self._server_config, variables),
+                secrets=CallSecrets(self._server_config.secrets, variables.folder, variables.environ),
                 gateway=variables.gateway,
                 space=variables.space,
                 token=variables.token.reveal(),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from moot.box.boxed_child import boxed
+from moot.bridges.server.call_secrets import CallSecrets
 from moot.config.configuration import Configuration, McpServerConfig
 from moot.config.gateway_config import Secret
 from moot.errors import MootError
@@ -74,7 +75,8 @@ async def find_read_only_tools(
 
 
 async def _list_tools(config: McpServerConfig, variables: TemplateVars) -> list[JsonObject]:
-    server = resolve_server(config, variables, None)
+    secrets = CallSecrets(config.secrets, variables.folder, variables.environ)
+    server = await secrets.fill_server(resolve_server(config, variables, None))
     if isinstance(server, StdioServer):
         server = boxed(server, resolve_box(config, variables))
     async with open_upstream(server) as upstream:

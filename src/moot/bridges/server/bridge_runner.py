@@ -34,13 +34,16 @@ async def bridged(
     `on_opened` is given the server as soon as it is started, before it has answered anything.
     """
     pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
-    server, sign_in = settings.server, None
+    server, sign_in, options = settings.server, None, settings.upstream
+    if settings.secrets is not None:
+        server = await settings.secrets.fill_server(server)
+        options = replace(options, call_filter=settings.secrets)
     if isinstance(server, HttpServer) and settings.oauth is not None:
         sign_in = ServerSignIn(
             server,
             settings.oauth,
             space=settings.space,
-            options=settings.upstream,
+            options=options,
             credentials=settings.credentials,
         )
         server = replace(server, auth=sign_in.credential)
@@ -51,9 +54,13 @@ async def bridged(
         reports = BoxReports(settings.box, server.label)
         server = boxed(server, replace(settings.box, report=reports.add))
     member = ServerMember(
-        server, pins, accept_changes=settings.accept_changes, sign_in=sign_in, box_reports=reports
+        server,
+        pins,
+        accept_changes=settings.accept_changes,
+        sign_in=sign_in,
+        box_reports=reports,
     )
-    async with open_upstream(server, settings.upstream, member.callbacks()) as upstream:
+    async with open_upstream(server, options, member.callbacks()) as upstream:
         if on_opened is not None:
             on_opened(upstream)
         # It joins while the server starts, so that callers know of it and wait. But whoever serves under this

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from moot.box.boxed_child import Box
 from moot.bridges.server.call_identity import CredentialsOf
+from moot.bridges.server.call_secrets import CallSecrets
 from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
 from moot.oauth.oauth_settings import OAuthSettings
 from moot.participant import ParticipantLimits
@@ -21,6 +22,8 @@ class BridgeSettings:
     server: Server
     # What confines a server that is started here; None: nothing does.
     box: Box | None = None
+    # Values that only the bridge knows; None: it has none.
+    secrets: CallSecrets | None = None
     gateway: str
     space: str = ""
     token: str | Callable[[], str] | None = field(default=None, repr=False)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from moot import tracing
@@ -19,6 +20,7 @@ from moot.errors import McpError
 from moot.mcp.eras import LIST_CHANGED, UNREACHABLE, Era, JsonObject, caller_of
 from moot.mcp.list_pages import list_pages
 from moot.mcp.stderr_tail import StderrTail
+from moot.mcp.upstream.call_filter import SendRequest, send_filtered
 from moot.mcp.upstream.call_runner import CallCounts, OutgoingCall
 from moot.mcp.upstream.change_watch import ChangeWatch
 from moot.mcp.upstream.connection import Listener
@@ -82,6 +84,9 @@ class Upstream:
             on_list_changed=callbacks.on_list_changed,
             on_resource_updated=callbacks.on_resource_updated,
         )
+        self._request: SendRequest = self._send
+        if options.call_filter is not None:
+            self._request = partial(send_filtered, options.call_filter, self._send)
         self._running_calls = 0
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -164,7 +169,7 @@ class Upstream:
             operation.result = await self._request(method, params, owner, listener, timeout)
             return operation.result
 
-    async def _request(
+    async def _send(
         self,
         method: str,
         params: JsonObject | None,

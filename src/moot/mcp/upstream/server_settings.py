@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePath
@@ -14,6 +14,7 @@ from moot import __version__
 from moot.errors import UsageError
 from moot.mcp.eras import Era, JsonObject
 from moot.mcp.stdio_child import Command
+from moot.mcp.upstream.call_filter import CallFilter
 from moot.protocol.strict_json import encode
 from moot.resilience.restart_loop import RestartPolicy
 
@@ -64,6 +65,8 @@ class UpstreamOptions:
     roots: tuple[JsonObject, ...] = ()
     # The only era of MCP to use; None: both over HTTP, and over stdio the handshake where the server has it.
     era: Era | None = None
+    # Between callers and the server.
+    call_filter: CallFilter | None = None
 
 
 DEFAULT_OPTIONS: Final = UpstreamOptions()
@@ -78,6 +81,8 @@ class StdioServer:
     inherited: Mapping[str, str] = field(default_factory=dict)
     # Where its stderr is kept, besides in memory.
     stderr_file: Path | None = None
+    # Takes what nobody may read out of a line of it.
+    mask_stderr: Callable[[bytes], bytes] | None = field(default=None, compare=False, repr=False)
 
     @property
     def label(self) -> str:

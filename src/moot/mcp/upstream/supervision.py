@@ -80,7 +80,9 @@ class Supervisor:
         self.session: ServerSession | None = None
         # Why it is not up, as the end of a sentence about the server.
         self.down_reason = "is still starting"
-        self.stderr = StderrTail(server.stderr_file if isinstance(server, StdioServer) else None)
+        self.stderr = StderrTail()
+        if isinstance(server, StdioServer):
+            self.stderr = StderrTail(server.stderr_file, mask=server.mask_stderr)
         self._server = server
         self._options = options
         self._limits = options.limits
