@@ -185,3 +185,23 @@ async def test_a_disk_that_falls_too_far_behind_makes_the_journal_unable_until_i
         await wait_durable(journal, journal.append(value_record("last")))
     assert values_in(folder)[-3:] == ["behind", "kept", "last"]
     assert verify(folder).ok
+
+
+async def test_what_a_process_wrote_that_was_killed_is_on_disk_before_it_counts_as_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a killed process the file has everything, the disk perhaps not: it ends with the machine's power."""
+    folder = folder_in(tmp_path)
+    async with opened_journal(folder) as journal:
+        await wait_durable(journal, journal.append(value_record(1)))
+    flushed: list[int] = []
+    flush = segment_writer._flush
+
+    def noted_flush(file: int) -> None:
+        flush(file)
+        flushed.append(os.fstat(file).st_ino)
+
+    monkeypatch.setattr(segment_writer, "_flush", noted_flush)
+    async with opened_journal(folder) as journal:
+        assert journal.durable == 1
+        assert flushed == [segments(folder)[0].stat().st_ino]

@@ -62,11 +62,15 @@ def read_keys(data: Path) -> LogKeys | None:
     """The keys in a data folder, None if there are none; raises UsageError when others may know them."""
     file = data / KEYS_FILE
     try:
-        return msgspec.json.decode(read_secret(file, max_bytes=_MAX_BYTES, what="keys"), type=LogKeys)
+        keys = msgspec.json.decode(read_secret(file, max_bytes=_MAX_BYTES, what="keys"), type=LogKeys)
+        # Now, and not when something is to be signed.
+        _private(keys.cosigning)
+        keys.verifiers(keys.origin("any", None))
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as fault:
+    except (msgspec.MsgspecError, ValueError) as fault:
         raise UsageError(f"{file} is damaged ({fault}): restore it from a copy") from None
+    return keys
 
 
 def use_keys(data: Path) -> LogKeys:

@@ -52,6 +52,9 @@ class SegmentWriter:
             remove_leftovers(folder)
             tail = find_tail(folder, repair=True, at_least=at_least)
             self._file = _open_segment(tail.segment.path)
+            if tail.size:
+                # What a process wrote that was killed can be read, and is perhaps not on disk yet.
+                _flush(self._file)
             sync_folder(folder)
         except BaseException:
             os.close(self._lock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shutil
 from hashlib import sha256
@@ -134,6 +135,52 @@ def test_a_log_that_is_lost_is_the_same_one_again(journal: Path) -> None:
     before = log_of(journal).advance(10)
     shutil.rmtree(journal.parent / "log")
     assert log_of(journal).advance(10) == before
+
+
+def test_a_log_that_lost_what_it_is_about_is_not_begun_anew(journal: Path) -> None:
+    folder = journal.parent / "log"
+    log_of(journal).advance(10)
+    (folder / "about.json").unlink()
+    signed = (folder / "checkpoint").read_bytes()
+    for left in (signed, b"damaged"):
+        (folder / "checkpoint").write_bytes(left)
+        with pytest.raises(LogBroken, match=r"no about\.json.*rename"):
+            log_of(journal).advance(10)
+        assert (folder / "checkpoint").read_bytes() == left
+
+
+@pytest.mark.parametrize("member", ["log", "witness", "former"])
+def test_keys_that_cannot_sign_are_refused_when_they_are_read(tmp_path: Path, member: str) -> None:
+    use_keys(tmp_path)
+    rotate_key(tmp_path)
+    file = tmp_path / "log-keys.json"
+    keys = json.loads(file.read_bytes())
+    keys[member] = [{"public": "A", "until": 0}] if member == "former" else "AAAA"
+    file.write_text(json.dumps(keys))
+    with pytest.raises(UsageError, match=r"log-keys\.json is damaged"):
+        use_keys(tmp_path)
+
+
+async def test_a_log_that_cannot_be_written_for_now_is_still_read(tmp_path: Path) -> None:
+    headers = {"Authorization": "Bearer t-bob"}
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        log = gateway.journal().parent / "log"
+        logs = gateway.gateway.logs
+        alice = await gateway.join("alice")
+        await until(lambda: logs.is_signed("lab") and logs.logs["lab"].last_record > 0)
+        before = (log / "checkpoint").read_bytes()
+        (log / "entries").rename(log / "entries.kept")
+        (log / "entries").mkdir()
+        await alice.ask("chat", {"text": "a word"})
+        await until(lambda: not logs.is_signed("lab"))
+        answer = await gateway.http.get("/spaces/lab/log/checkpoint", headers=headers)
+        assert (answer.status_code, answer.content) == (200, before)
+        answer = await gateway.http.get("/spaces/lab/log/tile/0/000.p/1", headers=headers)
+        assert answer.status_code == 503
+        assert str(tmp_path) not in answer.text
+        (log / "entries").rmdir()
+        (log / "entries.kept").rename(log / "entries")
+        await until(lambda: logs.is_signed("lab"))
 
 
 async def test_retention_waits_for_the_log(tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ from typing import Final
 
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import UsageError
-from moot.evidence.checkpoint import Checkpoint
+from moot.evidence.checkpoint import Checkpoint, parse_checkpoint
 from moot.evidence.inclusion_file import InclusionFile
 from moot.evidence.journal_entries import read_entries
-from moot.evidence.log_files import FOLDER, LogAbout, LogBroken, LogReader, LogWriter
+from moot.evidence.log_files import CHECKPOINT_FILE, FOLDER, LogAbout, LogBroken, LogReader, LogWriter
 from moot.evidence.log_keys import LogKeys, use_keys
+from moot.evidence.signed_note import NoteError
 from moot.gateway.access import SpaceDirectory
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.store.journal_reader import START
@@ -77,6 +78,7 @@ class SpaceLog:
         self._place = START
         first = chain_start(self._journal).number
         if not (self.folder / "about.json").exists():
+            self._check_none_signed()
             origin = self._keys.origin(self.name, self._public_url)
             if first > 1 or any(self.folder.parent.glob(f"{FOLDER}.*")):
                 # Not the log that began with record 1, or another one after a repair: a name of its own.
@@ -89,6 +91,20 @@ class SpaceLog:
         if writer.size and last >= first:
             self._check_last(writer, last, through)
         return writer
+
+    def _check_none_signed(self) -> None:
+        """A log that does not say any more what it is about is no reason to begin it anew."""
+        try:
+            checkpoint, _ = parse_checkpoint((self.folder / CHECKPOINT_FILE).read_bytes())
+        except FileNotFoundError:
+            return
+        except NoteError:
+            checkpoint = None
+        if checkpoint is None or checkpoint.size:
+            raise LogBroken(
+                f"{self.folder} has a checkpoint, and no about.json: restore it from a copy, or rename "
+                f"{self.folder} to {FOLDER}.1: a new log begins"
+            )
 
     def _check_last(self, writer: LogWriter, last: int, through: int) -> None:
         """The journal must still have the last record that is signed for."""
@@ -161,8 +177,8 @@ class LogKeeper:
                 async with asyncio.timeout(_PROOF_SECONDS):
                     await self._wait_signed(host, record)
         found = self.logs.get(space)
-        if found is None or found.writer is None:
-            raise UsageError(found.broken if found and found.broken else f"{space} has no log")
+        if found is None or (found.broken and found.writer is None):
+            raise UsageError(f"{space} has no log" if found is None else found.broken)
         return await asyncio.to_thread(LogReader(found.folder).proof_of, record)
 
     async def _wait_signed(self, host: SpaceHost, record: int) -> None:
@@ -212,6 +228,9 @@ class LogKeeper:
             # Such as a full disk: the next round tries again, from what is signed.
             found.writer = None
             log.warning("log not written", extra={"space": name, "why": str(fault)})
+        except Exception as fault:  # whatever it was: the logs of other spaces go on
+            found.broken = repr(fault)
+            log.exception("log not signed any more", extra={"space": name})
         else:
             host.journal.logged = found.last_record
             self.on_signed(found)

@@ -7,6 +7,8 @@ business: whoever may read the history may read the log. For others an operator 
 from __future__ import annotations
 
 import asyncio
+import logging
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +21,8 @@ from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.http.history_routes import HistoryRoutes
 from moot.gateway.http.http_replies import HEADERS, denied
 
+log = logging.getLogger(__name__)
+
 
 class LogRoutes:
     def __init__(self, history: HistoryRoutes, keeper: LogKeeper) -> None:
@@ -30,14 +34,18 @@ class LogRoutes:
         identity = await self._history.identify(request)
         self._history.charge(identity)
         found = self._keeper.logs.get(identity.host.name)
-        if found is None or not (found.writer or found.broken):
+        if found is None:
             text = "no log is kept of this journal: gateway.journal.log turns it on, outside of a cluster"
             return denied(AccessDenied(404, text))
         path = request.path_params["path"]
         try:
-            body = await asyncio.to_thread(_read, LogReader(found.folder), path)
-        except UsageError as fault:
-            return denied(AccessDenied(503, f"the log cannot be read: {fault}"))
+            body = await asyncio.to_thread(_read, found.folder, path)
+        except (OSError, UsageError) as fault:
+            # Where it lies is for the operator alone.
+            log.warning("log not read", extra={"space": found.name, "why": str(fault)})
+            return denied(
+                AccessDenied(503, "the log cannot be read: the operator finds why in the gateway's log")
+            )
         if body is None:
             return denied(
                 AccessDenied(404, "the log has no such tile: ask for `checkpoint`, and what it has")
@@ -46,7 +54,8 @@ class LogRoutes:
         return Response(body, media_type=media_type, headers=HEADERS)
 
 
-def _read(reader: LogReader, path: str) -> bytes | None:
+def _read(folder: Path, path: str) -> bytes | None:
+    reader = LogReader(folder)
     checkpoint, note = reader.signed()
     if path == "checkpoint":
         return str(note).encode()
