@@ -62,9 +62,8 @@ async def test_a_proposed_call_is_one_trace_from_the_client_to_the_server_and_ba
                 "--token-file",
                 str(tmp_path / f"{name}.token"),
             ]
-            process = await start_moot(
-                command, *place, *words, environ=environ, cwd=tmp_path, stderr=subprocess.DEVNULL
-            )
+            errors = stack.enter_context((tmp_path / f"{name}.err").open("wb"))
+            process = await start_moot(command, *place, *words, environ=environ, cwd=tmp_path, stderr=errors)
 
             async def end() -> None:
                 with suppress(ProcessLookupError):
