@@ -87,6 +87,7 @@ FILES: Final = {
     "gateway/cluster/nats/shared_content.py": "NATS says by the wall clock when a value was kept",
     "store/journal.py": "the default of the clock that a test sets, for `file_journal`",
     "store/file_journal.py": "of the record that stands for lost ones; replay and restart pass over it",
+    "operations/aisvs/deployment.py": "how old a file with a token is",
     "trust/approver/approver.py": "hours and dates of a rule; its limits go by another clock",
     "trust/approver/approver_status.py": "hours and dates of a rule",
     "operations/grant_term.py": "what is granted for today ends at a person's midnight",

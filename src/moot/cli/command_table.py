@@ -36,7 +36,7 @@ connect      agent       let a language model take part
 manage       member      invite, grant, revoke, pause, kick, …; `passkeys`
              proposal    vote, withdraw, explain, history
              rules       let rules decide; `origins`: what asks; `review`: a no
-             journal     read, search, export and verify the journal
+             journal     read, search, export, verify it; `verify`: the setup
 also         login, logout, hook, cluster, xp, message, conformance, completion
 """
 
@@ -92,6 +92,7 @@ COMMANDS: Final = {
     "origins": "origins",
     "review": "review",
     "journal": "journal",
+    "verify": "verify",
     "cluster": "cluster",
     "xp": "xp",
     "message": "client.operation_commands",
