@@ -14,7 +14,12 @@ from tempfile import TemporaryDirectory
 
 from setuptools import Extension, setup
 
-COMPILED = ("moot.protocol._scan_envelope", "moot.net._frame_reader", "moot.gateway.hosting._fast_path")
+COMPILED = (
+    "moot.protocol._scan_envelope",
+    "moot.net._frame_reader",
+    "moot.gateway.hosting._fast_path",
+    "moot.evidence._log_hashes",
+)
 
 
 def has_compiler() -> bool:

@@ -50,7 +50,7 @@ EVERYTHING = """
       max_space_content_bytes: 47
       auto_create_spaces: true
       max_auto_spaces: 14
-      journal: {mode: strict, retain_segments: 18, log: false}
+      journal: {mode: strict, retain_segments: 18, log: false, witnesses: w, witness_for: [k], anchor: a}
       public_url: https://moot.example.org
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"],
@@ -227,6 +227,9 @@ def variables(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
 
 VALUES: dict[str, Any] = {
     "JOURNAL__LOG": "false",
+    "JOURNAL__WITNESSES": "w",
+    "JOURNAL__WITNESS_FOR": "[k]",
+    "JOURNAL__ANCHOR": "a",
     "MCP__SERVER": "alice",
     "MCP__SPACE": "lab",
     "MCP__PATH": "/mcp/lab",

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from moot.errors import UsageError
+from moot.evidence import log_hashes
 from moot.evidence.checkpoint import cosign, parse_checkpoint, signers
 from moot.evidence.inclusion_file import parse_inclusion_file
 from moot.evidence.log_files import LogAbout, LogBroken, LogReader, LogWriter
@@ -40,7 +42,7 @@ def new_log(folder: Path, *, first: int = 1) -> LogWriter:
 
 
 def grow(log: LogWriter, size: int) -> None:
-    log.append([entry(number) for number in range(log.size, size)])
+    log.append(b"".join(entry(number) for number in range(log.size, size)))
     log.sign(KEY)
 
 
@@ -192,7 +194,7 @@ def test_files_that_were_changed_are_not_signed_for(tmp_path: Path) -> None:
         (log.folder / name).write_bytes(raw)
         with pytest.raises(LogBroken, match="not those that were signed"):
             LogWriter(log.folder, [KEY.verifier])
-        log.append([entry(log.size)])
+        log.append(entry(log.size))
         with pytest.raises(LogBroken, match="not those that were signed"):
             log.sign(KEY)
         (log.folder / name).write_bytes(kept)
@@ -234,3 +236,31 @@ def test_a_proof_is_by_the_checkpoint_that_witnesses_signed_where_one_covers_it(
     assert witness.verifier in signers(early.note, [witness.verifier])
     assert late.checkpoint.size == 9
     assert parse_checkpoint((log.folder / "cosigned").read_bytes())[0].size == 5
+
+
+@pytest.mark.skipif(not log_hashes.IS_COMPILED, reason="built without a C compiler")
+def test_the_compiled_hashes_are_those_of_python() -> None:
+    from moot.evidence import _log_hashes
+
+    random = Random(1)
+    seal = b',"h":"%b"}\n' % (b"0" * 64)
+    for _ in range(200):
+        lines = []
+        for number in range(random.randrange(5)):
+            inside = b'{"n":%d,"t":1,"x":"%b"' % (number, b"y" * random.randrange(200))
+            lines.append(inside + random.choice([b"}\n", seal, b',"erased":"%b"}\n' % (b"0" * 64)]))
+        text = b"".join(lines)
+        assert _log_hashes.entries_of(text) == log_hashes.entries_in_python(text)
+    for text in (b"\n", b"}\n", seal, b"{}\n", b'{"n":1,"erase\n'):
+        assert _log_hashes.entries_of(text) == log_hashes.entries_in_python(text)
+    erased = b'{"n":1,"t":1}\n{"n":2,"erased":"%b"}\n' % (b"ab" * 32)
+    assert _log_hashes.entries_of(erased) is None
+    assert log_hashes.entries_of(erased)[32:] == b"\xab" * 32
+    hashes = random.randbytes(256 * 32)
+    assert _log_hashes.leaf_hashes(hashes) == log_hashes.leaf_hashes_in_python(hashes)
+    for count in (1, 2, 64, 256):
+        part = hashes[: count * 32]
+        assert _log_hashes.tile_hash(part) == log_hashes.tile_hash_in_python(part)
+    for wrong in (b"", hashes[:96], hashes[:33], hashes * 2):
+        with pytest.raises(ValueError, match="a power of two"):
+            _log_hashes.tile_hash(wrong)

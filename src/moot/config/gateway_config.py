@@ -50,6 +50,12 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     retain_segments: Count = 0
     # Keep a signed log of hashes beside each journal, so that others can tell whether it was changed later.
     log: bool = True
+    # Who is to sign the log's checkpoints, and how many of them: a policy (c2sp.org/tlog-policy) with URLs.
+    witnesses: File = None
+    # Public keys of other logs whose checkpoints this gateway signs when asked: it is their witness.
+    witness_for: tuple[Text, ...] = ()
+    # A file, better on another machine's disk, that gets a checkpoint of each log every ten minutes.
+    anchor: File = None
 
 
 class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):

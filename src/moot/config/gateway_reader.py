@@ -35,7 +35,7 @@ def read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[str
         key: value for key, value in section.items() if key not in ("admin_tokens", "oidc", "mcp")
     }
     readers = {
-        "journal": _journal,
+        "journal": lambda value, path: _journal(value, path, folder),
         "smtp": lambda value, path: _smtp(value, path, environ),
         "public_url": read_public_url,
         "notifications": lambda value, path: read_notifications(value, path, folder, environ),
@@ -93,10 +93,16 @@ def _cluster(value: Json, path: str, folder: Path) -> ClusterConfig | None:
     return msgspec.structs.replace(cluster, **files)
 
 
-def _journal(value: Json, path: str) -> JournalConfig:
+def _journal(value: Json, path: str, folder: Path) -> JournalConfig:
     if not isinstance(value, dict):
         return JournalConfig(mode=read_journal_mode(value, path))
-    return read_struct(JournalConfig, value, path, {"mode": read_journal_mode})
+    journal = read_struct(JournalConfig, value, path, {"mode": read_journal_mode})
+    files = {
+        name: folder / file
+        for name in ("witnesses", "anchor")
+        if (file := getattr(journal, name)) is not None
+    }
+    return msgspec.structs.replace(journal, **files)
 
 
 def read_journal_mode(value: Json, path: str) -> JournalMode:

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moot.evidence.log_files import LogBroken
+from moot.evidence.log_hashes import entries_of
 from moot.store.journal_reader import START, RecordPosition, read_blocks
-from moot.store.record_chain import entry_of, number_in
+from moot.store.record_chain import number_in
 
 
 class EntryBlock(NamedTuple):
     """The entries of some records from number `first` on, and where the record after them stands."""
 
     first: int
-    entries: list[bytes]
+    entries: bytes
     end: RecordPosition
 
 
@@ -29,14 +30,22 @@ def read_entries(
     for (segment, offset), text in read_blocks(folder, after, start=start):
         if after >= through:
             return
-        lines = text.split(b"\n")[:-1]
-        first = number_in(lines[0])
-        # Those before and behind what is asked for; where they end is to be known, too.
-        skipped = max(0, after + 1 - first)
-        wanted = lines[skipped:][: through - after]
-        if first + skipped != after + 1 or not wanted or number_in(wanted[-1]) != after + len(wanted):
+        # The first block may begin before what is asked for, and the last one end behind it.
+        cut = _offset(text, after + 1 - number_in(text))
+        wanted = text[cut:]
+        last = number_in(wanted[wanted.rfind(b"\n", 0, -1) + 1 :])
+        if last > through:
+            wanted = wanted[: _offset(wanted, through - after)]
+            last = through
+        if number_in(wanted) != after + 1 or wanted.count(b"\n") != last - after:
             raise LogBroken(f"the journal in {folder} does not go on with record {after + 1}")
-        read = sum(map(len, lines[:skipped])) + skipped + sum(map(len, wanted)) + len(wanted)
-        entries = [entry_of(line + b"\n") for line in wanted]
-        yield EntryBlock(after + 1, entries, RecordPosition(segment, offset + read))
-        after += len(wanted)
+        yield EntryBlock(after + 1, entries_of(wanted), RecordPosition(segment, offset + cut + len(wanted)))
+        after = last
+
+
+def _offset(text: bytes, lines: int) -> int:
+    """Where in a text so many lines end."""
+    at = 0
+    for _ in range(lines):
+        at = text.find(b"\n", at) + 1
+    return at

@@ -24,14 +24,13 @@ import msgspec
 from moot.errors import UsageError
 from moot.evidence.checkpoint import Checkpoint, parse_checkpoint, signers
 from moot.evidence.inclusion_file import InclusionFile
+from moot.evidence.log_hashes import leaf_hashes, split_hashes, tile_hash
 from moot.evidence.merkle_tree import (
     HASH_BYTES,
     Subtree,
     consistency_proof,
     inclusion_proof,
-    leaf_hash,
     root_of,
-    whole_subtree,
 )
 from moot.evidence.signed_note import Note, NoteError, Signature, SignerKey, VerifierKey
 from moot.evidence.tiles import WIDTH, Tile, bundle, subtree_from
@@ -99,7 +98,7 @@ class LogReader:
         raw = self._read(f"level-{level}" if level else "entries", first, count)
         if len(raw) != count * HASH_BYTES:
             raise LogBroken(f"the files in {self.folder} are shorter than what was signed")
-        return raw if level else b"".join(map(leaf_hash, _split(raw)))
+        return raw if level else leaf_hashes(raw)
 
     @property
     def subtree(self) -> Subtree:
@@ -110,7 +109,7 @@ class LogReader:
         if not tile.is_in(size):
             return None
         if tile.level is None:
-            return bundle(_split(self.entries(tile.first, tile.width)))
+            return bundle(split_hashes(self.entries(tile.first, tile.width)))
         return self.hashes(tile.level, tile.first, tile.width)
 
     def root(self, size: int) -> bytes:
@@ -180,18 +179,15 @@ class LogWriter(LogReader):
         """The last record that is signed for."""
         return self.about.first + self.checkpoint.size - 1
 
-    def append(self, entries: Sequence[bytes]) -> None:
+    def append(self, entries: bytes) -> None:
         """Write entries behind the others, and have them on disk; they count once `sign` has been called."""
-        size = self.size + len(entries)
-        self._write("entries", self.size, b"".join(entries))
+        size = self.size + len(entries) // HASH_BYTES
+        self._write("entries", self.size, entries)
         # Whole tiles of the level below, hashed; those of the entries first.
         before = dict(self._levels(self.size))
         for level, (name, count) in enumerate(self._levels(size), 1):
             first = before.get(name, 0)
-            whole = [
-                whole_subtree(_split(self.hashes(level - 1, tile * WIDTH, WIDTH)))
-                for tile in range(first, count)
-            ]
+            whole = [tile_hash(self.hashes(level - 1, tile * WIDTH, WIDTH)) for tile in range(first, count)]
             if whole:
                 self._write(name, first, b"".join(whole))
         self.size = size
@@ -249,7 +245,3 @@ class LogWriter(LogReader):
             os.close(file)
         if is_new:
             sync_folder(self.folder)
-
-
-def _split(raw: bytes) -> list[bytes]:
-    return [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]

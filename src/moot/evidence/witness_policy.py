@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from moot.errors import UsageError
 from moot.evidence.checkpoint import Checkpoint, signers
 from moot.evidence.signed_note import COSIGNATURE, ED25519, Note, NoteError, VerifierKey
 
@@ -61,6 +63,17 @@ class Policy(NamedTuple):
             return True
         group = self.groups.get(name)
         return group is not None and sum(self._is_enough(each, saw) for each in group.members) >= group.needed
+
+
+def read_policy(file: Path) -> Policy:
+    """The policy in a file; raises UsageError that names it."""
+    try:
+        with file.open("rb") as opened:
+            return parse_policy(opened.read(MAX_POLICY_BYTES + 1))
+    except OSError as fault:
+        raise UsageError(f"no policy can be read from {file}: {fault.strerror}") from None
+    except NoteError as fault:
+        raise UsageError(f"{file}: {fault}") from None
 
 
 def parse_policy(raw: bytes) -> Policy:

@@ -19,10 +19,14 @@ from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, is_wildcard, local_hosts
 from moot.config.oidc_reader import without_people
 from moot.errors import MootError, NotOnDisk, Unreachable, UsageError
+from moot.evidence.log_keys import use_keys
+from moot.evidence.witness_policy import read_policy
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.cluster.cluster_metrics import watch_cluster
 from moot.gateway.evidence.log_keeper import LogKeeper
+from moot.gateway.evidence.witness_client import WitnessClient
+from moot.gateway.evidence.witness_service import WitnessService
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.hosting import fast_path
 from moot.gateway.http.http_routes import Endpoints
@@ -90,6 +94,7 @@ class Gateway:
         self._tasks = TaskSet("gateway")
         self.notifier = Notifier(self.config, self.directory)
         self.logs = LogKeeper(self.config, self.directory)
+        self._witnesses: WitnessClient | None = None
         # Its place in a cluster, if it has one.
         self.node: ClusterNode | None = None
         self._shared_content: SharedContent | None = None
@@ -218,6 +223,7 @@ class Gateway:
             cluster=None if self.node is None else self.node.status,
             shared_content=self._shared_content,
             logs=self.logs,
+            witness=self._make_witness(),
             version=__version__,
         )
         self.mounted = MountedApps(endpoints.application(), (each.path for each in self.config.mcp))
@@ -228,6 +234,7 @@ class Gateway:
         await factory.open_all()
         self.logs.on_opened = lambda host: self.measures.watch_log(host, self.logs)
         self.logs.start()
+        self._ask_witnesses()
         factory.on_created = self.measures.watch_space
         self.measures.watch_connections(limiter)
         self.measures.watch_access(access_limiter)
@@ -237,6 +244,21 @@ class Gateway:
             self.measures.watch_space(host)
         self.measures.watch_notifications(self.notifier)
         await self.notifier.start()
+
+    def _make_witness(self) -> WitnessService | None:
+        """What cosigns for the logs of others, if the configuration names some."""
+        known = self.config.journal.witness_for
+        if not known:
+            return None
+        return WitnessService(
+            self.config.data, known, use_keys(self.config.data).witness(self.config.public_url)
+        )
+
+    def _ask_witnesses(self) -> None:
+        journal = self.config.journal
+        if self.logs.is_on and (journal.witnesses or journal.anchor):
+            policy = None if journal.witnesses is None else read_policy(journal.witnesses)
+            self._witnesses = WitnessClient(self.logs, policy, journal.anchor)
 
     def _make_factory(self, database: Database) -> SpaceFactory:
         configuration, cluster = self.configuration, self.config.cluster
@@ -379,6 +401,8 @@ class Gateway:
         if self._space_factory is not None:
             await asyncio.gather(self._space_factory.close(), self._mailer.close())
             await self.logs.stop()
+        if self._witnesses is not None:
+            await self._witnesses.close()
         await notified
         if self._database is not None:
             await self._close_database(self._database)

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 1.0
 # Entries that are appended at once: a long journal gets its log in pieces, each of them on disk.
-_STEP_ENTRIES: Final = 1 << 16
+_STEP_BYTES: Final = 2 << 20
 # At the end a disk that does not answer is left alone after this: what is missing follows at the next start.
 _STOP_SECONDS: Final = 1.0
 _PROOF_SECONDS: Final = 5.0
@@ -63,15 +63,15 @@ class SpaceLog:
     def advance(self, through: int) -> Checkpoint:
         """Append what the journal has up to this record, which is on disk, and sign; raises LogBroken."""
         writer = self.writer = self.writer or self._open(through)
-        pending: list[bytes] = []
+        pending = bytearray()
         for block in read_entries(self._journal, writer.last_record, through, start=self._place):
             pending += block.entries
             self._place = block.end
-            if len(pending) >= _STEP_ENTRIES:
-                writer.append(pending)
-                pending = []
+            if len(pending) >= _STEP_BYTES:
+                writer.append(bytes(pending))
+                pending.clear()
         if pending:
-            writer.append(pending)
+            writer.append(bytes(pending))
         return writer.sign(self._keys.signer(writer.about.origin))
 
     def _open(self, through: int) -> LogWriter:
@@ -109,7 +109,7 @@ class SpaceLog:
     def _check_last(self, writer: LogWriter, last: int, through: int) -> None:
         """The journal must still have the last record that is signed for."""
         found = next(read_entries(self._journal, last - 1, last), None) if last <= through else None
-        if found is None or found.entries[0] != writer.entry_of_record(last):
+        if found is None or found.entries != writer.entry_of_record(last):
             what = "ends before it" if found is None else "has another one there"
             raise LogBroken(
                 f"the log is signed up to record {last}, and the journal {what}. If the journal is as it "
@@ -146,6 +146,10 @@ class LogKeeper:
         self._keys = use_keys(self._config.data)
         self._executor = DaemonExecutor("logs")
         self._task = asyncio.get_running_loop().create_task(self._run(), name="logs")
+
+    async def in_thread(self, work: Callable[[], None]) -> None:
+        """Have something done between two rounds, by the thread that writes the logs."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def stop(self) -> None:
         """After the journals are closed: sign for their ends."""

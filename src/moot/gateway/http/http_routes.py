@@ -24,6 +24,7 @@ from moot.errors import Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.evidence.log_keeper import LogKeeper
+from moot.gateway.evidence.witness_service import WitnessService
 from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
 from moot.gateway.http.chat_routes import ChatRoutes
 from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
@@ -49,6 +50,7 @@ from moot.gateway.http.push_routes import PushRoutes
 from moot.gateway.http.receipt_routes import ReceiptRoutes
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.http.sign_in_routes import SignInRoutes
+from moot.gateway.http.witness_routes import WitnessRoutes
 from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in.mcp_exchange import McpExchange
@@ -108,6 +110,7 @@ class Endpoints:
         cluster: ClusterOperations | None,
         shared_content: SharedContent | None,
         logs: LogKeeper,
+        witness: WitnessService | None,
         version: str,
     ) -> None:
         self.directory = directory
@@ -145,6 +148,7 @@ class Endpoints:
         self._decisions = DecisionRoutes(self._history)
         self._logs = LogRoutes(self._history, logs)
         self._receipts = ReceiptRoutes(self._history, logs)
+        self._witness = None if witness is None else WitnessRoutes(witness)
         self._content = ContentRoutes(identity, config, shared=shared_content)
         self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)
@@ -209,6 +213,9 @@ class Endpoints:
             routes.append(self._route("/spaces/{space}/decisions", self._decisions.report, "GET"))
             routes.append(self._route("/spaces/{space}/receipts/{id:path}", self._receipts.get, "GET"))
             routes.append(self._route("/spaces/{space}/log/{path:path}", self._logs.get, "GET"))
+        if self._witness is not None:
+            routes.append(self._route("/witness/add-checkpoint", self._witness.add_checkpoint, "POST"))
+            routes.append(self._route("/witness/{hash}/checkpoint", self._witness.checkpoint, "GET"))
         if self.offered.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
         return Starlette(
@@ -291,7 +298,7 @@ class Endpoints:
         )
 
     async def openapi(self, _: Request) -> Response:
-        return json_response(200, openapi(self._version, self.offered))
+        return json_response(200, openapi(self._version, self.offered, witness=self._witness is not None))
 
     async def metrics(self, _: Request) -> Response:
         return PlainTextResponse(self._metrics(), media_type=CONTENT_TYPE, headers=HEADERS)
@@ -321,7 +328,7 @@ def _cross_origin(origins: Collection[str]) -> list[Middleware]:
     ]
 
 
-def openapi(version: str, offered: HttpConfig) -> Json:
+def openapi(version: str, offered: HttpConfig, *, witness: bool = True) -> Json:
     """OpenAPI 3.1 of what this gateway answers, and of nothing that is turned off."""
     document = _everything()
     paths = dict(document["paths"])
@@ -334,6 +341,7 @@ def openapi(version: str, offered: HttpConfig) -> Json:
         del messages["post"]
     hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]
     hidden += [] if offered.metrics else ["/metrics"]
+    hidden += [] if witness else ["/witness/add-checkpoint", "/witness/{hash}/checkpoint"]
     hidden += [] if offered.console else ["/console/{path}", "/service-worker.js", "/manifest.webmanifest"]
     hidden += [] if messages else ["/participants/{id}/messages"]
     for path in hidden:

@@ -1,0 +1,161 @@
+"""Asks the witnesses of a policy to sign the checkpoints of our logs, and keeps what they signed.
+
+Each log has one round of questions at a time; a checkpoint that comes meanwhile is the next one's. A witness
+says itself how much it has seen (409), so nothing about it needs to be remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moot.errors import Unreachable
+from moot.evidence.checkpoint import Checkpoint, verifies
+from moot.evidence.log_files import LogReader
+from moot.evidence.signed_note import Note, NoteError, Signature, parse_signatures
+from moot.evidence.witness import WitnessRequest
+from moot.evidence.witness_policy import Policy, Witness
+from moot.gateway.evidence.log_keeper import LogKeeper, SpaceLog
+from moot.net.http_client import HttpClient
+from moot.private_files import open_private
+from moot.resilience.task_set import TaskSet
+
+log = logging.getLogger(__name__)
+
+_ANSWER_SECONDS: Final = 10.0
+# While too few of them have signed, they are asked again after this.
+_RETRY_SECONDS: Final = 30.0
+# How often a checkpoint is added to the file of anchors.
+_ANCHOR_SECONDS: Final = 600.0
+# What a witness saw may change between its answer and the next question, if it is asked by two.
+_TRIES: Final = 3
+
+
+class WitnessClient:
+    """Follows the logs of a keeper. `anchor` is a file elsewhere that gets a checkpoint now and then."""
+
+    def __init__(self, keeper: LogKeeper, policy: Policy | None, anchor: Path | None) -> None:
+        self._keeper = keeper
+        self._policy = policy
+        self._anchor = anchor
+        self._client = HttpClient(timeout_seconds=_ANSWER_SECONDS)
+        self._tasks = TaskSet("witnesses")
+        # The logs that are asked about now, and when each was anchored last.
+        self._asking: set[str] = set()
+        self._anchored: dict[str, float] = {}
+        # How much each witness has seen of each origin, as far as we know.
+        self._sizes: dict[tuple[str, str], int] = {}
+        keeper.on_signed = self.look_at
+
+    def look_at(self, found: SpaceLog) -> None:
+        """A log has a new checkpoint."""
+        if found.writer is not None and found.name not in self._asking:
+            self._asking.add(found.name)
+            self._tasks.start(self._follow(found))
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def _follow(self, found: SpaceLog) -> None:
+        try:
+            done = -1
+            while found.writer is not None and found.writer.checkpoint.size != done:
+                checkpoint, note = found.writer.checkpoint, found.writer.note
+                done = checkpoint.size
+                if self._policy is not None:
+                    note, is_enough = await self._ask_all(found, checkpoint, note, self._policy)
+                    if not is_enough:
+                        done = -1
+                        await asyncio.sleep(_RETRY_SECONDS)
+                        continue
+                if self._anchor is not None:
+                    await self._add_anchor(found, note, self._anchor)
+        finally:
+            self._asking.discard(found.name)
+
+    async def _ask_all(
+        self, found: SpaceLog, checkpoint: Checkpoint, note: Note, policy: Policy
+    ) -> tuple[Note, bool]:
+        reader = LogReader(found.folder)
+        witnesses = [each for each in policy.witnesses if each.url]
+        answers = await asyncio.gather(*(self._ask(reader, checkpoint, note, each) for each in witnesses))
+        signed = note.with_signatures(each for each in answers if each is not None)
+        try:
+            policy.judge(checkpoint, signed)
+            is_enough = True
+        except NoteError as fault:
+            is_enough = False
+            log.warning("a checkpoint is not witnessed as the policy asks", extra={"why": str(fault)})
+        await self._keeper.in_thread(lambda: _keep(found, checkpoint, signed, is_enough=is_enough))
+        return signed, is_enough
+
+    async def _ask(
+        self, reader: LogReader, checkpoint: Checkpoint, note: Note, witness: Witness
+    ) -> Signature | None:
+        """The witness's signature, None if it gives none; why not is in the log."""
+        place = (witness.name, checkpoint.origin)
+        for _ in range(_TRIES):
+            old = min(self._sizes.get(place, 0), checkpoint.size)
+            proof = await asyncio.to_thread(reader.consistency, old, checkpoint.size)
+            body = str(WitnessRequest(old, proof, checkpoint, note)).encode()
+            try:
+                answer = await self._client.post(f"{witness.url.rstrip('/')}/add-checkpoint", body, {})
+            except Unreachable as fault:
+                return _refused(witness, str(fault))
+            text = answer.body.decode("utf-8", "replace")
+            if answer.status == 409 and text.strip().isascii() and text.strip().isdigit():
+                self._sizes[place] = int(text[:20])
+                if self._sizes[place] > checkpoint.size:
+                    return _refused(witness, f"it saw a log of {text.strip()} entries, ours has fewer")
+                continue
+            if answer.status != 200:
+                return _refused(witness, f"{answer.status} {text[:200].strip()}")
+            self._sizes[place] = checkpoint.size
+            return _signature_in(text, witness, note)
+        return _refused(witness, "it is asked by another one at the same time")
+
+    async def _add_anchor(self, found: SpaceLog, note: Note, anchor: Path) -> None:
+        now = time.time()
+        if now - self._anchored.get(found.name, 0.0) < _ANCHOR_SECONDS:
+            return
+        self._anchored[found.name] = now
+        line = msgspec.json.encode({"t": round(now, 3), "checkpoint": str(note)}) + b"\n"
+        try:
+            await asyncio.to_thread(_append, anchor, line)
+        except OSError as fault:
+            log.warning("checkpoint not anchored", extra={"file": str(anchor), "why": str(fault)})
+
+
+def _keep(found: SpaceLog, checkpoint: Checkpoint, note: Note, *, is_enough: bool) -> None:
+    writer = found.writer
+    if writer is not None:
+        writer.add_signatures(checkpoint.size, note.signatures)
+        if is_enough:
+            writer.keep_cosigned(note)
+
+
+def _signature_in(text: str, witness: Witness, note: Note) -> Signature | None:
+    try:
+        given = parse_signatures(text)
+    except NoteError as fault:
+        return _refused(witness, str(fault))
+    key = witness.key
+    for each in given:
+        if (each.name, each.key_id) == (key.name, key.key_id) and verifies(key, note.text, each.bytes):
+            return each
+    return _refused(witness, "what it signed is not by its key")
+
+
+def _refused(witness: Witness, why: str) -> None:
+    log.warning("a witness did not sign", extra={"witness": witness.name, "why": why})
+
+
+def _append(path: Path, line: bytes) -> None:
+    with open(path, "ab", opener=open_private) as file:
+        file.write(line)
+        file.flush()
