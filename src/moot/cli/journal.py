@@ -19,6 +19,7 @@ from moot.cli import program
 from moot.cli.journal_check import run_repair, run_verify
 from moot.cli.journal_erasure import add_actions as add_erasure_actions
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.journal_log import add_verify_options, run_keys, run_publish, run_rotate
 from moot.cli.output_file import open_new_file
 from moot.cli.table_output import TableWriter
 from moot.cli.time_argument import TIME_HELP, parse_time
@@ -131,12 +132,36 @@ def add_command(commands: Any, name: str) -> None:
     )
     export.add_argument("file", metavar="FILE", help="- is the standard output")
 
-    _add_action(
+    check = _add_action(
         group,
         "verify",
         run_verify,
-        "check the chain of hashes, and that the journal holds all that snapshots know of",
-        "  moot journal verify\n  moot journal verify --data /var/lib/moot --space lab\n",
+        "check the chain of hashes, the signed log, and that the journal holds all that snapshots know of",
+        "  moot journal verify\n  moot journal verify --data /var/lib/moot --space lab\n"
+        "  moot journal verify --against /mnt/elsewhere/anchor.jsonl --policy witnesses.txt\n",
+    )
+    add_verify_options(check)
+    publish = _add_action(
+        group,
+        "publish",
+        run_publish,
+        "write the log as files that any web server can serve, for auditors and witnesses",
+        "  moot journal publish /var/www/lab-log\n",
+    )
+    publish.add_argument("folder", type=Path, metavar="DIR", help="where; it is made, or brought up to date")
+    _add_action(
+        group,
+        "keys",
+        run_keys,
+        "show the public keys of the logs, as lines of a policy",
+        "  moot journal keys\n  moot journal keys --data /var/lib/moot\n",
+    )
+    _add_action(
+        group,
+        "rotate-key",
+        run_rotate,
+        "sign the logs with a new key from the next start on",
+        "  moot journal rotate-key --data /var/lib/moot\n",
     )
     repair = _add_action(
         group,

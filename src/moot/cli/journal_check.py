@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from moot.cli.journal_log import log_report
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.protocol.envelope import rfc3339
@@ -53,14 +54,17 @@ def run_verify(options: argparse.Namespace) -> int:
     for space in known_spaces(options):
         folder = options.data / "spaces" / space / "journal"
         faults, holds = _faults_of(options.data, space, folder)
+        report = log_report(options, folder)
         if not faults:
             print(f"{printable(space)}: {holds}: the chain holds")
-            continue
-        broken = True
-        for fault in faults:
+        for fault in (*faults, *report.faults):
+            broken = True
             print(f"{printable(space)}: {printable(fault)}")
-        print(f"  before it hold {holds}")
-        print(f"  {printable(repair_hint(folder))}")
+        for fact in report.facts:
+            print(f"  {printable(fact)}")
+        if faults:
+            print(f"  before it hold {holds}")
+            print(f"  {printable(repair_hint(folder))}")
     return 1 if broken else 0
 
 

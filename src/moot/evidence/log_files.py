@@ -245,3 +245,22 @@ class LogWriter(LogReader):
             os.close(file)
         if is_new:
             sync_folder(self.folder)
+
+
+def set_aside(space: Path, number: int, stamp: str) -> Path | None:
+    """Put the log of a space away if it is signed for this record or a later one, which is given up.
+
+    Returns where it is now. A new one begins under another name.
+    """
+    folder = space / FOLDER
+    try:
+        reader = LogReader(folder)
+        if reader.about.first + reader.signed()[0].size <= number:
+            return None
+    except UsageError:
+        if not folder.exists():
+            return None
+    aside = space / f"{FOLDER}.damaged-{stamp}"
+    folder.rename(aside)
+    sync_folder(space)
+    return aside

@@ -48,9 +48,8 @@ class LogKeys(msgspec.Struct, frozen=True, kw_only=True):
     def signer(self, origin: str) -> SignerKey:
         return SignerKey(origin, _private(self.private))
 
-    def witness(self, public_url: str | None) -> SignerKey:
-        where = (public_url or "").partition("://")[2].rstrip("/") or self.name
-        return SignerKey(f"{where}/witness", _private(self.cosigning), COSIGNATURE)
+    def witness(self) -> SignerKey:
+        return SignerKey(f"{self.name}/witness", _private(self.cosigning), COSIGNATURE)
 
     def verifiers(self, origin: str) -> list[VerifierKey]:
         """The key of now, and those before it."""

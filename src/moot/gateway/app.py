@@ -250,9 +250,7 @@ class Gateway:
         known = self.config.journal.witness_for
         if not known:
             return None
-        return WitnessService(
-            self.config.data, known, use_keys(self.config.data).witness(self.config.public_url)
-        )
+        return WitnessService(self.config.data, known, use_keys(self.config.data).witness())
 
     def _ask_witnesses(self) -> None:
         journal = self.config.journal

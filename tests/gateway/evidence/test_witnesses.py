@@ -109,7 +109,7 @@ async def test_a_gateway_has_its_log_witnessed_by_another_one(
         (tmp_path / name / "data").mkdir(parents=True, mode=0o700)
     keys, theirs = use_keys(tmp_path / "ours" / "data"), use_keys(tmp_path / "theirs" / "data")
     log = keys.signer(keys.origin("lab", None)).verifier
-    witness = theirs.witness(None).verifier
+    witness = theirs.witness().verifier
     policy, anchor = tmp_path / "policy", tmp_path / "anchor.jsonl"
     async with running_gateway(tmp_path / "theirs", PEOPLE, journal={"witness_for": [str(log)]}) as other:
         url = f"{other.gateway.url}/witness"

@@ -98,26 +98,31 @@ class WitnessClient:
         self, reader: LogReader, checkpoint: Checkpoint, note: Note, witness: Witness
     ) -> Signature | None:
         """The witness's signature, None if it gives none; why not is in the log."""
+        try:
+            return await self._ask_for(reader, checkpoint, note, witness)
+        except (NoteError, Unreachable) as fault:
+            log.warning("a witness did not sign", extra={"witness": witness.name, "why": str(fault)})
+            return None
+
+    async def _ask_for(
+        self, reader: LogReader, checkpoint: Checkpoint, note: Note, witness: Witness
+    ) -> Signature:
         place = (witness.name, checkpoint.origin)
         for _ in range(_TRIES):
-            old = min(self._sizes.get(place, 0), checkpoint.size)
+            old = self._sizes.get(place, 0)
+            if old > checkpoint.size:
+                raise NoteError(f"it saw a log of {old} entries, and ours has {checkpoint.size}")
             proof = await asyncio.to_thread(reader.consistency, old, checkpoint.size)
             body = str(WitnessRequest(old, proof, checkpoint, note)).encode()
-            try:
-                answer = await self._client.post(f"{witness.url.rstrip('/')}/add-checkpoint", body, {})
-            except Unreachable as fault:
-                return _refused(witness, str(fault))
-            text = answer.body.decode("utf-8", "replace")
-            if answer.status == 409 and text.strip().isascii() and text.strip().isdigit():
-                self._sizes[place] = int(text[:20])
-                if self._sizes[place] > checkpoint.size:
-                    return _refused(witness, f"it saw a log of {text.strip()} entries, ours has fewer")
-                continue
-            if answer.status != 200:
-                return _refused(witness, f"{answer.status} {text[:200].strip()}")
-            self._sizes[place] = checkpoint.size
-            return _signature_in(text, witness, note)
-        return _refused(witness, "it is asked by another one at the same time")
+            answer = await self._client.post(f"{witness.url.rstrip('/')}/add-checkpoint", body, {})
+            text = answer.body.decode("utf-8", "replace").strip()
+            if answer.status == 200:
+                self._sizes[place] = checkpoint.size
+                return _signature_in(f"{text}\n", witness, note)
+            if answer.status != 409 or not (text.isascii() and text.isdigit() and len(text) < 20):
+                raise NoteError(f"{answer.status} {text[:200]}")
+            self._sizes[place] = int(text)
+        raise NoteError("somebody else asks it about the same log")
 
     async def _add_anchor(self, found: SpaceLog, note: Note, anchor: Path) -> None:
         now = time.time()
@@ -139,20 +144,12 @@ def _keep(found: SpaceLog, checkpoint: Checkpoint, note: Note, *, is_enough: boo
             writer.keep_cosigned(note)
 
 
-def _signature_in(text: str, witness: Witness, note: Note) -> Signature | None:
-    try:
-        given = parse_signatures(text)
-    except NoteError as fault:
-        return _refused(witness, str(fault))
+def _signature_in(text: str, witness: Witness, note: Note) -> Signature:
     key = witness.key
-    for each in given:
+    for each in parse_signatures(text):
         if (each.name, each.key_id) == (key.name, key.key_id) and verifies(key, note.text, each.bytes):
             return each
-    return _refused(witness, "what it signed is not by its key")
-
-
-def _refused(witness: Witness, why: str) -> None:
-    log.warning("a witness did not sign", extra={"witness": witness.name, "why": why})
+    raise NoteError("what it answers is not signed by its key")
 
 
 def _append(path: Path, line: bytes) -> None:

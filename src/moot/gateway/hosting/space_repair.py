@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from moot.errors import Refused, UsageError
+from moot.evidence.log_files import set_aside
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.rights_reduction import describe_reduction, reduce_rights
 from moot.gateway.hosting.space_records import encode_record, load_state, replay
@@ -229,7 +230,8 @@ def carry_out_repair(plan: RepairPlan) -> list[Path]:
     elif plan.acts:
         members += b',"acts":[' + b",".join(act.rstrip(b"\n") for act in plan.acts) + b"]"
     make_folder(plan.folder.parent)
-    kept = [replace_journal(plan.folder, plan.prefix, members, stamp)]
+    log = set_aside(plan.folder.parent, number, stamp)
+    kept = [replace_journal(plan.folder, plan.prefix, members, stamp), *([] if log is None else [log])]
     marker = PositionMarker(record=number, snapshot=generation)
     copy = replace_snapshots(plan.data / "moot.sqlite", plan.name, number, state, marker, stamp)
     kept += [] if copy is None else [copy]
