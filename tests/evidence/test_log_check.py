@@ -51,6 +51,7 @@ class Kept:
             note = log.writer.note.with_signatures([cosign(log.writer.note, WITNESS, 1_700_000_000 + size)])
             if size < 600:
                 lines.append(orjson.dumps({"t": 1_700_000_000 + size, "checkpoint": str(note)}))
+        assert log.writer is not None
         log.writer.keep_cosigned(note)
         self.anchor.write_bytes(b"\n".join(lines) + b"\n")
 
