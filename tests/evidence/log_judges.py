@@ -148,7 +148,6 @@ class Maker:
             "resigned",
             "renamed",
             "old root",
-            "size",
             "fork",
         ]
         ways += ["proof"] if case.proof else []
