@@ -133,6 +133,17 @@ def test_a_box_is_read_as_it_is_written() -> None:
 _NPM, _PYPI = "registry.npmjs.org", ["pypi.org", "files.pythonhosted.org"]
 
 
+def test_an_imported_script_sees_its_project(tmp_path: Path) -> None:
+    script = tmp_path / "project" / "build" / "index.js"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    settings: dict[str, Json] = {"command": "node", "args": [str(script)]}
+    for project in (script.parent, tmp_path / "project"):
+        box, _ = box_for(settings, tmp_path, missing=None, environ={})
+        assert box == {"read": [str(project)], "network": ["*"]}
+        (tmp_path / "project" / "package.json").touch()
+
+
 @for_each_row(
     "command, args, expected",
     [

@@ -37,6 +37,8 @@ _BROWSERS = re.compile(r"puppeteer|playwright|chrome|browser")
 _LOCAL_ADDRESS = re.compile(
     r"://([^/@]*@)?(localhost|127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|\[::1\])"
 )
+_SCRIPTS: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh"})
+_PROJECT_FILES: Final = ("package.json", "pyproject.toml", "requirements.txt", ".git")
 _PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 
 
@@ -60,7 +62,9 @@ def box_for(
     if missing is not None:
         return "off", f"not confined here: {missing}"
     box: dict[str, Json] = {}
-    if write := _folders(words, folder):
+    if read := _projects([str(settings["command"]), *words], folder):
+        box["read"] = list(read)
+    if write := _folders([*words, str(settings.get("cwd", ""))], folder):
         box["write"] = list(write)
     if hosts:
         box["network"] = list(hosts)
@@ -85,14 +89,33 @@ def _hosts(program: str, words: list[str]) -> tuple[str, ...]:
     return (*_FETCHERS.get(program, ()), *known[0]) if known else ("*",)
 
 
+def _projects(words: list[str], folder: Path) -> list[str]:
+    """The folders of programs that are scripts: what they import is beside them."""
+    found: dict[str, None] = {}
+    for word in words:
+        path = _path(word, folder)
+        if path is None or path.suffix not in _SCRIPTS or not path.is_file():
+            continue
+        around = [each for each in path.parents if not Path.home().is_relative_to(each)]
+        marked = [each for each in around if any((each / name).exists() for name in _PROJECT_FILES)]
+        if found_here := (marked or around)[:1]:
+            found[str(found_here[0])] = None
+    return list(found)
+
+
+def _path(word: str, folder: Path) -> Path | None:
+    filled = word.replace("${FOLDER}", str(folder)).replace("${env:HOME}", str(Path.home()))
+    path = Path(filled).expanduser()
+    return path if path.is_absolute() and "${" not in filled else None
+
+
 def _folders(words: list[str], folder: Path) -> list[str]:
     """The folders that the arguments name, or in which the files are that they name."""
     found: dict[str, None] = {}
     for word in words:
         shown = word.partition("=")[2] if word.startswith("-") and "=" in word else word
-        filled = shown.replace("${FOLDER}", str(folder)).replace("${env:HOME}", str(Path.home()))
-        path = Path(filled).expanduser()
-        if not path.is_absolute() or "${" in filled:
+        path = _path(shown, folder)
+        if path is None:
             continue
         if path.is_dir() and path != Path("/"):
             found[shown] = None
