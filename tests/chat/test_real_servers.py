@@ -26,7 +26,7 @@ from tests.chat.chat_space import chat_space
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, bounded, until
 
-SERVERS = Path(os.environ.get("MOOT_CHAT_SERVERS", ""))
+SERVERS = Path(os.environ.get("MOOT_CHAT_SERVERS", "")).resolve()
 pytestmark = pytest.mark.skipif(
     not os.environ.get("MOOT_CHAT_SERVERS"),
     reason="needs Synapse and telegram-test-api: `make chat-servers` installs them and runs this",
