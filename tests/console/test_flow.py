@@ -43,9 +43,10 @@ def test_the_way_of_an_operation_goes_from_proposal_to_result(page_as: PageAs, m
     expect(boxes).to_have_count(1)
     human.run(lambda space: space.approve(proposal.id))
     expect(boxes).to_have_count(3)
+    # The request is shown as what it says of the proposal: approved.
     assert boxes.evaluate_all("(all) => all.map((each) => each.dataset.family)") == [
         "proposal",
-        "request",
+        "response",
         "response",
     ]
     page.get_by_role("heading", name="Operation", exact=True).scroll_into_view_if_needed()
