@@ -140,3 +140,26 @@ def test_people_talk_about_a_proposal_on_its_page_and_say_whom_it_is_for(
     talk.get_by_label("For").select_option("second")
     expect(row(page, "add")).to_contain_text("for second")
     assert in_both(page, issues) == []
+
+
+def test_after_one_group_of_alike_calls_the_next_is_shown_and_takes_one_press(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    for name in ("agent", "second"):
+        proposer = member(name)
+        for n in range(3):
+            propose(proposer, "add", a=n)
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    page.keyboard.press("l")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Then come 3 alike of second.")
+    page.wait_for_timeout(SETTLED)
+    page.keyboard.press("Control+Enter")
+    expect(dialog.locator(".differences")).to_contain_text("second proposes")
+    expect(dialog).not_to_contain_text("Then come")
+    page.wait_for_timeout(SETTLED)
+    page.keyboard.press("Control+Enter")
+    expect(dialog).to_have_count(0)
+    expect(page.locator(".view-head")).to_contain_text("none pending")

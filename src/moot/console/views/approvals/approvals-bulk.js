@@ -103,7 +103,7 @@ function obstacle(context, proposal) {
     : "Your permissions do not allow this call.";
 }
 
-/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished @param {string} [follows] what is shown next */
+/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished @param {import("./bulk-decisions.js").NextGroup} [follows] */
 export function approveSelected(context, proposals, finished, follows) {
   const able = proposals.filter((each) => obstacle(context, each) === "");
   const shown = able.map(reviewedProposal);
@@ -133,7 +133,11 @@ export function approveSelected(context, proposals, finished, follows) {
       );
     const calls = shown.length === 1 ? "1 call" : `${shown.length} calls`;
     const undone = `${calls} ${shown.length === 1 ? "was" : "were"} not ${isVote ? "voted for" : "approved"}`;
-    if (!hold(context, "", `${isVote ? "Voting for" : "Approving"} ${calls}`, undone, send)) await send();
+    const isHeld = hold(context, "", `${isVote ? "Voting for" : "Approving"} ${calls}`, undone, send);
+    const sent = isHeld ? undefined : send();
+    // Nobody has to wait for answers to read on.
+    follows?.next();
+    await sent;
     finished(shown.map((each) => each.id));
   });
   const isRed = able.some((each) => toneOf(each) === "bad");
@@ -143,7 +147,7 @@ export function approveSelected(context, proposals, finished, follows) {
   const label = /** @type {HTMLElement} */ (yes.querySelector("span"));
   const no = () => {
     dialog.close();
-    rejectSelected(context, proposals, finished);
+    rejectSelected(context, proposals, finished, follows);
   };
   const dialog = openDialog(
     `Decide on ${proposals.length} proposals`,
@@ -153,7 +157,7 @@ export function approveSelected(context, proposals, finished, follows) {
         isVote
           ? "Your vote is for each of these calls exactly as shown; the last vote that is needed runs it once."
           : "Each of these calls runs once, exactly as shown.",
-        follows && ` ${follows}`,
+        follows && ` ${follows.text}`,
       ),
       list,
     ],
@@ -173,17 +177,13 @@ export function approveSelected(context, proposals, finished, follows) {
   return dialog;
 }
 
-/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
-export function rejectSelected(context, proposals, finished) {
+/** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished @param {import("./bulk-decisions.js").NextGroup} [follows] */
+export function rejectSelected(context, proposals, finished, follows) {
   const shown = proposals.map(reviewedProposal);
   return rejectDialog(context, shown, [listView(context, proposals)], async (reason, explanation) => {
-    report(
-      context,
-      "rejected",
-      shown,
-      await Promise.all(shown.map((each) => reject(context, each, reason, explanation))),
-      proposals.length,
-    );
+    const sent = Promise.all(shown.map((each) => reject(context, each, reason, explanation)));
+    follows?.next();
+    report(context, "rejected", shown, await sent, proposals.length);
     finished(shown.map((each) => each.id));
   });
 }

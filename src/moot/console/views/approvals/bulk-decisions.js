@@ -6,6 +6,7 @@ import { MAX_AT_ONCE, likeOnes } from "./inbox-order.js";
 import { mayRejectAll, rejectAllDialog } from "./reject-all.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
+/** @typedef {{next: () => void, text: string}} NextGroup what is shown after this one */
 
 export class BulkDecisions {
   /** @param {import("../../app.js").Context} context @param {{marked: Set<string>, markAll: (proposals: Proposal[]) => void, clear: () => void}} list @param {(done: string[]) => void} decided */
@@ -61,14 +62,13 @@ export class BulkDecisions {
     else this.decideOn(marked, decide);
   }
 
-  /** The first of them that can be read at once. @param {Proposal[]} proposals @param {typeof approveSelected} [decide] @param {{next: () => void, text: string}} [then] */
-  decideOn(proposals, decide = approveSelected, then) {
+  /** The first of them that can be read at once. @param {Proposal[]} proposals @param {typeof approveSelected} [decide] @param {NextGroup} [follows] */
+  decideOn(proposals, decide = approveSelected, follows) {
     const finished = (/** @type {string[]} */ done) => {
       this._list.clear();
       this._decided(done);
-      then?.next();
     };
-    decide(this._context, proposals.slice(0, MAX_AT_ONCE), finished, then?.text);
+    decide(this._context, proposals.slice(0, MAX_AT_ONCE), finished, follows);
   }
 
   /**
