@@ -40,8 +40,9 @@ def make_receipt(
     records: Sequence[JournalRecord],
     proofs: Callable[[Sequence[int]], Sequence[InclusionFile]],
     withhold: Collection[Role],
+    unseen: Collection[int] = (),
 ) -> Receipt:
-    """The receipt of these records; those of some roles are withheld. `proofs` go by one checkpoint.
+    """The receipt of these records; some roles and numbers are withheld. `proofs` go by one checkpoint.
 
     Raises InvalidRequest where what is left does not belong together.
     """
@@ -49,7 +50,7 @@ def make_receipt(
     if len(ordered) > MAX_RECORDS:
         raise UsageError(f"{about} has {len(ordered)} records, and a receipt at most {MAX_RECORDS}")
     roles = Story(about, ordered).roles
-    hidden = {each.number for each in ordered if roles[each.number] in withhold}
+    hidden = {each.number for each in ordered if roles[each.number] in withhold or each.number in unseen}
     # Whose hash can be guessed is neither shown nor withheld: records of earlier versions have no salt.
     ordered = [each for each in ordered if each.number not in hidden or _SALT in each.line]
     shown = [each for each in ordered if each.number not in hidden]

@@ -62,3 +62,26 @@ async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
     told_json = json.loads(capsys.readouterr().out)
     assert not told_json["ok"]
     assert told_json["problems"]
+
+
+async def test_who_came_later_is_not_shown_what_was_said_before(tmp_path: Path) -> None:
+    people = PEOPLE | participants(bob=["chat"])
+    async with running_gateway(tmp_path, people) as gateway:
+        agent, ana, _, bob = [await gateway.join(name) for name in people]
+        right = {"kind": "mcp/request", "payload": CALL}
+        given = {"recipient": "bob", "capabilities": [right], "reason": "not for zoe"}
+        assert await ana.refused("capability/grant", given, to=["bob"]) is None
+        zoe = (await ana.ask("space/invite", {"participant_id": "zoe"}))["payload"]["token"]
+        assert await agent.refused("mcp/proposal", CALL, to=["host"], id="p1") is None
+        body = {"jsonrpc": "2.0", "id": 1} | CALL
+        assert await bob.refused("mcp/request", body, to=["host"], about=["p1"], id="r1") is None
+        assert "not for zoe" in (await ask(gateway, "p1")).text
+        told = await ask(gateway, "p1", zoe)
+        assert told.status_code == 200, told.text
+        assert "not for zoe" not in told.text
+        records = [(each["role"], "line" in each) for each in told.json()["records"]]
+        assert ("grant", False) in records
+        assert ("proposal", True) in records
+        key = use_keys(gateway.gateway.config.data)
+    origin = told.json()["records"][0]["proof"].split("\n\n")[1].split("\n")[0]
+    assert verify_receipt(told.content, policy_of_key(str(key.signer(origin).verifier))).problems == []

@@ -2,7 +2,7 @@
 
 For members, of what was proposed since they belong to the space, and in turn with whoever reads its history.
 What is no message (how somebody signed in, with which token, under which configuration) is not theirs to see:
-it is withheld, as a hash that the operator can reveal.
+it is withheld, as a hash that the operator can reveal. So is a rule or a grant from before they came.
 """
 
 from __future__ import annotations
@@ -47,8 +47,12 @@ class ReceiptRoutes:
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))[:100]}; give show or withhold")
         show = read_roles(given.getlist("show"), allowed=_MEMBERS)
         withhold = (WITHHELD - show) | read_roles(given.getlist("withhold"), allowed=_MEMBERS) | _OPERATORS
-        if not self._keeper.is_signed(host.name):
+        found = self._keeper.logs.get(host.name)
+        if found is None:
             return denied(AccessDenied(404, "no log is kept of this journal, so that there are no receipts"))
+        if found.broken:
+            text = "the log of this journal is not signed any more: what the gateway logged says why"
+            return denied(AccessDenied(503, text))
         folder, named = host.journaled.folder, request.path_params["id"][:_MAX_ID_CHARS]
         try:
             async with self._history.turn_of((host.name, identity.name)):
@@ -58,10 +62,15 @@ class ReceiptRoutes:
                 main = next(each for each in records if each.id == about)
                 if main.number < first or main.time < since:
                     raise UsageError(f"no accepted proposal or call {named!r} since you belong to the space")
+                unseen = {
+                    each.number
+                    for each in records
+                    if each.envelope is not None and (each.number < first or each.time < since)
+                }
                 with suppress(UsageError):
                     # Waits until it is signed for; that it is not, is said below.
                     await self._keeper.proof_of(host.name, max(each.number for each in records))
-                made = await asyncio.to_thread(_make, folder, about, records, withhold)
+                made = await asyncio.to_thread(_make, folder, about, records, withhold, unseen)
         except NotDecided as fault:
             return denied(AccessDenied(409, str(fault)))
         except UsageError as fault:
@@ -87,5 +96,12 @@ def _find(folder: Path, named: str) -> tuple[str, list[JournalRecord]]:
             index.close()
 
 
-def _make(folder: Path, about: str, records: list[JournalRecord], withhold: Collection[Role]) -> Receipt:
-    return make_receipt(folder.parent.name, about, records, proofs_in(folder.parent / FOLDER), withhold)
+def _make(
+    folder: Path,
+    about: str,
+    records: list[JournalRecord],
+    withhold: Collection[Role],
+    unseen: Collection[int],
+) -> Receipt:
+    proofs = proofs_in(folder.parent / FOLDER)
+    return make_receipt(folder.parent.name, about, records, proofs, withhold, unseen)
