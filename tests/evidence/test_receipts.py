@@ -47,7 +47,7 @@ def test_a_receipt_says_who_proposed_who_decided_by_which_right_and_what_ran() -
     assert [each.arguments for each in claims.origins] == [{"to": "person"}]
     assert claims.configuration is not None
     # Mallory's request was refused, and what others said is nobody's business.
-    assert [each.number for each in receipt.records] == [1, 2, 3, 4, 6, 7, 9, 10]
+    assert [each.number for each in receipt.records] == [1, 2, 4, 6, 7, 9, 10]
 
 
 def test_results_tokens_and_the_configuration_are_withheld_and_can_be_revealed_later() -> None:
@@ -59,7 +59,7 @@ def test_results_tokens_and_the_configuration_are_withheld_and_can_be_revealed_l
     assert "1" * 64 not in text
     assert "participants" not in text
     verdict = verify_receipt(receipt.as_bytes(), POLICY)
-    assert [each.role for each in verdict.withheld] == ["configuration", "session", "response"]
+    assert [each.role for each in verdict.withheld] == ["configuration", "response"]
     assert receipt.claims.state == "fulfilled"
     assert receipt.claims.answers == []
     # Put in its place, the line shows itself to be the one that was withheld.
@@ -217,7 +217,7 @@ def _refused_request(document: dict[str, Any]) -> None:
     journal = decided_journal()
     (proof,) = journal.proofs([8])
     line = journal.lines[7].decode().rstrip("\n")
-    document["records"].insert(6, {"number": 8, "role": "request", "line": line, "proof": str(proof)})
+    document["records"].insert(5, {"number": 8, "role": "request", "line": line, "proof": str(proof)})
 
 
 def _older_checkpoint(document: dict[str, Any]) -> None:
@@ -274,7 +274,7 @@ TAMPERINGS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a second member in the line": _in_line(9, '"who":"ana"', '"who":"ana","who":"eve"'),
     "salt": _in_line(6, "salt", "Salt"),
     "number": _record(0, number=2),
-    "role": _record(3, role="vote"),
+    "role": _record(2, role="vote"),
     "withheld with another entry": _record(0, line="", entry="0" * 64),
     "withheld with none": _record(0, line="", entry=""),
     "line and entry": _record(0, entry="0" * 64),
@@ -287,8 +287,8 @@ TAMPERINGS: dict[str, Callable[[dict[str, Any]], Any]] = {
     ),
     "order": _swap,
     "proofs swapped": _swap_proofs,
-    "record left out": _drop(4),
-    "decision left out": _drop(6),
+    "record left out": _drop(3),
+    "decision left out": _drop(5),
     "all records left out": lambda document: document["records"].clear(),
     "record twice": lambda document: document["records"].append(document["records"][-1]),
     "an erased line with any content": _erased_line_with_any_content,
@@ -332,7 +332,7 @@ def test_whoever_withholds_a_decision_has_to_withhold_what_hangs_on_it() -> None
     journal = decided_journal()
     with pytest.raises(InvalidRequest, match="withhold that record, too"):
         journal.receipt(withhold={"request"})
-    rest: Any = {"request", "response", "grant", "sign-in", "session", "configuration"}
+    rest: Any = {"request", "response", "grant", "sign-in", "configuration"}
     receipt = journal.receipt(withhold=rest)
     assert problems(receipt) == []
     assert receipt.claims.decisions == []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from moot.evidence.receipt import CallClaim, Claims, Receipt
     from moot.evidence.receipt_verify import Verdict
     from moot.evidence.witness_policy import Policy
+    from moot.store.journal_index import JournalIndex
 
 _VERIFY: Final = "verify"
 _KEY: Final = "key"
@@ -39,7 +40,7 @@ def add_command(commands: Any, name: str) -> None:
         help="prove who approved what to somebody outside, and verify such a proof",
         about="A receipt has the records of one decided proposal, or of one call, each with the proof that "
         "it is in the signed log of the space. `verify` needs the file and a public key or a policy, and "
-        "nobody's word: no gateway, no network. Results, tokens and the configuration are withheld unless "
+        "nobody's word: no gateway, no network. What came back and the configuration are withheld unless "
         "--show names them: the receipt then has their salted hashes, and they can be shown later.",
         examples=f"{_EXAMPLES}\n{CONNECT_HELP}",
     )
@@ -109,15 +110,15 @@ def _from_folder(options: argparse.Namespace) -> bytes:
     folder = journal_folder_of(options)
     withhold = (WITHHELD - read_roles(options.show)) | read_roles(options.withhold)
     with open_index(folder) as index:
-        return receipt_of(folder, _whole_id(folder, options.what), withhold, index=index).as_bytes()
+        return receipt_of(folder, _whole_id(folder, options.what, index), withhold, index=index).as_bytes()
 
 
-def _whole_id(folder: Path, named: str) -> str:
+def _whole_id(folder: Path, named: str, index: JournalIndex | None) -> str:
     """The id that begins like this, as lists show it; raises UsageError if there are several."""
     from moot.operations.operation import MIN_PREFIX_CHARS
     from moot.store.journal_search import JournalQuery, search
 
-    if len(named) < MIN_PREFIX_CHARS or any(search(folder, JournalQuery(id=named))):
+    if len(named) < MIN_PREFIX_CHARS or any(search(folder, JournalQuery(id=named), index=index)):
         return named
     found = {each.id for each in search(folder, JournalQuery(kind="mcp*")) if each.id.startswith(named)}
     if len(found) > 1:

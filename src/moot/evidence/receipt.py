@@ -24,11 +24,11 @@ MAX_RECORDS: Final = 256
 
 Role = Literal[
     "proposal", "change", "origins", "vote", "request", "rejection", "withdrawal", "response", "settlement",
-    "rule", "grant", "delegation", "sign-in", "passkey", "session", "configuration",
+    "rule", "grant", "delegation", "sign-in", "passkey", "configuration",
 ]  # fmt: skip
 ROLES: Final[tuple[Role, ...]] = Role.__args__  # type: ignore[attr-defined]
-# What a receipt withholds unless it is asked for: results, tokens' hashes and the whole configuration.
-WITHHELD: Final[frozenset[Role]] = frozenset({"response", "session", "configuration"})
+# What a receipt withholds unless it is asked for: what came back, and the whole configuration.
+WITHHELD: Final[frozenset[Role]] = frozenset({"response", "configuration"})
 
 _Hex = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 

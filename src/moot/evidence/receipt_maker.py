@@ -14,6 +14,7 @@ from moot.evidence.merkle_tree import inclusion_proof
 from moot.evidence.receipt import MAX_RECORDS, TYPE, Receipt, ReceiptFault, ReceiptRecord, Role
 from moot.evidence.receipt_claims import ToldStory, grants
 from moot.evidence.receipt_story import LoggedMessage, Story, named_rule, read_message, rule_name
+from moot.protocol.proposal_life import RULE_KINDS
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord
 from moot.store.journal_search import JournalQuery, search
@@ -161,15 +162,12 @@ def _authority(find: Find, decisions: Sequence[LoggedMessage]) -> list[JournalRe
     """By which rule, right and identity somebody decided: the records that say so."""
     last = max(each.record.number for each in decisions)
     found = [_last(find(JournalQuery(kind="reload")), last)]
-    given = _messages(find(JournalQuery(kind="capability*")))
-    rules = _messages(find(JournalQuery(kind="trust*")))
+    given = _of_kinds(find, "capability/grant", "capability/revoke")
+    rules = _of_kinds(find, *RULE_KINDS)
     keys = find(JournalQuery(kind="passkey_add"))
     for each in decisions:
         number, who = each.record.number, each.who
         found.append(_last(find(JournalQuery(kind="sign_in", who=who)), number))
-        joined = find(JournalQuery(kind="join", who=who))
-        session = each.record.text("session")
-        found.append(_last([one for one in joined if one.text("session") == session], number))
         found += [_key_of(keys, each), _rule_of(rules, each)]
         found += _chain(given, each)
     return [each for each in found if each is not None]
@@ -213,6 +211,13 @@ def _chain(given: Sequence[LoggedMessage], decision: LoggedMessage) -> list[Jour
         living = living[: living.index(grant)]
         holders = {grant.who, grant.envelope.sender}
     return found
+
+
+def _of_kinds(find: Find, *kinds: str) -> list[LoggedMessage]:
+    """Messages of some kinds in their order. By whole names: what begins like one is in no index."""
+    spelled = [spelling for kind in kinds for spelling in (kind, kind.replace("/", "."))]
+    records = [each for kind in spelled for each in find(JournalQuery(kind=kind))]
+    return _messages(sorted(records, key=lambda each: each.number))
 
 
 def _messages(records: Sequence[JournalRecord], after: int = 0) -> list[LoggedMessage]:

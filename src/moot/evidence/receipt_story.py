@@ -167,10 +167,6 @@ class Story:
                 role = "sign-in"
             elif kind == "passkey_add" and passkey_of(record).get("id") in self._credentials():
                 role = "passkey"
-            elif kind == "join" and record.text("session") in {
-                each.record.text("session") for each in self.decisions
-            }:
-                role = "session"
             elif kind in _CONFIGURATION:
                 role = "configuration"
         if role is None:

@@ -38,7 +38,7 @@ async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
         assert told.status_code == 200, told.text
         assert "secret result" not in told.text
         shown = await ask(gateway, "r1", show="response")
-        for wrong in ({"show": "session"}, {"show": "nothing"}, {"who": "ana"}):
+        for wrong in ({"show": "sign-in"}, {"show": "nothing"}, {"who": "ana"}):
             assert (await ask(gateway, "p1", **wrong)).status_code == 400
         assert (await ask(gateway, "p2")).status_code == 404
         assert (await ask(gateway, "p1", "t-nobody")).status_code == 401
