@@ -184,8 +184,11 @@ class JournalIndex:
         for column in ("kind", "who", "outcome"):
             word: str | None = getattr(wanted, column)
             if word is not None and not (column == "kind" and word.endswith("*")):
-                conditions.append(f"{column} = (SELECT id FROM words WHERE word = ?)")  # noqa: S608
-                values.append(word)
+                known = self._database.execute("SELECT id FROM words WHERE word = ?", (word,)).fetchone()
+                if known is None:
+                    return
+                conditions.append(f"{column} = ?")
+                values.append(known[0])
         rows = self._database.execute(
             f"SELECT number, segment, offset FROM records WHERE {' AND '.join(conditions)} "  # noqa: S608
             "ORDER BY number",
@@ -193,6 +196,11 @@ class JournalIndex:
         )
         for number, segment, offset in rows:
             yield number, RecordPosition(segment, offset)
+
+    @property
+    def end(self) -> RecordPosition:
+        """Where the record after the last one that is indexed stands."""
+        return self._end
 
     def position_of(self, number: int) -> RecordPosition | None:
         row = self._database.execute(

@@ -14,7 +14,14 @@ from pathlib import Path
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.store.journal_index import JournalIndex
-from moot.store.journal_reader import JournalRecord, read_blocks, read_records, record_at
+from moot.store.journal_reader import (
+    START,
+    JournalRecord,
+    RecordPosition,
+    read_blocks,
+    read_records,
+    record_at,
+)
 from moot.store.record_chain import number_in
 
 # Written as themselves in every JSON text but for escapes that nobody needs, which are looked for apart.
@@ -61,6 +68,7 @@ def search(
     folder: Path, query: JournalQuery, *, index: JournalIndex | None = None, after: int = 0
 ) -> Iterator[JournalRecord]:
     """The records that match, oldest first."""
+    start = START
     if index is not None and index.can_answer(query):
         try:
             for number, place in index.find(query, after):
@@ -70,20 +78,21 @@ def search(
                 after = number
                 if query.matches(record):
                     yield record
-            after = max(after, index.position)
+            if index.position >= after:
+                after, start = index.position, index.end
         except _Stale:
             # Somebody changed the journal behind the index: what was found so far stands, the rest is read.
             index.clear()
-    yield from _scan(folder, query, after)
+    yield from _scan(folder, query, after, start)
 
 
 class _Stale(UsageError):
     """The index names a place at which there is another record or none."""
 
 
-def _scan(folder: Path, query: JournalQuery, after: int) -> Iterator[JournalRecord]:
+def _scan(folder: Path, query: JournalQuery, after: int, start: RecordPosition) -> Iterator[JournalRecord]:
     may_match = _prefilter(query)
-    for block in read_blocks(folder, after):
+    for block in read_blocks(folder, after, start=start):
         # Blocks first, then lines: most blocks of a large journal hold nothing that is looked for.
         if may_match(block.text):
             for record in block.records(after):
