@@ -101,6 +101,10 @@ async def test_a_passkey_from_adding_it_to_its_removal(tmp_path: Path) -> None:
         done = await gateway.http.post("/participants/ana/messages", json=vote, headers=headers)
         assert (await tool.hear("mcp/request"))["id"] == done.json()["request_id"]
         verify_again(ana.key.public_key, signed, challenge)
+        # Whoever gets the receipt can check it again, offline.
+        receipt = (await gateway.http.get("/spaces/lab/receipts/p1", headers=headers)).json()
+        (decision,) = receipt["claims"]["decisions"]
+        assert (decision["by"], decision["passkey"]["public_key"]) == ("ana", ana.key.public_key)
 
         listed = await gateway.http.get("/passkeys", headers=headers)
         assert [each["name"] for each in listed.json()["passkeys"]] == ["laptop", "laptop"]
