@@ -1,8 +1,8 @@
 """`GET /spaces/{space}/receipts/{id}`: the receipt of a decided proposal or a call, out of journal and log.
 
 For members, of what was proposed since they belong to the space, and in turn with whoever reads its history.
-What is no message (how somebody signed in, under which configuration) is not theirs to see: it is withheld, as
-a hash that the operator can reveal. So is a rule or a grant from before they came.
+What is no message (how somebody signed in, under which configuration) is not theirs to see: it is withheld,
+as a hash that the operator can reveal. So is a rule or a grant from before they came.
 """
 
 from __future__ import annotations
