@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 import pytest
@@ -90,6 +91,43 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         finally:
             runner.run(_end_rest())
     return True
+
+
+@contextmanager
+def beside_a_halted_loop() -> Iterator[None]:
+    """Where a browser was before, Playwright's loop is halted in this thread, and counts as running.
+
+    Tests with a browser come last, but a worker that takes the place of one that crashed gets others, too.
+    """
+    halted = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(halted)
+
+
+def _has_browser(item: pytest.Item) -> bool:
+    return "browser" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with nullcontext() if _has_browser(item) else beside_a_halted_loop():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with nullcontext() if _has_browser(item) else beside_a_halted_loop():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    # After the last one, the browser itself is closed.
+    with nullcontext() if _has_browser(item) or nextitem is None else beside_a_halted_loop():
+        return (yield)
 
 
 async def _end_rest() -> None:
