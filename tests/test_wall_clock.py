@@ -14,6 +14,10 @@ SIGNED: Final = "XProtocol: creation, expiry, delegation and revocation are time
 AGO: Final = "how long ago, of a time that somebody wrote"
 HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
+    "evidence/log_keys.py": "until when a key signed",
+    "gateway/evidence/log_keeper.py": "the name of a log that begins anew",
+    "gateway/evidence/witness_client.py": "when a checkpoint was anchored",
+    "gateway/evidence/witness_service.py": "the time of a cosignature",
     "agents/a2a/published_card.py": HEADER,
     "agents/model/model.py": HEADER,
     "agents/model/question_inbox.py": "how far back the gateway is asked for questions that were missed",
