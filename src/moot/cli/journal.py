@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
-from moot.cli import program
+from moot.cli import journal_send, program
 from moot.cli.journal_check import run_repair, run_verify
 from moot.cli.journal_erasure import add_actions as add_erasure_actions
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
@@ -172,6 +172,7 @@ def add_command(commands: Any, name: str) -> None:
     )
     repair.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     add_erasure_actions(partial(_add_action, group))
+    journal_send.add_action(partial(_add_action, group))
 
 
 def _add_action(group: Any, name: str, run: Any, help: str, examples: str) -> Any:
