@@ -1,11 +1,15 @@
-"""`moot journal erase`, `hold` and `release`: what goes, and what must stay."""
+"""`moot journal erase`, `hold`, `release` and `archive`: what goes, what must stay, what an auditor gets."""
 
 from __future__ import annotations
 
 import argparse
 import getpass
+import io
+import json
+import tarfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from moot.cli.journal_folder import journal_folder_of
@@ -39,6 +43,13 @@ def add_actions(add_action: Callable[..., Any]) -> None:
         "  moot journal hold --space lab --why 'case 2026-4'\n",
     )
     hold.add_argument("--why", required=True, metavar="TEXT")
+    archive = add_action(
+        "archive",
+        run_archive,
+        "write records, log and keys for an auditor, with a verifier that needs no Moot",
+        "  moot journal archive lab.tar.gz --space lab     then: tar xf, python3 lab/verify.py\n",
+    )
+    archive.add_argument("file", metavar="FILE")
     add_action("release", run_release, "end a hold", "  moot journal release --space lab\n")
 
 
@@ -104,4 +115,35 @@ def run_release(options: argparse.Namespace) -> int:
     journal = journal_folder_of(options)
     release_hold(journal)
     print(f"{printable(journal.parent.name)} is no longer held")
+    return 0
+
+
+def run_archive(options: argparse.Namespace) -> int:
+    from moot.cli.output_file import open_new_file
+    from moot.evidence import archive_verifier
+    from moot.evidence.log_files import FOLDER, LogReader
+    from moot.evidence.log_keys import read_keys
+
+    journal = journal_folder_of(options)
+    reader, keys = LogReader(journal.parent / FOLDER), read_keys(options.data)
+    if keys is None:
+        raise UsageError(f"no keys in {options.data}: a gateway that keeps a log makes them when it starts")
+    # First the checkpoint: what a running gateway writes meanwhile comes behind it.
+    checkpoint, note = reader.signed()
+    records = list(read_records(journal))
+    about = {"origin": reader.about.origin, "first": reader.about.first, "records_from": records[0].number}
+    files = {
+        "checkpoint": str(note).encode(),
+        "entries": reader.entries(0, checkpoint.size),
+        "records.jsonl": b"".join(each.line for each in records),
+        "about.json": json.dumps(about).encode(),
+        "keys.txt": "".join(f"{each}\n" for each in keys.verifiers(reader.about.origin)).encode(),
+        "verify.py": Path(archive_verifier.__file__).read_bytes(),
+    }
+    with open_new_file(options.file) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{journal.parent.name}/{name}")
+            member.size, member.mtime = len(content), int(time.time())
+            archive.addfile(member, io.BytesIO(content))
+    print(f"{len(records)} records in {printable(options.file)}; verify.py in it says how to check them")
     return 0

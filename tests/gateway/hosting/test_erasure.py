@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,11 @@ async def decide(tmp_path: Path) -> Path:
         return Path(gateway.gateway.config.data)
 
 
+def said_by(script: Path) -> str:
+    run = [sys.executable, "-I", str(script)]
+    return subprocess.run(run, check=False, capture_output=True, text=True).stdout  # noqa: S603
+
+
 def text_of(data: Path) -> bytes:
     return b"".join(each.path.read_bytes() for each in segments_of(data / "spaces" / "lab" / "journal"))
 
@@ -61,6 +69,27 @@ async def test_what_a_member_wrote_is_erased_and_everything_still_verifies(
     for record in list(read_records(journal))[: signed.size]:
         tree.append(leaf_hash(entry_of(record.line)))
     assert tree.root == signed.root
+    # An auditor checks it with Python alone, and finds a changed letter.
+    packed = tmp_path / "lab.tar.gz"
+    assert main(["journal", "archive", str(packed), "--data", str(data)]) == 0
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    capsys.readouterr()
+    script = tmp_path / "lab" / "verify.py"
+    assert "5 of them were erased" in said_by(script)
+    records = script.with_name("records.jsonl")
+    whole = records.read_bytes()
+    for changed, words in (
+        (whole.replace(b"thanks", b"THANKS"), "is not the one that was signed"),
+        (whole[: whole.index(b'{"n":12,')], "at the end are missing"),
+        (whole.replace(b'{"n":9,', b'{"n":10,'), "missing or not in its place"),
+    ):
+        records.write_bytes(changed)
+        assert words in said_by(script)
+    records.write_bytes(whole)
+    note = script.with_name("checkpoint")
+    note.write_text(note.read_text("utf-8")[:-8] + "AAAAAA=\n", "utf-8")
+    assert "did not sign" in said_by(script)
     # Who decided what is still known; what was said is not.
     assert main(["proposal", "history", "--data", str(data), "--json"]) == 0
     (found,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
