@@ -8,17 +8,22 @@ import io
 import json
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from moot.cli.journal_folder import journal_folder_of
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.protocol.envelope import rfc3339
-from moot.store.database import stored_snapshots
+from moot.store.database import StoredSnapshot, stored_snapshots
 from moot.store.journal_erasure import Hold, erase_records, place_hold, release_hold, why_kept
 from moot.store.journal_reader import JournalRecord, read_records
+
+_REMEMBERED: Final = (
+    "the space still has this proposal, and moot.sqlite its text. Decide on it, start and stop the gateway "
+    "until its last three snapshots are newer, and call again"
+)
 
 
 def add_actions(add_action: Callable[..., Any]) -> None:
@@ -58,7 +63,13 @@ def run_erase(options: argparse.Namespace) -> int:
     if not options.wanted and not options.who:
         raise UsageError("name what to erase: numbers or ids of messages, or --who NAME")
     chosen = _choose(list(read_records(journal)), set(options.wanted), options.who)
-    kept = {each.number: why for each in chosen if (why := why_kept(each))}
+    snapshots = stored_snapshots(options.data / "moot.sqlite", journal.parent.name)
+    remembered = _remembered(snapshots)
+    kept = {
+        each.number: why
+        for each in chosen
+        if (why := why_kept(each) or (_REMEMBERED if each.id in remembered else ""))
+    }
     numbers = [each.number for each in chosen if each.number not in kept]
     for number, why in kept.items():
         print(f"kept: record {number}: {printable(why)}")
@@ -69,7 +80,6 @@ def run_erase(options: argparse.Namespace) -> int:
     if not options.yes:
         print(f"would erase {len(numbers)} records: {shown}. This cannot be undone: call again with --yes")
         return 0
-    snapshots = stored_snapshots(options.data / "moot.sqlite", journal.parent.name)
     covered = max((each.position for each in snapshots if each.state is not None), default=0)
     said = erase_records(
         journal, numbers, covered=covered, by=getpass.getuser(), why=options.why, now=time.time()
@@ -77,6 +87,12 @@ def run_erase(options: argparse.Namespace) -> int:
     print(f"erased {len(numbers)} records: {shown}; record {said} says so")
     print("Copies elsewhere are not: backups, exports, files of agents and of the approver, *.torn files")
     return 0
+
+
+def _remembered(snapshots: Iterable[StoredSnapshot]) -> set[str]:
+    """The proposals whose text is in a snapshot, too."""
+    states: Any = [json.loads(each.state) for each in snapshots if each.state is not None]
+    return {each["id"] for state in states for each in state["ledger"]["proposals"] if each.get("raw")}
 
 
 def _choose(records: list[JournalRecord], wanted: set[str], who: str | None) -> list[JournalRecord]:

@@ -60,7 +60,7 @@ async def test_what_a_member_wrote_is_erased_and_everything_still_verifies(
     assert text_of(data) == before
     assert main([*command, "--yes"]) == 0
     assert b"DE00-X" in before
-    assert b"DE00-X" not in text_of(data)
+    assert b"DE00-X" not in text_of(data) + (data / "moot.sqlite").read_bytes()
     # The chain, and the tree over what is left, are those that were signed.
     assert verify(journal).ok
     assert main(["journal", "verify", "--data", str(data)]) == 0
@@ -111,6 +111,21 @@ async def test_decisions_memberships_and_what_no_snapshot_covers_stay(tmp_path: 
     with pytest.raises(UsageError, match="no snapshot covers"):
         erase_records(journal, [5], covered=4, by="me", why="x", now=1.0)
     assert text_of(data) == before
+
+
+async def test_a_proposal_that_the_space_still_has_is_kept_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        agent = await gateway.join("agent")
+        assert await agent.refused("mcp/proposal", CALL, to=["host"], id="p1") is None
+        assert await agent.refused("chat", {"text": "and a word"}, id="c1") is None
+        data = Path(gateway.gateway.config.data)
+    assert b"DE00-X" in (data / "moot.sqlite").read_bytes()
+    assert main(["journal", "erase", "--data", str(data), "--who", "agent", "--why", "x", "--yes"]) == 0
+    assert "the space still has this proposal" in capsys.readouterr().out
+    assert b"DE00-X" in text_of(data)
+    assert b"and a word" not in text_of(data)
 
 
 async def test_a_stub_that_no_record_names_is_a_changed_record(
