@@ -102,7 +102,12 @@ def _short_values(text: str, day: int) -> tuple[list[FoundValue], int]:
         return [], len(text) // CHARS_PER_STEP + 2
     budget = StepBudget(MAX_SHORT_CHARS * MAX_SHORT_CHARS)
     scan = _ValueScan(folded, day * _DAY_SECONDS, budget)
-    found = list(scan.values())
+    is_one = _PIECES.fullmatch(folded) and folded[0].isalnum() and folded[-1].isalnum()
+    if is_one and not days_at(folded, folded, 0, scan.at)[0]:
+        budget.spend(STEPS_PER_VALUE)
+        found = list(scan._piece_values(folded, 0, len(folded)))
+    else:
+        found = list(scan.values())
     return found, MAX_SHORT_CHARS * MAX_SHORT_CHARS - budget.left + 1
 
 
