@@ -34,7 +34,7 @@ from bench.processes import SERVER_CORE, Process, gateway, started
 from moot.errors import TimedOut
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
-from moot.trust.approver.origin_watch import MAX_KEPT_MESSAGES
+from moot.trust.approver.origin_watch import MAX_KEPT_MESSAGES, OriginWatch
 
 ON, OFF = "on", "off"
 GATEWAY, APPROVER = 0, 1
@@ -44,8 +44,6 @@ CHATS: Final = 200
 CALLS: Final = 10
 TURNS: Final = 120
 RUNS: Final = 5
-# What the approver calls, and what it answers if origins are left out.
-_WITHOUT: Final = {"observe": False, "look": None, "ask_reason": None}
 _SIGNALS: Final = {ON: signal.SIGUSR1, OFF: signal.SIGUSR2}
 # A call behind so many chats.
 EVERY: Final = 100
@@ -194,22 +192,48 @@ async def _approver(folder: Path, address: str) -> AsyncIterator[Process]:
         yield process
 
 
+class WithoutOrigins:
+    """What the approver calls for each message and proposal, if origins are left out."""
+
+    def __init__(self, watch: OriginWatch) -> None:
+        self._watch = watch
+
+    def observe(self, *_: object, **__: object) -> bool:
+        return False
+
+    def look(self, _: object) -> None:
+        return None
+
+    ask_reason = look
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._watch, name)
+
+
 def run_approver(arguments: list[str]) -> None:
-    """`moot`, with an approver that begins or ends to keep and look at origins when it is told to."""
+    """`moot`, with an approver that begins or ends to keep and look at origins when it is told to.
+
+    Its watch is exchanged, not changed: Python runs what it knows of a class anew when the class changes.
+    """
     from moot.cli import main as moot
-    from moot.trust.approver.origin_watch import OriginWatch
+    from moot.trust.approver.approver import Approver
 
-    ways: dict[int, dict[str, Any]] = {
-        _SIGNALS[ON]: {name: getattr(OriginWatch, name) for name in _WITHOUT},
-        _SIGNALS[OFF]: {name: lambda *_, answer=answer, **__: answer for name, answer in _WITHOUT.items()},
-    }
+    make = Approver.__init__
 
-    def change(number: int, _: object) -> None:
-        for name, function in ways[number].items():
-            setattr(OriginWatch, name, function)
+    def begin(approver: Approver, *given: Any, **named: Any) -> None:
+        make(approver, *given, **named)
+        ways: dict[int, Any] = {
+            _SIGNALS[ON]: approver.origins,
+            _SIGNALS[OFF]: WithoutOrigins(approver.origins),
+        }
 
-    for number in ways:
-        signal.signal(number, change)
+        def change(number: int, _: object) -> None:
+            approver.origins = ways[number]
+
+        for number in ways:
+            signal.signal(number, change)
+
+    setattr(Approver, "__init__", begin)  # noqa: B010
     sys.argv = ["moot", *arguments]
     sys.exit(moot())
 

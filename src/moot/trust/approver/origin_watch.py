@@ -138,11 +138,12 @@ class OriginWatch:
             return False
         if store.first_seen is None and kind.startswith(_IN_HISTORY):
             store.first_seen = envelope.id
-        if kind == ENDORSE_KIND:
-            self.memory.see(envelope, person=person, at=now)
-            return person
-        if kind == "mcp/reject":
-            self._unread_rejections += 1
+        if kind != "chat":
+            if kind == ENDORSE_KIND:
+                self.memory.see(envelope, person=person, at=now)
+                return person
+            if kind == "mcp/reject":
+                self._unread_rejections += 1
         self._unread.append((envelope, person, now))
         self._unread_bytes += len(envelope.raw)
         if self._unread_bytes > MAX_KEPT_BYTES or len(self._unread) > MAX_KEPT_MESSAGES:
