@@ -42,7 +42,7 @@ SPACE: Final = "lab"
 # In one turn, pairs of turns in a run, and runs with processes of their own.
 CHATS: Final = 200
 CALLS: Final = 10
-TURNS: Final = 120
+TURNS: Final = 40
 RUNS: Final = 5
 _SIGNALS: Final = {ON: signal.SIGUSR1, OFF: signal.SIGUSR2}
 # A call behind so many chats.
