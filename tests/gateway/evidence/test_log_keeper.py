@@ -14,7 +14,7 @@ import pytest
 from moot.errors import UsageError
 from moot.evidence.checkpoint import parse_checkpoint, signers
 from moot.evidence.inclusion_file import parse_inclusion_file
-from moot.evidence.log_files import LogBroken, LogReader
+from moot.evidence.log_files import LogAbout, LogBroken, LogReader, LogWriter
 from moot.evidence.log_keys import read_keys, rotate_key, use_keys
 from moot.evidence.merkle_tree import leaf_hash, proves_consistency
 from moot.gateway.evidence.log_keeper import SpaceLog
@@ -196,6 +196,14 @@ async def test_retention_waits_for_the_log(tmp_path: Path) -> None:
         await until(lambda: chain_start(folder).number > 1)
     left = next(read_records(folder)).number
     assert left <= 6
+    # What was removed while no log was kept is missing in it for good, and it says what to do.
+    log.folder.rename(log.folder.with_name("kept"))
+    early = folder.parent / "log"
+    LogWriter.create(early, LogAbout(origin="early"), use_keys(folder.parents[2]).signer("early"))
+    with pytest.raises(LogBroken, match=rf"signed up to record 0.*begins with {left}.*Rename"):
+        log_of(folder).advance(8)
+    shutil.rmtree(early)
+    early.with_name("kept").rename(early)
     # A log that begins later says so by its name.
     shutil.rmtree(log.folder)
     late = log_of(folder)

@@ -90,6 +90,11 @@ class SpaceLog:
         last = writer.last_record
         if writer.size and last >= first:
             self._check_last(writer, last, through)
+        elif last + 1 < first:
+            raise LogBroken(
+                f"the log is signed up to record {last}, and the journal begins with {first}: the rest was "
+                f"removed while no log was kept. Rename {self.folder} to {FOLDER}.1: a new log begins"
+            )
         return writer
 
     def _check_none_signed(self) -> None:
