@@ -2,8 +2,8 @@
 
 Up to 1,000 people are connected to `gateway.mcp`, and some of them call a tool. Memory is what the process
 grew by for each person; CPU of a call is that of all processes of ours, as the kernel tells it, the gateway
-included. Every connected member hears every message, so a call costs more the more people are connected:
-that is shown for both ways.
+included. A process for each hears every message, so a call costs more the more of them there are; people at
+one endpoint hear what is theirs (decision 0243).
 """
 
 from __future__ import annotations
