@@ -82,3 +82,39 @@ def test_history_that_lacks_messages_is_not_called_whole() -> None:
     assert "Messages in between are missing" in text
     assert not is_whole
     assert "could not write its journal for a while" in reason
+
+
+_GOES_ON = """async (bring) => {
+  globalThis.addEventListener = () => {};
+  const { State } = await bring("core/state/state.js");
+  const { TimelineSearch } = await bring("views/timeline/timeline-search.js");
+  const state = new State("lab", { publish() {} });
+  const chat = (id, text) => JSON.stringify({ protocol: "mew/v0.4", id, ts: "2026-01-01T00:00:00Z",
+    from: "ana", kind: "chat", payload: { text } });
+  state.receive(chat("m9", "nothing like it"));
+  const pages = [[], [chat("m2", "the needle")], [chat("m1", "a needle")]];
+  async function* search() {
+    for (const [index, raws] of pages.entries())
+      yield {
+        raws, before: index < 2 ? 9 - index : null, end: index < 2 ? null : "beginning", hasGap: false };
+  }
+  const told = [];
+  let woken = () => {};
+  const older = { status: "more", reason: "", search };
+  const found = new TimelineSearch({ state, older }, (isOlder) => {
+    if (isOlder) told.push(`${found.olderState.none} ${found.older?.status} ${found.olderState.found}`);
+    woken();
+  });
+  const reached = async (status) => {
+    while (found.older?.status !== status) await new Promise((go) => (woken = go));
+  };
+  found.start(state.activity, found.read("needle"));
+  await reached("paused");
+  found.searchOlder();
+  await reached("done");
+  return [told.includes("1 paused 1"), told.at(-1)];
+}"""
+
+
+def test_a_search_without_a_match_goes_on_until_the_first_and_further_when_asked() -> None:
+    assert in_node(_GOES_ON) == [True, "1 done 2"]
