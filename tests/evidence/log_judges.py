@@ -192,7 +192,7 @@ class Maker:
                 hashes = list(case.proof if way == "proof" else case.growth)
                 at = choose.randrange(len(hashes))
                 hashes[at] = _flipped(hashes[at], choose.randrange(32), choose.randrange(8))
-                return way, replace(case, **{way: hashes})
+                return way, replace(case, proof=hashes) if way == "proof" else replace(case, growth=hashes)
             case "proof cut":
                 return way, replace(case, proof=case.proof[:-1])
             case _:
