@@ -56,7 +56,9 @@ _STALLED_CLOSE_SECONDS: Final = 0.5
 class FileJournal(Journal):
     is_written = True
 
-    def __init__(self, settings: JournalSettings, writer: SegmentWriter) -> None:
+    def __init__(
+        self, settings: JournalSettings, writer: SegmentWriter, sync_seconds: float | None = None
+    ) -> None:
         self.next_number = writer.head.number
         self.recorded = writer.head.number - 1
         self.writable = True
@@ -68,8 +70,10 @@ class FileJournal(Journal):
         self._retention = Retention(
             self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments
         )
+        if sync_seconds is None:
+            sync_seconds = SYNC_SECONDS
         self._syncer = JournalSyncer(
-            self._loop, f"journal {self._space}", writer.sync, SYNC_SECONDS, self.process_syncs
+            self._loop, f"journal {self._space}", writer.sync, sync_seconds, self.process_syncs
         )
         self._state: Literal["healthy", "stalled", "failed", "recovering", "closed"] = "healthy"
         # Looks for an fsync that hangs; set while something is written that is not on disk.

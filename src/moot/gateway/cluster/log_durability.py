@@ -25,6 +25,9 @@ class LogDurability:
         """It was kept before it was applied."""
 
     def carry_out(self, entry: PendingEffects) -> None:
+        if entry.waits:
+            # Also in the copy soon: should a power cut take the end of the log, a right must not come back.
+            self._journaled.journal.when_durable(entry.number, _nobody_waits)
         entry.finish(self._journaled.delivery, on_disk=True)
 
     def release(self) -> None:
@@ -46,3 +49,7 @@ class LogDurability:
 
     def stop(self) -> None:
         """Nobody waits."""
+
+
+def _nobody_waits() -> None:
+    """It was carried out when it came."""
