@@ -46,6 +46,9 @@ def parse_kept(raw: bytes) -> list[KeptCheckpoint]:
         return [KeptCheckpoint(*parse_checkpoint(raw))]
     found = []
     for line in raw.splitlines():
+        if not line.endswith(b"}"):
+            # Cut off in a crash; the next one stands on a line of its own.
+            continue
         try:
             fields = orjson.loads(line)
             text, seconds = str(fields["checkpoint"]), float(fields["t"])

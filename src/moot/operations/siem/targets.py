@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from moot.config.gateway_config import is_loopback
 from moot.errors import UsageError
-from moot.private_files import open_private
+from moot.private_files import append_lines
 
 SECONDS: Final = 30.0
 # RFC 5424: facility 13 (log audit), severity 5 (notice).
@@ -65,13 +65,7 @@ def target_of(url: str, token: str | None = None) -> Send:
 
 
 def _append(path: Path, lines: Sequence[SecurityLine]) -> None:
-    with open(path, "a+b", opener=open_private) as file:
-        # What an earlier run left half written must not swallow the first of these.
-        if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
-            file.write(b"\n")
-        file.writelines(line.json + b"\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
+    append_lines(path, b"".join(line.json + b"\n" for line in lines))
 
 
 def _syslog(place: tuple[str, int], context: ssl.SSLContext | None, lines: Sequence[SecurityLine]) -> None:
