@@ -14,6 +14,7 @@ from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, c
 from moot.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
+from moot.protocol.envelope import rfc3339
 
 if TYPE_CHECKING:
     from moot.evidence.receipt import CallClaim, Claims, Receipt
@@ -192,7 +193,7 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
         "problems": verdict.problems,
         "log": None if verdict.checkpoint is None else verdict.checkpoint.origin,
         "size": None if verdict.checkpoint is None else verdict.checkpoint.size,
-        "witnesses": list(verdict.witnesses),
+        "witnesses": {name: rfc3339(seconds) for name, seconds in verdict.witnesses.items()},
         "withheld": [{"number": each.number, "role": each.role} for each in verdict.withheld],
         "claims": msgspec.to_builtins(verdict.claims) if verdict.ok else None,
     }
@@ -202,7 +203,8 @@ def _lines(verdict: Verdict) -> list[str]:
     receipt, claims, checkpoint = verdict.receipt, verdict.claims, verdict.checkpoint
     if verdict.problems or receipt is None or claims is None or checkpoint is None:
         return ["This receipt does not hold:", *(f"  {each}" for each in verdict.problems)]
-    seen = f", seen by {', '.join(verdict.witnesses)}" if verdict.witnesses else ", seen by no witness"
+    saw = ", ".join(f"{name} at {rfc3339(seconds)}" for name, seconds in verdict.witnesses.items())
+    seen = f", seen by {saw or 'no witness'}"
     first = f"This receipt holds: {len(receipt.records)} records of {checkpoint.origin}, "
     return [f"{first}which had {checkpoint.size} when it was signed{seen}.", *_story(receipt, claims),
             *(f"Withheld: record {each.number}, which is said to be the {each.role} ({each.entry[:16]}…)."

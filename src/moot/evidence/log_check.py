@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import orjson
 
-from moot.evidence.checkpoint import Checkpoint, cosigned_at, parse_checkpoint, signers
+from moot.evidence.checkpoint import Checkpoint, parse_checkpoint, signers
 from moot.evidence.journal_entries import read_entries
 from moot.evidence.log_files import LogBroken, LogReader
 from moot.evidence.log_hashes import tile_hash
 from moot.evidence.merkle_tree import HASH_BYTES
-from moot.evidence.signed_note import COSIGNATURE, Note, NoteError, VerifierKey
+from moot.evidence.signed_note import Note, NoteError, VerifierKey
 from moot.evidence.tiles import WIDTH
 from moot.evidence.witness_policy import Policy
 from moot.protocol.envelope import rfc3339
@@ -146,13 +146,7 @@ def _check_signature(
 
 def _witnessed(note: Note, policy: Policy) -> list[str]:
     """Which witnesses signed, and when."""
-    found = signers(note, [each.key for each in policy.witnesses])
-    times = {(each.name, each.key_id): each.bytes for each in note.signatures}
-    return [
-        f"{each.name} saw, at {rfc3339(cosigned_at(times[each.key.name, each.key.key_id]))},"
-        for each in policy.witnesses
-        if each.key in found and each.key.type == COSIGNATURE
-    ]
+    return [f"{name} saw, at {rfc3339(seconds)}," for name, seconds in policy.seen_by(note).items()]
 
 
 def _check_tiles(reader: LogReader, size: int) -> None:
