@@ -133,6 +133,9 @@ class Approver:
             remembered=lambda case: self.memory.find(case),
             on_review_due=self._announce_review,
             on_left=lambda case: self.origins.tell(case),
+            tell=lambda rule: self.commands.announce_rule(
+                rule.name, "active", "it decides", more={"rules": [each.name for each in store.all_rules]}
+            ),
             send=self.send,
         )
         self.origins = OriginWatch(
