@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -372,3 +373,16 @@ def test_the_published_schema_is_that_of_the_code() -> None:
 
     file = Path(__file__).parents[2] / "docs" / "reference" / "receipt.schema.json"
     assert json.loads(file.read_text("utf-8")) == receipt_schema()
+
+
+def test_a_validator_of_others_takes_receipts_by_the_published_schema() -> None:
+    validator = jsonschema_rs.validator_for(receipt_schema())
+    receipts = [
+        decided_journal().receipt(withhold=()), decided_journal().receipt(),
+        signed_journal(SoftwareAuthenticator(b"ana's")).receipt(),
+    ]  # fmt: skip
+    for receipt in receipts:
+        document = json.loads(receipt.as_bytes())
+        validator.validate(document)
+        for place, value in (("records", []), ("receipt", "moot/receipt/v2"), ("about", 1), ("more", True)):
+            assert not validator.is_valid(document | {place: value}), place

@@ -28,6 +28,7 @@ _EXAMPLES: Final = """\
   moot receipt 3f1c22ab -o pay.receipt.json            of a decided proposal, or of a call
   moot receipt 3f1c22ab --show response                with what came back
   moot receipt 3f1c22ab --data /var/lib/moot           from a data folder, without a gateway
+  moot receipt 3f1c22ab --data /var/lib/moot --cose -o pay.receipt.cose
   moot receipt verify pay.receipt.json --key moot.example/spaces/lab/log+1a2b3c4d+AQ…
   moot receipt verify pay.receipt.json --policy logs.policy
   moot receipt key --data /var/lib/moot                the public key of a log, to hand out
@@ -52,6 +53,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--withhold", action="append", default=[], metavar="ROLE", help="withhold records of this role, too")
     add("-o", "--output", default="-", metavar="FILE", help="a new file (default: the standard output)")
     add("--data", type=Path, metavar="DIR", help="read this data folder instead of asking a gateway")
+    add("--cose", action="store_true", help="with --data: the proof of the decision as COSE (RFC 9942)")
     add("--key", metavar="KEY", help="to verify: the log's public key, NAME+ID+BASE64, or a file with it")
     add("--policy", type=Path, metavar="FILE", help="to verify: which logs and witnesses count (tlog-policy)")
     add("--json", action="store_true", help="to verify: print one JSON object, for programs")
@@ -96,6 +98,8 @@ def _print_keys(options: argparse.Namespace) -> int:
 def _make(options: argparse.Namespace) -> int:
     from moot.cli.output_file import open_new_file
 
+    if options.cose and options.data is None:
+        raise UsageError("--cose signs with the log's key: name the folder that has it with --data")
     raw = _from_folder(options) if options.data is not None else _from_gateway(options)
     with open_new_file(options.output) as file:
         file.write(raw)
@@ -111,7 +115,27 @@ def _from_folder(options: argparse.Namespace) -> bytes:
     folder = journal_folder_of(options)
     withhold = (WITHHELD - read_roles(options.show)) | read_roles(options.withhold)
     with open_index(folder) as index:
-        return receipt_of(folder, _whole_id(folder, options.what, index), withhold, index=index).as_bytes()
+        made = receipt_of(folder, _whole_id(folder, options.what, index), withhold, index=index)
+    return _as_cose(options.data, made) if options.cose else made.as_bytes()
+
+
+def _as_cose(data: Path, receipt: Receipt) -> bytes:
+    """The proof of the record that decided it; says on the standard error which entry that is of."""
+    from hashlib import sha256
+
+    from moot.evidence.cose_receipt import cose_receipt
+    from moot.evidence.inclusion_file import parse_inclusion_file
+    from moot.evidence.log_keys import read_keys
+
+    keys = read_keys(data)
+    decided = max((each.record for each in receipt.claims.decisions), default=0)
+    record = next((each for each in receipt.records if each.number == decided), None)
+    if keys is None or record is None:
+        raise UsageError("no decision is shown, or there is no key to sign with")
+    proof = parse_inclusion_file(record.proof.encode())
+    entry = record.entry or sha256(record.line.encode()).hexdigest()
+    print(f"record {record.number}, whose entry is {entry}", file=sys.stderr)
+    return cose_receipt(proof, keys.signer(proof.checkpoint.origin), receipt.about)
 
 
 def _whole_id(folder: Path, named: str, index: JournalIndex | None) -> str:
