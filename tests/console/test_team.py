@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,10 @@ def test_who_approved_a_tool_is_one_press_away_from_a_proposal_and_downloads_as_
     shown(page, "add")
     approve(page)
     outcome(agent, first)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save receipt").click()
+    receipt = json.loads(Path(download.value.path()).read_text())
+    assert (receipt["about"], receipt["claims"]["decisions"][0]["by"]) == (first.id, "human")
     propose(agent, "add", a=2)
     shown(page, "add")
     page.get_by_role("link", name="Earlier decisions").click()

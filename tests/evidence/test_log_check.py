@@ -96,6 +96,8 @@ def verified(kept: Kept, capsys: pytest.CaptureFixture[str], *given: object) -> 
 def test_a_whole_journal_holds_and_its_witnesses_are_named(
     kept: Kept, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # A line of it was cut off in a crash.
+    kept.anchor.write_bytes(kept.anchor.read_bytes() + kept.anchor.read_bytes()[:90] + b"\n")
     code, out = verified(kept, capsys, "--against", kept.anchor, "--policy", kept.policy)
     assert code == 0
     assert "the chain holds" in out
@@ -164,6 +166,20 @@ def test_a_checkpoint_that_the_log_did_not_sign_shows_nothing(
     assert "is of other.example" in verified(kept, capsys, "--against", tmp_path / "forged")[1]
 
 
+def test_what_was_rewritten_is_not_what_its_witnesses_saw(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever rewrites a log leaves the checkpoint beside it that witnesses signed over the other records."""
+    cosigned = (kept.journal.parent / "log" / "cosigned").read_bytes()
+    for change in (forged, lambda records: records[:400]):
+        kept.rewrite(change)
+        (kept.journal.parent / "log" / "cosigned").write_bytes(cosigned)
+        for given in ((), ("--policy", kept.policy)):
+            code, out = verified(kept, capsys, *given)
+            assert (code, "record 600 was cosigned" in out) == (1, True), out
+            assert "w saw" not in out
+
+
 def test_too_few_witnesses_are_a_fault(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     (kept.journal.parent / "log" / "cosigned").unlink()
     code, out = verified(kept, capsys, "--policy", kept.policy)
@@ -185,6 +201,28 @@ def test_a_published_log_is_whole_and_grows(
     assert (target / "tile" / "1" / "000.p" / "2").stat().st_size == 64
     assert (target / "checkpoint").stat().st_mode & 0o044 == 0o044
     assert verified(kept, capsys, "--against", target / "checkpoint")[0] == 0
+
+
+def test_what_was_published_is_not_published_otherwise(
+    kept: Kept, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "www"
+    publish = ["journal", "publish", "--data", str(kept.data), str(target)]
+    assert main(publish) == 0
+    before = {each: each.read_bytes() for each in target.rglob("*") if each.is_file()}
+    kept.rewrite(forged)
+    assert main(publish) == 2
+    assert "other records were published there" in capsys.readouterr().err
+    kept.rewrite(lambda records: records[:400])
+    assert main(publish) == 2
+    assert "600 records were published there, and the log has 400" in capsys.readouterr().err
+    log = kept.journal.parent / "log"
+    shutil.rmtree(log)
+    (kept.journal.parent / "log.1").mkdir()
+    kept.log().advance(400)
+    assert main(publish) == 2
+    assert "has the log" in capsys.readouterr().err
+    assert before == {each: each.read_bytes() for each in target.rglob("*") if each.is_file()}
 
 
 def test_keys_are_shown_as_lines_of_a_policy_and_the_old_one_stays(

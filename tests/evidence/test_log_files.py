@@ -264,3 +264,33 @@ def test_the_compiled_hashes_are_those_of_python() -> None:
     for wrong in (b"", hashes[:96], hashes[:33], hashes * 2):
         with pytest.raises(ValueError, match="a power of two"):
             _log_hashes.tile_hash(wrong)
+
+
+def test_a_log_that_was_set_back_is_not_gone_on_with(tmp_path: Path) -> None:
+    """A checkpoint from a copy, and entries of now: what witnesses signed since would be signed otherwise."""
+    log = new_log(tmp_path / "log")
+    grow(log, 5)
+    old = (tmp_path / "log" / "checkpoint").read_bytes()
+    grow(log, 9)
+    log.keep_cosigned(log.note)
+    LogWriter(tmp_path / "log", [KEY.verifier])
+    (tmp_path / "log" / "checkpoint").write_bytes(old)
+    with pytest.raises(LogBroken, match="witnesses signed 9 entries, and the checkpoint has 5"):
+        LogWriter(tmp_path / "log", [KEY.verifier])
+
+
+def test_the_files_of_a_log_are_no_links(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "log")
+    grow(log, 300)
+    for name in ("entries", "level-1"):
+        place = tmp_path / "log" / name
+        elsewhere = tmp_path / f"elsewhere-{name}"
+        place.rename(elsewhere)
+        before = elsewhere.read_bytes() + b"more"
+        elsewhere.write_bytes(before)
+        place.symlink_to(elsewhere)
+        with pytest.raises(LogBroken, match="is a link"):
+            LogWriter(tmp_path / "log", [KEY.verifier])
+        assert elsewhere.read_bytes() == before
+        place.unlink()
+        elsewhere.rename(place)

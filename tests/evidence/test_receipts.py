@@ -7,15 +7,19 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from moot.errors import InvalidRequest, UsageError
+from moot.evidence.checkpoint import cosign
+from moot.evidence.inclusion_file import parse_inclusion_file
 from moot.evidence.receipt import Receipt, receipt_schema
 from moot.evidence.receipt_maker import NotDecided
 from moot.evidence.receipt_verify import policy_of_key, verify_receipt
-from moot.evidence.signed_note import SignerKey
+from moot.evidence.signed_note import COSIGNATURE, SignerKey
+from moot.evidence.witness_policy import Policy, Witness
 from tests.authenticator import SoftwareAuthenticator
 from tests.evidence.receipts import KEY, ORIGIN, PAY, POLICY, RESULT, Journal, decided_journal, signed_journal
 
@@ -323,6 +327,31 @@ def test_whatever_single_byte_is_changed_the_receipt_does_not_hold_or_says_the_s
         assert problems(raw[:cut])
 
 
+@pytest.mark.parametrize("late", [0, 299, 301, 10**9])
+def test_what_a_witness_saw_was_not_made_later(late: int) -> None:
+    """A gateway whose clock is ahead, or was set, gives its records times that they do not have."""
+    witness = SignerKey("w.example", Ed25519PrivateKey.from_private_bytes(b"w" * 32), COSIGNATURE)
+    policy = Policy(POLICY.logs, (Witness("w", witness.verifier),), {}, "w")
+    receipt = decided_journal().receipt()
+    proof = parse_inclusion_file(receipt.records[0].proof.encode())
+    seen = cosign(proof.note, witness, 1_009 - late) if late < 1_009 else cosign(proof.note, witness, 1)
+    # A second one of the same key is ignored, as others do: so is its time.
+    forged = seen._replace(bytes=(2_000_000_000).to_bytes(8, "big") + seen.bytes[8:])
+    signed = str(proof.note.with_signatures([seen, forged]))
+    records = [
+        msgspec.structs.replace(each, proof=each.proof.replace(str(proof.note), signed))
+        for each in receipt.records
+    ]
+    receipt = msgspec.structs.replace(receipt, records=records)
+    verdict = verify_receipt(receipt.as_bytes(), policy)
+    assert verdict.ok == (late < 300)
+    assert (
+        verdict.ok
+        or "record 9 says that it is of 1970-01-01T00:16:49.000Z, but w saw" in verdict.problems[-1]
+    )
+    assert list(verdict.witnesses) == ["w"]
+
+
 def test_a_member_written_twice_is_no_receipt() -> None:
     raw = decided_journal().receipt().as_bytes().replace(b'"space"', b'"space": "other", "space"', 1)
     assert "this is no receipt" in problems(raw)[0]
@@ -344,3 +373,16 @@ def test_the_published_schema_is_that_of_the_code() -> None:
 
     file = Path(__file__).parents[2] / "docs" / "reference" / "receipt.schema.json"
     assert json.loads(file.read_text("utf-8")) == receipt_schema()
+
+
+def test_a_validator_of_others_takes_receipts_by_the_published_schema() -> None:
+    validator = jsonschema_rs.validator_for(receipt_schema())
+    receipts = [
+        decided_journal().receipt(withhold=()), decided_journal().receipt(),
+        signed_journal(SoftwareAuthenticator(b"ana's")).receipt(),
+    ]  # fmt: skip
+    for receipt in receipts:
+        document = json.loads(receipt.as_bytes())
+        validator.validate(document)
+        for place, value in (("records", []), ("receipt", "moot/receipt/v2"), ("about", 1), ("more", True)):
+            assert not validator.is_valid(document | {place: value}), place

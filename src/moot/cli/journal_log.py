@@ -10,9 +10,11 @@ import httpx2
 from moot.cli.bounded_request import request_bounded
 from moot.cli.journal_folder import journal_folder_of, journal_folders
 from moot.errors import Unreachable, UsageError
+from moot.evidence.checkpoint import parse_checkpoint
 from moot.evidence.log_check import KeptCheckpoint, LogReport, check_against, check_log, parse_kept
-from moot.evidence.log_files import FOLDER, LogReader
+from moot.evidence.log_files import CHECKPOINT_FILE, FOLDER, LogReader
 from moot.evidence.log_keys import KEYS_FILE, LogKeys, read_keys, rotate_key
+from moot.evidence.signed_note import NoteError
 from moot.evidence.tiles import WIDTH, tiles_of
 from moot.evidence.witness_policy import Policy, read_policy
 from moot.operations.terminal_escape import printable
@@ -70,6 +72,7 @@ def run_publish(options: argparse.Namespace) -> int:
     reader = LogReader(journal_folder_of(options).parent / FOLDER)
     checkpoint, note = reader.cosigned() or reader.signed()
     target: Path = options.folder
+    _check_published(target, reader, checkpoint.size)
     for tile in tiles_of(checkpoint.size):
         path = target / tile.path
         if tile.width == WIDTH and path.exists():
@@ -79,9 +82,29 @@ def run_publish(options: argparse.Namespace) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, content, mode=0o644)
     target.mkdir(parents=True, exist_ok=True)
-    write_atomically(target / "checkpoint", str(note).encode(), mode=0o644)
+    write_atomically(target / CHECKPOINT_FILE, str(note).encode(), mode=0o644)
     print(f"{checkpoint.size} entries of {printable(checkpoint.origin)} in {printable(str(target))}")
     return 0
+
+
+def _check_published(target: Path, reader: LogReader, size: int) -> None:
+    """What is published only grows: whole tiles that are there are not written again. Raises UsageError."""
+    try:
+        there = parse_checkpoint((target / CHECKPOINT_FILE).read_bytes())[0]
+    except FileNotFoundError:
+        return
+    except NoteError as fault:
+        raise UsageError(f"{target / CHECKPOINT_FILE} is damaged ({fault}): name another folder") from None
+    if there.origin != reader.about.origin:
+        raise UsageError(
+            f"{target} has the log {there.origin}, and this is {reader.about.origin}: name another folder"
+        )
+    if there.size > size:
+        raise UsageError(f"{there.size} records were published there, and the log has {size}")
+    if reader.root(there.size) != there.root:
+        raise UsageError(
+            f"other records were published there: `moot journal verify --against {target / CHECKPOINT_FILE}`"
+        )
 
 
 def log_report(options: argparse.Namespace, journal: Path) -> LogReport:

@@ -14,7 +14,7 @@ import orjson
 
 from moot.cli.journal_folder import journal_folder_of
 from moot.errors import MootError
-from moot.operations.siem.security_events import ocsf, security_event
+from moot.operations.siem.security_events import missing_event, ocsf, security_event
 from moot.operations.siem.targets import SecurityLine, Send, target_of
 from moot.participant import token_from
 from moot.private_files import open_private
@@ -82,6 +82,9 @@ class EventSending:
         """Send what came since; how many events. Raises OSError: what arrived before stays sent."""
         count, batch, last = 0, list[SecurityLine](), self._after
         for record in self._records():
+            if record.number > last + 1:
+                missing = missing_event(self._space, last + 1, record.number - 1, record.time)
+                batch.append(self._line_of(missing, record.time))
             last = record.number
             line = self._line(record)
             if line is not None:
@@ -98,9 +101,10 @@ class EventSending:
 
     def _line(self, record: JournalRecord) -> SecurityLine | None:
         event = security_event(record, self._space)
-        if event is None:
-            return None
-        told = ocsf(event, record.time) if self._as_ocsf else event
+        return None if event is None else self._line_of(event, record.time)
+
+    def _line_of(self, event: dict[str, Any], at: float) -> SecurityLine:
+        told = ocsf(event, at) if self._as_ocsf else event
         return SecurityLine(event["id"], event["time"], orjson.dumps(told))
 
     def _deliver(self, batch: list[SecurityLine], last: int) -> int:

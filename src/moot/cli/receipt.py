@@ -14,6 +14,7 @@ from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, c
 from moot.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
+from moot.protocol.envelope import rfc3339
 
 if TYPE_CHECKING:
     from moot.evidence.receipt import CallClaim, Claims, Receipt
@@ -27,6 +28,7 @@ _EXAMPLES: Final = """\
   moot receipt 3f1c22ab -o pay.receipt.json            of a decided proposal, or of a call
   moot receipt 3f1c22ab --show response                with what came back
   moot receipt 3f1c22ab --data /var/lib/moot           from a data folder, without a gateway
+  moot receipt 3f1c22ab --data /var/lib/moot --cose -o pay.receipt.cose
   moot receipt verify pay.receipt.json --key moot.example/spaces/lab/log+1a2b3c4d+AQ…
   moot receipt verify pay.receipt.json --policy logs.policy
   moot receipt key --data /var/lib/moot                the public key of a log, to hand out
@@ -51,6 +53,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--withhold", action="append", default=[], metavar="ROLE", help="withhold records of this role, too")
     add("-o", "--output", default="-", metavar="FILE", help="a new file (default: the standard output)")
     add("--data", type=Path, metavar="DIR", help="read this data folder instead of asking a gateway")
+    add("--cose", action="store_true", help="with --data: the proof of the decision as COSE (RFC 9942)")
     add("--key", metavar="KEY", help="to verify: the log's public key, NAME+ID+BASE64, or a file with it")
     add("--policy", type=Path, metavar="FILE", help="to verify: which logs and witnesses count (tlog-policy)")
     add("--json", action="store_true", help="to verify: print one JSON object, for programs")
@@ -95,6 +98,8 @@ def _print_keys(options: argparse.Namespace) -> int:
 def _make(options: argparse.Namespace) -> int:
     from moot.cli.output_file import open_new_file
 
+    if options.cose and options.data is None:
+        raise UsageError("--cose signs with the log's key: name the folder that has it with --data")
     raw = _from_folder(options) if options.data is not None else _from_gateway(options)
     with open_new_file(options.output) as file:
         file.write(raw)
@@ -110,7 +115,27 @@ def _from_folder(options: argparse.Namespace) -> bytes:
     folder = journal_folder_of(options)
     withhold = (WITHHELD - read_roles(options.show)) | read_roles(options.withhold)
     with open_index(folder) as index:
-        return receipt_of(folder, _whole_id(folder, options.what, index), withhold, index=index).as_bytes()
+        made = receipt_of(folder, _whole_id(folder, options.what, index), withhold, index=index)
+    return _as_cose(options.data, made) if options.cose else made.as_bytes()
+
+
+def _as_cose(data: Path, receipt: Receipt) -> bytes:
+    """The proof of the record that decided it; says on the standard error which entry that is of."""
+    from hashlib import sha256
+
+    from moot.evidence.cose_receipt import cose_receipt
+    from moot.evidence.inclusion_file import parse_inclusion_file
+    from moot.evidence.log_keys import read_keys
+
+    keys = read_keys(data)
+    decided = max((each.record for each in receipt.claims.decisions), default=0)
+    record = next((each for each in receipt.records if each.number == decided), None)
+    if keys is None or record is None:
+        raise UsageError("no decision is shown, or there is no key to sign with")
+    proof = parse_inclusion_file(record.proof.encode())
+    entry = record.entry or sha256(record.line.encode()).hexdigest()
+    print(f"record {record.number}, whose entry is {entry}", file=sys.stderr)
+    return cose_receipt(proof, keys.signer(proof.checkpoint.origin), receipt.about)
 
 
 def _whole_id(folder: Path, named: str, index: JournalIndex | None) -> str:
@@ -192,7 +217,7 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
         "problems": verdict.problems,
         "log": None if verdict.checkpoint is None else verdict.checkpoint.origin,
         "size": None if verdict.checkpoint is None else verdict.checkpoint.size,
-        "witnesses": list(verdict.witnesses),
+        "witnesses": {name: rfc3339(seconds) for name, seconds in verdict.witnesses.items()},
         "withheld": [{"number": each.number, "role": each.role} for each in verdict.withheld],
         "claims": msgspec.to_builtins(verdict.claims) if verdict.ok else None,
     }
@@ -202,7 +227,8 @@ def _lines(verdict: Verdict) -> list[str]:
     receipt, claims, checkpoint = verdict.receipt, verdict.claims, verdict.checkpoint
     if verdict.problems or receipt is None or claims is None or checkpoint is None:
         return ["This receipt does not hold:", *(f"  {each}" for each in verdict.problems)]
-    seen = f", seen by {', '.join(verdict.witnesses)}" if verdict.witnesses else ", seen by no witness"
+    saw = ", ".join(f"{name} at {rfc3339(seconds)}" for name, seconds in verdict.witnesses.items())
+    seen = f", seen by {saw or 'no witness'}"
     first = f"This receipt holds: {len(receipt.records)} records of {checkpoint.origin}, "
     return [f"{first}which had {checkpoint.size} when it was signed{seen}.", *_story(receipt, claims),
             *(f"Withheld: record {each.number}, which is said to be the {each.role} ({each.entry[:16]}…)."

@@ -114,7 +114,9 @@ def check(folder: pathlib.Path, key: str) -> Iterator[str]:
         if json.loads(line)["n"] != number:
             yield f"record {number} is missing or not in its place"
             return
-        if at < len(entries) and entry_of(line) != entries[at]:
+        if at < 0:
+            yield f"record {number} is older than the log"
+        elif at < len(entries) and entry_of(line) != entries[at]:
             yield f"record {number} is not the one that was signed"
     last = about["records_from"] + len(lines) - about["first"]
     if last < len(entries):
@@ -125,11 +127,24 @@ def main() -> int:
     folder = pathlib.Path(__file__).resolve().parent
     key = sys.argv[1] if len(sys.argv) > 1 else (folder / "keys.txt").read_text("utf-8").split("\n")[0]
     faults = list(check(folder, key.strip()))
-    lines = (folder / "records.jsonl").read_bytes().splitlines()
-    erased = [json.loads(line)["n"] for line in lines if b',"erased":"' in line[:40]]
-    whole = f"{len(lines)} records hold, {len(erased)} of them were erased: {erased}"
-    sys.stdout.write("\n".join(faults or [whole]) + "\n")
+    sys.stdout.write("\n".join(faults or whole(folder)) + "\n")
     return 1 if faults else 0
+
+
+def whole(folder: pathlib.Path) -> Iterator[str]:
+    """What is in an archive that holds, and what is not."""
+    about = json.loads((folder / "about.json").read_text("utf-8"))
+    first, begin = about["first"], about["records_from"]
+    last = first + int((folder / "checkpoint").read_text("utf-8").split("\n")[1]) - 1
+    lines = (folder / "records.jsonl").read_bytes().splitlines()
+    signed = lines[: max(0, last + 1 - begin)]
+    erased = [json.loads(line)["n"] for line in signed if b',"erased":"' in line[:40]]
+    yield f"{len(signed)} records hold, {len(erased)} of them were erased: {erased}"
+    if begin > first:
+        yield f"records {first} to {begin - 1} were signed for and are not in this archive"
+    if len(lines) > len(signed):
+        end = begin + len(lines) - 1
+        yield f"records {begin + len(signed)} to {end} were not signed for: nothing vouches for them"
 
 
 if __name__ == "__main__":

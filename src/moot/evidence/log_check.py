@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import orjson
 
-from moot.evidence.checkpoint import Checkpoint, cosigned_at, parse_checkpoint, signers
+from moot.evidence.checkpoint import Checkpoint, parse_checkpoint, signers
 from moot.evidence.journal_entries import read_entries
 from moot.evidence.log_files import LogBroken, LogReader
 from moot.evidence.log_hashes import tile_hash
 from moot.evidence.merkle_tree import HASH_BYTES
-from moot.evidence.signed_note import COSIGNATURE, Note, NoteError, VerifierKey
+from moot.evidence.signed_note import Note, NoteError, VerifierKey
 from moot.evidence.tiles import WIDTH
 from moot.evidence.witness_policy import Policy
 from moot.protocol.envelope import rfc3339
@@ -46,6 +46,9 @@ def parse_kept(raw: bytes) -> list[KeptCheckpoint]:
         return [KeptCheckpoint(*parse_checkpoint(raw))]
     found = []
     for line in raw.splitlines():
+        if not line.endswith(b"}"):
+            # Cut off in a crash; the next one stands on a line of its own.
+            continue
         try:
             fields = orjson.loads(line)
             text, seconds = str(fields["checkpoint"]), float(fields["t"])
@@ -61,8 +64,14 @@ def check_log(journal: Path, folder: Path, keys: Sequence[VerifierKey], policy: 
     facts: list[str] = []
     try:
         reader = LogReader(folder)
-        checkpoint = reader.signed()[0]
-        _check_signature(reader, keys, policy, faults, facts)
+        # In this order: a gateway may sign meanwhile.
+        cosigned = reader.cosigned()
+        checkpoint, note = reader.signed()
+        if cosigned is not None and (fault := _cosigned_fault(reader, checkpoint.size, cosigned[0])):
+            # What witnesses saw was another log.
+            faults.append(fault)
+            cosigned = None
+        _check_signature((checkpoint, note), cosigned, reader.about.first, keys, policy, faults, facts)
         _check_tiles(reader, checkpoint.size)
         if reader.root(checkpoint.size) != checkpoint.root:
             faults.append("changed: the tree over the entries is not the one that was signed")
@@ -105,35 +114,39 @@ def check_against(
     return LogReport(faults, facts)
 
 
+def _cosigned_fault(reader: LogReader, size: int, cosigned: Checkpoint) -> str | None:
+    last = reader.about.first + cosigned.size - 1
+    if cosigned.size > size:
+        return f"truncated: record {last} was cosigned, and the log ends with {reader.about.first + size - 1}"
+    if reader.root(cosigned.size) != cosigned.root:
+        return f"rewritten or forked: record {last} was cosigned over other records"
+    return None
+
+
 def _check_signature(
-    reader: LogReader,
+    signed: tuple[Checkpoint, Note],
+    cosigned: tuple[Checkpoint, Note] | None,
+    first: int,
     keys: Sequence[VerifierKey],
     policy: Policy | None,
     faults: list[str],
     facts: list[str],
 ) -> None:
-    checkpoint, note = reader.signed()
     if policy is not None:
         # The newest that witnesses had the time to sign.
-        checkpoint, note = reader.cosigned() or (checkpoint, note)
+        checkpoint, note = cosigned or signed
         policy.judge(checkpoint, note)
-        last = reader.about.first + checkpoint.size - 1
+        last = first + checkpoint.size - 1
         facts += [f"{line} record {last}" for line in _witnessed(note, policy)]
     elif not keys:
         facts.append("nobody checked who signed it: no keys here; name them with --policy")
-    elif not signers(note, keys):
+    elif not signers(signed[1], keys):
         faults.append("the log is signed by a key that is not the gateway's")
 
 
 def _witnessed(note: Note, policy: Policy) -> list[str]:
     """Which witnesses signed, and when."""
-    found = signers(note, [each.key for each in policy.witnesses])
-    times = {(each.name, each.key_id): each.bytes for each in note.signatures}
-    return [
-        f"{each.name} saw, at {rfc3339(cosigned_at(times[each.key.name, each.key.key_id]))},"
-        for each in policy.witnesses
-        if each.key in found and each.key.type == COSIGNATURE
-    ]
+    return [f"{name} saw, at {rfc3339(seconds)}," for name, seconds in policy.seen_by(note).items()]
 
 
 def _check_tiles(reader: LogReader, size: int) -> None:

@@ -14,6 +14,7 @@ never followed by another one.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -138,13 +139,22 @@ class LogReader:
 
     def _read(self, name: str, first: int, count: int) -> bytes:
         try:
-            file = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+            file = self._open(name, os.O_RDONLY)
         except FileNotFoundError:
             return b""
         try:
             return os.pread(file, count * HASH_BYTES, first * HASH_BYTES)
         finally:
             os.close(file)
+
+    def _open(self, name: str, flags: int) -> int:
+        """Raises LogBroken for a link: what is appended and cut off is a file of this folder."""
+        try:
+            return os.open(self.folder / name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as fault:
+            if fault.errno != errno.ELOOP:
+                raise
+            raise LogBroken(f"{self.folder / name} is a link, and no file of the log") from None
 
 
 class LogWriter(LogReader):
@@ -159,10 +169,18 @@ class LogWriter(LogReader):
                 f"{folder / CHECKPOINT_FILE} is signed by a key that is not in the gateway's file of keys"
             )
         self.size = self.checkpoint.size
+        cosigned = self.cosigned()
+        if cosigned is not None and cosigned[0].size > self.size:
+            # Set back, as by a copy of a disk: to go on would be to sign another past than witnesses saw.
+            raise LogBroken(
+                f"witnesses signed {cosigned[0].size} entries, and the checkpoint has {self.size}: restore "
+                f"journal and log as they were last"
+            )
         self._check()
         for name, count in [("entries", self.size), *self._levels(self.size)]:
             if (folder / name).exists():
-                os.truncate(folder / name, count * HASH_BYTES)
+                with open(self._open(name, os.O_WRONLY), "wb") as file:
+                    file.truncate(count * HASH_BYTES)
 
     @staticmethod
     def create(folder: Path, about: LogAbout, key: SignerKey) -> None:
@@ -235,7 +253,7 @@ class LogWriter(LogReader):
     def _write(self, name: str, first: int, raw: bytes) -> None:
         path = self.folder / name
         is_new = not path.exists()
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = self._open(name, os.O_WRONLY | os.O_CREAT)
         try:
             written = 0
             while written < len(raw):

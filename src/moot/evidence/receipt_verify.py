@@ -7,7 +7,7 @@ What the receipt claims beside is derived again from the lines and compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -22,10 +22,13 @@ from moot.evidence.receipt_claims import ToldStory
 from moot.evidence.signed_note import Note, NoteError, VerifierKey
 from moot.evidence.witness_policy import KnownLog, Policy
 from moot.protocol import strict_json
+from moot.protocol.envelope import rfc3339
 from moot.store.journal_reader import JournalRecord, RecordPosition
 from moot.store.record_chain import number_in
 
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
+# Between a gateway and its witnesses.
+CLOCKS_DIFFER_SECONDS: Final = 300.0
 _NOWHERE: Final = RecordPosition(0, 0)
 
 
@@ -37,7 +40,8 @@ class Verdict:
     receipt: Receipt | None = None
     claims: Claims | None = None
     checkpoint: Checkpoint | None = None
-    witnesses: Sequence[str] = ()
+    # When each witness says that it saw the log, in seconds since 1970.
+    witnesses: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -69,6 +73,7 @@ def verify_receipt(raw: bytes, policy: Policy) -> Verdict:
                 shown.append(_record_of(each))
             except MootError as fault:
                 verdict.problems.append(f"record {each.number}: {fault}")
+    verdict.problems += _check_times(shown, verdict.witnesses)
     if verdict.problems:
         # Whatever the lines say, nobody signed it.
         return verdict
@@ -123,9 +128,19 @@ def _check_checkpoint(
     if not re.fullmatch(rf".+/spaces/{re.escape(receipt.space)}/log(/[0-9]+)?", checkpoint.origin):
         yield f"the receipt is of space {receipt.space}, but its log is {checkpoint.origin}"
     try:
-        verdict.witnesses = policy.judge(checkpoint, note)
+        policy.judge(checkpoint, note)
+        verdict.witnesses = policy.seen_by(note)
     except NoteError as fault:
         yield f"the checkpoint: {fault}"
+
+
+def _check_times(shown: Sequence[JournalRecord], witnesses: Mapping[str, int]) -> Iterator[str]:
+    """A gateway's clock may say what it likes; what somebody saw before was not made after."""
+    name = max(witnesses, key=witnesses.__getitem__, default="")
+    for each in shown:
+        if name and each.time > witnesses[name] + CLOCKS_DIFFER_SECONDS:
+            seen = rfc3339(witnesses[name])
+            yield f"record {each.number} says that it is of {rfc3339(each.time)}, but {name} saw it at {seen}"
 
 
 def _record_of(each: ReceiptRecord) -> JournalRecord:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from moot.errors import UsageError
-from moot.evidence.checkpoint import Checkpoint, signers
+from moot.evidence.checkpoint import Checkpoint, cosigned_at, signers
 from moot.evidence.signed_note import COSIGNATURE, ED25519, Note, NoteError, VerifierKey
 
 MAX_POLICY_BYTES: Final = 64 << 10
@@ -57,6 +57,15 @@ class Policy(NamedTuple):
             names = ", ".join(saw) or "none"
             raise NoteError(f"the policy wants the quorum {self.quorum}; of its witnesses {names} cosigned")
         return saw
+
+    def seen_by(self, note: Note) -> dict[str, int]:
+        """When each of the witnesses says that it saw a note, in seconds since 1970; raises NoteError."""
+        found = signers(note, [each.key for each in self.witnesses])
+        # The first of a key is the one that was verified.
+        times = {(each.name, each.key_id): cosigned_at(each.bytes) for each in reversed(note.signatures)}
+        return {
+            each.name: times[each.key.name, each.key.key_id] for each in self.witnesses if each.key in found
+        }
 
     def _is_enough(self, name: str, saw: Collection[str]) -> bool:
         if name == _NO_WITNESS or name in saw:

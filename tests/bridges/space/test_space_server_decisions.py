@@ -345,3 +345,4 @@ async def test_a_call_that_was_approved_with_changes_says_what_was_changed(tmp_p
             assert result.meta is not None
             changed = {"path": "arguments.text", "was": "new", "now": "old"}
             assert result.meta["moot/changes"] == [changed]
+            assert result.meta["moot/receipt"] == seen.id

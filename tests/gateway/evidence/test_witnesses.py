@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from moot.errors import UsageError
 from moot.evidence.checkpoint import Checkpoint, cosigned_at, parse_checkpoint, signers
+from moot.evidence.log_check import parse_kept
 from moot.evidence.log_files import LogReader
 from moot.evidence.log_keys import use_keys
 from moot.evidence.signed_note import COSIGNATURE, SignerKey, parse_signatures
@@ -133,6 +135,60 @@ async def test_a_gateway_has_its_log_witnessed_by_another_one(
         too_large = await other.http.post("/witness/add-checkpoint", content=b"x" * (129 << 10))
         assert too_large.status_code == 413
     assert (await _posted_to_a_gateway_that_is_no_witness(tmp_path)) == 404
+
+
+async def test_what_comes_after_an_anchor_is_anchored_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever cuts off the end of a day cuts off what no anchor has."""
+    monkeypatch.setattr(log_keeper, "ROUND_SECONDS", 0.05)
+    anchor = tmp_path / "anchor.jsonl"
+    anchor.write_text('{"t": 1.0, "checkpoi')
+    # Nobody is there to sign: the anchor waits for no witness.
+    (tmp_path / "policy").write_text(
+        f"log {KEY.verifier}\nwitness w {WITNESS.verifier} http://127.0.0.1:9\nquorum w\n"
+    )
+    settings = {"anchor": str(anchor), "witnesses": str(tmp_path / "policy")}
+    async with running_gateway(tmp_path, PEOPLE, journal=settings) as gateway:
+        await until(lambda: anchor.read_bytes().endswith(b"}\n"))
+        alice = await gateway.join("alice")
+        await alice.ask("chat", {"text": "after the anchor"})
+        folder = gateway.journal().parent / "log"
+    kept = parse_kept(anchor.read_bytes().partition(b"\n")[2])
+    assert kept[-1].checkpoint.size == LogReader(folder).signed()[0].size > kept[0].checkpoint.size
+
+
+async def test_a_witness_that_was_wrong_once_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it saw more than there is: a lie, or somebody on the way."""
+    monkeypatch.setattr(log_keeper, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(witness_client, "_RETRY_SECONDS", 0.05)
+    (tmp_path / "data").mkdir(mode=0o700)
+    log = use_keys(tmp_path / "data")
+    key = log.signer(log.origin("lab", None)).verifier
+    witness = WitnessService(tmp_path / "theirs", [str(key)], WITNESS)
+    answers = [(409, "123456789\n"), (409, "123456789\n")]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        size = int(head.partition("content-length:")[2].split()[0])
+        found = await witness.add_checkpoint(await reader.readexactly(size))
+        status, body = answers.pop() if answers else (found.status, found.body)
+        text = (
+            f"HTTP/1.1 {status} X\r\nContent-Length: {len(body.encode())}\r\nConnection: close\r\n\r\n{body}"
+        )
+        writer.write(text.encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        (tmp_path / "policy").write_text(f"log {key}\nwitness w {WITNESS.verifier} {url}\nquorum w\n")
+        settings = {"witnesses": str(tmp_path / "policy")}
+        async with running_gateway(tmp_path, PEOPLE, journal=settings) as gateway:
+            await until((gateway.journal().parent / "log" / "cosigned").exists)
+    assert not answers
 
 
 async def _posted_to_a_gateway_that_is_no_witness(tmp_path: Path) -> int:

@@ -86,6 +86,15 @@ async def test_what_a_member_wrote_is_erased_and_everything_still_verifies(
     ):
         records.write_bytes(changed)
         assert words in said_by(script)
+    last = json.loads(whole.splitlines()[-1])["n"]
+    records.write_bytes(whole + b'{"n":%d,"in":"receive","who":"ana"}\n' % (last + 1))
+    assert f" to {last + 1} were not signed for: nothing vouches" in said_by(script)
+    about = script.with_name("about.json")
+    before = about.read_bytes()
+    records.write_bytes(whole[whole.index(b'{"n":5,') :])
+    about.write_bytes(before.replace(b'"records_from": 1', b'"records_from": 5'))
+    assert "records 1 to 4 were signed for and are not in this archive" in said_by(script)
+    about.write_bytes(before)
     records.write_bytes(whole)
     note = script.with_name("checkpoint")
     note.write_text(note.read_text("utf-8")[:-8] + "AAAAAA=\n", "utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,15 @@ async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
     assert main(["receipt", "p1", "--data", str(data), "-o", str(made)]) == 0
     assert main(["receipt", "verify", str(made), "--key", key]) == 0
     assert "ana approved" in capsys.readouterr().out
+    # Signed anew, as COSE: over the entry of the record of the decision.
+    cose = tmp_path / "made.cose"
+    assert main(["receipt", "p1", "--data", str(data), "--cose", "-o", str(cose)]) == 0
+    (line,) = (each["line"] for each in json.loads(made.read_text())["records"] if each["role"] == "request")
+    assert sha256(line.encode()).hexdigest() in capsys.readouterr().err
+    assert cose.read_bytes()[:2] == b"\xd2\x84"
+    assert origin.encode() in cose.read_bytes()
+    assert main(["receipt", "p1", "--cose"]) == 2
+    capsys.readouterr()
     changed.write_bytes(made.read_bytes().replace(b'"by": "ana"', b'"by": "eve"'))
     assert main(["receipt", "verify", str(changed), "--key", key, "--json"]) == 1
     told_json = json.loads(capsys.readouterr().out)

@@ -171,7 +171,7 @@ async def test_people_say_what_a_tool_does_and_open_calls_are_looked_at_again(tm
             "trust/accept", {"tools": {"mail/send": {"effect": "reads", "outside": False}}}, confirm=True
         )
         assert (await space.tasks.pop()).by == "approver"
-        assert space.rules[-1].payload["state"] == "tools"
+        assert [each.payload["state"] for each in space.rules][-2:] == ["tools", "active"]
         assert RuleStore.open(space.folder).tools_json["mail/send"] == {"effect": "reads", "outside": False}
         await space.alice.send("trust/accept", {"tools": {"mail/send": {"effect": "maybe"}}}, confirm=True)
         await until(lambda: any("effect is reads or writes or destroys" in text for text in space.chats))

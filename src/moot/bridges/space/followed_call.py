@@ -18,6 +18,8 @@ from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
+# In `_meta` of what an approved call came to: what `moot receipt` takes, where the gateway keeps a log.
+RECEIPT_KEY: Final = "moot/receipt"
 # MEW 3.3.3: a rejection may be explained right after it; wait only briefly for that.
 _EXPLAIN_SECONDS: Final = 0.5
 # Of a comment, in the one line that a waiting person reads.
@@ -56,15 +58,17 @@ async def follow_call(
 
 
 def with_changes(outcome: Outcome) -> JsonObject:
-    """The result of a call; if whoever approved it had changed it, with words that say so first."""
-    if not outcome.changes:
-        return outcome.result
-    about = {
-        **outcome.result.get("_meta", {}),
-        "moot/changes": [each.as_json() for each in outcome.changes],
-    }
-    result: JsonObject = {**outcome.result, "_meta": about}
-    if "content" in result:
+    """The result of a call, which names its receipt; if whoever approved it had changed it, with words that
+    say so first.
+    """
+    said = outcome.result.get("_meta")
+    about: JsonObject = dict(said) if isinstance(said, dict) else {}
+    if outcome.proposal_id is not None:
+        about[RECEIPT_KEY] = outcome.proposal_id
+    if outcome.changes:
+        about["moot/changes"] = [each.as_json() for each in outcome.changes]
+    result: JsonObject = {**outcome.result, **({"_meta": about} if about else {})}
+    if outcome.changes and "content" in result:
         lines = "\n".join(change_lines(outcome.changes))
         text = f"{outcome.by} approved this call with changes. What follows is of the changed call:\n{lines}"
         result["content"] = [{"type": "text", "text": text}, *outcome.content]

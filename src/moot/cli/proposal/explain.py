@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
+    from moot.store.journal_reader import JournalRecord
     from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 
 # Most records are of other kinds, and are not parsed.
@@ -26,8 +27,8 @@ def add_command(commands: Any, name: str) -> None:
         commands,
         name,
         help="explain why a proposal was or was not carried out",
-        about="Tells what became of a proposal, who or which rule decided it, and what the rules would "
-        "decide now.",
+        about="Tells what became of a proposal, who or which rule decided it, what the rules of then say to "
+        "it, as far as the journal tells of them, what they would decide now, and what changed in between.",
         examples="  moot proposal explain 3f1c22ab   as `moot proposals` shows it\n",
     )
     parser.add_argument(
@@ -65,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
     from moot.trust.checks.explain import explain
     from moot.trust.checks.offline_verdict import judge_offline
+    from moot.trust.checks.rules_then import replay_then
     from moot.trust.history.ledger_reader import read_ledger
     from moot.trust.rules.rule_store import RuleStore
 
@@ -87,14 +89,25 @@ def run(options: argparse.Namespace) -> int:
             notes=judged.notes,
         )
     found = replace(found, notes=(*found.notes, *_sign_in_notes(journal, decision)))
+    then = replay_then(decision, _rule_records(journal, decision), list(ledger))
     if options.json:
         shown = found.as_json()
-        fields = {"id": shown.pop("proposal"), "reason": shown.pop("why"), **shown}
+        fields = {"id": shown.pop("proposal"), "reason": shown.pop("why"), **shown, "then": then.as_json()}
         print(json.dumps(fields, ensure_ascii=False))
         return 0
-    for line in found.lines():
+    done, *rest = found.lines()
+    for line in (done, *then.lines(), *rest):
         print(printable(line))
     return 0
+
+
+def _rule_records(journal: Path, decision: HistoryProposal) -> Iterator[JournalRecord]:
+    """What was told of rules, and what was decided; most records are of other kinds, and are not parsed."""
+    from moot.store.journal_reader import read_records
+
+    ids = [each.encode() for each in (decision.id, decision.decided.envelope) if each]
+    marks = (b'"trust/rule"', b'"trust.rule"', *ids)
+    return (each for each in read_records(journal) if any(mark in each.line for mark in marks))
 
 
 def _sign_in_notes(journal: Path, decision: HistoryProposal) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from moot.evidence.witness import WitnessRequest
 from moot.evidence.witness_policy import Policy, Witness
 from moot.gateway.evidence.log_keeper import LogKeeper, SpaceLog
 from moot.net.http_client import HttpClient
-from moot.private_files import open_private
+from moot.private_files import append_lines
 from moot.resilience.task_set import TaskSet
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ _ANSWER_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 30.0
 # How often a checkpoint is added to the file of anchors.
 _ANCHOR_SECONDS: Final = 600.0
+# At the end a disk that does not answer is left alone after this.
+_STOP_SECONDS: Final = 1.0
 # What a witness saw may change between its answer and the next question, if it is asked by two.
 _TRIES: Final = 3
 
@@ -45,9 +48,11 @@ class WitnessClient:
         self._anchor = anchor
         self._client = HttpClient(timeout_seconds=_ANSWER_SECONDS)
         self._tasks = TaskSet("witnesses")
-        # The logs that are asked about now, and when each was anchored last.
+        # The logs that are asked about now, and those that are anchored when it is time.
         self._asking: set[str] = set()
-        self._anchored: dict[str, float] = {}
+        self._anchoring: set[str] = set()
+        # How much of each log the file of anchors has.
+        self._anchored: dict[str, int] = {}
         # How much each witness has seen of each origin, as far as we know.
         self._sizes: dict[tuple[str, str], int] = {}
         keeper.on_signed = self.look_at
@@ -59,7 +64,13 @@ class WitnessClient:
             self._tasks.start(self._follow(found))
 
     async def close(self) -> None:
+        """After the logs were signed for the last time: what was signed since the last anchor is anchored."""
         await self._tasks.close()
+        if self._anchor is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    for found in list(self._keeper.logs.values()):
+                        await self._add_anchor(found, self._anchor)
 
     async def _follow(self, found: SpaceLog) -> None:
         try:
@@ -67,20 +78,29 @@ class WitnessClient:
             while found.writer is not None and found.writer.checkpoint.size != done:
                 checkpoint, note = found.writer.checkpoint, found.writer.note
                 done = checkpoint.size
-                if self._policy is not None:
-                    note, is_enough = await self._ask_all(found, checkpoint, note, self._policy)
-                    if not is_enough:
-                        done = -1
-                        await asyncio.sleep(_RETRY_SECONDS)
-                        continue
-                if self._anchor is not None:
-                    await self._add_anchor(found, note, self._anchor)
+                policy = self._policy
+                is_enough = policy is None or await self._ask_all(found, checkpoint, note, policy)
+                self._anchor_later(found)
+                if not is_enough:
+                    done = -1
+                    await asyncio.sleep(_RETRY_SECONDS)
         finally:
             self._asking.discard(found.name)
 
-    async def _ask_all(
-        self, found: SpaceLog, checkpoint: Checkpoint, note: Note, policy: Policy
-    ) -> tuple[Note, bool]:
+    def _anchor_later(self, found: SpaceLog) -> None:
+        if self._anchor is not None and found.name not in self._anchoring:
+            self._anchoring.add(found.name)
+            self._tasks.start(self._keep_anchored(found, self._anchor))
+
+    async def _keep_anchored(self, found: SpaceLog, anchor: Path) -> None:
+        """At once, and what came meanwhile when it is time again: also where nothing comes after it."""
+        try:
+            while await self._add_anchor(found, anchor):
+                await asyncio.sleep(_ANCHOR_SECONDS)
+        finally:
+            self._anchoring.discard(found.name)
+
+    async def _ask_all(self, found: SpaceLog, checkpoint: Checkpoint, note: Note, policy: Policy) -> bool:
         reader = LogReader(found.folder)
         witnesses = [each for each in policy.witnesses if each.url]
         answers = await asyncio.gather(*(self._ask(reader, checkpoint, note, each) for each in witnesses))
@@ -92,7 +112,7 @@ class WitnessClient:
             is_enough = False
             log.warning("a checkpoint is not witnessed as the policy asks", extra={"why": str(fault)})
         await self._keeper.in_thread(lambda: _keep(found, checkpoint, signed, is_enough=is_enough))
-        return signed, is_enough
+        return is_enough
 
     async def _ask(
         self, reader: LogReader, checkpoint: Checkpoint, note: Note, witness: Witness
@@ -111,6 +131,8 @@ class WitnessClient:
         for _ in range(_TRIES):
             old = self._sizes.get(place, 0)
             if old > checkpoint.size:
+                # Asked anew the next time: it may have been wrong, or told so by somebody on the way.
+                self._sizes.pop(place, None)
                 raise NoteError(f"it saw a log of {old} entries, and ours has {checkpoint.size}")
             proof = await asyncio.to_thread(reader.consistency, old, checkpoint.size)
             body = str(WitnessRequest(old, proof, checkpoint, note)).encode()
@@ -124,16 +146,18 @@ class WitnessClient:
             self._sizes[place] = int(text)
         raise NoteError("somebody else asks it about the same log")
 
-    async def _add_anchor(self, found: SpaceLog, note: Note, anchor: Path) -> None:
-        now = time.time()
-        if now - self._anchored.get(found.name, 0.0) < _ANCHOR_SECONDS:
-            return
-        self._anchored[found.name] = now
-        line = msgspec.json.encode({"t": round(now, 3), "checkpoint": str(note)}) + b"\n"
+    async def _add_anchor(self, found: SpaceLog, anchor: Path) -> bool:
+        """Whether there was something to anchor."""
+        if found.writer is None or found.writer.checkpoint.size == self._anchored.get(found.name):
+            return False
+        size, note = found.writer.checkpoint.size, found.writer.note
+        line = msgspec.json.encode({"t": round(time.time(), 3), "checkpoint": str(note)}) + b"\n"
         try:
-            await asyncio.to_thread(_append, anchor, line)
+            await asyncio.to_thread(append_lines, anchor, line)
+            self._anchored[found.name] = size
         except OSError as fault:
             log.warning("checkpoint not anchored", extra={"file": str(anchor), "why": str(fault)})
+        return True
 
 
 def _keep(found: SpaceLog, checkpoint: Checkpoint, note: Note, *, is_enough: bool) -> None:
@@ -150,9 +174,3 @@ def _signature_in(text: str, witness: Witness, note: Note) -> Signature:
         if (each.name, each.key_id) == (key.name, key.key_id) and verifies(key, note.text, each.bytes):
             return each
     raise NoteError("what it answers is not signed by its key")
-
-
-def _append(path: Path, line: bytes) -> None:
-    with open(path, "ab", opener=open_private) as file:
-        file.write(line)
-        file.flush()

@@ -45,7 +45,7 @@ _KINDS: Final = {
 _AUTHENTICATION: Final = {"signed_in": 1, "joined": 1, "sign_in_refused": 1, "signed_out": 2}
 _MANAGEMENT: Final = {"invited": 1, "removed": 3, "granted": 14, "revoked": 15}
 _OTHER: Final = 99
-_URGENT: Final = frozenset({"paused", "shut_down", "removed", "rules_stopped"})
+_URGENT: Final = frozenset({"paused", "shut_down", "removed", "rules_stopped", "records_missing"})
 
 
 def security_event(record: JournalRecord, space: str) -> dict[str, Json] | None:
@@ -80,6 +80,17 @@ def security_event(record: JournalRecord, space: str) -> dict[str, Json] | None:
         "to": ", ".join(whom),
     }
     return {key: value for key, value in event.items() if value}
+
+
+def missing_event(space: str, first: int, last: int, time: float) -> dict[str, Json]:
+    """That records were removed, by retention, before they were sent."""
+    return {
+        "id": f"{space}/{first}-{last}",
+        "time": rfc3339(time),
+        "event": "records_missing",
+        "space": space,
+        "message": f"records {first} to {last} were removed before they were sent",
+    }
 
 
 def ocsf(event: dict[str, Json], time: float) -> dict[str, Json]:

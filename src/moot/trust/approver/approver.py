@@ -133,6 +133,7 @@ class Approver:
             remembered=lambda case: self.memory.find(case),
             on_review_due=self._announce_review,
             on_left=lambda case: self.origins.tell(case),
+            tell=self._tell_of_rule,
             send=self.send,
         )
         self.origins = OriginWatch(
@@ -406,6 +407,11 @@ class Approver:
             is_about = rule.covers_host(host) and rule.tool is not None and names_tool(rule.tool, tool)
             if is_about and rule.decision == "approve" and rule.name not in self.store.suspensions:
                 self.commands.announce_rule(rule.name, "active", why)
+
+    def _tell_of_rule(self, rule: Rule) -> None:
+        """It decides for the first time since we run: what it says, and which others there are."""
+        names: list[Json] = [each.name for each in self.store.all_rules]
+        self.commands.announce_rule(rule.name, "active", "it decides", more={"rules": names})
 
     def _announce_review(self, rule: Rule) -> None:
         self.commands.announce_review(rule)

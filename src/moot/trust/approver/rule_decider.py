@@ -67,6 +67,7 @@ class RuleDecider:
         remembered: Callable[[Case], Sequence[Rule]],
         on_review_due: Callable[[Rule], None],
         on_left: Callable[[Case], None],
+        tell: Callable[[Rule], None],
         send: Send,
     ) -> None:
         self.tally = UseTally()
@@ -90,6 +91,10 @@ class RuleDecider:
         self._on_review_due = on_review_due
         # A rule matched, and yet people have to decide.
         self._on_left = on_left
+        # Tells the space what a rule says.
+        self._tell = tell
+        # The rules that have decided since we run, as they were told.
+        self._told: dict[str, Rule] = {}
         self._send = send
         self._reported_rules: set[str] = set()
         # Why people were asked, by proposal.
@@ -217,6 +222,7 @@ class RuleDecider:
                 log.warning("a use of a rule cannot be written down", extra={"why": str(fault)})
                 self._note_asked(case.id, f"rule {verdict.rule.name} matched, but could not be counted")
                 return
+        self._tell_once(verdict.rule)
         self.deciding_rules[case.id] = verdict.rule.name
         self.tally.record(verdict.rule.name, at, amounts)
         self._store.remembered.note_used(verdict.rule.name, self._wall_clock())
@@ -226,6 +232,15 @@ class RuleDecider:
             self._space.spawn(self._reject(case, verdict.rule))
         if self._reviews.is_due(verdict.rule):
             self._on_review_due(verdict.rule)
+
+    def _tell_once(self, rule: Rule) -> None:
+        """Before its first decision, so that whoever asks later knows what it said then.
+
+        One that came in with the file was told by nobody; what is remembered was, when people wanted it.
+        """
+        if self._told.get(rule.name) != rule and self._store.remembered.get(rule.name) is None:
+            self._told[rule.name] = rule
+            self._tell(rule)
 
     def _predict(self, case: Case) -> None:
         """Note what those rules would decide that only observe: all of them in observe mode."""

@@ -7,6 +7,7 @@ import { unknownReason } from "../../core/state/envelope-fields.js";
 import { answerView, progressOf, progressView } from "../parts/call-result.js";
 import { icon } from "../parts/icons.js";
 import { changesView } from "./changed-call.js";
+import { receiptButton } from "./receipt-button.js";
 import { isOrphaned, recordText } from "./proposal-decisions.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
@@ -92,6 +93,9 @@ export function proposalHistory(context, proposal) {
     html.h3({}, "History"),
     html.ol({ class: "history-steps" }, steps),
     resultView(context, proposal),
+    (proposal.status !== "pending" || proposal.rejections.length > 0) &&
+      proposal.ending !== "expired" &&
+      receiptButton(context, proposal.id),
   );
 }
 
