@@ -27,10 +27,10 @@ from moot.config.gateway_config import (
     HttpConfig,
     JournalConfig,
     LogConfig,
+    McpEndpointConfig,
     SmtpConfig,
     TlsConfig,
 )
-from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.config.search_settings import SearchSettings

@@ -10,13 +10,12 @@ from moot.participant.connection import message_feed
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.correlation_index import CorrelationIndex
 from moot.participant.connection.envelope_sender import EnvelopeSender, SendCounts
-from moot.participant.connection.inbound_check import InboundValidator
+from moot.participant.connection.inbound_check import InboundValidator, ViolationLog
 from moot.participant.connection.member_tasks import MemberTasks
 from moot.participant.connection.message_feed import Feeds, HandlerRunner, KindHandlers
 from moot.participant.connection.owner_lookup import OwnerLookup
 from moot.participant.connection.roster import Roster
 from moot.participant.connection.roster_fetch import RosterFetch
-from moot.participant.connection.violation_log import ViolationLog
 from moot.participant.control.controls import Controls
 from moot.participant.control.open_work import OpenWork
 from moot.participant.control.pending_acks import PendingAcks

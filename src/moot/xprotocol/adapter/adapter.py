@@ -51,7 +51,7 @@ from moot.xprotocol.adapter.trust_chain.own_chain import (
 )
 from moot.xprotocol.adapter.trust_chain.revoked_keys import RevokedKeys
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.access_rights import Access
 from moot.xprotocol.events.events import REVOKE, SignedPublic
