@@ -20,18 +20,17 @@ from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypai
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
-from moot.xprotocol.events.canonical import canonical_header
-from moot.xprotocol.events.event_composer import compose
+from moot.xprotocol.events.event_composer import INFO_LABEL, compose, open_payload
 from moot.xprotocol.events.event_receiver import Accepted, EventReceiver, Hooks, KindTerms
 from moot.xprotocol.events.events import (
     SIGNED_LABEL,
     DirectedEvent,
     SignedDirected,
+    canonical_header,
     check_times,
     decode,
     verify_event,
 )
-from moot.xprotocol.events.payload_seal import INFO_LABEL, open_payload
 from moot.xprotocol.events.replay import ReplayCache
 from moot.xprotocol.identity.keys import Identity
 

@@ -23,9 +23,8 @@ from nacl.bindings import crypto_sign_open
 from bench.processes import LOAD_CORE, SERVER_CORE, Process, on_core, started
 from moot.net.websocket_client import ClientSocket, dial
 from moot.protocol import base64url
-from moot.xprotocol.events.canonical import canonical_header
 from moot.xprotocol.events.event_composer import compose
-from moot.xprotocol.events.events import SIGNED_LABEL, SignedDirected
+from moot.xprotocol.events.events import SIGNED_LABEL, SignedDirected, canonical_header
 from moot.xprotocol.events.relay_auth import prove
 from moot.xprotocol.identity.keys import Identity
 

@@ -94,7 +94,7 @@ FILES: Final = {
     "operations/aisvs/deployment.py": "how old a file with a token is",
     "trust/approver/approver.py": "hours and dates of a rule; its limits go by another clock",
     "trust/approver/approver_status.py": "hours and dates of a rule",
-    "operations/grant_term.py": "what is granted for today ends at a person's midnight",
+    "operations/grant_scope.py": "what is granted for today ends at a person's midnight",
     "operations/origin_text.py": AGO,
     "tui/dialogs.py": "what is endorsed ends at a person's midnight",
     "tui/proposal_lines.py": AGO,

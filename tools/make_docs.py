@@ -27,14 +27,13 @@ from moot.config.gateway_config import (
     HttpConfig,
     JournalConfig,
     LogConfig,
+    McpEndpointConfig,
     SmtpConfig,
     TlsConfig,
 )
-from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.config.search_settings import SearchSettings
-from moot.conformance import report
 from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.http.http_routes import openapi
@@ -60,6 +59,7 @@ from moot.xprotocol.adapter.config.source_loader import _McpEntry
 from moot.xprotocol.adapter.config.source_settings import McpSource, XProtocolSource
 from moot.xprotocol.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.xprotocol.contracts.source_overrides import SourceSettings
+from tools import conformance_report as report
 from tools.rulings import link_rulings
 from tools.sdk_reference import sdk_list, sdk_page
 from tools.settings_comments import comments_of

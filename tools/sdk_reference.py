@@ -15,8 +15,8 @@ import msgspec
 
 import moot
 from moot import errors, participant
+from moot.participant.connection.inbound_check import ViolationLog
 from moot.participant.connection.roster import Roster
-from moot.participant.connection.violation_log import ViolationLog
 from moot.participant.control.administration import Administration
 from moot.participant.conversation.chat import Chats
 from moot.participant.conversation.contexts import Contexts

@@ -16,7 +16,7 @@ from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.up.imported_boxes import box_for
+from moot.up.imported_space import box_for
 from moot.up.scaffold import TemplateValues, make, template_named
 from tests.bridges.bridged_space import bridged_space, call
 from tests.mcp.upstreams import text_of

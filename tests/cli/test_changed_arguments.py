@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moot.errors import UsageError
-from moot.operations.changed_arguments import changed_params
+from moot.operations.decision_operations import changed_params
 from moot.participant import SeenProposal
 from moot.protocol import strict_json
 from moot.protocol.changes import change_lines, changes_between

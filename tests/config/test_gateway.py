@@ -21,8 +21,7 @@ from moot.config import (
     load,
 )
 from moot.config.cluster_config import ClusterConfig
-from moot.config.gateway_config import TlsConfig
-from moot.config.mcp_config import McpEndpointConfig
+from moot.config.gateway_config import McpEndpointConfig, TlsConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, OidcConfig, SignInRule
 from moot.errors import UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moot.config import McpServerConfig, McpSignInConfig, check, load
-from moot.config.server_reader import SERVER_RIGHTS
+from moot.config.loader import SERVER_RIGHTS
 from moot.errors import UsageError
 from moot.protocol.patterns import read_capabilities
 from tests.config.files import NO_ENVIRONMENT, lab, written

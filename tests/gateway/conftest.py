@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from moot.gateway import gateway_metrics
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import TokenBucket
 
 
 @pytest.fixture(autouse=True)

@@ -31,8 +31,8 @@ from moot.errors import Refused, UsageError
 from moot.gateway.app import Gateway
 from moot.gateway.hosting import fast_path
 from moot.gateway.hosting.delivery import encode_entry
-from moot.gateway.hosting.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.hosting.journal_durability import JournalDurability
+from moot.gateway.hosting.message_refusals import ErrorReplyLimiter
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import replay
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from moot.errors import UsageError
 from moot.participant import IncomingRequest, ProtocolViolation, connect
 from moot.participant.connection.correlation_index import CorrelationIndex
-from moot.participant.connection.inbound_check import InboundValidator
+from moot.participant.connection.inbound_check import InboundValidator, ViolationLog
 from moot.participant.connection.payload_shapes import _SHAPES, PayloadShapeError, check_shape
-from moot.participant.connection.violation_log import ViolationLog
 from moot.protocol.dialects import MEW
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json

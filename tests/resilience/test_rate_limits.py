@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.resilience.rate_limits import SlidingWindow, sliding_windows, token_buckets
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import SlidingWindow, TokenBucket, sliding_windows, token_buckets
 
 # A wall clock, with the precision that it has.
 START = 1_790_000_000.0

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from moot.errors import UsageError
-from moot.resilience.record_file import RecordFile
+from moot.resilience.atomic_file import RecordFile
 
 
 class Count(msgspec.Struct):

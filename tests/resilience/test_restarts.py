@@ -8,8 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from moot.resilience.backoff import Backoff
-from moot.resilience.restart_loop import RestartPolicy, keep_running
+from moot.resilience.restart_loop import Backoff, RestartPolicy, keep_running
 from tests.waiting import bounded
 
 POLICY = RestartPolicy(first_seconds=1, max_seconds=5, steady_seconds=60)

@@ -21,7 +21,7 @@ from moot.tui.app import MootApp
 from moot.tui.dialog import Dialog
 from moot.tui.row_layout import Line, escape_line
 from moot.tui.rows import Rows
-from moot.tui.terminal_options import TerminalOptions
+from moot.tui.theme import TerminalOptions
 from tests.participant.gateway_with_members import (
     PROPOSER,
     QUICK,

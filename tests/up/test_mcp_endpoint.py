@@ -14,7 +14,7 @@ import pytest
 
 from mcp import Client
 from moot.config import load
-from moot.config.mcp_config import McpEndpointConfig
+from moot.config.gateway_config import McpEndpointConfig
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.participant import JoinedSpace, connect

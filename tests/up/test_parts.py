@@ -11,10 +11,10 @@ import pytest
 
 from moot.config.gateway_config import Secret
 from moot.errors import UsageError
-from moot.up.member_command import argument_list, member_environment
-from moot.up.member_log import MemberLog
+from moot.up.member_process import argument_list, member_environment
 from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder, start_time_of
 from moot.up.servers.commands import OUTPUT_BYTES, run_program
+from moot.up.supervised_process import MemberLog
 from moot.up.template_vars import TemplateVars, VariableNotSet
 from tests.up.moot_up import is_running
 from tests.waiting import HANG_SECONDS, until

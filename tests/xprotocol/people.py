@@ -13,10 +13,9 @@ from moot.errors import SchemaViolation
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
-from moot.xprotocol.events.canonical import canonical_json
 from moot.xprotocol.events.event_composer import answers, compose
 from moot.xprotocol.events.event_receiver import EventReceiver, Hooks, KindTerms
-from moot.xprotocol.events.events import SIGNED_LABEL, DirectedEvent, SignedDirected
+from moot.xprotocol.events.events import SIGNED_LABEL, DirectedEvent, SignedDirected, canonical_json
 from moot.xprotocol.events.replay import ReplayCache
 from moot.xprotocol.identity.keys import Identity, OpeningKey, SigningKey
 

@@ -31,8 +31,8 @@ from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
-from moot.resilience.backoff import Backoff
 from moot.resilience.rate_limits import token_buckets
+from moot.resilience.restart_loop import Backoff
 from moot.resilience.task_set import TaskSet, end_tasks, wait_for_any
 
 log = logging.getLogger(__name__)

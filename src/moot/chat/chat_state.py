@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from moot.resilience.record_file import RecordFile
+from moot.resilience.atomic_file import RecordFile
 
 MAX_BINDINGS: Final = 500
 # Open cards and the latest that are over, so that a late press is answered.

@@ -20,8 +20,8 @@ import orjson
 
 from moot.chat.json_api import AnswerTooLarge, JsonApi
 from moot.chat.platform import Card, ChatAct, PlatformFault, Receive, Verb
-from moot.resilience.backoff import Backoff
 from moot.resilience.rate_limits import token_buckets
+from moot.resilience.restart_loop import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from moot.chat.chat_state import Binding
 from moot.errors import NotAdmitted, Unreachable
 from moot.participant import JoinedSpace, connect
 from moot.protocol.close_codes import REMOVED
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 
 log = logging.getLogger(__name__)
 

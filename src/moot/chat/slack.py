@@ -24,7 +24,7 @@ from moot.chat.json_api import JsonApi
 from moot.chat.platform import LABELS, Card, ChatAct, PlatformFault, Receive, Verb
 from moot.errors import MootError
 from moot.net.websocket_client import ClientSocket, dial
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, cast, get_args
 
 from moot.chat.json_api import JsonApi
 from moot.chat.platform import LABELS, Card, ChatAct, PlatformFault, Receive, Verb
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from moot.cli.mcp import CLIENTS
 from moot.cli.table_output import print_table
-from moot.config.clients.client_file import ClientFile, read_client_file
-from moot.config.clients.known_files import KnownFile, existing_files
+from moot.config.clients.client_file import ClientFile, KnownFile, existing_files, read_client_file
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable

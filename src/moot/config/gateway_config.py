@@ -13,12 +13,29 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.config.cluster_config import ClusterConfig
-from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig
 from moot.config.oidc_config import OidcConfig
-
-# Under its old name too: it was here before there were other sections with secrets.
 from moot.config.secret import Secret as Secret
+
+# The `gateway.mcp` section: the gateway itself serves MCP to the members of a space.
+#
+# The reference page is written from this file: the comment above a field is what it says there.
+
+
+class McpEndpointConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.mcp`: MCP at a path of the gateway, for all members, each by their own token; or a list."""
+
+    # The participant that learns for all of them what the space offers: it may request lists.
+    server: Text
+    # The space; it can be left out where there is only one.
+    space: str = ""
+    # Where it is served: /mcp, or something below it.
+    path: str = "/mcp"
+    # Members at the same time; one with two clients, or with two tokens, counts twice.
+    max_people: Positive = 1_000
+    # How long a call waits for a decision before it answers PENDING. Clients give up after a minute.
+    decision_seconds: Seconds = 20
+
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -19,7 +19,7 @@ import msgspec
 
 from moot.config import former_settings
 from moot.config.config_warnings import warnings_of
-from moot.config.configuration import Access, Configuration, SpaceSettings
+from moot.config.configuration import Access, Configuration, McpServerConfig, MemberConfig, SpaceSettings
 from moot.config.environment import blamed, with_overrides
 from moot.config.former_settings import without_former
 from moot.config.gateway_config import Secret
@@ -27,15 +27,22 @@ from moot.config.gateway_reader import read_admins, read_gateway, read_journal_m
 from moot.config.mcp_reader import read_mcp
 from moot.config.notification_reader import notification_notes
 from moot.config.oidc_reader import read_oidc
-from moot.config.participant_reader import ReadContext, read_participants
+from moot.config.participant_reader import (
+    ParticipantSection,
+    ReadContext,
+    read_mcp_server,
+    read_participant,
+    read_participants,
+    serve_once,
+)
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
 from moot.config.section_reader import at, check_keys, checked, mapping, one_of, optional, read_plain, strings
-from moot.config.server_reader import read_servers
 from moot.config.space_reader import SPACE_KEYS, notation_in, participant_name, read_setting
 from moot.config.strict_yaml import read_yaml
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
 from moot.space.config import SpaceConfig
 
 _MOOT_KEYS: Final = frozenset({"gateway", "spaces", "profiles"})
@@ -52,6 +59,44 @@ _RIGHTS_KEYS: Final = frozenset({"capabilities", "profile", "notation"})
 
 # Key → its value and its path in the file.
 Entries = Mapping[str, tuple[Json, str]]
+
+
+# `mcp_servers:` of a space: MCP servers that `moot up` bridges, each as a participant of its name.
+
+# What a tool server needs and no more: to answer questions that were put to everybody (an answer to its own
+# name is owed, D-15), to tell of progress and of lists that changed, and to say that a tool changed (D-87).
+SERVER_RIGHTS: Final = read_capabilities(
+    [
+        {"kind": "mcp/response"},
+        {"kind": "mcp/request", "payload": {"method": "notifications/*"}},
+        {"kind": "chat"},
+    ]
+)
+
+_SERVER_KEYS: Final = frozenset(McpServerConfig.__struct_fields__)
+# What else may be said of a server that no participant of its name stands for.
+_ABOUT_KEYS: Final = frozenset({"capabilities", "exclusive", "notation", "profile", "token_env", "tokens"})
+
+
+def read_servers(
+    value: Json, path: str, reading: ReadContext, *, folder: Path, found: ParticipantSection
+) -> None:
+    """Add every server to `found`: to the participant of its name, or as one with `SERVER_RIGHTS`."""
+    for name, settings in optional(value, path).items():
+        place = at(path, name)
+        known = name in found.configs
+        keys = _SERVER_KEYS | {"auto_start"} | (frozenset() if known else _ABOUT_KEYS)
+        section = reading.known(mapping(settings, place), keys, place)
+        server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
+        if not known:
+            about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
+            read_participant(name, about, place, reading, folder=folder, defaults=SERVER_RIGHTS, found=found)
+        member = found.members.get(name, MemberConfig())
+        if member.mcp_server is not None or member.command is not None:
+            raise UsageError(f"{place}: the participant of that name says itself how it is started")
+        starts = checked(section.get("auto_start", True), bool, "true or false", f"{place}.auto_start")
+        found.members[name] = msgspec.structs.replace(member, mcp_server=server, auto_start=starts)
+        serve_once(name, reading, found)
 
 
 def load(

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from moot.config.configuration import SpaceSettings
-from moot.config.mcp_config import McpEndpointConfig
+from moot.config.gateway_config import McpEndpointConfig
 from moot.config.oidc_config import OidcConfig
 from moot.config.section_reader import mapping, read_struct
 from moot.errors import UsageError

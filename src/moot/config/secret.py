@@ -2,6 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
+from moot.config.env_file import is_variable_name
+from moot.config.section_reader import at, mapping, read_struct, strings
+from moot.errors import UsageError
+from moot.protocol.operation import Json
+
+# `secrets:` of an MCP server: values that calls and variables name as `{{secret:NAME}}`.
+
+
+class SecretConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a value comes from, each time that it is needed, and which tools may be called with it."""
+
+    # One of these: a variable of ours, a file for our user alone, or a program that prints it.
+    env: str | None = None
+    file: str | None = None
+    command: tuple[str, ...] = ()
+    # Tools whose arguments may name it; none: only variables and headers of the server do.
+    tools: tuple[str, ...] = ()
+
+
+def read_secrets(value: Json, path: str) -> dict[str, SecretConfig]:
+    """The secrets by name; raises UsageError."""
+    found = {}
+    for name, settings in mapping(value, path).items():
+        place = at(path, name)
+        if not is_variable_name(name):
+            raise UsageError(f"{place}: a secret is called as a variable is: letters, digits and _")
+        secret = read_struct(SecretConfig, settings, place, _READERS)
+        if sum(map(bool, (secret.env, secret.file, secret.command))) != 1:
+            raise UsageError(f"{place}: has to hold one of env, file and command, where its value comes from")
+        found[name] = secret
+    return found
+
+
+def _words(value: Json, path: str) -> tuple[str, ...]:
+    return tuple(strings(value, path))
+
+
+_READERS: Final = {"command": _words, "tools": _words}
+
 
 class Secret:
     """A text that shows itself to nobody but whoever asks for it by name."""

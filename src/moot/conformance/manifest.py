@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from moot.conformance.fast_yaml import load_yaml
+from moot.conformance.vectors import load_yaml
 from moot.errors import UsageError
 
 # The documents in reading order: file, and what a reader calls it.

@@ -271,8 +271,7 @@ class Gateway:
         # Only here: a gateway that is alone needs no NATS client.
         from moot.gateway.cluster.cluster_space_factory import ClusterSpaceFactory
         from moot.gateway.cluster.nats.shared_content import SharedContent
-        from moot.gateway.cluster.nats.shared_links import SharedLinks
-        from moot.gateway.cluster.nats.shared_values import SharedValues
+        from moot.gateway.cluster.nats.shared_values import SharedLinks, SharedValues
 
         factory = ClusterSpaceFactory(
             configuration,

@@ -12,8 +12,10 @@ A scope that cannot be written as a pattern that matches the proposal itself is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 import re2
@@ -35,6 +37,103 @@ PATHS: Final = ("path", "file_path", "file", "filename", "uri")
 TEXTS: Final = ("text", "content", "contents", "file_text", "new_content")
 # A longer text is content for the tool, not what distinguishes one call from another.
 _MAX_LITERAL_CHARS: Final = 60
+
+
+# How long a grant lasts. The gateway keeps it, so that it ends whether or not this terminal is open.
+
+_HOUR_SECONDS: Final = 3_600
+
+
+def local_time() -> datetime:
+    """The time where this terminal is."""
+    return datetime.now().astimezone()
+
+
+@dataclass(frozen=True, slots=True)
+class GrantTerm:
+    """One choice, shortest first in `GRANT_TERMS`."""
+
+    name: Literal["once", "one hour", "today", "until revoked"]
+
+    @property
+    def max_uses(self) -> int | None:
+        return 1 if self.name == "once" else None
+
+    def expires_in_seconds(self, now: datetime) -> float | None:
+        """For the person at this terminal: a day ends at their midnight."""
+        if self.name == "one hour":
+            return _HOUR_SECONDS
+        if self.name == "today":
+            midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+            return max(1, int(midnight.timestamp() - now.timestamp()))
+        return None
+
+    def text(self, now: datetime) -> str:
+        """For "agent can do this …"."""
+        if self.name == "one hour":
+            return f"until {now + timedelta(seconds=_HOUR_SECONDS):%H:%M}"
+        return {
+            "once": "one more time",
+            "today": "until midnight",
+            "until revoked": "until someone revokes it",
+        }[self.name]
+
+
+GRANT_TERMS: Final = (
+    GrantTerm("once"),
+    GrantTerm("one hour"),
+    GrantTerm("today"),
+    GrantTerm("until revoked"),
+)
+# Long enough for the work at hand, short enough to be forgotten without harm.
+DEFAULT_TERM: Final = GRANT_TERMS[1]
+
+
+# `--below NAME=PLACE`: a capability for calls whose argument is an address or a path below a place.
+
+
+def limit_to_places(capability: Json, places: Sequence[str]) -> Json:
+    """The capability with each NAME=PLACE as a pattern for that argument; raises UsageError."""
+    if not places:
+        return capability
+    payload = capability.get("payload") if isinstance(capability, dict) else None
+    method = payload.get("method") if isinstance(payload, dict) else None
+    if not isinstance(capability, dict) or not isinstance(payload, dict):
+        raise UsageError("--below needs a capability with a method, such as mcp/request:tools/call:fetch")
+    params = payload.get("params") or {}
+    if not isinstance(params, dict):
+        raise UsageError("--below needs a capability whose params are an object")
+    for text in places:
+        name, sign, place = text.partition("=")
+        if not name or not sign or name.startswith("$") or is_wild(name):
+            raise UsageError(f"--below takes NAME=PLACE, such as url=https://example.org/docs/, not {text!r}")
+        pattern = _place_pattern(place)
+        if method == "resources/read" and name == "uri":
+            params = {**params, name: pattern}
+        elif method == "tools/call":
+            arguments = params.get("arguments") or {}
+            if not isinstance(arguments, dict) or name in arguments or "$exact" in arguments:
+                raise UsageError(f"the capability says already what {name} may be: leave --below out")
+            params = {**params, "arguments": {**arguments, name: pattern}}
+        else:
+            raise UsageError("--below is for arguments of tools/call, and for the uri of resources/read")
+    return {**capability, "payload": {**payload, "params": params}}
+
+
+def _place_pattern(place: str) -> str:
+    # A scheme of two letters or more: `C:/` is a folder.
+    if is_address(place) or re.match(r"\s*[A-Za-z][A-Za-z0-9+.-]+:", place):
+        pattern = url_prefix_pattern(place)
+        if pattern is None:
+            raise UsageError(
+                f"{place!r} is not the beginning of an address: write a scheme, a whole host in small "
+                "letters and a path that ends in /, such as https://example.org/docs/"
+            )
+        return pattern
+    is_plain = not (is_wild(place) or place.startswith("!") or is_regex(place))
+    if not is_plain or not place.strip("/") or not place.endswith("/") or ".." in place.split("/"):
+        raise UsageError(f"{place!r} is not a folder: write its path with / at the end and without .. or *")
+    return f"{place}**"
 
 
 @dataclass(frozen=True, slots=True)

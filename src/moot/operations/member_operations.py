@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from moot.errors import MootError, UsageError
 from moot.operations.capability_text import in_words
+from moot.operations.grant_scope import limit_to_places
 from moot.operations.operation import (
     CAPABILITIES,
     ClientContext,
@@ -21,7 +22,6 @@ from moot.operations.operation import (
     read_capability_text,
     short_id,
 )
-from moot.operations.place_limits import limit_to_places
 from moot.operations.text_table import TextTable
 from moot.protocol.operation import Json
 from moot.resilience.durations import parse_positive_duration

@@ -20,9 +20,9 @@ from moot.participant.calls.call_options import (
 from moot.participant.calls.outcome import REJECT_REASONS, Outcome, Progress, Rejection
 from moot.participant.connect import connect
 from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
+from moot.participant.connection.inbound_check import ProtocolViolation
 from moot.participant.connection.message_feed import MissedMessages
 from moot.participant.connection.roster import Member, PresenceEvent
-from moot.participant.connection.violation_log import ProtocolViolation
 from moot.participant.control.administration import Grant, Invitation
 from moot.participant.control.controls import Control, Controls
 from moot.participant.control.pending_acks import Revocation

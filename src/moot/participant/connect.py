@@ -13,7 +13,7 @@ from moot.participant.control.controls import Controls
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
-from moot.participant.member_parts import make_parts
+from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
 from moot.protocol.envelope import DialectName
 
@@ -77,7 +77,7 @@ async def connect(
     used_controls = Controls() if controls is None else controls
     if transcript is not None:
         used_controls.transcript = transcript
-    parts = make_parts(options, used_controls)
+    parts = MemberParts(options, used_controls)
     session = MemberSession(parts)
     try:
         await session.join()

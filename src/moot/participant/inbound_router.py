@@ -12,8 +12,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from moot.errors import ParticipantPaused, Refused, UnsupportedByRecipient
+from moot.participant.connection.inbound_check import ProtocolViolation
 from moot.participant.connection.refusals import refusal_of
-from moot.participant.connection.violation_log import ProtocolViolation
 from moot.participant.control.control_handler import ControlHandler
 from moot.participant.member_parts import MemberParts
 from moot.protocol.envelope import Envelope

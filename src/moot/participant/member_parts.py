@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from moot.participant.calls.request_client import RequestClient
@@ -10,13 +9,12 @@ from moot.participant.connection import message_feed
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.correlation_index import CorrelationIndex
 from moot.participant.connection.envelope_sender import EnvelopeSender, SendCounts
-from moot.participant.connection.inbound_check import InboundValidator
+from moot.participant.connection.inbound_check import InboundValidator, ViolationLog
 from moot.participant.connection.member_tasks import MemberTasks
 from moot.participant.connection.message_feed import Feeds, HandlerRunner, KindHandlers
 from moot.participant.connection.owner_lookup import OwnerLookup
 from moot.participant.connection.roster import Roster
 from moot.participant.connection.roster_fetch import RosterFetch
-from moot.participant.connection.violation_log import ViolationLog
 from moot.participant.control.controls import Controls
 from moot.participant.control.open_work import OpenWork
 from moot.participant.control.pending_acks import PendingAcks
@@ -40,92 +38,45 @@ MAX_VIOLATING_SENDERS: Final = 1_024
 MAX_VIOLATIONS: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
 class MemberParts:
     """Everything that a member is made of, but for its connection."""
 
-    options: ConnectOptions
-    controls: Controls
-    tasks: MemberTasks
-    runner: HandlerRunner
-    sender: EnvelopeSender
-    roster: Roster
-    roster_fetch: RosterFetch
-    owner_lookup: OwnerLookup
-    violations: ViolationLog
-    correlations: CorrelationIndex
-    validator: InboundValidator
-    # Proposals and operations
-    proposals: ProposalList
-    requests: RequestClient
-    proposal_client: ProposalClient
-    proposal_talk: ProposalTalk
-    proposal_sync: ProposalSync
-    # Serving
-    server: RequestServer
-    offers: OwnOffers
-    # Conversation
-    chats: Chats
-    contexts: Contexts
-    streams: StreamClient
-    # Control
-    acks: PendingAcks
-    reporter: StatusReporter
-    recorder: TranscriptRecorder
-    open_work: OpenWork
-    # Handlers by kind, and readers of everything.
-    handlers: KindHandlers
-    readers: Feeds[Envelope]
-
-
-def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
-    limits = options.limits
-    counts = SendCounts()
-    tasks = MemberTasks()
-    runner = HandlerRunner(tasks.spawn, counts, message_feed.MAX_FEED_MESSAGES)
-    roster = Roster(options.dialect, runner)
-    sender = EnvelopeSender(options, counts, roster.names_of)
-    violations = ViolationLog(max_senders=MAX_VIOLATING_SENDERS, max_violations=MAX_VIOLATIONS)
-    correlations = CorrelationIndex(MAX_KNOWN_ENVELOPES)
-    proposals = ProposalList(limits, roster, runner)
-    sender.decides_for_others = lambda: bool(proposals.delegations.to_us())
-    validator = InboundValidator(correlations, violations, proposals.is_faithful)
-    requests = RequestClient(sender, roster, correlations, validator, runner)
-    proposal_client = ProposalClient(sender, requests, proposals, tasks.spawn)
-    server = RequestServer(sender, validator, proposals, tasks.spawn)
-    offers = OwnOffers(server, sender)
-    if not options.passive:
-        server.use_handler(offers.answer, can_run=offers.can_run)
-    contexts = Contexts(validator)
-    streams = StreamClient(sender, runner)
-    acks = PendingAcks()
-    reporter = StatusReporter(sender, controls)
-    return MemberParts(
-        options=options,
-        controls=controls,
-        tasks=tasks,
-        runner=runner,
-        sender=sender,
-        roster=roster,
-        roster_fetch=RosterFetch(sender, roster, streams.apply_page, tasks.spawn),
-        owner_lookup=OwnerLookup(sender),
-        violations=violations,
-        correlations=correlations,
-        validator=validator,
-        proposals=proposals,
-        requests=requests,
-        proposal_client=proposal_client,
-        proposal_talk=ProposalTalk(sender, roster),
-        proposal_sync=ProposalSync(options, sender, proposals),
-        server=server,
-        offers=offers,
-        chats=Chats(sender),
-        contexts=contexts,
-        streams=streams,
-        acks=acks,
-        reporter=reporter,
-        recorder=TranscriptRecorder(sender, contexts, controls, reporter, tasks.spawn),
-        open_work=OpenWork(sender, requests, server, streams, proposal_client, acks),
-        handlers=KindHandlers(runner),
-        readers=Feeds(counts),
-    )
+    def __init__(self, options: ConnectOptions, controls: Controls) -> None:
+        self.options = options
+        self.controls = controls
+        counts = SendCounts()
+        self.tasks = tasks = MemberTasks()
+        self.runner = runner = HandlerRunner(tasks.spawn, counts, message_feed.MAX_FEED_MESSAGES)
+        self.roster = roster = Roster(options.dialect, runner)
+        self.sender = sender = EnvelopeSender(options, counts, roster.names_of)
+        self.owner_lookup = OwnerLookup(sender)
+        self.violations = ViolationLog(max_senders=MAX_VIOLATING_SENDERS, max_violations=MAX_VIOLATIONS)
+        self.correlations = CorrelationIndex(MAX_KNOWN_ENVELOPES)
+        # Proposals and operations
+        self.proposals = proposals = ProposalList(options.limits, roster, runner)
+        sender.decides_for_others = lambda: bool(proposals.delegations.to_us())
+        self.validator = InboundValidator(self.correlations, self.violations, proposals.is_faithful)
+        self.requests = RequestClient(sender, roster, self.correlations, self.validator, runner)
+        self.proposal_client = ProposalClient(sender, self.requests, proposals, tasks.spawn)
+        self.proposal_talk = ProposalTalk(sender, roster)
+        self.proposal_sync = ProposalSync(options, sender, proposals)
+        # Serving
+        self.server = RequestServer(sender, self.validator, proposals, tasks.spawn)
+        self.offers = OwnOffers(self.server, sender)
+        if not options.passive:
+            self.server.use_handler(self.offers.answer, can_run=self.offers.can_run)
+        # Conversation
+        self.chats = Chats(sender)
+        self.contexts = Contexts(self.validator)
+        self.streams = StreamClient(sender, runner)
+        self.roster_fetch = RosterFetch(sender, roster, self.streams.apply_page, tasks.spawn)
+        # Control
+        self.acks = PendingAcks()
+        self.reporter = StatusReporter(sender, controls)
+        self.recorder = TranscriptRecorder(sender, self.contexts, controls, self.reporter, tasks.spawn)
+        self.open_work = OpenWork(
+            sender, self.requests, self.server, self.streams, self.proposal_client, self.acks
+        )
+        # Handlers by kind, and readers of everything.
+        self.handlers = KindHandlers(runner)
+        self.readers: Feeds[Envelope] = Feeds(counts)

@@ -19,9 +19,8 @@ import orjson
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.store.journal_segments import chain_start, segments_of
+from moot.store.journal_segments import chain_start, is_torn_end, segments_of
 from moot.store.record_chain import ChainCheck, What, follow, hash_in, is_record, is_sealed, number_in
-from moot.store.torn_end import is_torn_end
 
 _BLOCK: Final = 1 << 18
 

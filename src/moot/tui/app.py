@@ -44,8 +44,7 @@ from moot.tui.panes import PANES, ApprovalPane, ChatPane, CommandPane, Reasoning
 from moot.tui.row_layout import Line, line
 from moot.tui.rows import Rows
 from moot.tui.take_back import TakeBack
-from moot.tui.terminal_options import TerminalOptions
-from moot.tui.theme import DEFAULT_THEME, THEMES, shades_of
+from moot.tui.theme import DEFAULT_THEME, THEMES, TerminalOptions, shades_of
 from moot.tui.timeline import Timeline, keeps_rules
 from moot.tui.timeline_filter import read_filter
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moot.errors import MootError, ProposalSettled, UsageError, VoteCounted
 from moot.operations.again import payload_of, remember_call
-from moot.operations.grant_term import local_time
+from moot.operations.grant_scope import local_time
 from moot.operations.operation import ClientContext, short_id
 from moot.operations.origin_text import EndorseChoice
 from moot.participant import JoinedSpace, SeenProposal

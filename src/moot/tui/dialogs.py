@@ -19,8 +19,15 @@ from moot.errors import MootError
 from moot.operations.again import again_offer
 from moot.operations.capability_text import in_words
 from moot.operations.content_operation import MAX_SHOWN_BYTES
-from moot.operations.grant_scope import GrantScope, grant_scopes, read_scope
-from moot.operations.grant_term import DEFAULT_TERM, GRANT_TERMS, GrantTerm, local_time
+from moot.operations.grant_scope import (
+    DEFAULT_TERM,
+    GRANT_TERMS,
+    GrantScope,
+    GrantTerm,
+    grant_scopes,
+    local_time,
+    read_scope,
+)
 from moot.operations.origin_text import EndorseChoice, endorse_choices
 from moot.operations.terminal_escape import printable
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal

@@ -12,7 +12,7 @@ from moot.operations.operation import ClientContext
 from moot.participant import JoinedSpace, MissedMessages
 from moot.protocol.envelope import Envelope
 from moot.tui.app import MootApp
-from moot.tui.terminal_options import TerminalOptions
+from moot.tui.theme import TerminalOptions
 
 # A closed window or a lost ssh connection ends it like Ctrl-C.
 _EXIT_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

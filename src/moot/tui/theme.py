@@ -7,10 +7,13 @@ nothing away. `moot-terminal` uses the sixteen colours of the terminal itself, a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
+
+from moot.operations.operation import UserOperation
 
 DEFAULT_THEME: Final = "moot-dark"
 # How far dim text and frames are blended from the background; dim text keeps a contrast of at least 4.5 to 1.
@@ -78,6 +81,26 @@ THEMES: Final = (
         variables=BUILTIN_THEMES["ansi-dark"].variables,
     ),
 )
+
+
+# How the full screen of one person looks and behaves.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalOptions:
+    """Chosen when it starts."""
+
+    # What the space is called on the screen.
+    space_label: str
+    # Show all messages, not only those that people read.
+    verbose: bool = False
+    theme: str = DEFAULT_THEME
+    # Ring when a proposal comes that waits for a decision.
+    bell: bool = False
+    # How long a decision can be taken back before it is sent; 0 sends at once.
+    take_back_seconds: int = 0
+    # Commands beside those that every terminal has.
+    extra_commands: tuple[UserOperation, ...] = ()
 
 
 def shades_of(variables: Mapping[str, str], *, is_ansi: bool) -> dict[str, str]:

@@ -21,7 +21,7 @@ from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream, Upstrea
 from moot.net.websocket_client import should_reconnect
 from moot.protocol.close_codes import REPLACED
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
-from moot.up.member_command import resolve_command
+from moot.up.member_process import resolve_command
 from moot.up.part_status import LAST_LINES, PartState, PartStatus
 from moot.up.template_vars import TemplateVars
 

@@ -31,9 +31,8 @@ from moot.errors import UsageError
 from moot.private_files import open_private, use_folder
 from moot.resilience.child_process import ChildProcess, child_environment, start_child
 from moot.resilience.task_set import end_tasks
-from moot.up.member_log import MemberLog
 from moot.up.part_status import PartStatus
-from moot.up.supervised_process import SupervisedProcess
+from moot.up.supervised_process import MemberLog, SupervisedProcess
 
 # The administrator that asks for the state of the cluster.
 ADMIN: Final = "cluster"

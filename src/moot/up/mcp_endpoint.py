@@ -37,7 +37,7 @@ from moot.bridges.space.pending_calls import FOREVER_SECONDS
 from moot.bridges.space.shared_offers import SharedOffers
 from moot.bridges.space.space_backend import BackendSettings
 from moot.config import hash_token
-from moot.config.mcp_config import McpEndpointConfig
+from moot.config.gateway_config import McpEndpointConfig
 from moot.config.search_settings import SearchSettings
 from moot.errors import MootError, Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, TokenIdentity

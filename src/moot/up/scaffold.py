@@ -15,8 +15,8 @@ from moot.box.box_support import why_not_confined
 from moot.config.connect_settings import find_config
 from moot.errors import UsageError
 from moot.private_files import use_folder
+from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
-from moot.up.default_rules import default_rules, rules_path
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 DEFAULT: Final = "filesystem"
@@ -32,6 +32,43 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Tokens, journal and logs of the space do not belong into a repository.
 _IGNORED: Final = ".moot/\n*.token\n__pycache__/\n"
+
+
+# The rules that a new space starts with: what people asked for runs, what others' words steer asks.
+
+_HEADER: Final = """\
+# The rules of this space; the first that matches decides. The approver reads this file again when it changes.
+#
+# Calls whose values people said are approved. Those that a value steers which came from somebody else (a
+# mail, a page, a file), and those that can destroy something, are left to you, with the reason.
+# Remove the rule, and every call asks. `moot origins list` shows what tools are said to do. More than `count`
+# calls in an hour ask, too: an agent that runs away is noticed.
+rules:
+  - name: by-origin
+    decision: approve
+    tool: "*"
+    extra_arguments: true
+    ask: when_untrusted
+    limits: {count: 5000, per: 1h}
+
+# A call that only reads runs from then on once you have approved it. That a tool only reads counts when you
+# have accepted what its server says of it: `moot origins accept SERVER`, or Rules in the console.
+reads: remember
+
+# What tools do. Of a tool that is not here the worst is assumed: others write what it returns, it reads
+# private things, has an effect and reaches the outside.
+"""
+
+
+def rules_path(space: str) -> Path:
+    """Where `moot rules run` looks for the rules of a space, below the folder of its moot.yaml."""
+    return Path(".moot") / "trust" / space / "rules.yaml"
+
+
+def default_rules(tools: Mapping[str, Json]) -> str:
+    """The text of the rules file; `tools` says what tools do, by HOST/TOOL."""
+    dumped = yaml.safe_dump({"tools": dict(tools)}, default_flow_style=None, sort_keys=False, width=200)
+    return _HEADER + dumped
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from moot.xprotocol.adapter.adapter import Adapter
 from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
 from moot.xprotocol.adapter.config.config_changes import file_changes
 from moot.xprotocol.adapter.config.config_loader import control_path, settings_from
-from moot.xprotocol.contracts.capability_names import Scopes
+from moot.xprotocol.contracts.capabilities import Scopes
 from moot.xprotocol.events.events import Signed
 from moot.xprotocol.identity import keyfile
 from moot.xprotocol.relay.relay_server import RelayServer, open_relay

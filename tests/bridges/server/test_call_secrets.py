@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from moot.bridges.server.call_secrets import CallSecrets
-from moot.config.secret_config import SecretConfig, read_secrets
+from moot.config.secret import SecretConfig, read_secrets
 from moot.errors import McpError, UsageError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from moot.config.clients import client_file
-from moot.config.clients.client_file import ClientFile, read_client_file
-from moot.config.clients.known_files import existing_files
+from moot.config.clients.client_file import ClientFile, existing_files, read_client_file
 from moot.errors import UsageError
 
 SERVER = {"command": "npx", "args": ["-y", "a-server"]}

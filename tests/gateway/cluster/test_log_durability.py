@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from moot.gateway.cluster.log_durability import LogDurability
+from moot.gateway.cluster.cluster_space_factory import LogDurability
 from moot.gateway.hosting.durability import PendingEffects
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.store.journal import JournalSettings

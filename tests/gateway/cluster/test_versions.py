@@ -10,7 +10,7 @@ from moot.gateway.cluster import cluster_node, shard_snapshots
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.nats.batch import FORMAT, BatchHead, decode_batch, encode_batch
-from moot.gateway.cluster.nats.releases import decide_alike
+from moot.gateway.cluster.nats.gateway_table import decide_alike
 from tests.gateway.cluster.conftest import StartGateway
 
 

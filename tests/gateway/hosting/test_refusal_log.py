@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from moot.gateway.hosting.message_refusals import RefusalLog
 from moot.gateway.hosting.mint import FreshMint
-from moot.gateway.hosting.refusal_log import RefusalLog
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records, verify

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from moot.gateway.notifications.message import compose, describe, lines_of, title_of
+from moot.gateway.notifications.message import compose, describe, lines_of, shown, title_of, without_markup
 from moot.gateway.notifications.recipients import Subject
-from moot.gateway.notifications.safe_text import shown, without_markup
 from moot.gateway.notifications.schedule import QuietTimes, Schedule, ScheduleRules
 from moot.space.config import Name
 from moot.space.proposal_ledger import ProposalRecord

@@ -11,7 +11,7 @@ from typing import Any
 
 from moot.protocol.operation import Json
 from moot.trust.rules.rule_store import RuleStore
-from moot.up.default_rules import default_rules
+from moot.up.scaffold import default_rules
 from tests.trust.approver.test_approver import AGENT, ApproverScene, approver_scene
 from tests.waiting import HANG_SECONDS, until
 

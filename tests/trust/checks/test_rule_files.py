@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moot.cli.rules.rules_file import read_rules_file
+from moot.cli.rules.file_commands import read_rules_file
 from moot.trust.checks.rule_check import check_rules
 from moot.trust.checks.rule_tests import read_tests, run_tests
 from moot.trust.rules.remembered_calls import RememberedCalls, rule_for

@@ -25,8 +25,8 @@ from moot.xprotocol.adapter.adapter import Adapter
 from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
 from moot.xprotocol.adapter.config.config_loader import load_settings
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
-from moot.xprotocol.events.event_composer import compose
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings
+from moot.xprotocol.events.event_composer import compose, open_payload
 from moot.xprotocol.events.events import (
     ANNOUNCE,
     DirectedEvent,
@@ -37,7 +37,6 @@ from moot.xprotocol.events.events import (
     decode,
     verify_event,
 )
-from moot.xprotocol.events.payload_seal import open_payload
 from moot.xprotocol.identity.keys import Identity
 from moot.xprotocol.relay.relay_server import RelayServer
 from tests.waiting import HANG_SECONDS, bounded

@@ -13,7 +13,7 @@ from tests.xprotocol.adapter.command_runner import Shell
 def quick_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an adapter does at most so often, it does soon again."""
     monkeypatch.setattr("moot.xprotocol.adapter.config.adapter_settings.ANNOUNCE_DEBOUNCE_SECONDS", 0.05)
-    monkeypatch.setattr("moot.xprotocol.adapter.inbound.contract_refresh.MIN_REFRESH_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.source_set.MIN_REFRESH_INTERVAL_SECONDS", 0.05)
 
 
 @pytest.fixture

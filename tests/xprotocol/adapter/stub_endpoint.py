@@ -25,7 +25,7 @@ from moot.xprotocol.contracts.contracts import (
 )
 from moot.xprotocol.endpoint.catalog_pages import LIST_KIND, make_page, read_list_query
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.events.event_composer import compose, publish, reply, reply_fault
 from moot.xprotocol.events.event_receiver import Accepted, EventReceiver, EventRejected, Hooks, KindTerms

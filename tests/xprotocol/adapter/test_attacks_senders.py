@@ -11,7 +11,7 @@ import pytest
 
 from moot.errors import AuthorizationInsufficient
 from moot.protocol.operation import Json
-from moot.xprotocol.adapter.inbound.proof_checks import MAX_PROOF_BYTES, CachedAccess
+from moot.xprotocol.adapter.inbound.operation_runner import MAX_PROOF_BYTES, CachedAccess
 from moot.xprotocol.events.access_rights import Access, grant
 from moot.xprotocol.events.delegation import delegate
 from moot.xprotocol.events.event_composer import compose, publish

@@ -93,7 +93,7 @@ async def test_those_who_wait_for_a_refresh_do_not_take_the_places_of_calls(
 ) -> None:
     """Anybody may ask for one, so only a few may wait."""
     notes = notes_server(tmp_path, flags=["--quiet"])
-    monkeypatch.setattr("moot.xprotocol.adapter.inbound.contract_refresh.MIN_REFRESH_INTERVAL_SECONDS", 3_600)
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.source_set.MIN_REFRESH_INTERVAL_SECONDS", 3_600)
     monkeypatch.setattr("moot.xprotocol.adapter.inbound.request_handler.STOP_SECONDS", 0.2)
     async with running_adapter(tmp_path, notes) as adapter:
         await adapter.alice.ask("xp.schema.refresh", {})

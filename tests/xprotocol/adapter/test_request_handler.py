@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from moot.errors import SchemaViolation
+from moot.xprotocol.events.event_composer import open_payload
 from moot.xprotocol.events.events import SignedDirected, decode
 from moot.xprotocol.events.faults import read_error
-from moot.xprotocol.events.payload_seal import open_payload
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.adapter.adapter_environment import NAMESPACE, notes_server, running_adapter
 from tests.xprotocol.people import EVE

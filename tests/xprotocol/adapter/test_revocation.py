@@ -181,8 +181,8 @@ async def test_a_wrong_registration_beside_the_key_stops_no_adapter(tmp_path: Pa
             assert isinstance(adapter, Adapter)
             # A registration that has ended gives nothing, but who stood above may still revoke.
             follows = wrong == "ended"
-            assert adapter._config.parent_key == (ORG.key.text if follows else None)
-            assert adapter._config.delegations == ()
+            assert adapter.config.parent_key == (ORG.key.text if follows else None)
+            assert adapter.config.delegations == ()
             await environment.alice.send(revoke(ORG, key, now=time.time()))
             if follows:
                 await until(lambda: adapter.is_own_key_revoked)

@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.websocket_client import DialLimits
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.endpoint.relay_proxy import proxied_relay

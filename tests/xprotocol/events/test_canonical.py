@@ -13,9 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.errors import MalformedEvent
-from moot.xprotocol.events.canonical import LARGEST_INTEGER, canonical_header, canonical_json
 from moot.xprotocol.events.event_composer import publish
-from moot.xprotocol.events.events import SignedPublic, decode, verify_event
+from moot.xprotocol.events.events import (
+    LARGEST_INTEGER,
+    SignedPublic,
+    canonical_header,
+    canonical_json,
+    decode,
+    verify_event,
+)
 from tests.rows import for_each_row
 from tests.xprotocol.people import ALICE, NOW, call
 

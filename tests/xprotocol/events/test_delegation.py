@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.errors import InvalidKey, InvalidStatement, UsageError
-from moot.xprotocol.contracts.capability_names import any_covers
-from moot.xprotocol.events.canonical import canonical_json
+from moot.xprotocol.contracts.capabilities import any_covers
 from moot.xprotocol.events.delegation import MAX_LINKS, DelegationChain, assemble, delegate, read_chain
 from moot.xprotocol.events.event_composer import publish
-from moot.xprotocol.events.events import DELEGATE, SKEW_SECONDS, SignedPublic, decode
+from moot.xprotocol.events.events import DELEGATE, SKEW_SECONDS, SignedPublic, canonical_json, decode
 from moot.xprotocol.events.key_statements import read_delegation, read_revocation
 from moot.xprotocol.events.revocation import Revocations, revoke
 from moot.xprotocol.identity.keys import Identity

@@ -14,8 +14,7 @@ from nacl.signing import VerifyKey as NaclVerifyKey
 
 from moot.errors import EventExpired, InvalidKey, MalformedEvent, UnverifiedEvent, UsageError
 from moot.protocol import base64url
-from moot.xprotocol.events.canonical import canonical_json
-from moot.xprotocol.events.event_composer import answers, compose, publish, reply, reply_fault
+from moot.xprotocol.events.event_composer import answers, compose, open_payload, publish, reply, reply_fault
 from moot.xprotocol.events.events import (
     MAX_EVENT_BYTES,
     MAX_LIFETIME_SECONDS,
@@ -26,12 +25,12 @@ from moot.xprotocol.events.events import (
     SKEW_SECONDS,
     SignedDirected,
     SignedPublic,
+    canonical_json,
     check_times,
     decode,
     verify_event,
 )
 from moot.xprotocol.events.faults import fault
-from moot.xprotocol.events.payload_seal import open_payload
 from moot.xprotocol.identity.keys import is_valid_signature
 from tests.rows import for_each_row
 from tests.xprotocol.events.event_soak import run_event_soak

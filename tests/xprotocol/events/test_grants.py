@@ -10,7 +10,7 @@ import pytest
 
 from moot.errors import AuthorizationInsufficient, InvalidKey, UsageError
 from moot.protocol.operation import Json
-from moot.xprotocol.contracts.capability_names import any_covers
+from moot.xprotocol.contracts.capabilities import any_covers
 from moot.xprotocol.events.access_rights import MAX_PROOFS, Access, AuthorizedCaller, grant
 from moot.xprotocol.events.delegation import DelegationChain, assemble, delegate
 from moot.xprotocol.events.event_composer import publish

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from moot.errors import EventFault
 from moot.protocol import base64url
 from moot.xprotocol.events.access_rights import Access, AuthorizedCaller, grant
-from moot.xprotocol.events.canonical import canonical_header
 from moot.xprotocol.events.delegation import delegate
-from moot.xprotocol.events.event_composer import publish, reply, reply_fault
+from moot.xprotocol.events.event_composer import open_payload, publish, reply, reply_fault
 from moot.xprotocol.events.event_receiver import (
     EXPIRED_ANSWERED_SECONDS,
     Accepted,
@@ -24,9 +23,15 @@ from moot.xprotocol.events.event_receiver import (
     KindTerms,
     PublicReceived,
 )
-from moot.xprotocol.events.events import MAX_EVENT_BYTES, SIGNED_LABEL, SKEW_SECONDS, decode, verify_event
+from moot.xprotocol.events.events import (
+    MAX_EVENT_BYTES,
+    SIGNED_LABEL,
+    SKEW_SECONDS,
+    canonical_header,
+    decode,
+    verify_event,
+)
 from moot.xprotocol.events.key_statements import read_revocation
-from moot.xprotocol.events.payload_seal import open_payload
 from moot.xprotocol.events.replay import ReplayCache
 from moot.xprotocol.events.revocation import Revocations, revoke
 from moot.xprotocol.identity.keys import Identity

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.xprotocol.contracts.capability_names import any_covers, covers, is_capability, uncovered
+from moot.xprotocol.contracts.capabilities import any_covers, covers, is_capability, uncovered
 from tests.rows import for_each_row
 
 

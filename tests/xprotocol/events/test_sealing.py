@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.errors import SchemaViolation
+from moot.xprotocol.events.event_composer import _SUITE, INFO_LABEL, content_hash, open_payload, seal
 from moot.xprotocol.events.event_receiver import Accepted, Dropped, EventRejected
 from moot.xprotocol.events.events import SIGNED_LABEL, SignedDirected, check_times, decode, verify_event
-from moot.xprotocol.events.payload_seal import _SUITE, INFO_LABEL, content_hash, open_payload, seal
 from moot.xprotocol.identity.keys import Identity, OpeningKey, RetiredKey, SigningKey
 from tests.rows import for_each_row
 from tests.xprotocol.people import (

@@ -15,9 +15,8 @@ from moot.protocol.operation import Json
 from moot.xprotocol.contracts.contracts import contract_json, read_contract
 from moot.xprotocol.contracts.source_overrides import SchemaOverride, SemanticOverride
 from moot.xprotocol.contracts.versions import EMPTY, load_registry, save_registry
-from moot.xprotocol.events.canonical import canonical_json
 from moot.xprotocol.events.event_composer import publish as publish_event
-from moot.xprotocol.events.events import ANNOUNCE
+from moot.xprotocol.events.events import ANNOUNCE, canonical_json
 from moot.xprotocol.translation.announcement import (
     MAX_LIST_BYTES,
     MirroredSource,

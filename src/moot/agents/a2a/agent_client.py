@@ -35,7 +35,7 @@ from moot.agents.a2a.agent_card import origin_of
 from moot.agents.a2a.join_settings import JoinSettings
 from moot.errors import MootError
 from moot.protocol.hidden_text import show_hidden
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 
 # A connection to the agent; silence within a stream, after which it is opened again.
 CONNECT_SECONDS: Final = 15.0

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from moot.resilience.record_file import RecordFile
+from moot.resilience.atomic_file import RecordFile
 
 _MAX_BYTES: Final = 4 << 20
 

@@ -27,7 +27,7 @@ from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.programs.repeated_send import deliver
 from moot.protocol.operation import Json
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import TokenBucket
 
 # Edits and commands that nobody was asked about, told one by one in a turn; then their number.
 MAX_UNASKED_NOTES: Final = 5

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from moot.config.secret_config import SecretConfig
+from moot.config.secret import SecretConfig
 from moot.errors import McpError, UsageError
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Server, StdioServer

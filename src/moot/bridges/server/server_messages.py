@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from moot.mcp.eras import LIST_CHANGED, JsonObject
 from moot.protocol.hidden_text import show_hidden_in
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import TokenBucket
 
 # Ten a second: faster than anyone reads.
 TICK_SECONDS: Final = 0.1

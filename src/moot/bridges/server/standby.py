@@ -17,7 +17,7 @@ import msgspec
 from moot.bridges.server.bridge_settings import BridgeSettings
 from moot.errors import MootError
 from moot.participant.connection.connect_options import ConnectOptions
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 
 # A call that is allowed: tools may take long, and the client can cancel.
 CALL_SECONDS: Final = 3_600.0
-# How long a client may count on a pending call: a day, after which gateways let proposals expire (D-28).
-# Nothing is withdrawn then.
+# How long a client may count on a pending call: proposals expire after a day (D-28). Nothing is withdrawn.
 PROPOSAL_SECONDS: Final = 86_400.0
 # How long a call waits for a gateway or a host that is away.
 RECONNECT_SECONDS: Final = 5.0

@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.inspected import inspected_sources
 from moot.cli.adapter.options import add_config, add_json, command, print_json
+from moot.cli.adapter.schemas import inspected_sources
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:

@@ -5,17 +5,49 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.inspected import inspected_sources
-from moot.cli.adapter.options import add_config, add_json, command, print_json
+from moot.cli.adapter.options import add_config, add_json, command, config_file, print_json
 from moot.cli.interruption import run_errand
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
+    from moot.xprotocol.adapter.config.source_settings import McpSource
 
 _EXAMPLES = """\
   xprotocol-adapter schemas --config xprotocol-mcp-adapter.yml
   xprotocol-adapter schemas --source filesystem
   xprotocol-adapter schemas --json | jq '.[].kind'
 """
+
+
+# Selects the MCP sources for `schemas` and `test-mcp`: all, or the named one.
+
+
+def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSettings, tuple[McpSource, ...]]:
+    """The settings and the selected sources; raises UsageError.
+
+    Only problems of those sources count: a server can be tested before, say, a relay is configured.
+    """
+    from moot.xprotocol.adapter.config.config_loader import read_settings
+
+    path = config_file(config)
+    loaded = read_settings(path, environ=os.environ)
+    settings = loaded.settings
+    if settings is None:
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in loaded.problems))
+    sources = tuple(source for source in settings.mcp_sources if name in (None, source.name))
+    if name is not None and sources:
+        return settings, sources
+    wrong = [problem for problem in loaded.problems if problem.path.startswith("mcp_sources")]
+    if wrong:
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in wrong))
+    if name is not None:
+        known = ", ".join(source.name for source in settings.mcp_sources) or "none"
+        raise UsageError(f"{path}: no MCP source is named {name}; known sources: {known}")
+    return settings, sources
 
 
 def add_command(commands: Any) -> None:

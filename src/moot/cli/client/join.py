@@ -137,8 +137,7 @@ async def _full_screen(
     options: argparse.Namespace,
 ) -> int:
     from moot.tui.run_terminal import run_terminal
-    from moot.tui.terminal_options import TerminalOptions
-    from moot.tui.theme import DEFAULT_THEME
+    from moot.tui.theme import DEFAULT_THEME, TerminalOptions
 
     context = ClientContext(
         space,

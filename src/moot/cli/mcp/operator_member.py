@@ -10,7 +10,7 @@ from moot.bridges.operator.operator_settings import OperatorSettings, parse_unco
 from moot.bridges.space.late_backend import LateBackend
 from moot.bridges.space.pending_calls import FOREVER_SECONDS
 from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
-from moot.cli.mcp.join_loop import join_when_reachable
+from moot.cli.mcp.space_member import join_when_reachable
 from moot.config.connect_settings import ConnectSettings
 from moot.operations.call_text import console_address
 from moot.participant import CloseReason, ParticipantLimits, connect

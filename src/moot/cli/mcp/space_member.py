@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from moot.bridges.space.calls_file import CallsFile, calls_path
@@ -14,13 +15,26 @@ from moot.bridges.space.pending_calls import FOREVER_SECONDS
 from moot.bridges.space.person_decisions import PersonDecisions
 from moot.bridges.space.space_backend import BackendSettings, SpaceBackend
 from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
-from moot.cli.mcp.join_loop import join_when_reachable
 from moot.cli.member_options import state_folder
 from moot.config.connect_settings import ConnectSettings
 from moot.config.search_settings import SearchSettings
+from moot.errors import Unreachable
 from moot.offers.offer_table import OfferTable
 from moot.operations.call_text import console_address
 from moot.participant import CloseReason, ParticipantLimits, connect, token_from
+
+# Joins as soon as the gateway is there: a client does not start us again because its gateway came later.
+
+
+async def join_when_reachable(late: LateBackend, join: Callable[[], Awaitable[CloseReason]]) -> CloseReason:
+    """Call `join` until it reaches the gateway; what it returns. Other errors than Unreachable pass."""
+    while True:
+        try:
+            return await join()
+        except Unreachable as fault:
+            if not late.problem:
+                print(f"moot: {fault}. Waiting for it.", file=sys.stderr, flush=True)
+            late.report_problem(str(fault))
 
 
 async def stay_joined(

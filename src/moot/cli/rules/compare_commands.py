@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
-from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
+from moot.cli.rules.file_commands import FILE_HELP, read_rules_file
 from moot.cli.table_output import print_table
 from moot.cli.time_argument import TIME_HELP, parse_time
 from moot.errors import UsageError

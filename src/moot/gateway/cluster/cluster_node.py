@@ -32,6 +32,7 @@ from moot.gateway.cluster.cluster_shard import Shard, StoredSnapshot, comparable
 from moot.gateway.cluster.cluster_status import ClusterStatus
 from moot.gateway.cluster.log_applier import LogApplier, OpenSpace
 from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
+from moot.gateway.cluster.nats.gateway_table import decide_alike
 from moot.gateway.cluster.nats.log_barrier import LogBarrier
 from moot.gateway.cluster.nats.log_writer import PendingInput
 from moot.gateway.cluster.nats.nats_connection import (
@@ -42,7 +43,6 @@ from moot.gateway.cluster.nats.nats_connection import (
     use_snapshots,
     use_stream,
 )
-from moot.gateway.cluster.nats.releases import decide_alike
 from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.nats.stream_health import wait_led

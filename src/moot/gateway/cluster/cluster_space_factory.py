@@ -18,8 +18,9 @@ from moot.gateway.access import SpaceDirectory
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.log_applier import explain_dropped
-from moot.gateway.cluster.log_durability import LogDurability
 from moot.gateway.cluster.log_order import LogOrder
+from moot.gateway.hosting.durability import CarriedOut, PendingEffects
+from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import recorded_time
@@ -35,6 +36,50 @@ from moot.store.journal_reader import last_records
 from moot.store.open_journal import open_journal
 from moot.store.position_marker import read_marker
 
+# Inputs that the log of a cluster keeps: nothing waits for this gateway's own disk.
+
+
+class LogDurability:
+    """Effects go out at once: whatever comes out of the log is kept, by NATS."""
+
+    unsaved = None
+    sends_at_once = True
+    withholds = False
+    lost_records = 0
+
+    def __init__(self, journaled: JournaledSpace) -> None:
+        self._journaled = journaled
+
+    def check(self) -> None:
+        """It was kept before it was applied."""
+
+    def carry_out(self, entry: PendingEffects) -> None:
+        if entry.waits:
+            # Also in the copy soon: should a power cut take the end of the log, a right must not come back.
+            self._journaled.journal.when_durable(entry.number, _nobody_waits)
+        entry.finish(self._journaled.delivery, on_disk=True)
+
+    def release(self) -> None:
+        """Nothing waits."""
+
+    def tell_unsaved(self) -> None:
+        """Nothing is unsaved."""
+
+    def report_health(self, writable: bool) -> None:
+        """The files of one gateway are its own affair: the space goes on by the log."""
+        log.log(
+            logging.INFO if writable else logging.ERROR,
+            "the local journal is written again" if writable else "the local journal cannot be written",
+            extra={"space": self._journaled.name},
+        )
+
+    async def wait_noted(self, number: int, done: CarriedOut) -> None:
+        """The log itself knows of every record."""
+
+    def stop(self) -> None:
+        """Nobody waits."""
+
+
 log = logging.getLogger(__name__)
 
 _COPIED_RECORDS: Final = 64
@@ -44,6 +89,10 @@ _CLOSE_SECONDS: Final = 1.0
 # NATS has each input on disk before it is applied: what a power cut takes from the copy here is read from
 # the log again. An fsync for each message cost as much as applying it.
 _SYNC_SECONDS: Final = 1.0
+
+
+def _nobody_waits() -> None:
+    """It was carried out when it came."""
 
 
 class ClusterSpaceFactory(SpaceFactory):

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from moot.errors import MalformedEnvelope, Refused, Unavailable
-from moot.gateway.hosting.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.hosting.journaled_space import JournaledSpace
-from moot.gateway.hosting.message_refusals import MessageRefusals, space_member
+from moot.gateway.hosting.message_refusals import ErrorReplyLimiter, MessageRefusals, space_member
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_records import outcome_of
 from moot.gateway.hosting.stored_input import ACCEPTED

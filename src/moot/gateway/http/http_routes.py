@@ -41,7 +41,6 @@ from moot.gateway.http.http_replies import (
     not_found,
     refused,
 )
-from moot.gateway.http.log_routes import LogRoutes
 from moot.gateway.http.mcp_routes import McpRoutes
 from moot.gateway.http.member_routes import MemberRoutes
 from moot.gateway.http.oidc_routes import OidcRoutes
@@ -50,7 +49,7 @@ from moot.gateway.http.push_routes import PushRoutes
 from moot.gateway.http.receipt_routes import ReceiptRoutes
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.gateway.http.sign_in_routes import SignInRoutes
-from moot.gateway.http.witness_routes import WitnessRoutes
+from moot.gateway.http.witness_routes import LogRoutes, WitnessRoutes
 from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in.mcp_exchange import McpExchange

@@ -22,8 +22,7 @@ from moot.config.secret import Secret
 from moot.errors import Unreachable, UsageError
 from moot.gateway.mailer import send_now
 from moot.gateway.notifications.chat_bodies import mail_of, ntfy_body, slack_body
-from moot.gateway.notifications.message import Entry, Message, lines_of, title_of
-from moot.gateway.notifications.safe_text import MAX_NAME_CHARS
+from moot.gateway.notifications.message import MAX_NAME_CHARS, Entry, Message, lines_of, title_of
 from moot.net.address_check import ForbiddenAddress
 from moot.net.http_client import HttpClient, PostResponse
 from moot.net.outbound import OpenSocket

@@ -11,8 +11,7 @@ from typing import Final
 
 import orjson
 
-from moot.gateway.notifications.message import Message, lines_of, title_of
-from moot.gateway.notifications.safe_text import without_markup
+from moot.gateway.notifications.message import Message, lines_of, title_of, without_markup
 from moot.protocol.operation import Json
 
 # ntfy makes an attachment of what is longer than 4,096 bytes.

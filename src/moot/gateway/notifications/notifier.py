@@ -13,8 +13,7 @@ from moot.gateway.access import SpaceDirectory
 from moot.gateway.notifications.channels import Outcome, open_channel
 from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.notifications.schedule import QuietTimes, ScheduleRules
-from moot.gateway.notifications.sender import NotificationSender, SenderRules
-from moot.gateway.notifications.shared_values import SharedValues
+from moot.gateway.notifications.sender import NotificationSender, SenderRules, SharedValues
 from moot.resilience.task_set import TaskSet
 from moot.store.worker_thread import DaemonExecutor
 

@@ -26,7 +26,6 @@ from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome
 from moot.gateway.notifications.message import compose, describe
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, find_due, happened_at, was_told
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
-from moot.gateway.notifications.shared_values import SharedValues
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE
 from moot.protocol.origin_report import ORIGINS_KIND
@@ -34,7 +33,7 @@ from moot.protocol.patterns import Rights
 from moot.protocol.proposal_life import ProposalLife
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.resilience.atomic_file import write_atomically
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 from moot.space.config import Name
 from moot.space.proposal_ledger import ProposalRecord
 from moot.store.worker_thread import DaemonExecutor
@@ -59,6 +58,20 @@ MAX_SUMMARY_ENTRIES: Final = 10
 MAX_ARGUMENT_CHARS: Final = 500
 # Proposals between two turns of others: a millisecond, or a few when all their envelopes have to be read.
 _LOOKED_AT_ONCE: Final = 100
+
+
+# What gateways of a cluster have in common for notifications: which were sent, and the key of Web Push.
+
+
+class SharedValues(Protocol):
+    """Values by key. All raise Unavailable when they cannot be reached."""
+
+    async def read(self, key: str) -> bytes | None: ...
+
+    async def write(self, key: str, value: bytes) -> None: ...
+
+    async def create(self, key: str, value: bytes) -> bytes:
+        """Write it if there is none yet; returns what is there."""
 
 
 class _Verdict(NamedTuple):

@@ -20,7 +20,7 @@ from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_REQUEST, METHOD_NOT_FOUND
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 
 log = logging.getLogger(__name__)
 

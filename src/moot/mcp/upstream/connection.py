@@ -22,7 +22,7 @@ from moot.mcp.upstream.transport import Transport, TransportClosed
 from moot.protocol.large_content import too_large_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import TokenBucket
 
 # Messages that nobody asked for, in a second, before reading from the server pauses.
 UNSOLICITED_PER_SECOND: Final = 500.0

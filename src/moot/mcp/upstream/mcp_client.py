@@ -20,7 +20,6 @@ from moot.errors import McpError
 from moot.mcp.eras import LIST_CHANGED, UNREACHABLE, Era, JsonObject, caller_of
 from moot.mcp.list_pages import list_pages
 from moot.mcp.stderr_tail import StderrTail
-from moot.mcp.upstream.call_filter import SendRequest, send_filtered
 from moot.mcp.upstream.call_runner import CallCounts, OutgoingCall
 from moot.mcp.upstream.change_watch import ChangeWatch
 from moot.mcp.upstream.connection import Listener
@@ -31,9 +30,11 @@ from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import (
     DEFAULT_OPTIONS,
     HttpServer,
+    SendRequest,
     Server,
     StdioServer,
     UpstreamOptions,
+    send_filtered,
 )
 from moot.mcp.upstream.supervision import State
 from moot.resilience.task_set import end_tasks

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, cast
 from urllib.parse import urlsplit
 
 from moot import __version__
-from moot.errors import UsageError
+from moot.errors import McpError, UsageError
 from moot.mcp.eras import Era, JsonObject
 from moot.mcp.stdio_child import Command
-from moot.mcp.upstream.call_filter import CallFilter
+from moot.mcp.upstream.connection import Listener
+from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 from moot.resilience.restart_loop import RestartPolicy
 
@@ -27,6 +28,47 @@ ALL_CAPABILITIES: Final[JsonObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
+
+
+# What stands between callers and a server: it gets what they do not write, and they do not read it.
+
+# Method, params, owner, listener, timeout.
+SendRequest = Callable[[str, JsonObject | None, str, Listener | None, float | None], Awaitable[JsonObject]]
+
+
+class CallFilter(Protocol):
+    """Changes what a server is sent and what it answers, where nobody else sees it: no log and no trace."""
+
+    async def fill_call(self, params: JsonObject) -> JsonObject:
+        """The params of a call as the server gets them; raises McpError."""
+
+    def mask(self, value: Json) -> Json:
+        """What came from the server as others may read it."""
+
+
+async def send_filtered(
+    call_filter: CallFilter,
+    send: SendRequest,
+    method: str,
+    params: JsonObject | None,
+    owner: str,
+    listener: Listener | None,
+    timeout: float | None,
+) -> JsonObject:
+    """Send a request as the server gets it; its answer as others may read it. Raises McpError."""
+    mask = call_filter.mask
+
+    def masked(name: str, about: JsonObject) -> None:
+        if listener is not None:
+            listener(name, cast("JsonObject", mask(about)))
+
+    if method == "tools/call" and params is not None:
+        params = await call_filter.fill_call(params)
+    try:
+        result = await send(method, params, owner, None if listener is None else masked, timeout)
+    except McpError as fault:
+        raise McpError(fault.code, str(mask(fault.message)), mask(fault.data)) from None
+    return cast("JsonObject", mask(result))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from moot.protocol.close_codes import POLICY, REMOVED
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame, is_frame, read_frame
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 
 # How long a welcome may take.
 WELCOME_SECONDS: Final = 10.0

@@ -51,7 +51,7 @@ from moot.xprotocol.adapter.trust_chain.own_chain import (
 )
 from moot.xprotocol.adapter.trust_chain.revoked_keys import RevokedKeys
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.access_rights import Access
 from moot.xprotocol.events.events import REVOKE, SignedPublic
@@ -87,8 +87,8 @@ class Adapter:
         `load` gives the settings anew when the adapter reloads; the default reads their file. Pass it when
         the settings differ from what the file says.
         """
-        self._config = AppliedConfig(settings, None, ())
-        self._started_at = time.monotonic()
+        self.config = AppliedConfig(settings, None, ())
+        self.started_at = time.monotonic()
         self.metrics = AdapterMetrics()
         self._port = port
         self._environ = os.environ if environ is None else environ
@@ -114,7 +114,7 @@ class Adapter:
 
     @property
     def settings(self) -> AdapterSettings:
-        return self._config.settings
+        return self.config.settings
 
     @property
     def key(self) -> str:
@@ -151,7 +151,7 @@ class Adapter:
     async def _start(self) -> None:
         settings, stack = self.settings, self._stack
         self.identity: Identity = keyfile.load_or_create(settings.identity.key_file)
-        self._config = apply_config(settings, self.identity, now=time.time())
+        self.config = apply_config(settings, self.identity, now=time.time())
         handlers = control_handlers(
             is_up=lambda: self.is_up, status=self.status, reload=self.reload_file, accept=self.accept
         )
@@ -166,9 +166,9 @@ class Adapter:
         self.audit = AuditLog(settings.audit_file, settings.audit)
         stack.push_async_callback(self.audit.close)
         self._revoked_keys = RevokedKeys(self.key, self.store)
-        self._revoked_keys.configure(settings, self._config.chain)
+        self._revoked_keys.configure(settings, self.config.chain)
         await self._revoked_keys.load()
-        self.access = self._access_of(self._config)
+        self.access = self._access_of(self.config)
         self.relays: RelayClient = await stack.enter_async_context(self._make_relays())
         await self._compose()
         stack.push_async_callback(self._tasks.close)
@@ -256,7 +256,7 @@ class Adapter:
             self.relays,
             payload=lambda: self._status.announce_payload(),
             ttl_seconds=ttl,
-            delegations=self._config.delegations,
+            delegations=self.config.delegations,
             last_time=await last_announce_time(self.store, self.key),
             save=self.store.put,
             is_allowed=lambda: not self.is_own_key_revoked,
@@ -271,24 +271,7 @@ class Adapter:
         self.listener = McpListener(
             usable_listener_settings(settings.mcp_server), self.outbound.backend, port=self._port
         )
-        self._status = AdapterStatus(
-            identity=self.identity,
-            started_at=self._started_at,
-            config=lambda: self._config,
-            is_own_key_revoked=lambda: self.is_own_key_revoked,
-            relays=self.relays,
-            store=self.store,
-            registry=self.registry,
-            source_set=self.source_set,
-            subscriptions=self.subscriptions,
-            requests=self.requests,
-            outbound=self.outbound,
-            listener=self.listener,
-            announcer=self.announcer,
-            pages=self.pages,
-            audit=self.audit,
-            metrics=self.metrics,
-        )
+        self._status = AdapterStatus(self)
         self._status.register_gauges()
         self._is_composed = True
 
@@ -351,10 +334,10 @@ class Adapter:
             applied = changes.applied
             if changes.endpoints_changed:
                 await self.outbound.replace_sources(applied.xprotocol_sources)
-            self._config = replace(loaded, settings=applied)
+            self.config = replace(loaded, settings=applied)
             self.announcer.delegations = loaded.delegations
             self._revoked_keys.configure(settings, loaded.chain)
-            self.access = self.requests.access = self._access_of(self._config)
+            self.access = self.requests.access = self._access_of(self.config)
             self.source_set.limits = self.subscriptions.limits = applied.limits
             self.registry.vectors.settings = applied.search
             for name in (*changes.removed, *changes.restarted):

@@ -33,7 +33,7 @@ from moot.errors import (
     UsageError,
 )
 from moot.protocol.operation import Json
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import TokenBucket
 from moot.xprotocol.contracts.contracts import ERROR_KIND, ContractRefused
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused

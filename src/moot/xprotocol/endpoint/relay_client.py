@@ -26,8 +26,7 @@ from moot.protocol.operation import Json
 from moot.xprotocol.endpoint import relay_session
 from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.relay_messages import PublishResult
-from moot.xprotocol.endpoint.relay_session import RelaySession
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings, RelaySession
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from moot.xprotocol.events.events import Signed
 from moot.xprotocol.events.relay_auth import relay_address

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from moot.errors import ConnectionLost, OutboxFull, TimedOut
-from moot.net.websocket_client import ClientSocket, dial
+from moot.net.websocket_client import ClientSocket, DialLimits, dial
 from moot.protocol.operation import Json
 from moot.xprotocol.endpoint import relay_messages
 from moot.xprotocol.endpoint.document_fetch import FetchPolicy, tls_context
@@ -26,7 +26,7 @@ from moot.xprotocol.endpoint.relay_messages import (
     RelayNotice,
     SubscriptionClosed,
 )
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.events.events import MAX_EVENT_BYTES
 from moot.xprotocol.events.relay_auth import prove
 from moot.xprotocol.identity.keys import Identity
 
@@ -40,6 +40,23 @@ MAX_FAULTS: Final = 20
 log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 1.0
+
+
+# Settings of the relay client: timeouts, limits, and how far back it reads after a reconnect.
+
+_DIAL: Final = DialLimits(message_bytes=MAX_EVENT_BYTES + 1_024)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayClientSettings:
+    """XP 3.1 names the first; the others are ours."""
+
+    # XP 3.1: wait after all relays have failed.
+    reconnect_interval_seconds: float = 5.0
+    # Published events without an OK.
+    max_pending_events: int = 1_024
+    # Invalid messages on one connection; then it is closed.
+    dial: DialLimits = _DIAL
 
 
 class SessionListener(Protocol):

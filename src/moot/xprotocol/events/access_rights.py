@@ -26,7 +26,7 @@ from moot.errors import (
 )
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
-from moot.xprotocol.contracts.capability_names import MAX_CAPABILITIES, Scopes, any_covers, is_capability
+from moot.xprotocol.contracts.capabilities import MAX_CAPABILITIES, Scopes, any_covers, is_capability
 from moot.xprotocol.events.delegation import MAX_LINKS, DelegationChain, assemble
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import DELEGATE, GRANT, SKEW_SECONDS, SignedPublic, read

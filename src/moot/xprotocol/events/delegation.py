@@ -17,7 +17,7 @@ from typing import Final
 
 from moot.errors import InvalidJson, InvalidStatement, MalformedEvent, UsageError
 from moot.protocol.strict_json import encode, parse
-from moot.xprotocol.contracts.capability_names import MAX_CAPABILITIES, Scopes, is_capability, uncovered
+from moot.xprotocol.contracts.capabilities import MAX_CAPABILITIES, Scopes, is_capability, uncovered
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import DELEGATE, SKEW_SECONDS, SignedPublic, read
 from moot.xprotocol.events.key_statements import Expand, KeyDelegation, read_delegation

@@ -35,6 +35,7 @@ from moot.errors import (
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts.contracts import ERROR_KIND
 from moot.xprotocol.events.access_rights import AuthorizedCaller
+from moot.xprotocol.events.event_composer import open_payload
 from moot.xprotocol.events.events import (
     PUBLIC_KINDS,
     SKEW_SECONDS,
@@ -45,7 +46,6 @@ from moot.xprotocol.events.events import (
     decode,
     verify_event,
 )
-from moot.xprotocol.events.payload_seal import open_payload
 from moot.xprotocol.events.replay import SeenIds
 from moot.xprotocol.identity.keys import Identity
 

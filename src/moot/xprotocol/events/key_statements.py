@@ -12,10 +12,16 @@ from dataclasses import dataclass
 
 from moot.errors import InvalidKey, InvalidStatement, UnverifiedEvent, UsageError
 from moot.protocol.operation import Json
-from moot.xprotocol.contracts.capabilities import expand_capability
-from moot.xprotocol.contracts.capability_names import MAX_CAPABILITIES, Scopes, is_capability
-from moot.xprotocol.events.canonical import LARGEST_INTEGER
-from moot.xprotocol.events.events import DELEGATE, GRANT, REVOKE, PublicEvent, SignedPublic, verify_event
+from moot.xprotocol.contracts.capabilities import MAX_CAPABILITIES, Scopes, expand_capability, is_capability
+from moot.xprotocol.events.events import (
+    DELEGATE,
+    GRANT,
+    LARGEST_INTEGER,
+    REVOKE,
+    PublicEvent,
+    SignedPublic,
+    verify_event,
+)
 from moot.xprotocol.identity.keys import signing_point
 
 # D-60: how a short name in a delegation or grant is written out; the default takes names as they are.

@@ -17,8 +17,13 @@ from moot.errors import InvalidJson, InvalidKey, UnverifiedEvent, UsageError
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import parse_any_depth
-from moot.xprotocol.events.canonical import LARGEST_INTEGER, canonical_header
-from moot.xprotocol.events.events import SIGNATURE_PREFIX, SKEW_SECONDS, read_signature
+from moot.xprotocol.events.events import (
+    LARGEST_INTEGER,
+    SIGNATURE_PREFIX,
+    SKEW_SECONDS,
+    canonical_header,
+    read_signature,
+)
 from moot.xprotocol.identity.keys import Identity, is_valid_signature, signing_point, verify_key
 
 AUTH_KIND: Final = "xp.relay.auth"

@@ -23,8 +23,7 @@ import msgspec
 
 from moot.errors import EventExpired, MalformedEvent, UnverifiedEvent
 from moot.protocol import base64url
-from moot.resilience.rate_limits import token_buckets
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import TokenBucket, token_buckets
 from moot.xprotocol.event_store.event_query import EventReader
 from moot.xprotocol.event_store.event_store import PERMANENT_KINDS, EventStore
 from moot.xprotocol.event_store.event_writer import Added

@@ -17,8 +17,13 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from moot.xprotocol.event_store.event_query import EventQuery
-from moot.xprotocol.events.canonical import LARGEST_INTEGER
-from moot.xprotocol.events.events import MAX_CORRELATION_CHARS, MAX_KIND_CHARS, PUBLIC_KINDS, Event
+from moot.xprotocol.events.events import (
+    LARGEST_INTEGER,
+    MAX_CORRELATION_CHARS,
+    MAX_KIND_CHARS,
+    PUBLIC_KINDS,
+    Event,
+)
 
 S = TypeVar("S")
 

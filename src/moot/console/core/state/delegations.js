@@ -1,4 +1,4 @@
-/** Who decides in whose place (decision 0210), as moot/participant/decisions/delegations.py knows it. The gateway is the judge. */
+/** Who decides in whose place (decision 0210), as moot/participant/decisions/proposal_list.py knows it. The gateway is the judge. */
 import { parseTime } from "../page/time.js";
 
 /** @typedef {{from: string, to: string, until: number, reason: string}} Delegation */

@@ -28,8 +28,7 @@ from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnd
 from moot.gateway.notifications.push.subscription import ProviderAccount, Subscription
 from moot.gateway.notifications.push.vapid_key import VapidKey, open_vapid_key, read_vapid_key
 from moot.gateway.notifications.schedule import ScheduleRules
-from moot.gateway.notifications.sender import NotificationSender, SenderRules
-from moot.gateway.notifications.shared_values import SharedValues
+from moot.gateway.notifications.sender import NotificationSender, SenderRules, SharedValues
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.task_set import TaskSet
 from moot.store.worker_thread import DaemonExecutor

@@ -15,7 +15,7 @@ import msgspec
 from moot.config.gateway_config import Count, File, LogFormat, Port, Positive, Seconds, Secret, Text
 from moot.config.search_settings import SearchSettings
 from moot.xprotocol.adapter.config.source_settings import REFRESH_SECONDS, McpSource, XProtocolSource
-from moot.xprotocol.contracts.capability_names import Scopes
+from moot.xprotocol.contracts.capabilities import Scopes
 from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, MAX_LIFETIME_SECONDS
 
 # XP 3.1: warn is the document's word, warning is what others call it.

@@ -51,8 +51,7 @@ from moot.xprotocol.adapter.config.value_readers import (
     read_url,
     resolve_path,
 )
-from moot.xprotocol.contracts.capabilities import expand_capability
-from moot.xprotocol.contracts.capability_names import Scopes
+from moot.xprotocol.contracts.capabilities import Scopes, expand_capability
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from moot.errors import ConnectionLost, OutboxFull, TimedOut, UsageError
 from moot.protocol.operation import Json
-from moot.resilience.backoff import Backoff
+from moot.resilience.restart_loop import Backoff
 from moot.xprotocol.adapter.config import adapter_settings
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -33,17 +33,15 @@ from moot.resilience.task_set import TaskSet
 from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.adapter.inbound.backlog import Backlog
 from moot.xprotocol.adapter.inbound.contract_registry import ContractRegistry, KindRoute
-from moot.xprotocol.adapter.inbound.latest_keys import LatestKeys
 from moot.xprotocol.adapter.inbound.mcp_source import SourceFault
-from moot.xprotocol.adapter.inbound.operation_runner import OperationRunner
-from moot.xprotocol.adapter.inbound.proof_checks import check_proof_bytes
+from moot.xprotocol.adapter.inbound.operation_runner import OperationRunner, check_proof_bytes
 from moot.xprotocol.adapter.inbound.reply_publisher import ReplyPublisher
 from moot.xprotocol.adapter.telemetry.adapter_metrics import AdapterMetrics
 from moot.xprotocol.adapter.telemetry.audit_log import AuditLog
 from moot.xprotocol.contracts.contracts import ERROR_KIND
 from moot.xprotocol.endpoint.endpoint_caller import EndpointCaller
 from moot.xprotocol.event_store import event_store
-from moot.xprotocol.event_store.event_seen_ids import StoredSeenIds
+from moot.xprotocol.event_store.event_store import StoredSeenIds
 from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.events.event_receiver import (
     Accepted,
@@ -75,6 +73,26 @@ _QUOTA_FULL_SECONDS: Final = 60.0
 _BUSY_SECONDS: Final = 1.0
 _STARTING_SECONDS: Final = 5.0
 _REVOKED: Final = "the key of this endpoint has been revoked: ask its owner for the new one"
+
+
+# The latest keys of senders, as many as are kept.
+
+
+class LatestKeys:
+    """So many keys, the latest; the one that was not seen for longest is forgotten first."""
+
+    def __init__(self, max_keys: int) -> None:
+        self._max_keys = max_keys
+        self._keys: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> None:
+        self._keys[key] = None
+        self._keys.move_to_end(key)
+        if len(self._keys) > self._max_keys:
+            self._keys.popitem(last=False)
 
 
 class RequestHandler:

@@ -30,7 +30,7 @@ from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.endpoint_caller import NO_PROOFS, CallProofs, EndpointCaller
 from moot.xprotocol.endpoint.known_endpoints import FILE_NAME, KnownEndpoints
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.events.access_rights import MAX_PROOFS
 from moot.xprotocol.events.delegation import read_chain
 from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, SignedPublic, read

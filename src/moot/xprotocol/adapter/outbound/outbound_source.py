@@ -22,8 +22,8 @@ from typing import Final, Literal
 from moot.errors import MootError, Unreachable
 from moot.mcp.tool_pins import Pins
 from moot.protocol.operation import Json
-from moot.resilience.backoff import Backoff
-from moot.resilience.token_bucket import TokenBucket
+from moot.resilience.rate_limits import TokenBucket
+from moot.resilience.restart_loop import Backoff
 from moot.xprotocol.adapter.config.source_settings import XProtocolSource
 from moot.xprotocol.adapter.outbound.mirrored_offers import MirroredOffers, mirror_contracts
 from moot.xprotocol.adapter.outbound.relay_pool import RelayPool

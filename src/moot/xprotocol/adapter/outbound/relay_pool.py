@@ -11,7 +11,7 @@ from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.endpoint_caller import EndpointCaller
 from moot.xprotocol.endpoint.event_listener import EventListener
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_settings import RelayClientSettings
+from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.events.relay_auth import relay_address
 from moot.xprotocol.identity.keys import Identity
 

@@ -17,8 +17,8 @@ from moot.errors import MootError
 from moot.logs import escape
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
+from moot.xprotocol.events.event_composer import open_payload
 from moot.xprotocol.events.events import ANNOUNCE, Signed, SignedDirected
-from moot.xprotocol.events.payload_seal import open_payload
 from moot.xprotocol.identity.keys import Identity
 
 # Of a payload, as one line.

@@ -17,7 +17,7 @@ from moot.errors import InvalidStatement, UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
 from moot.xprotocol.adapter.trust_chain.event_files import parse_events, read_event_file
-from moot.xprotocol.contracts.capability_names import is_capability
+from moot.xprotocol.contracts.capabilities import is_capability
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.events.delegation import DelegationChain, delegate, read_chain
 from moot.xprotocol.events.events import SignedPublic, decode
