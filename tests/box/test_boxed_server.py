@@ -16,7 +16,7 @@ from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.up.imported_boxes import box_for
+from moot.up.imported_boxes import box_for, box_variables
 from moot.up.scaffold import TemplateValues, make, template_named
 from tests.bridges.bridged_space import bridged_space, call
 from tests.mcp.upstreams import text_of
@@ -94,6 +94,17 @@ def test_a_link_that_the_server_made_does_not_widen_its_next_box(tmp_path: Path)
         box.plan(["/bin/true"], {}, tmp_path)
 
 
+def test_the_folder_of_a_space_cannot_be_moved_out_of_the_way(tmp_path: Path) -> None:
+    """Another one in its place would bring a configuration and tokens of its own."""
+    space = tmp_path / "work" / "spaces" / "lab"
+    (space / ".moot").mkdir(parents=True)
+    (space / "moot.yaml").touch()
+    box = Box(config=BoxConfig(write=(str(tmp_path),)), folder=space, hidden=(space / ".moot",))
+    plan = box.plan(["/bin/true"], {}, tmp_path)
+    assert {tmp_path / "work", tmp_path / "work" / "spaces", space} < set(plan.write)
+    assert space / "moot.yaml" in plan.read
+
+
 def test_a_home_folder_is_never_shown_because_a_program_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +153,14 @@ def test_an_imported_script_sees_its_project(tmp_path: Path) -> None:
         box, _ = box_for(settings, tmp_path, missing=None, environ={})
         assert box == {"read": [str(project)], "network": ["*"]}
         (tmp_path / "project" / "package.json").touch()
+
+
+def test_a_server_that_writes_beside_its_program_is_told_where_it_may() -> None:
+    given: dict[str, Json] = {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}
+    assert box_variables(given) == {"MEMORY_FILE_PATH": "/home/box/memory.jsonl"}
+    own: dict[str, Json] = {"MEMORY_FILE_PATH": "/srv/memory.jsonl"}
+    assert box_variables({**given, "env": own}) == own
+    assert box_variables({"command": "mcp-server-time"}) == {}
 
 
 @for_each_row(

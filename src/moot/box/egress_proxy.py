@@ -30,6 +30,7 @@ HEAD_BYTES: Final = 16 << 10
 # Open at once: npm opens a few dozen.
 MAX_CONNECTIONS: Final = 128
 _CHUNK: Final = 64 << 10
+NOT_LISTED: Final = "it is not on the list of hosts (network) of its box"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class EgressFact:
     refusal: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class EgressRefused(MootError):
@@ -53,7 +54,7 @@ class EgressProxy:
 
     def __init__(
         self,
-        rules: HostRules,
+        rules: Callable[[], HostRules],
         report: Callable[[EgressFact], None],
         *,
         resolve: Resolve = system_resolve,
@@ -100,8 +101,9 @@ class EgressProxy:
         raise fault
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        if not self._rules.allows(host, port):
-            raise EgressRefused("it is not on the list of hosts (network) of its box")
+        rules = self._rules()
+        if not rules.allows(host, port):
+            raise EgressRefused(NOT_LISTED)
         async with asyncio.timeout(CONNECT_SECONDS):
             try:
                 found = list(await self._resolve(host, port))[:MAX_ADDRESSES]
@@ -109,7 +111,7 @@ class EgressProxy:
                 raise OSError(f"{host} cannot be looked up: {fault}") from None
         for each in found:
             # One among public ones refuses all: such a mix is how a name is turned against its reader.
-            if not is_public(each) and not self._rules.names_address(each, port):
+            if not is_public(each) and not rules.names_address(each, port):
                 raise EgressRefused(
                     f"it leads to {each}, a private address, which the list does not name itself"
                 )

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from moot.config.box_config import BoxConfig
 from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.config.participant_reader import (
     ParticipantSection,
@@ -17,6 +18,7 @@ from moot.config.participant_reader import (
 )
 from moot.config.section_reader import at, checked, mapping, optional
 from moot.errors import UsageError
+from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 
@@ -28,6 +30,13 @@ SERVER_RIGHTS: Final = read_capabilities(
         {"kind": "mcp/request", "payload": {"method": "notifications/*"}},
         {"kind": "chat"},
     ]
+)
+# In a box: to propose that it is widened, and nothing else (decision 0271).
+_BOXED_RIGHTS: Final = (
+    *SERVER_RIGHTS,
+    *read_capabilities(
+        [{"kind": "mcp/proposal", "payload": {"method": "tools/call", "params": {"name": WIDEN_BOX}}}]
+    ),
 )
 
 _SERVER_KEYS: Final = frozenset(McpServerConfig.__struct_fields__)
@@ -47,7 +56,8 @@ def read_servers(
         server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
         if not known:
             about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
-            read_participant(name, about, place, reading, folder=folder, defaults=SERVER_RIGHTS, found=found)
+            rights = _BOXED_RIGHTS if isinstance(server.box, BoxConfig) else SERVER_RIGHTS
+            read_participant(name, about, place, reading, folder=folder, defaults=rights, found=found)
         member = found.members.get(name, MemberConfig())
         if member.mcp_server is not None or member.command is not None:
             raise UsageError(f"{place}: the participant of that name says itself how it is started")

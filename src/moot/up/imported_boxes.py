@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Final
 
+from moot.box.box_plan import HOME
 from moot.protocol.operation import Json
 
 # What fetches a server before it starts it, and from where.
@@ -25,12 +26,24 @@ _HOSTS: Final[Mapping[str, tuple[str, ...]]] = {
     "server-git": (),
     "server-time": (),
     "server-sqlite": (),
+    "server-calculator": (),
+    "server-code-runner": (),
+    "git-mcp-server": (),
+    "mcp-hello-world": (),
+    # It fetches whatever it is asked for.
+    "server-fetch": ("*",),
+    "context7-mcp": ("mcp.context7.com", "context7.com"),
+    "mcp-server-chart": ("antv-studio.alipay.com",),
     "server-github": ("api.github.com",),
     "server-gitlab": ("gitlab.com",),
     "server-slack": ("slack.com",),
     "server-brave-search": ("api.search.brave.com",),
     "server-google-maps": ("maps.googleapis.com",),
     "server-sentry": ("sentry.io",),
+}
+# Those that write beside their program, which is read-only in a box, unless a variable says where else.
+_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "server-memory": {"MEMORY_FILE_PATH": f"{HOME}/memory.jsonl"}
 }
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _BROWSERS = re.compile(r"puppeteer|playwright|chrome|browser")
@@ -71,6 +84,14 @@ def box_for(
     return box or "on", None
 
 
+def box_variables(settings: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The variables that a server is given because it is in a box; those that it has go first."""
+    given, args = settings.get("env"), settings.get("args")
+    names = _names(str(settings["command"]), [str(each) for each in args] if isinstance(args, list) else [])
+    found = (_VARIABLES[name] for name in _VARIABLES if any(each.endswith(name) for each in names))
+    return {**next(found, {}), **(given if isinstance(given, dict) else {})}
+
+
 def _unfit(program: str, words: list[str]) -> str | None:
     if program in _CONTAINERS:
         return f"{program} has a container of its own"
@@ -82,11 +103,15 @@ def _unfit(program: str, words: list[str]) -> str | None:
 
 
 def _hosts(program: str, words: list[str]) -> tuple[str, ...]:
-    # With or without a version: `@scope/server-git@1.2`.
-    names = [program, *(re.sub(r"(?<=\w)@.*", "", word) for word in words[:6])]
+    names = _names(program, words)
     known = [hosts for each in names for name, hosts in _HOSTS.items() if each.endswith(name)]
     # Of others nobody knows: all public hosts, and still none of your network.
     return (*_FETCHERS.get(program, ()), *known[0]) if known else ("*",)
+
+
+def _names(program: str, words: list[str]) -> list[str]:
+    # With or without a version: `@scope/server-git@1.2`.
+    return [program, *(re.sub(r"(?<=\w)@.*", "", word) for word in words[:6])]
 
 
 def _projects(words: list[str], folder: Path) -> list[str]:

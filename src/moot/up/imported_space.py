@@ -20,7 +20,7 @@ from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.up.default_rules import default_rules, rules_path
-from moot.up.imported_boxes import box_for
+from moot.up.imported_boxes import box_for, box_variables
 from moot.up.scaffold import CONFIGURATION, check_free, check_space_name, ignore_private_files, write_all
 
 AGENT: Final = "agent"
@@ -162,6 +162,8 @@ def _yaml(servers: list[ImportedServer], space: str, boxes: Mapping[str, Json]) 
             entry["env_file"] = str(_env_path(server))
         if server.name in boxes:
             entry["box"] = boxes[server.name]
+            if boxes[server.name] != "off" and (variables := box_variables(entry)):
+                entry["env"] = dict(variables)
         entries[server.name] = entry
     dumped = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
     header = _HEADER.replace("@SPACE@", space).replace("[@SERVERS@]", json.dumps(list(entries)))

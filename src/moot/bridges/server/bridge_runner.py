@@ -52,7 +52,7 @@ async def bridged(
     reports = None
     if settings.box is not None and isinstance(server, StdioServer):
         reports = BoxReports(settings.box, server.label)
-        server = boxed(server, replace(settings.box, report=reports.add))
+        server = boxed(server, replace(settings.box, report=reports.add, widened=reports.widenings))
     member = ServerMember(
         server,
         pins,

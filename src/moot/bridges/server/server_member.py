@@ -40,6 +40,7 @@ from moot.mcp.tool_pins import PinChange, Pins
 from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
 from moot.participant import Control, Controls, IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, show_hidden, show_hidden_in
+from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.not_offered import mark_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -166,6 +167,8 @@ class ServerMember:
     async def _handle(self, request: IncomingRequest) -> JsonObject | None:
         method = request.method
         if method == "tools/call":
+            if self._box_reports is not None and request.params.get("name") == WIDEN_BOX:
+                return self._box_reports.widen(request, self.space, self.upstream.restart)
             await self._check_listed(request.params.get("name"))
             return await self._forward(request)
         if method == "prompts/get" and not is_visible_name(request.params.get("name")):
@@ -219,6 +222,8 @@ class ServerMember:
         if method != "tools/call":
             return method not in SERVER_REQUESTS
         name = params.get("name")
+        if name == WIDEN_BOX and self._box_reports is not None:
+            return True
         return is_visible_name(name) and (self._tools is None or name in self._tools)
 
     async def handle_notification(self, request: IncomingRequest) -> None:
