@@ -10,6 +10,8 @@
 # make a2a-kit  A2A's compatibility kit against a published member; needs git and a network, or KIT=a clone of it
 # make alert-rules  the alerts of deploy/prometheus, tried by promtool (Debian: prometheus)
 # make chat-servers  moot chat at a real Synapse, with a client that is not ours, and at npm's telegram-test-api
+# make box-escapes  the ways out of a box, in ours and in npm's sandbox-runtime; needs socat and ripgrep
+# make boxed-servers  MCP servers from npm and PyPI, with and without a box
 # make agentdojo   AgentDojo's tools, and τ-bench's, in real spaces, with an agent that believes all that it reads
 # make cedar  100,000 random requests, decided by both engines of Cedar
 # make soak   the long counts: fuzzing and random comparison by the million
@@ -27,7 +29,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers log-judges cose-judge alert-rules agentdojo automation cedar docs screenshots lint style types tests package clean system
+.PHONY: test coverage run bench box-escapes boxed-servers soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers log-judges cose-judge alert-rules agentdojo automation cedar docs screenshots lint style types tests package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -151,6 +153,21 @@ KIT := https://github.com/a2aproject/a2a-tck
 
 a2a-kit: $(VENV)/installed
 	$(BIN)/python -m tests.agents.a2a.compatibility_kit $(KIT) $(SUITES)
+
+# Not a part of the tests: what others publish changes.
+BOXES := build/boxes
+
+box-escapes: $(VENV)/installed
+	npm install --prefix $(BOXES) --ignore-scripts --no-audit --no-fund --loglevel=error @anthropic-ai/sandbox-runtime@0.0.83
+	$(BIN)/python -m tests.box.other_boxes $(BOXES)
+
+boxed-servers: $(VENV)/installed
+	npm install --prefix $(BOXES) --ignore-scripts --no-audit --no-fund --loglevel=error @modelcontextprotocol/server-everything \
+		@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory @modelcontextprotocol/server-sequential-thinking \
+		mcp-hello-world mcp-server-code-runner @cyanheads/git-mcp-server
+	for name in git time sqlite calculator fetch; do $(BIN)/python -m venv $(BOXES)/v-mcp-server-$$name && \
+		$(BOXES)/v-mcp-server-$$name/bin/pip install --quiet mcp-server-$$name "mcp<2" || exit 1; done
+	$(BIN)/python -m tests.box.real_servers $(BOXES) $(BOXES)
 
 # What rules take over, on public data: DATA is a folder with the repositories that bench/automation_worlds.py names.
 automation: $(VENV)/installed

@@ -4,7 +4,7 @@
 is "escaped", or why not. Those in `HARMLESS` are run outside of a box as well, where they have to succeed.
 """
 
-# ruff: noqa: BLE001, S108, SIM115
+# ruff: noqa: BLE001, S103, S108, SIM115
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import fcntl
 import json
 import os
 import resource
+import select
+import signal
 import socket
 import stat
 import subprocess
@@ -86,6 +88,59 @@ def _inherited() -> list[str]:
 
 _add("open files of the parent", _inherited, harmless=True)
 
+
+def _replace(folder: str, name: str) -> bool:
+    """What is read there by itself outside would be ours."""
+    os.rename(folder, f"{folder}-before")
+    os.mkdir(folder)
+    return _write(f"{folder}/{name}")
+
+
+_AGENTS = {"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"}
+
+
+def _of_first_process() -> list[str]:
+    own = {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}
+    there = [os.readlink(f"/proc/1/fd/{number}") for number in os.listdir("/proc/1/fd")]
+    return [each for each in there if each not in own and not each.startswith("anon_inode:")]
+
+
+def _at_end(path: str, size: int) -> bool:
+    """A file of so many bytes and one more, of which only the last is on the disk."""
+    with open(path, "wb", buffering=0) as file:
+        try:
+            return os.pwrite(file.fileno(), b"x", size) > 0
+        finally:
+            os.unlink(path)
+
+
+def _owners_rights(how: str) -> bool:
+    """Whoever runs such a file outside does it as who started the box."""
+    made = f"{_shared}/suid-{how}"
+    if how == "open":
+        os.close(os.open(made, os.O_CREAT | os.O_WRONLY, 0o4755))
+    elif how == "openat2":
+        asked = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+        os.close(_syscall(437, 437, -100, made.encode(), asked, 24))
+    else:
+        with open(made, "wb") as file:
+            if how == "fchmod":
+                os.fchmod(file.fileno(), 0o2755)
+            else:
+                os.chmod(made, 0o4755)
+    return bool(os.stat(made).st_mode & 0o6000)
+
+
+def _there(folder: str, *names: str) -> list[str]:
+    return [name for name in names if os.path.lexists(f"{folder}/{name}")]
+
+
+def _write_at(path: str, text: str) -> bool:
+    with open(path, "w") as file:
+        file.write(text)
+    return True
+
+
 # Files
 
 _shared, _file = _OUTSIDE.get("shared", ""), _OUTSIDE.get("secret_file", "")
@@ -117,6 +172,9 @@ _add("tokens by moving them", lambda: os.rename(f"{_shared}/.moot", f"{_shared}/
 _add("change the configuration", lambda: _write(f"{_shared}/moot.yaml"))
 _add("replace the configuration", lambda: os.rename(f"{_shared}/a.txt", f"{_shared}/moot.yaml"))
 _add("add a hook of git", lambda: _write(f"{_shared}/.git/hooks/pre-commit"))
+_add("put another repository in its place", lambda: _replace(f"{_shared}/.git", "config"))
+_add("change what a shell runs when it starts", lambda: _write(f"{_shared}/.bashrc"))
+_add("change what an editor runs", lambda: _write(f"{_shared}/.vscode/tasks.json"))
 _add("write into a folder to read", lambda: _write(f"{_OUTSIDE['readable']}/made"))
 _add("remove from a folder to read", lambda: os.unlink(f"{_OUTSIDE['readable']}/a.txt"))
 _add("make a file to read writable", lambda: os.chmod(f"{_OUTSIDE['readable']}/a.txt", 0o700))
@@ -143,6 +201,27 @@ _add("keys of the kernel's console", lambda: os.open("/proc/sysrq-trigger", os.O
 _add("settings of the machine", lambda: os.listdir("/sys/kernel"), harmless=True)
 _add("groups of processes", lambda: os.listdir("/sys/fs/cgroup"), harmless=True)
 _add("file by its handle", lambda: _syscall(304, 265, -100, b"\0" * 16, 0) or True)
+_add("open files of the first process", _of_first_process)
+_add("program with the rights of its owner", lambda: _owners_rights("chmod"))
+_add("the same as it is made", lambda: _owners_rights("open"))
+_add("the same by its number", lambda: _owners_rights("fchmod"))
+_add("the same by the newest call", lambda: _owners_rights("openat2"))
+_add(
+    "disks, virtual machines and tunnels",
+    lambda: _there("/dev", "fuse", "kvm", "net", "userfaultfd", "mem", "sda"),
+)
+_add(
+    "services of a desktop",
+    lambda: _there("/tmp", ".X11-unix", ".ICE-unix") or _there("/run", "user", "dbus"),
+)
+_add("agents that hold keys", lambda: sorted(_AGENTS & set(os.environ)))
+_add(
+    "logins of git",
+    lambda: _there(_OUTSIDE["home"], ".git-credentials", ".gitconfig", ".netrc", ".ssh", ".aws"),
+)
+_add("be the last that is ended for memory", lambda: _write_at("/proc/self/oom_score_adj", "-1000"))
+_add("other users by a map", lambda: _write_at("/proc/self/uid_map", "0 0 1"))
+_add("one file that grows for ever", lambda: _at_end(f"{_shared}/big", _OUTSIDE["max_file_bytes"]))
 _add("fill the memory by /tmp", lambda: _allocate("/tmp/big", 2 << 30))
 _add("fill the memory by /dev/shm", lambda: _allocate("/dev/shm/big", 1 << 30))
 _add("fill the memory by /dev", lambda: _write("/dev/big"))
@@ -174,6 +253,16 @@ def _read_memory() -> bool:
     return _syscall(310, 270, os.getppid(), vector, 1, vector, 1, 0) >= 0
 
 
+def _trace() -> bool:
+    """Attach to the parent; let go of it again, and wake it up."""
+    parent = os.getppid()
+    _syscall(101, 117, 16, parent, 0, 0)
+    os.waitpid(parent, 0x4000_0000)
+    _syscall(101, 117, 17, parent, 0, 0)
+    os.kill(parent, signal.SIGCONT)
+    return True
+
+
 def _processes() -> list[str]:
     return [each for each in os.listdir("/proc") if each.isdigit()]
 
@@ -186,6 +275,16 @@ def _environments() -> bool:
             return ""
 
     return any(_OUTSIDE["variable"] in read(pid) for pid in _processes())
+
+
+def _sees_outside() -> bool:
+    def command(pid: str) -> str:
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+        except OSError:
+            return ""
+
+    return any(command(pid) == _OUTSIDE["command"] for pid in _processes())
 
 
 def _signal_outside() -> bool:
@@ -205,15 +304,15 @@ def _status(name: str) -> str:
 
 _add("environment of others", _environments, harmless=True)
 _add("environment of the parent", lambda: _OUTSIDE["variable"] in "".join(os.environ.values()), harmless=True)
-_add("see a process outside", lambda: len(_processes()) > 8, harmless=True)
+_add("see a process outside", _sees_outside, harmless=True)
 _add("end a process outside", _signal_outside, harmless=True)
 _add("capabilities", lambda: int(_status("CapEff"), 16) or int(_status("CapBnd"), 16), harmless=True)
 _add("gain rights by a program", lambda: _status("NoNewPrivs") == "0")
 _add("become root", _become_root)
-_add("trace a process", lambda: _syscall(101, 117, 16, os.getppid(), 0, 0) == 0)
+_add("trace a process of the box", _trace)
 _add("be traced", lambda: _syscall(101, 117, 0, 0, 0, 0) == 0)
-_add("memory of a process", _read_memory)
-_add("open files of a process", lambda: _syscall(438, 438, os.pidfd_open(os.getppid()), 0, 0))
+_add("memory of a process of the box", _read_memory)
+_add("open files of a process of the box", lambda: _syscall(438, 438, os.pidfd_open(os.getppid()), 0, 0))
 _add("new users by unshare", lambda: _syscall(272, 97, 0x1000_0000) == 0)
 _add("new mounts by unshare", lambda: _syscall(272, 97, 0x0002_0000) == 0)
 _add("new users by clone", lambda: _clone(0x1000_0000))
@@ -306,21 +405,41 @@ _add("more processes", _bomb)
 _add("raise its own limits", lambda: resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2))
 
 
+def _outcome(attempt: Try) -> str:
+    try:
+        found = attempt()
+    except Unfiltered as fault:
+        return f"escaped: the kernel looked at the call: {fault}"
+    except OSError as fault:
+        return errno.errorcode.get(fault.errno or 0, str(fault))
+    except Exception as fault:
+        return type(fault).__name__
+    return f"escaped: {found!r:.200}" if found not in (False, [], 0) else "nothing found"
+
+
+def _outcome_apart(attempt: Try) -> str:
+    """The same by a process of its own, for boxes in which a try may end who makes it."""
+    reader, writer = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.write(writer, _outcome(attempt).encode())
+        os._exit(0)
+    os.close(writer)
+    is_ready = select.select([reader], [], [], 20)[0]
+    said = os.read(reader, 4_096).decode() if is_ready else ""
+    os.close(reader)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return said or "ended by it"
+
+
 def main() -> None:
-    outcome: dict[str, str] = {}
+    done: dict[str, str] = {}
     for name, attempt in TRIES.items():
-        if _OUTSIDE.get("only_harmless") and name not in HARMLESS:
-            continue
-        try:
-            found = attempt()
-            outcome[name] = f"escaped: {found!r:.200}" if found not in (False, [], 0) else "nothing found"
-        except Unfiltered as fault:
-            outcome[name] = f"escaped: the call was made: {fault}"
-        except OSError as fault:
-            outcome[name] = errno.errorcode.get(fault.errno or 0, str(fault))
-        except Exception as fault:
-            outcome[name] = type(fault).__name__
-    print(json.dumps(outcome), flush=True)
+        if name in HARMLESS or not _OUTSIDE.get("only_harmless"):
+            # The first looks at what is open: nothing of ours may be yet.
+            is_apart = _OUTSIDE.get("apart") and done
+            done[name] = _outcome_apart(attempt) if is_apart else _outcome(attempt)
+    print(json.dumps(done), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import pytest
 from moot.box.box_support import NotConfined, why_not_confined
 from moot.box.boxed_child import Box
 from moot.config.box_config import BoxConfig, read_box
-from moot.errors import UsageError
+from moot.errors import McpError, UsageError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.up.imported_space import box_for
+from moot.up.imported_boxes import box_for, box_variables
 from moot.up.scaffold import TemplateValues, make, template_named
 from tests.bridges.bridged_space import bridged_space, call
 from tests.mcp.upstreams import text_of
@@ -56,9 +56,18 @@ async def test_callers_read_what_a_boxed_server_reached_and_the_space_what_was_r
         assert "403 Forbidden" in text_of(refused)
         told = {"host": "api.example.org", "port": 443, "refused": True}
         assert refused["_meta"]["moot/connections"] == [told]
-        await until(lambda: len(heard) == 2, lambda: str(heard))
+        with pytest.raises(McpError) as failed:
+            await call(alice, "reach", {"where": "other.example.org:80", "fail": True})
+        assert failed.value.data == {
+            "of": "it",
+            "moot/connections": [told | {"host": "other.example.org", "port": 80}],
+        }
+        await until(lambda: len(heard) == 3, lambda: str(heard))
         assert "/srv/notes/b.txt, which is outside of its box" in heard[0]
         assert "wanted to connect to api.example.org:443. Its box refused" in heard[1]
+    # With the answer of the call that was running, for whoever reads the journal.
+    journal = b"".join(each.read_bytes() for each in tmp_path.rglob("*.jsonl"))
+    assert b'"moot/connections":[{"host":"api.example.org"' in journal
 
 
 async def test_a_server_is_not_started_where_no_box_can_be_made(
@@ -92,6 +101,17 @@ def test_a_link_that_the_server_made_does_not_widen_its_next_box(tmp_path: Path)
     (shared / "sub").symlink_to("/etc")
     with pytest.raises(UsageError, match="leads to /etc, out of"):
         box.plan(["/bin/true"], {}, tmp_path)
+
+
+def test_the_folder_of_a_space_cannot_be_moved_out_of_the_way(tmp_path: Path) -> None:
+    """Another one in its place would bring a configuration and tokens of its own."""
+    space = tmp_path / "work" / "spaces" / "lab"
+    (space / ".moot").mkdir(parents=True)
+    (space / "moot.yaml").touch()
+    box = Box(config=BoxConfig(write=(str(tmp_path),)), folder=space, hidden=(space / ".moot",))
+    plan = box.plan(["/bin/true"], {}, tmp_path)
+    assert {tmp_path / "work", tmp_path / "work" / "spaces", space} < set(plan.write)
+    assert space / "moot.yaml" in plan.read
 
 
 def test_a_home_folder_is_never_shown_because_a_program_is_in_it(
@@ -142,6 +162,14 @@ def test_an_imported_script_sees_its_project(tmp_path: Path) -> None:
         box, _ = box_for(settings, tmp_path, missing=None, environ={})
         assert box == {"read": [str(project)], "network": ["*"]}
         (tmp_path / "project" / "package.json").touch()
+
+
+def test_a_server_that_writes_beside_its_program_is_told_where_it_may() -> None:
+    given: dict[str, Json] = {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}
+    assert box_variables(given) == {"MEMORY_FILE_PATH": "/home/box/memory.jsonl"}
+    own: dict[str, Json] = {"MEMORY_FILE_PATH": "/srv/memory.jsonl"}
+    assert box_variables({**given, "env": own}) == own
+    assert box_variables({"command": "mcp-server-time"}) == {}
 
 
 @for_each_row(

@@ -45,6 +45,15 @@ PROC_FILES: Final = tuple(
         *("sysrq-trigger", "timer_list", "vmallocinfo"),
     )
 )
+# In a folder that a server may change: what git, shells, editors and agents run or obey outside by itself.
+RUN_OUTSIDE: Final = (
+    *(".git/hooks", ".git/config", ".git/config.worktree", ".gitconfig", ".husky"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".envrc"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
+    *(".vscode", ".idea", ".mcp.json", ".claude", ".codex", ".cursor", ".gemini"),
+)
+# In one folder to write: each is some mounts more.
+MAX_REPOSITORIES: Final = 200
 _TEXTS: Final = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
 
 
@@ -120,6 +129,17 @@ def bwrap_arguments(plan: BoxPlan, files: BoxDescriptors) -> list[str]:
 def is_shown(path: Path, shown: Iterable[Path]) -> bool:
     """Whether a path is in the box: one of these, or inside of one."""
     return any(path.is_relative_to(each) for each in shown)
+
+
+def parents_inside(paths: Iterable[Path], write: Iterable[Path]) -> list[Path]:
+    """The folders between these paths and the folders to write that they are in."""
+    return [
+        parent
+        for path in paths
+        for folder in write
+        for parent in path.parents
+        if parent != folder and parent.is_relative_to(folder)
+    ]
 
 
 def box_environment(environment: Mapping[str, str], *, has_network: bool) -> dict[str, str]:

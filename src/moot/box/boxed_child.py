@@ -18,15 +18,18 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from moot.box import box_sockets
 from moot.box.box_plan import (
     HOME,
+    MAX_REPOSITORIES,
     PROC_FILES,
     PROC_FOLDERS,
     PROXY_PORT,
+    RUN_OUTSIDE,
     SYSTEM,
     SYSTEM_FILES,
     BoxDescriptors,
@@ -35,9 +38,10 @@ from moot.box.box_plan import (
     box_texts,
     bwrap_arguments,
     is_shown,
+    parents_inside,
 )
 from moot.box.box_support import START_SECONDS, NotConfined, describe_failure, missing_parts
-from moot.box.egress_proxy import EgressFact, EgressProxy
+from moot.box.egress_proxy import EgressFact, EgressProxy, FillHead
 from moot.box.host_rules import read_rules
 from moot.box.program_paths import program_paths
 from moot.box.resource_limits import BoxGroup, limit_process
@@ -54,6 +58,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class Widened(Protocol):
+    """What people allowed one box besides what the operator listed."""
+
+    def at_start(self) -> BoxConfig:
+        """All that a box which starts now may reach."""
+
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that may be connected to now."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
     """How one server is confined. `start` takes the place of `start_child`."""
@@ -67,6 +81,9 @@ class Box:
     home: Path | None = None
     # Told of each attempt to connect.
     report: Callable[[EgressFact], None] = field(default=lambda _fact: None, repr=False, compare=False)
+    # What was allowed besides `config`, looked up at each start, and for hosts at each connection.
+    widened: Widened | None = field(default=None, repr=False, compare=False)
+    fill_head: FillHead | None = field(default=None, repr=False, compare=False)
     resolve: Resolve = system_resolve
 
     def plan(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> BoxPlan:
@@ -83,6 +100,9 @@ class Box:
                 read[path] = path.resolve()
         read |= {path: path.resolve() for path in self._listed("read")}
         read |= {path: path.resolve() for path in self._run_outside(write)}
+        hidden = [path for path in self.hidden if path.exists() and is_shown(path, (*read, *write))]
+        # What is a mount cannot be moved: else another folder would take the place of a parent of these.
+        write |= {path: path.resolve() for path in parents_inside((*read, *hidden), write)}
         for path, real in (*read.items(), *write.items()):
             for writable, base in write.items():
                 # The server may have put a link there that leads out, for the next time it is started.
@@ -90,8 +110,6 @@ class Box:
                     raise UsageError(
                         f"its box: {path} leads to {real}, out of {writable}, which the server can change"
                     )
-        shown = [*read, *write]
-        hidden = [path for path in self.hidden if path.exists() and is_shown(path, shown)]
         hidden += [path for each in (*PROC_FOLDERS, *PROC_FILES) if (path := Path(each)).exists()]
         return BoxPlan(
             links=links,
@@ -107,8 +125,10 @@ class Box:
     def _run_outside(self, write: Iterable[Path]) -> list[Path]:
         """In folders that the server may change: what is read or run outside of the box by itself."""
         ours = [self.folder / name for name in ("moot.yaml", "space.yaml")]
-        hooks = [folder / ".git" / name for folder in write for name in ("hooks", "config")]
-        return [path for path in (*ours, *hooks) if path.exists() and is_shown(path, write)]
+        # Repositories are often beside each other in one folder.
+        inner = [each.parent for folder in write for each in islice(folder.glob("*/.git"), MAX_REPOSITORIES)]
+        of_tools = [folder / name for folder in (*write, *inner) for name in RUN_OUTSIDE]
+        return [path for path in (*ours, *of_tools) if path.exists() and is_shown(path, write)]
 
     def shows(self, path: str) -> bool:
         """Whether a path may be in the box: it is listed, or the system's, or ours."""
@@ -116,6 +136,15 @@ class Box:
         listed += [HOME, *map(Path, (*SYSTEM, *SYSTEM_FILES))]
         own = (Path("/proc"), Path("/dev"), Path("/tmp"), Path(sys.prefix), Path(sys.base_prefix))  # noqa: S108
         return is_shown(Path(os.path.normpath(path)), (*listed, *own))
+
+    def may_change(self, path: Path) -> bool:
+        """Whether this path is listed as one to write."""
+        return is_shown(path, [self._path(each) for each in self.config.write])
+
+    def read_only(self, path: str) -> str | None:
+        """The folder or file to read in which this path is; None if it is in none."""
+        listed = (str(self._path(each)) for each in self.config.read)
+        return next((each for each in listed if is_shown(Path(os.path.normpath(path)), [Path(each)])), None)
 
     def _path(self, listed: str) -> Path:
         return Path(os.path.normpath(self.folder / Path(listed).expanduser()))
@@ -143,6 +172,9 @@ class Box:
         drain_seconds: float = DRAIN_SECONDS,
     ) -> ChildProcess:
         """Start a server in its box; raises UsageError where it cannot be confined."""
+        widened = self.widened
+        if widened is not None:
+            self = replace(self, config=widened.at_start())
         if (why := missing_parts()) is not None:
             raise NotConfined(why)
         # A box must hold nothing of whoever started us. Where we may not look any more, this was done before.
@@ -152,6 +184,8 @@ class Box:
         environment = dict(environment or {})
         plan = self.plan(argv, environment, cwd)
         rules = read_rules(self.config.network)
+        # Where a host may be allowed later, its refusal has to be seen first.
+        has_way_out = bool(rules.rules) or widened is not None
         names = {host: f"127.0.1.{index}" for index, host in enumerate(rules.exact_names, 1)}
         if self.home is not None:
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -175,7 +209,7 @@ class Box:
             )
             child = await start_child(
                 [shutil.which("bwrap") or "bwrap", *bwrap_arguments(plan, files), *argv],
-                environment=box_environment(environment, has_network=bool(rules.rules)),
+                environment=box_environment(environment, has_network=has_way_out),
                 # Inside it has another one, which may not be there outside.
                 cwd=None,
                 on_stdout=on_stdout,
@@ -195,8 +229,9 @@ class Box:
                     if "pids" not in group.limited and os.geteuid() == 0:
                         # The kernel does not count those of root, and there is no group of ours.
                         log.warning("the processes of a box are not limited here: root, and no cgroup")
-                    if rules.rules:
-                        proxy = EgressProxy(rules, self.report, resolve=self.resolve)
+                    if has_way_out:
+                        now = (lambda: rules) if widened is None else (lambda: read_rules(widened.hosts()))
+                        proxy = EgressProxy(now, self.report, resolve=self.resolve, fill_head=self.fill_head)
                         child.ended.add_done_callback(lambda _end: proxy.close())
                         await _open_way_out(
                             pid,

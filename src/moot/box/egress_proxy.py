@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from moot.box.host_rules import HostRules, canonical_host
-from moot.errors import MootError
+from moot.errors import MootError, UsageError
 from moot.net.address_check import MAX_ADDRESSES, Resolve, is_public, system_resolve
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,10 @@ HEAD_BYTES: Final = 16 << 10
 # Open at once: npm opens a few dozen.
 MAX_CONNECTIONS: Final = 128
 _CHUNK: Final = 64 << 10
+NOT_LISTED: Final = "it is not on the list of hosts (network) of its box"
+
+# Host, port, head.
+FillHead = Callable[[str, int, bytes], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class EgressFact:
     refusal: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class EgressRefused(MootError):
@@ -53,14 +57,17 @@ class EgressProxy:
 
     def __init__(
         self,
-        rules: HostRules,
+        rules: Callable[[], HostRules],
         report: Callable[[EgressFact], None],
         *,
         resolve: Resolve = system_resolve,
+        fill_head: FillHead | None = None,
     ) -> None:
+        """`fill_head` puts in what the server does not know, in heads of plain HTTP."""
         self._rules = rules
         self._report = report
         self._resolve = resolve
+        self._fill_head = fill_head
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -100,8 +107,9 @@ class EgressProxy:
         raise fault
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        if not self._rules.allows(host, port):
-            raise EgressRefused("it is not on the list of hosts (network) of its box")
+        rules = self._rules()
+        if not rules.allows(host, port):
+            raise EgressRefused(NOT_LISTED)
         async with asyncio.timeout(CONNECT_SECONDS):
             try:
                 found = list(await self._resolve(host, port))[:MAX_ADDRESSES]
@@ -109,7 +117,7 @@ class EgressProxy:
                 raise OSError(f"{host} cannot be looked up: {fault}") from None
         for each in found:
             # One among public ones refuses all: such a mix is how a name is turned against its reader.
-            if not is_public(each) and not self._rules.names_address(each, port):
+            if not is_public(each) and not rules.names_address(each, port):
                 raise EgressRefused(
                     f"it leads to {each}, a private address, which the list does not name itself"
                 )
@@ -147,11 +155,13 @@ class EgressProxy:
             head = await reader.readuntil(b"\r\n\r\n")
         try:
             method, target, rest = _request(head)
+            if self._fill_head is not None and rest:
+                rest = await self._fill_head(canonical_host(target[0]), target[1], rest)
             upstream = await self.connect(*target)
         except ValueError:
             await _answer(writer, "400 Bad Request", "This is a proxy for CONNECT and for http:// addresses.")
             return
-        except EgressRefused as refused:
+        except (EgressRefused, UsageError) as refused:
             await _answer(writer, "403 Forbidden", f"Refused by the box: {refused}.")
             return
         except OSError as fault:

@@ -31,6 +31,8 @@ def limit_process(pid: int, box: BoxConfig) -> None:
         # Not the address space, of which runtimes reserve far more than they use.
         resource.RLIMIT_DATA: box.memory_bytes,
         resource.RLIMIT_CORE: 0,
+        # Of one file: a log that grows for ever. How many there are, nothing bounds.
+        resource.RLIMIT_FSIZE: box.max_file_bytes,
     }
     if box.cpu_seconds is not None:
         limits[resource.RLIMIT_CPU] = box.cpu_seconds

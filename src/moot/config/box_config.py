@@ -31,6 +31,8 @@ class BoxConfig(msgspec.Struct, frozen=True, kw_only=True):
     network: tuple[str, ...] = ()
     # Of each process, and with a cgroup of all together: twice what Node.js takes for its heap.
     memory_bytes: int = 4 << 30
+    # Of each file that it writes; not of all together, which nothing bounds.
+    max_file_bytes: int = 8 << 30
     # Of each process, in its whole life; None: no limit.
     cpu_seconds: int | None = None
     # Processes and threads at once: a server of Node.js has about a dozen.
@@ -52,7 +54,12 @@ def read_box(value: Json, path: str) -> BoxSetting:
             f"{path}: is off, on, or what the server may reach: read, write, network and the like"
         )
     box: BoxConfig = read_struct(BoxConfig, value, path, _READERS)
-    for name, least in (("memory_bytes", 64 << 20), ("max_processes", 1), ("cpu_seconds", 1)):
+    for name, least in (
+        ("memory_bytes", 64 << 20),
+        ("max_file_bytes", 1 << 20),
+        ("max_processes", 1),
+        ("cpu_seconds", 1),
+    ):
         if (given := getattr(box, name)) is not None and given < least:
             raise UsageError(f"{at(path, name)}: has to be at least {least}")
     return box
@@ -86,4 +93,10 @@ def _size(value: Json, path: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-_READERS: Final = {"read": _paths, "write": _paths, "network": read_hosts, "memory_bytes": _size}
+_READERS: Final = {
+    "read": _paths,
+    "write": _paths,
+    "network": read_hosts,
+    "memory_bytes": _size,
+    "max_file_bytes": _size,
+}

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.config import former_settings
+from moot.config.box_config import BoxConfig
 from moot.config.config_warnings import warnings_of
 from moot.config.configuration import Access, Configuration, McpServerConfig, MemberConfig, SpaceSettings
 from moot.config.environment import blamed, with_overrides
@@ -41,6 +42,7 @@ from moot.config.space_reader import SPACE_KEYS, notation_in, participant_name, 
 from moot.config.strict_yaml import read_yaml
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
+from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import SpaceConfig
@@ -72,6 +74,13 @@ SERVER_RIGHTS: Final = read_capabilities(
         {"kind": "chat"},
     ]
 )
+# In a box: to propose that it is widened, and nothing else (decision 0271).
+_BOXED_RIGHTS: Final = (
+    *SERVER_RIGHTS,
+    *read_capabilities(
+        [{"kind": "mcp/proposal", "payload": {"method": "tools/call", "params": {"name": WIDEN_BOX}}}]
+    ),
+)
 
 _SERVER_KEYS: Final = frozenset(McpServerConfig.__struct_fields__)
 # What else may be said of a server that no participant of its name stands for.
@@ -90,7 +99,8 @@ def read_servers(
         server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
         if not known:
             about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
-            read_participant(name, about, place, reading, folder=folder, defaults=SERVER_RIGHTS, found=found)
+            rights = _BOXED_RIGHTS if isinstance(server.box, BoxConfig) else SERVER_RIGHTS
+            read_participant(name, about, place, reading, folder=folder, defaults=rights, found=found)
         member = found.members.get(name, MemberConfig())
         if member.mcp_server is not None or member.command is not None:
             raise UsageError(f"{place}: the participant of that name says itself how it is started")

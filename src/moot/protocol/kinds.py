@@ -306,6 +306,9 @@ CANCELLED: Final = "notifications/cancelled"
 # What a member may send in another's place, about a proposal (decision 0210).
 DELEGATED_KINDS: Final = frozenset({"mcp/request", "mcp/reject", "moot/approve"})
 
+# The tool by which a bridge asks for a wider box (decision 0271): rules never approve it, nor learn from it.
+WIDEN_BOX: Final = "moot/widen-box"
+
 # D-56: the gateway cannot do these for a member, and a legacy member does not know them.
 UNSUPPORTED_BY_LEGACY: Final = frozenset(_CONTROLS) - {"participant/pause"}
 

@@ -31,7 +31,7 @@ async def test_plain_messages_wait_for_no_fsync_and_a_change_of_rights_brings_th
 ) -> None:
     journal = open_journal(folder_in(tmp_path), JournalSettings(), sync_seconds=3600.0)
     carrier = Carrier()
-    durability = LogDurability(cast(JournaledSpace, SimpleNamespace(journal=journal, delivery=carrier)))
+    durability = LogDurability(cast("JournaledSpace", SimpleNamespace(journal=journal, delivery=carrier)))
     async with bounded():
         for number in range(3):
             durability.carry_out(PendingEffects(journal.append(value_record(number)), [], 0.0))

@@ -21,6 +21,7 @@ from moot.protocol.hidden_text import (
     show_hidden,
     show_hidden_in,
 )
+from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
@@ -75,7 +76,8 @@ def is_visible_offer(member: str, entry: JsonObject) -> bool:
     """Whether an entry of a list can be named and used as people see it."""
     key = entry.get(_KEYS[member])
     if member in ("tools", "prompts"):
-        if not is_visible_name(key):
+        # A tool of the server that is called as ours is would be taken for it.
+        if not is_visible_name(key) or key == WIDEN_BOX:
             return False
     elif not isinstance(key, str) or not key.strip() or find_hidden(key) or has_line_ends(key):
         return False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moot.protocol.exact_numbers import has_rounded_number
+from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import CONTEXT_PATHS, Json, Payload, context_of
 
 # Methods whose arguments stand under `arguments`; of all others the params are the arguments.
@@ -74,6 +75,9 @@ def case_of(
     # A progress token does not change what is done, nor does the trace that a call belongs to.
     if not isinstance(meta, dict) or not all(_is_harmless(key, meta[key]) for key in meta):
         unexpected_fields.append("params._meta")
+    if tool == WIDEN_BOX and method == "tools/call":
+        # Before anything else, since the first is what people read as the reason.
+        unexpected_fields.insert(0, "a wider box, about which only people decide")
     if raw and has_rounded_number(raw):
         unexpected_fields.append("a number with more digits than are compared")
     return Case(id, proposer, tuple(to), method, tool, arguments, payload, at, tuple(unexpected_fields))
