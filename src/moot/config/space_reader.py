@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.config.budget_reader import read_budgets
+from moot.config.effect_reader import read_effects
 from moot.config.passkey_reader import read_passkeys
 from moot.config.section_reader import Reader, at, checked, mapping, one_of, probably, unknown_key
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
@@ -227,6 +228,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "accept_protocols": _strings,
     "quorum": _quorum,
     "budgets": read_budgets,
+    "effects": read_effects,
     "reminders": _reminders,
     "passkeys": read_passkeys,
     "connection_url": _url,
