@@ -235,7 +235,8 @@ def test_what_cannot_be_compared_asks_every_time(invoice: Json, why: str) -> Non
 
 def test_an_argument_that_is_not_there_or_nested_elsewhere_asks() -> None:
     bank = Bank()
-    for arguments in ({}, {"payee": {"name": "ACME"}}, {"invoice": "INV-7", "payee": "ACME"}, None, []):
+    given: list[Json] = [{}, {"payee": {"name": "ACME"}}, {"invoice": "INV-7", "payee": "ACME"}, None, []]
+    for arguments in given:
         body: Json = {"method": "tools/call", "params": {"name": "pay", "arguments": arguments}}
         assert bank.says("agent", "mcp/request", body, to=["tool"]) == "approval_required"
     lines = Bank({"pay": {"tool": "pay", "key": "{lines.*.id}"}})
@@ -257,9 +258,9 @@ def test_a_call_to_several_hosts_would_be_two_effects() -> None:
 
 def test_a_failure_frees_the_key_and_silence_does_not() -> None:
     bank = Bank()
-    for number, failure in enumerate(
-        [{"error": {"code": -32602, "message": "no"}}, {"result": {"isError": True, "content": []}}]
-    ):
+    refused: Any = {"error": {"code": -32602, "message": "no"}}
+    reported: Any = {"result": {"isError": True, "content": []}}
+    for number, failure in enumerate([refused, reported]):
         assert bank.pay(id=f"f{number}") is None
         assert bank.answers(f"f{number}", **failure) is None
     assert bank.pay(id="r1") is None

@@ -10,8 +10,9 @@ from moot.config.call_reader import CALL_KEYS, read_calls
 from moot.config.section_reader import at, mapping, one_of, unknown_key
 from moot.errors import UsageError
 from moot.protocol.argument_template import MAX_PLACES, places_in, render
+from moot.protocol.gateway_proposal import Undo
 from moot.protocol.operation import Json
-from moot.space.config import CallTemplate, ReconcileCall, SpaceEffect, Undo
+from moot.space.config import CallTemplate, ReconcileCall, SpaceEffect
 
 _KEYS: Final = (*CALL_KEYS, "key", "days", "undo", "compensate", "reconcile")
 _CALL: Final = ("tool", "to", "arguments")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from moot.protocol import strict_json
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json
 
@@ -67,6 +68,21 @@ def fill(template: Json, source: Json) -> Json:
     if whole is not None:
         return _one(source, tuple(whole[1].split(".")))
     return _PLACE.sub(lambda found: _text(_one(source, tuple(found[1].split(".")))), template)
+
+
+def data_of(result: Json) -> Json:
+    """What a tool answered, as data: structured, or the JSON that its text is; None for neither."""
+    if not isinstance(result, dict) or result.get("isError") is True:
+        return None
+    if "structuredContent" in result:
+        return result["structuredContent"]
+    content = result.get("content")
+    first = content[0] if isinstance(content, list) and content else None
+    text = first.get("text") if isinstance(first, dict) else None
+    try:
+        return strict_json.parse_any_depth(text.encode()) if isinstance(text, str) else None
+    except (ValueError, UnicodeEncodeError):
+        return None
 
 
 def _one(source: Json, path: ArgumentPath) -> Any:

@@ -9,6 +9,7 @@ from typing import Literal, NewType
 import msgspec
 
 from moot.protocol.envelope import DialectName, EnvelopeLimits
+from moot.protocol.gateway_proposal import Undo
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, read_capabilities
 
@@ -57,10 +58,6 @@ class ParticipantConfig(msgspec.Struct, frozen=True, kw_only=True):
     exclusive: bool = False
     # SHA-256 of each token; the tokens themselves are known to nobody but their holder.
     credentials: tuple[str, ...] = ()
-
-
-# Whether what a call does can be taken back: by itself, by another call, or not at all.
-Undo = Literal["reversible", "compensable", "final"]
 
 
 class Quorum(msgspec.Struct, frozen=True, kw_only=True):

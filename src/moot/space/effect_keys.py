@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -55,6 +55,15 @@ class EffectUse(NamedTuple):
     @property
     def name(self) -> str:
         return self.effect.name
+
+
+class KeyedCall(Protocol):
+    """A call that is about to be made; `may_confirm`: by a person, who may say that it is done again."""
+
+    @property
+    def uses(self) -> tuple[EffectUse, ...]: ...
+    @property
+    def may_confirm(self) -> bool: ...
 
 
 class EffectRecord(msgspec.Struct):
@@ -260,19 +269,17 @@ def _reconciling(effect: SpaceEffect, payload: Payload, hosts: Sequence[str]) ->
 # What follows from it
 
 
-def check_uses(
-    table: EffectTable, uses: Sequence[EffectUse], named: Collection[str], *, is_approved: bool, now: float
-) -> None:
+def check_uses(table: EffectTable, act: KeyedCall, named: Collection[str], now: float) -> None:
     """Raises ApprovalRequired unless each is new, or a person approves it who names the earlier call."""
-    for use in uses:
+    for use in act.uses:
         record = table.find(use, now)
         note = describe_use_of(table, use, now)
         if note["verdict"] == "free":
             continue
-        if not is_approved:
+        if not act.may_confirm:
             raise ApprovalRequired(f"propose it: {note['text']}", **note)
         if record is not None and record.request not in named:
-            hint = f"; to do it again, look at it and approve it once more (naming {record.request})"
+            hint = f" (whoever approves it names {record.request})"
             raise ApprovalRequired(f"{note['text']}{hint}", **note)
 
 
@@ -299,6 +306,13 @@ def describe_record(record: EffectRecord) -> str:
     )
     when = rfc3339(record.at)[:16].replace("T", " ")
     return f"{record.name} {record.shown} {came} for {record.by} on {when} UTC{approved}"
+
+
+def describe_open(record: EffectRecord) -> dict[str, Json]:
+    """A call of which nobody knows what came of it, and how that may be found out."""
+    text = describe_record(record)
+    note: dict[str, Json] = {"effect": record.name, "key": record.shown, "verdict": "free", "text": text}
+    return {**note, "earlier": _earlier(record)}
 
 
 def _earlier(record: EffectRecord) -> dict[str, Json]:

@@ -110,7 +110,7 @@ EXECUTED: Final = frozenset(_ACTS)
 _LEDGER_KINDS: Final = frozenset(
     {"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle", "moot/assign"}
 )
-# D-32: kinds that a space may deliver to one member only.
+# D-32: kinds for one member only.
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 
 
@@ -193,11 +193,8 @@ def process_envelope(
         # What is replayed was accepted, perhaps under other limits.
         if act is not None and not state.replaying:
             act.check_limits()
-            if act.charges:
-                check_charges(state.budgets, act.charges, is_approved=act.is_approved, now=now)
-            if act.uses:
-                named = envelope.correlation_id
-                check_uses(state.effects, act.uses, named, is_approved=act.may_confirm, now=now)
+            check_charges(state.budgets, act.charges, is_approved=act.is_approved, now=now)
+            check_uses(state.effects, act, envelope.correlation_id, now)
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
@@ -249,8 +246,7 @@ def _accepted(
         waits = carries_out or used is not None or (act is not None and bool(act.charges or act.uses))
         effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=waits))
     if act is not None:
-        if act.charges:
-            state.budgets.count(act.charges, now)
+        state.budgets.count(act.charges, now)
         effects += act.execute(record, now, mint)
     if used is not None:
         effects += count_use(state, used, now, mint)

@@ -15,7 +15,7 @@ from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.deadlines import Deadline, Deadlines
 from moot.space.delegation_table import DelegationTable
-from moot.space.effect_keys import EffectTable
+from moot.space.effect_keys import EffectTable, describe_open
 from moot.space.effects import Deliver, Effect, Mint
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
@@ -354,6 +354,8 @@ class State:
             "asked": self.runtime_ids(proposal.asked),
             "waiting_for": self.runtime_ids(proposal.waiting),
         }
+        if about := self.effects.about(proposal.settled_by or ""):
+            payload["effects"] = [describe_open(each) for each in about]
         ids = [id for id in (proposal.settled_by, proposal.id) if id is not None]
         return self.announce("moot/outcome", payload, now, mint, correlation_id=ids)
 

@@ -13,7 +13,14 @@ from moot.protocol.patterns import Rights
 from moot.protocol.proposal_life import RULE_CONTEXT, RULE_KINDS
 from moot.space.budgets import Charge, describe_charge, find_charges
 from moot.space.config import Name
-from moot.space.effect_keys import EffectRecord, EffectUse, describe_classes, describe_use_of, find_uses
+from moot.space.effect_keys import (
+    EffectRecord,
+    EffectUse,
+    describe_classes,
+    describe_open,
+    describe_use_of,
+    find_uses,
+)
 from moot.space.effects import Effect, Mint
 from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
@@ -79,6 +86,8 @@ def _charges_of(state: State, proposal: ProposalRecord) -> Sequence[Charge]:
 def describe_effects(state: State, proposal: ProposalRecord, now: float) -> list[Json]:
     """What an open proposal would bring about: whether it was done before, and whether it can be undone."""
     effects = state.config.effects
+    if proposal.outcome == "unknown":
+        return [describe_open(each) for each in state.effects.about(proposal.settled_by or "")]
     if not effects or proposal.state != "open" or not proposal.raw:
         return []
     payload = strict_json.parse_any_depth(proposal.raw)["payload"]

@@ -58,7 +58,7 @@ MAX_ASSIGNED: Final = 16
 
 def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
     """One proposal, at most one execution, of exactly what was reviewed."""
-    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    named = _named_in(state, envelope)
     if envelope.kind == "moot/settle" and any(map(state.effects.is_open, envelope.correlation_id)):
         check_effect_assessment(state, session, envelope, now)
     elif envelope.kind in ("moot/approve", "moot/settle", "moot/assign") and not named:
@@ -99,6 +99,14 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             _check_open(proposal, now)
             if proposal.passkey and not state.replaying:
                 check_passkey(state, session, envelope, proposal, now)
+
+
+def _named_in(state: State, envelope: Envelope) -> list[ProposalRecord]:
+    """The proposals that an envelope is about; what is settled may be named by the call, too."""
+    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    if envelope.kind == "moot/settle":
+        named += [each for id in envelope.correlation_id for each in state.ledger.executed_by(id)]
+    return named
 
 
 def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope, now: float) -> None:
@@ -404,7 +412,7 @@ def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         settled = list(envelope.correlation_id)
-        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+        for proposal in _named_in(state, envelope):
             settled.append(proposal.settled_by or "")
             state.unpin(state.ledger.assess(proposal, outcome, session.member.name, note, now))
         changed = [each for id in settled for each in state.effects.settle(id, outcome)]

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from moot.errors import ApprovalRequired, BudgetExceeded, MootError, NotAllowed, ProposalSettled, TargetAbsent
+from moot.origins.tool_traits import UNDO_CLASSES, ToolTraits
 from moot.participant.joined_space import JoinedSpace
+from moot.protocol.gateway_proposal import Undo
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_REASON, OPINION_RULE
 from moot.protocol.proposal_life import RULE_CONTEXT
@@ -63,6 +66,7 @@ class RuleDecider:
         draw: Callable[[], float],
         is_compared: Callable[[str, str | None], bool],
         untrusted: Callable[[Case], str | None],
+        traits_of: Callable[[str, str], ToolTraits],
         unnamed_untrusted: Callable[[Case, Rule], str | None],
         remembered: Callable[[Case], Sequence[Rule]],
         on_review_due: Callable[[Rule], None],
@@ -85,6 +89,7 @@ class RuleDecider:
         self._draw = draw
         self._is_compared = is_compared
         self._untrusted = untrusted
+        self._traits_of = traits_of
         self._unnamed_untrusted = unnamed_untrusted
         self._remembered = remembered
         self._on_review_due = on_review_due
@@ -132,6 +137,8 @@ class RuleDecider:
         observing: bool | None = False,
     ) -> RuleVerdict:
         store, untrusted = self._store, self._untrusted(case)
+        if any(rule.undo is not None for rule in store.all_rules):
+            case = replace(case, undo=self._undo_of(case))
         judged = store.judge(case, untrusted)
         rules = loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case))
         found = evaluate_all(
@@ -156,6 +163,13 @@ class RuleDecider:
         # Nobody knows whether a policy forbids it.
         is_unknown = judged.fault is not None and found.decision != "reject"
         return RuleVerdict("ask", None, str(judged.fault)) if is_unknown else found
+
+    def _undo_of(self, case: Case) -> Undo:
+        """The worst of what is said of its tool at each of its hosts."""
+        if case.method != "tools/call" or not case.to:
+            return "final"
+        said = [self._traits_of(host, case.tool or "").undo_class for host in case.to]
+        return max(said, key=UNDO_CLASSES.index)
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
         """D-87: a host that has just joined may offer something else under a known name.
@@ -290,7 +304,8 @@ class RuleDecider:
             # Somebody else decided first, several votes are required (D-28), or a budget is used up.
             self._reviews.forget(case.id)
             if not isinstance(fault, ProposalSettled):
-                why = str(fault) if "budget" in fault.details else "this space asks for several approvals"
+                is_told = not {"budget", "effect"}.isdisjoint(fault.details)
+                why = str(fault) if is_told else "this space asks for several approvals"
                 self._leave(case, f"rule {rule.name} matched, but {why}")
             log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:
