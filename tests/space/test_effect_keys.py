@@ -90,7 +90,7 @@ def test_a_person_confirms_by_naming_the_earlier_call_and_in_no_other_way() -> N
     bank = Bank()
     assert bank.pay(id="r1") is None
     bank.propose("p1", "inv-7 ")
-    assert bank.note("p1")["text"].startswith("pay INV-7/ACME was sent, and nobody knows what came of it")
+    assert bank.note("p1")["text"].startswith("pay INV-7/ACME was sent for agent on ")
     body = call("inv-7 ")
     for who, about in (("ana", ["p1"]), ("approver", ["p1", "r1"]), ("agent", ["p1", "r1"])):
         assert bank.says(who, "mcp/request", body, to=["tool"], about=about) == "approval_required", who

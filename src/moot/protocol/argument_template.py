@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from moot.errors import MootError
 from moot.protocol import strict_json
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json
@@ -81,7 +82,7 @@ def data_of(result: Json) -> Json:
     text = first.get("text") if isinstance(first, dict) else None
     try:
         return strict_json.parse_any_depth(text.encode()) if isinstance(text, str) else None
-    except (ValueError, UnicodeEncodeError):
+    except (MootError, ValueError):
         return None
 
 

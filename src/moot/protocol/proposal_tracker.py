@@ -168,6 +168,7 @@ class ProposalTracker(Generic[P]):
                     return life.note_opinion(read_opinion(payload), who[-1])
                 return False
             case "moot/outcome" if payload.get("outcome") == "unknown":
+                life.effects = read_effect_notes(payload.get("effects"))
                 # What carried it out may never have been heard here.
                 life.fulfil(_text(payload.get("request_id")), "", payload.get("asked", ()), now)
                 return life.lose_track(reason)

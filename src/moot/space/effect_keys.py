@@ -301,11 +301,10 @@ def describe_use_of(table: EffectTable, use: EffectUse, now: float) -> dict[str,
 def describe_record(record: EffectRecord) -> str:
     """What came of an earlier call, for people."""
     approved = f", approved by {record.approved_by}" if record.approved_by else ""
-    came = {"done": "was done", "failed": "failed"}.get(
-        record.state, "was sent, and nobody knows what came of it,"
-    )
+    came = {"done": "was done", "failed": "failed"}.get(record.state, "was sent")
+    left = ", and nobody knows what came of it" if record.state == "open" else ""
     when = rfc3339(record.at)[:16].replace("T", " ")
-    return f"{record.name} {record.shown} {came} for {record.by} on {when} UTC{approved}"
+    return f"{record.name} {record.shown} {came} for {record.by} on {when} UTC{approved}{left}"
 
 
 def describe_open(record: EffectRecord) -> dict[str, Json]:
