@@ -29,7 +29,7 @@ def bounded() -> asyncio.Timeout:
     return asyncio.timeout(HANG_SECONDS)
 
 
-async def until(holds: Callable[[], T], describe: Callable[[], str] | None = None) -> T:
+async def until(holds: Callable[[], T | None], describe: Callable[[], str] | None = None) -> T:
     """Look until something holds that nobody tells of; what was seen then.
 
     `describe` says how things stand, for the message when it never holds.

@@ -29,6 +29,16 @@ SETTINGS: dict[str, Any] = {
     "dialects": ["mew", "mcpx"],
     "quorum": [{"payload": {"method": "tools/call", "params": {"name": "launch"}}, "approvals_needed": 2}],
     "budgets": {"payments": {"tool": "pay", "sum": "arguments.amount", "ask_at": 400, "at_most": 500}},
+    "effects": {
+        "transfer": {
+            "tool": "transfer",
+            "key": "{invoice}",
+            "compensate": {
+                "tool": "refund",
+                "arguments": {"transfer": "{result.id}", "amount": "{amount}"},
+            },
+        }
+    },
     "participants": {
         "alice": {"capabilities": [{"kind": "*"}]},
         "bob": {"capabilities": [{"kind": "*"}]},

@@ -140,6 +140,8 @@ def page_reason(seen: SeenProposal, line: LinkAbove) -> str:
     """Why a proposal is decided on its page and not in a chat: a passkey, or a hint above the line."""
     if seen.passkey:
         return "It is approved with a passkey, on its page."
+    if seen.repeats:
+        return "The same was done before, or may have been: look at it on its page."
     limit = _SEVERITIES.index(line)
     is_above = any(_SEVERITIES.index(each.severity) > limit for each in seen.risks)
     return "This space decides such calls on their page, not in a chat." if is_above else ""

@@ -17,7 +17,7 @@ from moot.chat.platform import Card, Verb
 from moot.operations.call_text import proposal_link
 from moot.operations.operation import short_id
 from moot.operations.origin_text import OriginNotes, caution_lines
-from moot.operations.proposal_operations import argument_lines, budget_lines, operation
+from moot.operations.proposal_operations import argument_lines, operation, space_lines
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.large_content import reference_in
@@ -48,7 +48,7 @@ def proposal_card(
     notes = [
         *(f"! {text}" for text in caution_lines(seen)),
         *(f"! {each.text}" for each in seen.risks),
-        *budget_lines(seen),
+        *space_lines(seen),
         *([seen.vote_text] if seen.vote_text else []),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         f"{space + ', ' if space else ''}{short_id(seen.id)}, fingerprint {seen.fingerprint()[:12]}",

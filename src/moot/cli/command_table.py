@@ -27,7 +27,7 @@ take part    open        open the console in your browser, signed in
              members     list the members and what they may do
              call        call a tool, or propose the call; `tools` lists them
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
-             approve     make exactly the proposed call; `reject` rejects it
+             approve     make exactly the proposed call; `reject`; `compensate`
              comment     ask back; `assign`, `delegate`, `decisions`, `receipt`, `chat`
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
@@ -71,6 +71,7 @@ COMMANDS: Final = {
     "budgets": "client.operation_commands",
     "approve": "client.operation_commands",
     "reject": "client.operation_commands",
+    "compensate": "client.operation_commands",
     "comment": "client.operation_commands",
     "assign": "client.operation_commands",
     "delegate": "client.operation_commands",

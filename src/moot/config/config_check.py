@@ -10,6 +10,7 @@ from moot.config.configuration import Configuration, MemberConfig, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, bracketed
 from moot.config.loader import load
 from moot.space.budgets import describe_budget
+from moot.space.effect_keys import describe_effect
 
 
 def check(
@@ -77,6 +78,8 @@ def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Ite
         yield f"  pending for {step.after_seconds:g} s: {', '.join(step.tell)} notified"
     for budget in config.budgets:
         yield f"  budget {budget.name}: {describe_budget(budget)}"
+    for effect in config.effects:
+        yield f"  effect {effect.name}: {describe_effect(effect)}"
 
 
 def _started(member: MemberConfig | None) -> Iterator[str]:

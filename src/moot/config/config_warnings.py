@@ -93,6 +93,7 @@ def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
         yield f"space {name}: members may hand on rights that they do not hold (delegation: unrestricted)"
     yield from _about_quorum(name, config)
     yield from _about_budgets(name, config)
+    yield from _about_effects(name, config)
     for index, step in enumerate(config.reminders):
         for who in step.tell:
             if not is_wild(who) and who not in config.participants:
@@ -133,6 +134,19 @@ def _about_budgets(name: str, config: SpaceConfig) -> Iterator[str]:
                     f"space {name}: budgets.{budget.name}.who: there is no participant {who}: the budget"
                     " binds whoever is invited under that name, and nobody else"
                 )
+
+
+def _about_effects(name: str, config: SpaceConfig) -> Iterator[str]:
+    for effect in config.effects:
+        hosts = effect.calls.original.get("to", ())
+        for host in (hosts,) if isinstance(hosts, str) else hosts:
+            if not is_wild(host) and host not in config.participants:
+                yield (
+                    f"space {name}: effects.{effect.name}.to: there is no participant {host}: calls of its "
+                    "tools under another name are not held to this"
+                )
+    if any(each.undo for each in config.passkeys.required) and not any(each.undo for each in config.effects):
+        yield f"space {name}: passkeys.required: no entry of effects says undo, so no passkey is asked for"
 
 
 def _doubtful(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:

@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from moot.config.budget_reader import read_budgets
+from moot.config.effect_reader import read_effects
+from moot.config.passkey_reader import read_passkeys
 from moot.config.section_reader import Reader, at, checked, mapping, one_of, probably, unknown_key
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
 from moot.protocol.envelope import EnvelopeLimits
@@ -22,7 +24,6 @@ from moot.protocol.patterns import Capability, Notation, read_capability
 from moot.space.config import (
     Name,
     ParticipantConfig,
-    PasskeyRules,
     Quorum,
     Reminder,
     SpaceConfig,
@@ -52,64 +53,6 @@ _SWITCHES: Final = frozenset(
 _DIALECTS: Final = frozenset({"mew", "mcpx", "m3p"})
 _REMINDER_KEYS: Final = frozenset({"after_seconds", "tell"})
 MAX_REMINDERS: Final = 16
-
-
-# `passkeys:` of a space: what is approved with a passkey. The words are those of budgets, and `risk`.
-
-_KEYS: Final = ("required", "first")
-_RULE_KEYS: Final = ("tool", "to", "arguments", "risk", "exempt")
-_RISKS: Final = frozenset({"bad", "warn"})
-
-
-def read_passkeys(value: Json, path: str) -> PasskeyRules:
-    """Raises UsageError that names what is wrong."""
-    settings = mapping(value, path)
-    for key in settings:
-        if key not in _KEYS:
-            raise unknown_key(path, key, _KEYS)
-    rules = settings.get("required", [])
-    if not isinstance(rules, list):
-        raise UsageError(f"{at(path, 'required')}: must be a list, as in [{{tool: deploy}}]")
-    first: Any = one_of(settings.get("first", "session"), frozenset({"session", "link"}), at(path, "first"))
-    required = [_read_rule(each, f"{at(path, 'required')}[{index}]") for index, each in enumerate(rules)]
-    return PasskeyRules(required=tuple(required), first=first)
-
-
-def _read_rule(value: Json, path: str) -> Quorum:
-    entry = mapping(value, path)
-    for key in entry:
-        if key not in _RULE_KEYS:
-            raise unknown_key(path, key, _RULE_KEYS)
-    pattern: dict[str, Json] = {"kind": "mcp/request"}
-    params: dict[str, Json] = {}
-    if "tool" in entry:
-        params["name"] = _names(entry["tool"], at(path, "tool"))
-    if "arguments" in entry:
-        params["arguments"] = dict(mapping(entry["arguments"], at(path, "arguments")))
-    if params:
-        pattern["payload"] = {"method": "tools/call", "params": params}
-    if "to" in entry:
-        pattern["to"] = _names(entry["to"], at(path, "to"))
-    risk: Any = one_of(entry["risk"], _RISKS, at(path, "risk")) if "risk" in entry else None
-    exempt = _names(entry["exempt"], at(path, "exempt")) if "exempt" in entry else []
-    try:
-        calls = read_capability(pattern)
-    except InvalidPattern as fault:
-        raise UsageError(f"{path}: {fault.message}") from None
-    return Quorum(
-        pattern=calls,
-        approvals_needed=1,
-        exempt=tuple(Name(each) for each in dict.fromkeys(exempt)),
-        passkey=True,
-        risk=risk,
-    )
-
-
-def _names(value: Json, path: str) -> list[str]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(each, str) and each for each in names):
-        raise UsageError(f"{path}: must be a name or a list of names; * stands for any characters")
-    return names
 
 
 def read_space(name: str, settings: Mapping[str, Json], path: str = "space") -> SpaceConfig:
@@ -292,6 +235,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "accept_protocols": _strings,
     "quorum": _quorum,
     "budgets": read_budgets,
+    "effects": read_effects,
     "reminders": _reminders,
     "passkeys": read_passkeys,
     "connection_url": _url,

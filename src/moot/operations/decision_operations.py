@@ -169,6 +169,9 @@ def _approve_arguments(parser: argparse.ArgumentParser) -> None:
         help="approve with changes: another value in its arguments, as in amount=95 or lines.0.note=rent",
     )
     parser.add_argument("--edit", action="store_true", help="likewise, with all arguments in your editor")
+    parser.add_argument(
+        "--repeat", action="store_true", help="do it again, though the same was done before, or may have been"
+    )
     parser.add_argument("--again", action="store_true", help="approve exactly this call from now on, too")
     parser.add_argument("--times", type=int, metavar="N", help="with --again: so often (default: as offered)")
     parser.add_argument(
@@ -198,10 +201,17 @@ async def _approve(context: ClientContext, args: argparse.Namespace) -> Operatio
     if seen.passkey and seen.missing_for(context.space.me):
         return await approve_in_console(context, seen)
     params = await read_changes(context, seen, args)
+    repeat = getattr(args, "repeat", False)
+    if params is None and not repeat and (notes := [each for each in seen.effects if each.earlier]):
+        raise UsageError(f"{notes[0].text} If so, add --repeat. Nothing was approved")
     try:
         to = (args.to,) if getattr(args, "to", None) else ()
         outcome = await context.space.approve(
-            seen, to=to, params=params, timeout_seconds=context.timeout_seconds
+            seen,
+            to=to,
+            params=params,
+            repeats=seen.repeats if repeat else (),
+            timeout_seconds=context.timeout_seconds,
         )
     except VoteCounted as voted:
         return _counted(seen, str(voted))

@@ -13,7 +13,7 @@ from moot.operations.capability_text import in_words
 from moot.operations.operation import short_id
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
-from moot.protocol.gateway_proposal import read_budget_notes
+from moot.protocol.gateway_proposal import read_budget_notes, read_effect_notes
 from moot.protocol.operation import Json
 from moot.protocol.unknown_outcome import says_unknown, unknown_reason
 
@@ -231,7 +231,8 @@ def _votes(payload: Mapping[str, Json]) -> str:
     if not isinstance(needed, int) or not isinstance(missing, int):
         return f"votes for {which}"
     if not needed:
-        texts = [each.text for each in read_budget_notes(payload.get("budgets"))]
+        texts = [each.text for each in read_effect_notes(payload.get("effects"))]
+        texts += [each.text for each in read_budget_notes(payload.get("budgets"))]
         if counters and not texts:
             return f"{which} is proposed"
         return f"{which}: {'; '.join(texts) or 'no approvals are missing'}"

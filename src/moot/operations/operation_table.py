@@ -9,6 +9,7 @@ from typing import Final
 
 from moot.operations import (
     call_operations,
+    compensate_operation,
     content_operation,
     decision_operations,
     member_operations,
@@ -24,6 +25,7 @@ OPERATIONS: Final[tuple[UserOperation, ...]] = (
     *message_operations.OPERATIONS,
     *proposal_operations.OPERATIONS,
     *decision_operations.OPERATIONS,
+    *compensate_operation.OPERATIONS,
     *talk_operations.OPERATIONS,
     *plan_operations.OPERATIONS,
     *call_operations.OPERATIONS,

@@ -107,6 +107,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "approvals_missing": seen.approvals_missing,
         "exempt": list(seen.exempt),
         "budgets": [msgspec.to_builtins(each) for each in seen.budgets] if seen.status == "pending" else [],
+        "effects": [msgspec.to_builtins(each) for each in seen.effects] if seen.status == "pending" else [],
         "risks": [{"severity": each.severity, "text": each.text} for each in seen.risks],
         "inputs": list(seen.inputs),
         # Null: nobody has looked where its values came from.
@@ -139,7 +140,7 @@ def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
     return [
         *(f"! {text}" for text in caution_lines(seen)),
         *(f"! {each.text}" for each in seen.risks),
-        *budget_lines(seen),
+        *space_lines(seen),
         *argument_lines(seen.params, notes, is_interactive=context.is_interactive),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *talk_lines(seen),
@@ -157,11 +158,13 @@ def _again_lines(context: ClientContext, seen: SeenProposal) -> list[str]:
     return [] if offer is None else [f"approve --again: {offer.text}"]
 
 
-def budget_lines(seen: SeenProposal) -> list[str]:
-    """What a pending call would take of the space's budgets; what stops it stands out."""
+def space_lines(seen: SeenProposal) -> list[str]:
+    """What a pending call would take of the space's budgets and bring about; what stops it stands out."""
     if seen.status != "pending":
         return []
-    return [f"{'' if each.verdict == 'free' else '! '}{each.text}" for each in seen.budgets]
+    notes: list[tuple[str, str]] = [(each.verdict, each.text) for each in seen.effects]
+    notes += [(each.verdict, each.text) for each in seen.budgets]
+    return [f"{'' if verdict == 'free' else '! '}{text}" for verdict, text in notes]
 
 
 def _outcome_lines(seen: SeenProposal) -> list[str]:

@@ -9,17 +9,19 @@ returns, it reads private things, it has an effect, and it reaches the outside.
       crm/*: {returns: trusted, effect: reads, outside: false}
       shell/run: {ignore: [description]}
 
-`ignore` names arguments that people said do not matter: rules compare them no longer, but hold them to plain
-words (`moot.trust.rules.ignored_arguments`).
+`undo` is reversible, compensable or final; where nobody said it, a tool that only reads is reversible and
+every other one final. `ignore` names arguments that people said do not matter: rules compare them no
+longer, but hold them to plain words (`moot.trust.rules.ignored_arguments`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from moot.errors import UsageError
+from moot.protocol.gateway_proposal import Undo
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import glob
 
@@ -28,18 +30,27 @@ from moot.protocol.patterns.globs import glob
 Returns = Literal["others", "records", "trusted"]
 # destroys: what it does cannot be undone, so people decide whatever its values are.
 Effect = Literal["reads", "writes", "destroys"]
+# From the mildest on.
+UNDO_CLASSES: Final[tuple[Undo, ...]] = get_args(Undo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolTraits:
-    """`returns` and `private` are about results, `effect`, `outside` and `ignore` about calls."""
+    """`returns` and `private` are about results, all others about calls."""
 
     returns: Returns = "others"
     private: bool = True
     effect: Effect = "writes"
     outside: bool = True
+    # None: nobody said whether it can be undone.
+    undo: Undo | None = None
     # Arguments that do not matter to whoever decides.
     ignore: tuple[str, ...] = ()
+
+    @property
+    def undo_class(self) -> Undo:
+        """What rules go by: what only reads needs no undoing, and of all else the worst is assumed."""
+        return self.undo or ("reversible" if self.effect == "reads" else "final")
 
 
 UNKNOWN_TOOL: Final = ToolTraits()
@@ -54,6 +65,7 @@ _OPTIONS: Final[Mapping[str, tuple[Json, ...]]] = {
     "private": (True, False),
     "effect": ("reads", "writes", "destroys"),
     "outside": (True, False),
+    "undo": UNDO_CLASSES,
 }
 
 
@@ -81,6 +93,14 @@ def traits_from_json(value: Json, *, where: str = "a tool") -> ToolTraits:
     return ToolTraits(**value, ignore=ignored)
 
 
+def undo_from_json(value: Json, where: str) -> Json:
+    """One of the classes or several, as a rule names them; raises UsageError."""
+    named = [value] if isinstance(value, str) else value
+    if value is None or (isinstance(named, list) and named and all(each in UNDO_CLASSES for each in named)):
+        return value
+    raise UsageError(f"{where} must be one or more of {', '.join(UNDO_CLASSES)}")
+
+
 def _ignored(names: Json, where: str) -> tuple[str, ...]:
     is_list = isinstance(names, list) and all(isinstance(name, str) and name for name in names)
     if not is_list or len(names) > MAX_IGNORED or any(len(name) > MAX_ARGUMENT_CHARS for name in names):
@@ -92,7 +112,9 @@ def _ignored(names: Json, where: str) -> tuple[str, ...]:
 
 def traits_to_json(traits: ToolTraits) -> dict[str, Json]:
     """As `traits_from_json` reads it; what is ignored only if something is."""
-    found: dict[str, Json] = {name: getattr(traits, name) for name in _OPTIONS}
+    found: dict[str, Json] = {
+        name: value for name in _OPTIONS if (value := getattr(traits, name)) is not None
+    }
     return {**found, "ignore": list(traits.ignore)} if traits.ignore else found
 
 
@@ -177,5 +199,6 @@ def describe_traits(tool: str, traits: ToolTraits) -> str:
         results += " and what is private" if traits.returns == "others" else " and contain what is private"
     effects = {"reads": "only reads", "writes": "changes something", "destroys": "can destroy something"}
     reach = " and reaches the outside" if traits.outside else ""
+    undone = f", and it is {traits.undo}" if traits.undo else ""
     ignored = f"; {', '.join(traits.ignore)} may be any plain words" if traits.ignore else ""
-    return f"results of {tool} {results}; it {effects[traits.effect]}{reach}{ignored}"
+    return f"results of {tool} {results}; it {effects[traits.effect]}{reach}{undone}{ignored}"

@@ -11,6 +11,8 @@ from moot.protocol.operation import Json
 
 # What came of a fulfilment.
 Execution = Literal["pending", "done", "failed", "unknown"]
+# Whether what a call does can be taken back: by itself, by another call, or not at all.
+Undo = Literal["reversible", "compensable", "final"]
 
 
 class BudgetNote(msgspec.Struct, frozen=True):
@@ -28,6 +30,49 @@ class BudgetNote(msgspec.Struct, frozen=True):
     ask_at: str | None = None
     at_most: str | None = None
     holder: str | None = None
+
+
+class EarlierCall(msgspec.Struct, frozen=True):
+    """The call that brought an effect about, or may have."""
+
+    request_id: str
+    by: str
+    at: str
+    outcome: Literal["done", "unknown"]
+    until: str = ""
+    approved_by: str | None = None
+    # The call that tells what came of it, and how, as the operator named it.
+    reconcile: dict[str, Json] | None = None
+
+
+class EffectNote(msgspec.Struct, frozen=True):
+    """What a pending call would bring about, in the gateway's words."""
+
+    effect: str
+    text: str
+    # `asks`: it was done before or may have been, so a person confirms it.
+    verdict: Literal["free", "asks"]
+    key: str = ""
+    undo: Undo | None = None
+    earlier: EarlierCall | None = None
+
+
+class CompensatingCall(msgspec.Struct, frozen=True):
+    """The call that makes another one good; its arguments have `{places}` of that one's and of its result."""
+
+    tool: str
+    to: str = ""
+    arguments: dict[str, Json] = {}
+
+
+class EffectRule(msgspec.Struct, frozen=True):
+    """What the operator said of certain calls: `calls` is a capability that matches them."""
+
+    effect: str
+    calls: Json
+    key: str = ""
+    undo: Undo | None = None
+    compensate: CompensatingCall | None = None
 
 
 class BudgetUse(msgspec.Struct, frozen=True):
@@ -54,6 +99,14 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     delegate: str = msgspec.field(name="to")
     until: str
     reason: str | None = None
+
+
+def read_effect_notes(told: Json) -> list[EffectNote]:
+    """As `moot/votes` tells them; none of what cannot be read."""
+    try:
+        return msgspec.convert(told or [], list[EffectNote])
+    except msgspec.ValidationError:
+        return []
 
 
 def read_budget_notes(told: Json) -> list[BudgetNote]:
@@ -85,6 +138,7 @@ class GatewayProposal(msgspec.Struct):
     assigned_by: str | None = None
     approved_by: list[str] = []
     budgets: list[BudgetNote] = []
+    effects: list[EffectNote] = []
     rejected_by: list[str] = []
     # In the same order; of a gateway that does not tell it, empty.
     reject_reasons: list[str] = []

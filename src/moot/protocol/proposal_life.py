@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from moot.protocol.envelope import rfc3339
-from moot.protocol.gateway_proposal import BudgetNote, Execution, GatewayProposal
+from moot.protocol.gateway_proposal import BudgetNote, EffectNote, Execution, GatewayProposal
 from moot.protocol.operation import Json
 from moot.protocol.opinion import Opinion
 from moot.protocol.origin_report import OriginReport
@@ -131,6 +131,8 @@ class ProposalLife:
     exempt: list[str] = field(default_factory=list)
     # What it would take of the budgets of the space, as it was told last.
     budgets: list[BudgetNote] = field(default_factory=list)
+    # What it would bring about, and whether that was done before.
+    effects: list[EffectNote] = field(default_factory=list)
     # Who fulfilled it, with which requests (the last counts: the others were answered with a question), whom
     # these asked, and who of them has not answered.
     fulfilled_by: str | None = None
@@ -186,6 +188,11 @@ class ProposalLife:
     def is_over(self) -> bool:
         """Whether nothing is waited for any more; a late answer may still tell an outcome that is unknown."""
         return self.state not in ("pending", "fulfilled")
+
+    @property
+    def repeats(self) -> tuple[str, ...]:
+        """The requests that did before what it would do; whoever approves it all the same names them."""
+        return tuple(each.earlier.request_id for each in self.effects if each.earlier is not None)
 
     def missing_for(self, member: str) -> int:
         """How many votes are missing before this member can carry it out."""
@@ -386,7 +393,7 @@ class ProposalLife:
         """Take over what the gateway says, which holds from here on in the order of the space."""
         self.uncertain = False
         self.count_votes(told.approved_by, told.approvals_needed, told.approvals_missing, told.exempt)
-        self.budgets, self.passkey = told.budgets, told.passkey
+        self.budgets, self.effects, self.passkey = told.budgets, told.effects, told.passkey
         self.counters, self.changed_by = told.counters, told.changed_by
         self.assigned_to, self.assigned_by = told.assigned_to, told.assigned_by
         for by, reason in told.rejections:

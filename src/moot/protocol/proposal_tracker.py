@@ -15,7 +15,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from moot.protocol.continuation import given_input, wanted_input
 from moot.protocol.envelope import Envelope
-from moot.protocol.gateway_proposal import GatewayProposal, read_budget_notes
+from moot.protocol.gateway_proposal import GatewayProposal, read_budget_notes, read_effect_notes
 from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json
 from moot.protocol.opinion import read_opinion
@@ -155,6 +155,7 @@ class ProposalTracker(Generic[P]):
             case "moot/votes":
                 exempt, needed = payload.get("exempt", ()), payload["approvals_needed"]
                 life.budgets = read_budget_notes(payload.get("budgets"))
+                life.effects = read_effect_notes(payload.get("effects"))
                 life.counters = payload.get("counters", life.counters)
                 life.passkey = payload.get("passkey") is True
                 return life.count_votes(payload["approved_by"], needed, payload["approvals_missing"], exempt)
@@ -167,6 +168,7 @@ class ProposalTracker(Generic[P]):
                     return life.note_opinion(read_opinion(payload), who[-1])
                 return False
             case "moot/outcome" if payload.get("outcome") == "unknown":
+                life.effects = read_effect_notes(payload.get("effects"))
                 # What carried it out may never have been heard here.
                 life.fulfil(_text(payload.get("request_id")), "", payload.get("asked", ()), now)
                 return life.lose_track(reason)

@@ -153,7 +153,7 @@ def find_charges(
         if not names or not binds_call(budget.calls, payload, to):
             continue
         if budget.sum and params is None:
-            params = _exact_json.decode(raw.decode())["payload"].get("params")
+            params = exact_json.decode(raw.decode())["payload"].get("params")
         amount, fault = _read_amount(params, budget.sum) if budget.sum else (Decimal(1), "")
         hosts = [host for host in dict.fromkeys(to) if binds_call(budget.calls, payload, (host,))]
         amount = _EXACT.multiply(amount, Decimal(len(hosts) or 1))
@@ -168,7 +168,7 @@ def _exact_number(digits: str) -> Decimal | None:
         return None
 
 
-_exact_json: Final = json.JSONDecoder(parse_float=_exact_number, parse_int=_exact_number)
+exact_json: Final = json.JSONDecoder(parse_float=_exact_number, parse_int=_exact_number)
 
 
 def is_amount(value: Json) -> bool:

@@ -9,6 +9,8 @@ from typing import Literal, NewType
 import msgspec
 
 from moot.protocol.envelope import DialectName, EnvelopeLimits
+from moot.protocol.gateway_proposal import Undo
+from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, read_capabilities
 
 SessionId = NewType("SessionId", str)
@@ -68,6 +70,9 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     # Each approval is confirmed with a passkey; with a risk, only that of a call in which it is seen.
     passkey: bool = False
     risk: Literal["bad", "warn"] | None = None
+    # Only calls of which `effects` says this, and those calls, which `approval_rules` fills in.
+    undo: Undo | None = None
+    undo_calls: tuple[Capability, ...] = ()
 
 
 class PasskeyRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +110,40 @@ class SpaceBudget(msgspec.Struct, frozen=True, kw_only=True):
     # Beyond it a person has to approve, beyond the other nobody can.
     ask_at: Decimal | None = None
     at_most: Decimal | None = None
+
+
+class CallTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that belongs to another one: its arguments have `{places}` of that one's arguments."""
+
+    tool: str
+    # Empty: the host of the other call.
+    to: str = ""
+    arguments: Mapping[str, Json] = msgspec.field(default_factory=dict)
+
+
+class ReconcileCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that tells what came of another one: its result is compared with these."""
+
+    call: CallTemplate
+    # What must be in the result, with these very values. None: it never proves that nothing was done.
+    done: Mapping[str, Json]
+    not_done: Mapping[str, Json] | None = None
+    # `not_done` counts only so long after the call: before that it may still be on its way.
+    after_seconds: float = 60
+
+
+class SpaceEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """What certain calls bring about: which is the same effect, and how it is taken back or found out."""
+
+    name: str
+    calls: Capability
+    # A template over the arguments; empty: nothing is compared.
+    key: str = ""
+    # How long it is remembered that it was brought about.
+    days: float = 30
+    undo: Undo | None = None
+    compensate: CallTemplate | None = None
+    reconcile: ReconcileCall | None = None
 
 
 # D-23: what anyone who may invite can give an invitee, though they hold less themselves.
@@ -152,6 +191,7 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     # D-103: the vote that completes a quorum makes the call; otherwise somebody approves it once more.
     last_vote_carries_out: bool = True
     budgets: tuple[SpaceBudget, ...] = ()
+    effects: tuple[SpaceEffect, ...] = ()
     # In the order of their time.
     reminders: tuple[Reminder, ...] = ()
     # Proposals with a hint above this are not decided in a chat: their card only links to the page.
@@ -163,4 +203,11 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def approval_rules(self) -> tuple[Quorum, ...]:
         """Which calls need approvals, and which of these a passkey."""
-        return (*self.quorum, *self.passkeys.required)
+        required = self.passkeys.required
+        if any(each.undo for each in required):
+            required = tuple(self._with_calls(each) for each in required)
+        return (*self.quorum, *required)
+
+    def _with_calls(self, rule: Quorum) -> Quorum:
+        calls = tuple(each.calls for each in self.effects if rule.undo is not None and each.undo == rule.undo)
+        return msgspec.structs.replace(rule, undo_calls=calls)

@@ -8,7 +8,17 @@ from typing import Any, Final
 import msgspec
 
 from moot.protocol.operation import Json
-from moot.space.config import PasskeyRules, Quorum, Reminder, SpaceBudget, SpaceConfig, SpaceLimits
+from moot.space.config import (
+    CallTemplate,
+    PasskeyRules,
+    Quorum,
+    ReconcileCall,
+    Reminder,
+    SpaceBudget,
+    SpaceConfig,
+    SpaceEffect,
+    SpaceLimits,
+)
 from moot.space.members import load_capabilities, load_participant, save_capability, save_participant
 
 # Limits as version 0.1 named them in its journals and snapshots.
@@ -66,6 +76,7 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
         **({"passkeys": _save_passkeys(config.passkeys)} if config.passkeys != PasskeyRules() else {}),
         **({"reminders": msgspec.to_builtins(config.reminders)} if config.reminders else {}),
         **({"budgets": [_save_budget(each) for each in config.budgets]} if config.budgets else {}),
+        **({"effects": [_save_effect(each) for each in config.effects]} if config.effects else {}),
         **({} if config.chat_link_above == "warn" else {"chat_link_above": config.chat_link_above}),
     }
 
@@ -100,6 +111,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
         limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
         passkeys=_load_passkeys(saved.get("passkeys", {})),
         budgets=tuple(_load_budget(each) for each in saved.get("budgets", ())),
+        effects=tuple(_load_effect(each) for each in saved.get("effects", ())),
         reminders=msgspec.convert(saved.get("reminders", ()), tuple[Reminder, ...]),
         chat_link_above=saved.get("chat_link_above", "warn"),
     )
@@ -108,6 +120,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
 def _save_passkeys(rules: PasskeyRules) -> dict[str, Json]:
     required = [
         {"calls": save_capability(each.pattern), "risk": each.risk, "exempt": list(each.exempt)}
+        | ({"undo": each.undo} if each.undo else {})
         for each in rules.required
     ]
     return {"first": rules.first, "required": required}
@@ -121,6 +134,7 @@ def _load_passkeys(saved: dict[str, Any]) -> PasskeyRules:
             exempt=tuple(each["exempt"]),
             passkey=True,
             risk=each["risk"],
+            undo=each.get("undo"),
         )
         for each in saved.get("required", ())
     )
@@ -138,6 +152,20 @@ def _load_budget(saved: dict[str, Any]) -> SpaceBudget:
     limits = {name: None if saved[name] is None else Decimal(saved[name]) for name in ("ask_at", "at_most")}
     lists = {"who": tuple(saved["who"]), "sum": tuple(saved["sum"])}
     return SpaceBudget(**(saved | limits | lists | {"calls": load_capabilities([saved["calls"]])[0]}))
+
+
+def _save_effect(effect: SpaceEffect) -> dict[str, Json]:
+    fields: dict[str, Json] = msgspec.to_builtins(msgspec.structs.asdict(effect) | {"calls": None})
+    return fields | {"calls": save_capability(effect.calls)}
+
+
+def _load_effect(saved: dict[str, Any]) -> SpaceEffect:
+    calls = load_capabilities([saved["calls"]])[0]
+    plain = {
+        "compensate": msgspec.convert(saved["compensate"], CallTemplate | None),
+        "reconcile": msgspec.convert(saved["reconcile"], ReconcileCall | None),
+    }
+    return SpaceEffect(**(saved | plain | {"calls": calls}))
 
 
 def _with_todays_names(limits: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ Each rung either passes or refuses with its own error code, and the first refusa
                                 passkey_required, passkey_invalid, target_not_found, target_absent
     11  shape of the act        invalid_request, …_not_found, invalid_operation
     12  journal able            unavailable
-    13  limits and budgets      resource_limit, budget_exceeded, approval_required
+    13  limits, budgets, keys   resource_limit, budget_exceeded, approval_required
     14  execute and deliver
 
 A refused input changes nothing. What the gateway itself executes is in `acts/`, one file per subject.
@@ -60,6 +60,7 @@ from moot.space.acts import (
 from moot.space.budgets import check_charges
 from moot.space.config import SessionId
 from moot.space.delegations import find_giver
+from moot.space.effect_keys import check_uses
 from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Result
 from moot.space.grant_limits import count_use, counted_rights, rights_at
 from moot.space.grant_table import GrantRecord
@@ -109,7 +110,7 @@ EXECUTED: Final = frozenset(_ACTS)
 _LEDGER_KINDS: Final = frozenset(
     {"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle", "moot/assign"}
 )
-# D-32: kinds that a space may deliver to one member only.
+# D-32: kinds for one member only.
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 
 
@@ -192,8 +193,8 @@ def process_envelope(
         # What is replayed was accepted, perhaps under other limits.
         if act is not None and not state.replaying:
             act.check_limits()
-            if act.charges:
-                check_charges(state.budgets, act.charges, is_approved=act.is_approved, now=now)
+            check_charges(state.budgets, act.charges, is_approved=act.is_approved, now=now)
+            check_uses(state.effects, act, envelope.correlation_id, now)
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
@@ -242,11 +243,10 @@ def _accepted(
             kind == "mcp/request" and state.ledger.knows_any(envelope.correlation_id)
         )
         # After a crash nobody may use again what was used before.
-        waits = carries_out or used is not None or (act is not None and bool(act.charges))
+        waits = carries_out or used is not None or (act is not None and bool(act.charges or act.uses))
         effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=waits))
     if act is not None:
-        if act.charges:
-            state.budgets.count(act.charges, now)
+        state.budgets.count(act.charges, now)
         effects += act.execute(record, now, mint)
     if used is not None:
         effects += count_use(state, used, now, mint)

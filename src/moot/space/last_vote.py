@@ -50,7 +50,7 @@ def process_vote(
         return effects
     told: dict[str, Json] = {}
     for proposal in state.ledger.named_in(tuple(vote.correlation_id)):
-        facts, calls = _carry_out(state, session, proposal, now, mint)
+        facts, calls = _carry_out(state, session, vote, proposal, now, mint)
         facts["vote_id"] = first.message.id
         effects += announce_votes(state, [proposal.id], now, mint, **facts)
         effects += [effect for effect in calls if not isinstance(effect, Result)]
@@ -77,7 +77,7 @@ def made_requests(vote: Envelope, effects: Sequence[Effect]) -> list[bytes]:
 
 
 def _carry_out(
-    state: State, session: Session, proposal: ProposalRecord, now: float, mint: Mint
+    state: State, session: Session, vote: Envelope, proposal: ProposalRecord, now: float, mint: Mint
 ) -> tuple[dict[str, Json], list[Effect]]:
     """Make the call if it has its votes; what is to be told of that, and the effects."""
     if (
@@ -89,7 +89,9 @@ def _carry_out(
     if not proposal.to or not proposal.raw:
         why = "it names no host: approve it and say who shall do it"
         return _not_carried_out("invalid_request", why), []
-    request = _request(state, session, proposal, mint.id(), now)
+    # Earlier calls with its key, which the voter names: it is to be done again.
+    again = [id for id in vote.correlation_id if state.effects.about(id)]
+    request = _request(state, session, proposal, again, mint.id(), now)
     effects = process_envelope(state, session, request, now, mint)
     if effects and isinstance(effects[0], Reply):
         refusal = effects[0].notice.payload
@@ -101,7 +103,9 @@ def _not_carried_out(error: str, message: str) -> dict[str, Json]:
     return {"not_carried_out": {"error": error, "message": message}}
 
 
-def _request(state: State, session: Session, proposal: ProposalRecord, id: str, now: float) -> Envelope:
+def _request(
+    state: State, session: Session, proposal: ProposalRecord, again: Sequence[str], id: str, now: float
+) -> Envelope:
     """Exactly what was proposed, as a request of the voter's."""
     same = {name: orjson.Fragment(value) for name, value in proposed_bytes(proposal.raw).items()}
     payload: dict[str, Json] = {"jsonrpc": "2.0", "id": id, **same}
@@ -112,7 +116,7 @@ def _request(state: State, session: Session, proposal: ProposalRecord, id: str, 
         "from": session.member.id,
         "to": state.runtime_ids(proposal.to),
         "kind": "mcp/request",
-        "correlation_id": [proposal.id, *_open_originals(state, proposal, now)],
+        "correlation_id": [proposal.id, *_open_originals(state, proposal, now), *again],
         "payload": payload,
     }
     return read_made(orjson.dumps(fields))

@@ -19,6 +19,7 @@ from moot.protocol.operation import Json
 from moot.space.acts.approvals import describe_votes
 from moot.space.budgets import list_budgets
 from moot.space.delegations import describe_delegations
+from moot.space.effect_keys import list_effects
 from moot.space.members import SpaceMember
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.state import State
@@ -107,6 +108,7 @@ def _about_space(state: State, now: float) -> dict[str, Json]:
     return {
         **({"budgets": list_budgets(state.budgets, budgets, now)} if budgets else {}),
         **({"delegations": delegations} if delegations else {}),
+        **({"effects": list_effects(state.config.effects)} if state.config.effects else {}),
     }
 
 

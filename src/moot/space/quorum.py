@@ -43,7 +43,9 @@ def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequenc
     matching = [
         rule
         for rule in rules
-        if binds_call(rule.pattern, payload, to) and (rule.risk is None or _may_risk(rule.risk, payload))
+        if binds_call(rule.pattern, payload, to)
+        and (rule.risk is None or _may_risk(rule.risk, payload))
+        and (rule.undo is None or any(binds_call(each, payload, to) for each in rule.undo_calls))
     ]
     if not matching:
         return NeededApprovals()

@@ -31,6 +31,7 @@ from moot.space.acts import control, proposals, streams
 from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.delegation_table import DelegationTable
+from moot.space.effect_keys import EffectTable
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.grant_table import GrantTable
 from moot.space.id_window import IdWindow
@@ -361,6 +362,7 @@ def save_state(state: State) -> dict[str, Json]:
         "deadlines": state.deadlines.save(),
         # Left out while there is nothing: gateways of an earlier version compare what they know.
         **({"budgets": saved} if (saved := state.budgets.save()) else {}),
+        **({"effects": saved} if (saved := state.effects.save()) else {}),
         **({"passkeys": keys} if (keys := state.passkeys.save()) else {}),
         **({"delegations": state.delegations.save()} if state.delegations else {}),
     }
@@ -391,6 +393,7 @@ def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
         state.window.pin(request, pinned[request])
     state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
     state.budgets = BudgetTable.load(saved.get("budgets", ()))
+    state.effects = EffectTable.load(saved.get("effects", ()))
     state.passkeys = PasskeyTable.load(saved.get("passkeys", {}))
     state.delegations = DelegationTable.load(saved.get("delegations", []))
     state.journal_writable = saved["journal_able"]

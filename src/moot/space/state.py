@@ -15,6 +15,7 @@ from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.deadlines import Deadline, Deadlines
 from moot.space.delegation_table import DelegationTable
+from moot.space.effect_keys import EffectTable, describe_open
 from moot.space.effects import Deliver, Effect, Mint
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
@@ -52,6 +53,7 @@ class State:
         self.temporary_tokens = TemporaryTokens()
         self.offer_owners = OfferOwners()
         self.budgets = BudgetTable()
+        self.effects = EffectTable()
         self.passkeys = PasskeyTable()
         self.delegations = DelegationTable()
         self.journal_writable = True
@@ -326,6 +328,7 @@ class State:
     def resume_call(self, proposal: ProposalRecord, request: str, record: SeenEnvelope, now: float) -> None:
         """Go on with an approved call whose proposer has sent the input that its host asked for."""
         self.window.pin(request, record)
+        self.effects.move(proposal.settled_by or "", request)
         self.unpin(self.ledger.resume(proposal, request, now))
 
     def unpin(self, ids: Iterable[str]) -> None:
@@ -351,6 +354,8 @@ class State:
             "asked": self.runtime_ids(proposal.asked),
             "waiting_for": self.runtime_ids(proposal.waiting),
         }
+        if about := self.effects.about(proposal.settled_by or ""):
+            payload["effects"] = [describe_open(each) for each in about]
         ids = [id for id in (proposal.settled_by, proposal.id) if id is not None]
         return self.announce("moot/outcome", payload, now, mint, correlation_id=ids)
 

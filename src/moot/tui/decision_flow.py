@@ -50,7 +50,9 @@ async def approve(context: ClientContext, shown: ShownProposal, *, to: Sequence[
     check_unchanged(context.space, shown)
     seen = shown.seen
     try:
-        outcome = await context.space.approve(seen, to=to, timeout_seconds=context.timeout_seconds)
+        outcome = await context.space.approve(
+            seen, to=to, repeats=shown.repeats, timeout_seconds=context.timeout_seconds
+        )
     except VoteCounted as voted:
         return [f"✓ voted for {title_of(seen)} ({short_id(seen.id)}); {voted}"]
     word = "failed" if outcome.is_error else "answered"

@@ -50,10 +50,12 @@ class ShownProposal:
 
     seen: SeenProposal
     fingerprint: str
+    # Earlier calls of the same effect that were shown with it.
+    repeats: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, seen: SeenProposal) -> ShownProposal:
-        return cls(seen, seen.fingerprint())
+        return cls(seen, seen.fingerprint(), seen.repeats)
 
 
 class ProposalDialog(Dialog):

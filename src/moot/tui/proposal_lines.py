@@ -11,7 +11,7 @@ from typing import Final
 from moot.operations.content_operation import reference_text
 from moot.operations.input_text import input_lines
 from moot.operations.origin_text import OriginNotes, ago, asks_for, caution_lines
-from moot.operations.proposal_operations import budget_lines
+from moot.operations.proposal_operations import space_lines
 from moot.participant import SeenProposal
 from moot.protocol.call_risks import Severity
 from moot.protocol.large_content import CONTENT_KEY, reference_in, shows_all_parts
@@ -81,7 +81,7 @@ def summary_lines(seen: SeenProposal, number: int, *, note: str = "") -> tuple[L
     worst: list[tuple[str, Tone]] = [
         *((text, "warn") for text in caution_lines(seen)[:1]),
         *((each.text, "bad") for each in seen.risks if each.severity == "bad"),
-        *((text[2:], "bad") for text in budget_lines(seen) if text.startswith("! ")),
+        *((text[2:], "bad") for text in space_lines(seen) if text.startswith("! ")),
     ]
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
@@ -124,7 +124,7 @@ def full_lines(
     lines += [
         line(("! ", tone), (each.text, tone)) for each in seen.risks for tone in [_RISK_TONES[each.severity]]
     ]
-    lines += [line((text, "bad" if text.startswith("! ") else "note")) for text in budget_lines(seen)]
+    lines += [line((text, "bad" if text.startswith("! ") else "note")) for text in space_lines(seen)]
     notes = OriginNotes(seen.origins, viewers, with_places=with_places)
     lines += _params(seen, texts, seen.params if whole is None else whole, notes)
     lines += _origins(notes.take_rest())

@@ -68,6 +68,8 @@ def describe(seen: SeenProposal) -> JsonObject:
         made["origins"] = show_hidden_in(seen.origins.as_json())
     if seen.budgets:
         made["budgets"] = [show_hidden(each.text) for each in seen.budgets]
+    if seen.effects:
+        made["effects"] = [show_hidden(each.text) for each in seen.effects]
     if has_hidden_in(seen.params):
         made["warning"] = "contains invisible characters, shown as escapes such as \\u202e"
     return made
@@ -85,6 +87,7 @@ def question_text(seen: SeenProposal, me: str, own_name: str = "") -> str:
     lines = [
         f"Approve this call as {me}? It runs at once, exactly as shown.",
         *(f"Careful: {one_line(text)}." for text in caution_lines(seen)),
+        *(f"Effect {one_line(each.text)}." for each in seen.effects),
         *(f"Budget {one_line(each.text)}." for each in seen.budgets),
         f"Proposed by: {_name_in_text(seen.proposer)}.",
         f"On: {host}.",

@@ -22,7 +22,7 @@ from moot.config.box_config import MAX_HOSTS, BoxConfig, read_hosts
 from moot.errors import UsageError
 from moot.protocol.hidden_text import is_visible_name
 from moot.protocol.operation import Json
-from moot.resilience.record_file import RecordFile
+from moot.resilience.atomic_file import RecordFile
 
 ONCE_SECONDS: Final = 600.0
 # Of each kind.

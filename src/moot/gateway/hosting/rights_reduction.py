@@ -16,7 +16,7 @@ from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.patterns import covers, read_capabilities
 from moot.space.acts.delegations import end_delegation
 from moot.space.acts.invites import remove_member
-from moot.space.acts.requests import charges_of
+from moot.space.acts.requests import charges_of, uses_of
 from moot.space.config_json import load_config
 from moot.space.effects import Token
 from moot.space.id_window import SeenEnvelope
@@ -88,7 +88,9 @@ def _reduce(space: Space, stored: StoredInput) -> None:
             if envelope is None:
                 return
             for made in _requests(stored, envelope):
-                state.budgets.count(charges_of(state, state.roster.find(stored.who).name, made), now)
+                sender, to = state.roster.find(stored.who).name, state.resolve_names(made.to)
+                state.budgets.count(charges_of(state, sender, made), now)
+                state.effects.record(uses_of(state, made), made.id, sender, None, to, now)
             if envelope.kind == "space/kick":
                 member = state.roster.find(str(envelope.payload.get("participant_id")))
                 remove_member(state, member, "kicked", now, mint)

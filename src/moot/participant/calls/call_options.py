@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from moot.participant.calls.outcome import Progress
@@ -68,5 +68,7 @@ class ApproveOptions(CallOptions, total=False):
     to: Addressees
     # Approve it with changes: these are the params of the call that is made in its place.
     params: Mapping[str, Json] | None
+    # Earlier requests of the same effect (`repeats`) that whoever approves it has seen: it is done again.
+    repeats: Sequence[str]
     # False: never vote, where votes are missing. For programs that decide by rules.
     vote: bool

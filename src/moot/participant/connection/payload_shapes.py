@@ -336,6 +336,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
             "approved_by": _required(_NAMES),
             "exempt": _required(_NAMES),
             "budgets": _LIST,
+            "effects": _LIST,
             "counters": _NAMES,
             "delegated_votes": _OBJECT,
         }

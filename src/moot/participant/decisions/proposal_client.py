@@ -246,8 +246,8 @@ class ProposalClient:
         if not seen.missing_for(self._sender.me):
             try:
                 return await self._fulfil(seen, options)
-            except ApprovalRequired:
-                if not options.get("vote", True):
+            except ApprovalRequired as fault:
+                if "effect" in fault.details or not options.get("vote", True):
                     raise
         elif not options.get("vote", True):
             raise ApprovalRequired(seen.vote_text, proposal_id=seen.id)
@@ -308,7 +308,8 @@ class ProposalClient:
 
         seen.watchers.append(watch)
         try:
-            await self._sender.wait_for_echo(self._sender.send("moot/approve", {}, about=seen.id, id=vote_id))
+            about = (seen.id, *options.get("repeats", ()))
+            await self._sender.wait_for_echo(self._sender.send("moot/approve", {}, about=about, id=vote_id))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._sender.limits.answer_seconds):
                     await counted.wait()
@@ -342,7 +343,7 @@ class ProposalClient:
             host,
             seen.method,
             seen.params if "params" in seen.envelope.payload else None,
-            about=(seen.id, *settled),
+            about=(seen.id, *settled, *options.get("repeats", ())),
             encode=_as_proposed(seen.envelope.raw),
             add_token=False,
             proposal=seen.envelope,

@@ -31,7 +31,7 @@ from moot.protocol.continuation import given_input, is_same_call
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
-from moot.protocol.gateway_proposal import BudgetUse, Delegation, GatewayProposal
+from moot.protocol.gateway_proposal import BudgetUse, Delegation, EffectRule, GatewayProposal
 from moot.protocol.operation import Payload
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.resilience.steady_clock import SteadyClock
@@ -109,6 +109,8 @@ class ProposalList(ProposalTracker[SeenProposal]):
         self.unreadable: set[str] = set()
         # The budgets of the space, as the gateway told with its list.
         self.budgets: list[BudgetUse] = []
+        # What calls bring about, as the configuration of the space says.
+        self.effects: list[EffectRule] = []
         self.delegations = Delegations(self._gateway_now, roster)
         self._incoming: Feeds[SeenProposal] = Feeds(runner.counts)
         self._handlers: list[RunningHandler[SeenProposal]] = []

@@ -24,7 +24,7 @@ from moot.participant.connection.whole_proposal import fetch_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
-from moot.protocol.gateway_proposal import BudgetUse, Delegation, GatewayProposal
+from moot.protocol.gateway_proposal import BudgetUse, Delegation, EffectRule, GatewayProposal
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class _Page(msgspec.Struct):
     next_ids: list[str] = []
     not_known: list[str] = []
     budgets: list[BudgetUse] = []
+    effects: list[EffectRule] = []
     delegations: list[Delegation] = []
 
 
@@ -140,7 +141,7 @@ class ProposalSync:
                 continue
             with suppress(ValueError):
                 self._proposals.set_gateway_time(datetime.fromisoformat(envelope.ts).timestamp())
-            self._proposals.budgets = page.budgets
+            self._proposals.budgets, self._proposals.effects = page.budgets, page.effects
             self._proposals.delegations.restore(page.delegations)
             for entry in page.proposals:
                 self._proposals.restore(entry, self._read(entry))

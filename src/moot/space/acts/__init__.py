@@ -13,6 +13,7 @@ from typing import NamedTuple
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.space.budgets import Charge
+from moot.space.effect_keys import EffectUse
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
@@ -31,6 +32,9 @@ class Act(NamedTuple):
     # What it takes of the space's budgets, and whether a person has approved it.
     charges: tuple[Charge, ...] = ()
     is_approved: bool = False
+    # What it brings about that has a key, and whether whoever sends it may confirm that it is done again.
+    uses: tuple[EffectUse, ...] = ()
+    may_confirm: bool = False
 
 
 # None: there is nothing to do but to relay the envelope.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from moot.errors import InvalidRequest, Unauthorized
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -12,6 +13,14 @@ from moot.protocol.patterns import Rights
 from moot.protocol.proposal_life import RULE_CONTEXT, RULE_KINDS
 from moot.space.budgets import Charge, describe_charge, find_charges
 from moot.space.config import Name
+from moot.space.effect_keys import (
+    EffectRecord,
+    EffectUse,
+    describe_classes,
+    describe_open,
+    describe_use_of,
+    find_uses,
+)
 from moot.space.effects import Effect, Mint
 from moot.space.members import Session
 from moot.space.proposal_ledger import ProposalRecord
@@ -37,8 +46,8 @@ def announce_votes(state: State, ids: Iterable[str], now: float, mint: Mint, **f
 
 def describe_votes(state: State, proposal: ProposalRecord, now: float) -> dict[str, Json]:
     """How many approvals a proposal needs, who gave theirs, how many are missing, and for whom none are; and
-    what it would take of the space's budgets, if there are any for it."""
-    charges = describe_charges(state, proposal, now)
+    what it would take of the space's budgets and bring about, as far as anything is said of that."""
+    charges, effects = describe_charges(state, proposal, now), describe_effects(state, proposal, now)
     return {
         "proposal_id": proposal.id,
         "approvals_needed": proposal.approvals_needed,
@@ -47,6 +56,7 @@ def describe_votes(state: State, proposal: ProposalRecord, now: float) -> dict[s
         "exempt": state.runtime_ids(proposal.exempt),
         **({"passkey": True} if proposal.passkey else {}),
         **({"budgets": charges} if charges else {}),
+        **({"effects": effects} if effects else {}),
         **(
             {"delegated_votes": _by_runtime_id(state, proposal.delegated_votes)}
             if proposal.delegated_votes
@@ -73,17 +83,48 @@ def _charges_of(state: State, proposal: ProposalRecord) -> Sequence[Charge]:
     return find_charges(budgets, payload, proposal.raw, proposal.to, [proposal.proposer])
 
 
-def announce_budgets(state: State, charges: Sequence[Charge], now: float, mint: Mint) -> list[Effect]:
-    """A call was counted: tell how much it left to the open proposals that need the same."""
-    if not charges or state.replaying:
+def describe_effects(state: State, proposal: ProposalRecord, now: float) -> list[Json]:
+    """What an open proposal would bring about: whether it was done before, and whether it can be undone."""
+    effects = state.config.effects
+    if proposal.outcome == "unknown":
+        return [describe_open(each) for each in state.effects.about(proposal.settled_by or "")]
+    if not effects or proposal.state != "open" or not proposal.raw:
+        return []
+    payload = strict_json.parse_any_depth(proposal.raw)["payload"]
+    uses = find_uses(effects, payload, proposal.raw, proposal.to)
+    notes: list[Json] = [describe_use_of(state.effects, each, now) for each in uses]
+    return [*notes, *describe_classes(effects, payload, proposal.to)]
+
+
+def announce_uses(
+    state: State,
+    charges: Sequence[Charge],
+    keys: Sequence[EffectUse | EffectRecord],
+    now: float,
+    mint: Mint,
+) -> list[Effect]:
+    """A call was counted, or what came of it is known: tell the open proposals that need or do the same."""
+    if state.replaying or not (charges or keys):
         return []
     taken = {(each.budget.name, each.holder) for each in charges}
-    concerned = [
-        proposal.id
-        for proposal in state.ledger.all_open()
-        if any((each.budget.name, each.holder) in taken for each in _charges_of(state, proposal))
-    ]
+    same = {(each.name, each.digest) for each in keys}
+
+    def is_concerned(proposal: ProposalRecord) -> bool:
+        needs = _charges_of(state, proposal) if taken else ()
+        does = _uses_of(state, proposal) if same else ()
+        return any((each.budget.name, each.holder) in taken for each in needs) or any(
+            (each.name, each.digest) in same for each in does
+        )
+
+    concerned = [each.id for each in state.ledger.all_open() if is_concerned(each)]
     return announce_votes(state, concerned[:MAX_TOLD], now, mint)
+
+
+def _uses_of(state: State, proposal: ProposalRecord) -> Sequence[EffectUse]:
+    if not proposal.raw:
+        return ()
+    payload = strict_json.parse_any_depth(proposal.raw)["payload"]
+    return find_uses(state.config.effects, payload, proposal.raw, proposal.to)
 
 
 def is_approved_by_person(
@@ -99,6 +140,30 @@ def is_approved_by_person(
         or (session.member.name != proposal.proposer and not _is_by_rule(state, session, envelope))
         for proposal in fulfilled
     )
+
+
+def check_effect_assessment(state: State, session: Session, envelope: Envelope, now: float) -> None:
+    """A call without a proposal can be settled, too, where others with its key ask because of it."""
+    for id in envelope.correlation_id:
+        about = state.effects.about(id) if state.effects.is_open(id) else ()
+        if about and state.config.separation_of_duties and about[0].by == session.member.name:
+            raise Unauthorized("in this space nobody settles their own call", request_id=id)
+        asked = state.window.get(id)
+        owed = asked.owed if about and asked is not None and now < asked.expires else ()
+        members = [state.roster.members.get(name) for name in owed]
+        if any(each is not None and each.is_reachable(now) for each in members):
+            raise InvalidRequest(f"{id} may still be answered by {', '.join(owed)}: wait", request_id=id)
+
+
+def may_confirm(
+    state: State, session: Session, envelope: Envelope, fulfilled: Sequence[ProposalRecord]
+) -> bool:
+    """Whether who sends a request may say that it is done again: not its proposer, and no rule.
+
+    Votes that were given before do not count: whoever gave them may not have known of the earlier call.
+    """
+    is_others = all(session.member.name != each.proposer for each in fulfilled)
+    return bool(fulfilled) and is_others and not _is_by_rule(state, session, envelope)
 
 
 def _has_vote(state: State, proposal: ProposalRecord) -> bool:

@@ -20,7 +20,13 @@ from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import operation_of
 from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act, requests
-from moot.space.acts.approvals import announce_votes, describe_charges
+from moot.space.acts.approvals import (
+    announce_uses,
+    announce_votes,
+    check_effect_assessment,
+    describe_charges,
+    describe_effects,
+)
 from moot.space.acts.passkey_votes import check_passkey, note_passkey
 from moot.space.continued_calls import find_continued
 from moot.space.counter_proposals import (
@@ -52,8 +58,10 @@ MAX_ASSIGNED: Final = 16
 
 def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
     """One proposal, at most one execution, of exactly what was reviewed."""
-    named = state.ledger.named_in(tuple(envelope.correlation_id))
-    if envelope.kind in ("moot/approve", "moot/settle", "moot/assign") and not named:
+    named = _named_in(state, envelope)
+    if envelope.kind == "moot/settle" and any(map(state.effects.is_open, envelope.correlation_id)):
+        check_effect_assessment(state, session, envelope, now)
+    elif envelope.kind in ("moot/approve", "moot/settle", "moot/assign") and not named:
         raise InvalidRequest(f"{envelope.kind} must correlate to a proposal that this space knows")
     body = ""
     if envelope.kind == "mcp/request":
@@ -91,6 +99,14 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             _check_open(proposal, now)
             if proposal.passkey and not state.replaying:
                 check_passkey(state, session, envelope, proposal, now)
+
+
+def _named_in(state: State, envelope: Envelope) -> list[ProposalRecord]:
+    """The proposals that an envelope is about; what is settled may be named by the call, too."""
+    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    if envelope.kind == "moot/settle":
+        named += [each for id in envelope.correlation_id for each in state.ledger.executed_by(id)]
+    return named
 
 
 def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope, now: float) -> None:
@@ -294,7 +310,9 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         state.window.pin(envelope.id, record)
         state.deadlines.schedule(expires, "proposal", envelope.id)
         made = state.ledger.get(envelope.id)
-        told = needed.approvals or countered or (made is not None and describe_charges(state, made, now))
+        told = needed.approvals or countered
+        if made is not None and not told:
+            told = describe_charges(state, made, now) or describe_effects(state, made, now)
         return announce_votes(state, [envelope.id] if told else [], now, mint)
 
     return Act(execute, check_limits)
@@ -393,9 +411,12 @@ def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:
         raise InvalidRequest(f"payload.note has {MAX_NOTE_CHARS} characters at most")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+        settled = list(envelope.correlation_id)
+        for proposal in _named_in(state, envelope):
+            settled.append(proposal.settled_by or "")
             state.unpin(state.ledger.assess(proposal, outcome, session.member.name, note, now))
-        return []
+        changed = [each for id in settled for each in state.effects.settle(id, outcome)]
+        return announce_uses(state, (), changed, now, mint)
 
     return Act(execute)
 

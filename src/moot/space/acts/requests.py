@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from moot.errors import AlreadyAnswered, InvalidRequest, RequestNotFound, ResourceLimit, Unauthorized
+from moot.protocol.continuation import wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES, WHILE_ASKED
 from moot.protocol.operation import Operation
 from moot.protocol.unknown_outcome import says_unknown
 from moot.space.acts import Act
-from moot.space.acts.approvals import announce_budgets, is_approved_by_person
+from moot.space.acts.approvals import announce_uses, is_approved_by_person, may_confirm
 from moot.space.budgets import Charge, find_charges
 from moot.space.config import Name
 from moot.space.continued_calls import find_continued, note_wanted_input
 from moot.space.counter_proposals import find_counter, without_counters
 from moot.space.delegations import acting_for
+from moot.space.effect_keys import EffectUse, find_uses
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members import Session
@@ -29,10 +31,15 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     charges: tuple[Charge, ...] = ()
     if state.config.budgets and continued is None:
         charges = charges_of(state, session.member.name, envelope)
-        if charges and not envelope.to and not state.replaying:
-            raise InvalidRequest("a call that a budget counts names its host: put it into `to`")
+    uses: tuple[EffectUse, ...] = ()
+    if state.config.effects and continued is None:
+        uses = uses_of(state, envelope)
+    if (charges or uses) and not envelope.to and not state.replaying:
+        what = "a budget counts" if charges else "has a key in `effects`"
+        raise InvalidRequest(f"a call that {what} names its host: put it into `to`")
     asked_for = without_counters(fulfilled)
     is_approved = bool(charges) and is_approved_by_person(state, session, envelope, asked_for)
+    confirms = bool(uses) and may_confirm(state, session, envelope, asked_for)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         # Only members can owe; the sender may address itself, and the gateway answers nothing.
@@ -55,11 +62,15 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             state.record_pending_answer(envelope.id, record, owed, now)
         elif method == CANCELLED:
             return _cancel_fulfilments(state, session, envelope, now, mint)
-        return announce_budgets(state, charges, now, mint)
+        if uses and owed:
+            by = asked_for[0].proposer if asked_for else session.member.name
+            approved_by = session.member.name if asked_for else None
+            state.effects.record(uses, envelope.id, by, approved_by, owed, now)
+        return announce_uses(state, charges, uses, now, mint)
 
     if notification or not envelope.to:
         return Act(execute, charges=charges, is_approved=is_approved)
-    return Act(execute, lambda: check_open_requests(state, session), charges, is_approved)
+    return Act(execute, lambda: check_open_requests(state, session), charges, is_approved, uses, confirms)
 
 
 def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, ...]:
@@ -68,6 +79,12 @@ def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, .
     callers = {each.proposer for each in without_counters(named)} or {sender}
     to = state.resolve_names(request.to)
     return find_charges(state.config.budgets, request.payload, request.raw, to, sorted(callers))
+
+
+def uses_of(state: State, request: Envelope) -> tuple[EffectUse, ...]:
+    """What a request brings about that has a key."""
+    to = state.resolve_names(request.to)
+    return find_uses(state.config.effects, request.payload, request.raw, to)
 
 
 def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
@@ -104,19 +121,34 @@ def _note_answer(
         asked.answered = (*asked.answered, name)
     elif asked.late:
         asked.late = tuple(other for other in asked.late if other != name)
+    told = _note_effect(state, id, asked, name, envelope, now, mint) if state.effects.about(id) else []
     if asked.proposer is None:
-        return []
+        return told
     executed = state.ledger.executed_by(id)
     if says_unknown(envelope.payload.get("error")):
         # It was asked, and cannot tell (D-99): still waited for, so that nothing but a person settles it.
         lost = [each for each in executed if not each.asked or name in each.waiting]
-        return state.lose_track(lost, "host_does_not_know", now, mint)
+        return [*told, *state.lose_track(lost, "host_does_not_know", now, mint)]
     if note_wanted_input(state, id, name, envelope, executed, now):
-        return []
+        return told
     failed = _says_failed(envelope)
     for proposal in executed:
         state.unpin(state.ledger.answer(proposal, name, failed=failed, now=now))
-    return []
+    return told
+
+
+def _note_effect(
+    state: State, id: str, asked: SeenEnvelope, name: Name, envelope: Envelope, now: float, mint: Mint
+) -> list[Effect]:
+    """A call that has a key was answered."""
+    if says_unknown(envelope.payload.get("error")):
+        return []
+    asks = wanted_input(envelope.payload.get("result")) is not None
+    if asks and asked.proposer is not None:
+        return []
+    # A host that asks whoever called it directly has not begun: the call comes again with the answer.
+    found = state.effects.answer(id, name, failed=asks or _says_failed(envelope))
+    return announce_uses(state, (), found, now, mint)
 
 
 def _says_failed(envelope: Envelope) -> bool:

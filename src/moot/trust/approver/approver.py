@@ -47,6 +47,7 @@ from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.origin_finding import sent_at
 from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.plan_commands import PlanCommands
+from moot.trust.approver.reconciler import Reconciler
 from moot.trust.approver.rule_commands import RuleCommands
 from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
@@ -101,7 +102,6 @@ class Approver:
         self.wall_clock = clock
         # Limits and budgets: a wall clock that is set must not give a rule more decisions than it has.
         self.uses_clock: Callable[[], float] = SteadyClock() if clock is time.time else clock
-        # Decisions of people that rules were compared with, and what each said.
         self._considered: dict[str, str] = {}
         # Whether what the ledger observes comes from the gateway's history.
         self._recalling = False
@@ -134,8 +134,9 @@ class Approver:
         await self._catch_up()
         try:
             async with asyncio.TaskGroup() as group:
-                helpers = [group.create_task(self.suggester.run()), group.create_task(self._reload_rules())]
-                helpers += [group.create_task(each.run()) for each in (self.tool_watcher, self.origins)]
+                helpers = [group.create_task(self._reload_rules())]
+                parts = (self.suggester, self.tool_watcher, self.origins, Reconciler(space))
+                helpers += [group.create_task(each.run()) for each in parts]
                 async for envelope in reader:
                     if isinstance(envelope, MissedMessages):
                         log.warning("some envelopes were missed")

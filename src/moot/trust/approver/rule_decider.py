@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from moot.errors import ApprovalRequired, BudgetExceeded, MootError, NotAllowed, ProposalSettled, TargetAbsent
+from moot.origins.tool_traits import UNDO_CLASSES
+from moot.protocol.gateway_proposal import Undo
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_REASON, OPINION_RULE
 from moot.protocol.proposal_life import RULE_CONTEXT
@@ -95,6 +98,8 @@ class RuleDecider:
         observing: bool | None = False,
     ) -> RuleVerdict:
         store, untrusted = self._store, self._approver.origins.ask_reason(case)
+        if any(rule.undo is not None for rule in store.all_rules):
+            case = replace(case, undo=self._undo_of(case))
         judged = store.judge(case, untrusted)
         rules = loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case))
         found = evaluate_all(
@@ -124,6 +129,13 @@ class RuleDecider:
         if rule.origin.plan is None:
             return self._approver.memory.steered_reason(case, rule)
         return self._approver.origins.unnamed_reason(case, rule)
+
+    def _undo_of(self, case: Case) -> Undo:
+        """The worst of what is said of its tool at each of its hosts."""
+        if case.method != "tools/call" or not case.to:
+            return "final"
+        said = [self._approver.origins.traits_of(host, case.tool or "").undo_class for host in case.to]
+        return max(said, key=UNDO_CLASSES.index)
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
         """D-87: a host that has just joined may offer something else under a known name.
@@ -271,7 +283,8 @@ class RuleDecider:
             # Somebody else decided first, several votes are required (D-28), or a budget is used up.
             self._reviews.forget(case.id)
             if not isinstance(fault, ProposalSettled):
-                why = str(fault) if "budget" in fault.details else "this space asks for several approvals"
+                is_told = not {"budget", "effect"}.isdisjoint(fault.details)
+                why = str(fault) if is_told else "this space asks for several approvals"
                 self._leave(case, f"rule {rule.name} matched, but {why}")
             log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:

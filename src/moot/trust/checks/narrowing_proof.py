@@ -41,6 +41,8 @@ def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
             return f"equals of {name}"
     if suggested.ask is not None and edited.ask != suggested.ask:
         return "ask"
+    if suggested.undo is not None and edited.undo != suggested.undo:
+        return "undo"
     if suggested.observe and not edited.observe:
         return "observe"
     return _wider_time_or_limit(edited, suggested)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moot.protocol.exact_numbers import has_rounded_number
+from moot.protocol.gateway_proposal import Undo
 from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import CONTEXT_PATHS, Json, Payload, context_of
 
@@ -41,6 +42,8 @@ class Case:
     payload: Payload
     at: float = 0.0
     unexpected_fields: tuple[str, ...] = ()
+    # Whether it can be undone, by what is said of its tool; where nobody has looked, the worst.
+    undo: Undo = "final"
 
 
 def case_of(

@@ -343,6 +343,7 @@ def why_no_grant(rule: Rule) -> str | None:
         (rule.after, "a start time"),
         (rule.before, "an end time"),
         (rule.ask, "where values came from"),
+        (rule.undo, "whether it can be undone"),
     ]
     found = [name for condition, name in conditions if condition]
     return f"a capability cannot express {join_names(found)}" if found else None

@@ -105,6 +105,7 @@ class Rule:
     to: tuple[str, ...] | None = None
     method: Json = None
     tool: Json = None
+    undo: Json = None
     arguments: Mapping[str, Json] = field(default_factory=dict)
     range: Mapping[Path, Range] = field(default_factory=dict)
     values: Mapping[Path, ValuePattern] = field(default_factory=dict)
@@ -122,7 +123,7 @@ class Rule:
     _nodes: Mapping[str, Node] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = {"proposer": self.proposer, "method": self.method, "tool": self.tool}
+        parts = {name: getattr(self, name) for name in ("proposer", "method", "tool", "undo")}
         view: dict[str, Json] = {key: value for key, value in parts.items() if value is not None}
         if self.arguments:
             view["arguments"] = dict(self.arguments)
@@ -168,8 +169,8 @@ class Rule:
 
     def _iter_mismatches(self, case: Case, now: float) -> Iterator[str]:
         nodes, careful = self._nodes, self.is_careful
-        for part, value in (("tool", case.tool), ("proposer", case.proposer), ("method", case.method)):
-            if part in nodes and not admits(nodes[part], value, careful=careful):
+        for part in ("tool", "proposer", "method", "undo"):
+            if part in nodes and not admits(nodes[part], getattr(case, part), careful=careful):
                 yield part
         if not self._matches_hosts(case.to):
             yield "to"

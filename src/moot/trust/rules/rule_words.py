@@ -70,6 +70,8 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None, *, forms: 
         clock, _, zone = str(rule.hours).partition(" ")
         start, _, end = clock.partition("-")
         text += f", between {start} and {end} {zone or 'UTC'}"
+    if rule.undo is not None:
+        text += f", if it is {_pattern_text(rule.undo)}"
     if rule.ask is not None:
         text += ASK_TEXT
     limits = limits_text(rule.limits)

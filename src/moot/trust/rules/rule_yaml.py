@@ -35,6 +35,7 @@ import yaml
 
 from moot.config.strict_yaml import read_yaml
 from moot.errors import InvalidPattern, UsageError
+from moot.origins.tool_traits import undo_from_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
@@ -56,6 +57,7 @@ RULE_KEYS: Final = (
     "to",
     "method",
     "tool",
+    "undo",
     "arguments",
     "range",
     *KINDS,
@@ -138,6 +140,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
             if method is None and tool is not None
             else _pattern(method, f"{where}.method"),
             tool=_pattern(tool, f"{where}.tool"),
+            undo=undo_from_json(fields.get("undo"), f"{where}.undo"),
             arguments=arguments,
             range=spans,
             values=_value_patterns(fields, where),
@@ -345,7 +348,7 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     written: dict[str, Json] = {"name": rule.name, "decision": rule.decision}
     if rule.words:
         written["words"] = rule.words
-    for key in ("proposer", "to", "method", "tool"):
+    for key in ("proposer", "to", "method", "tool", "undo"):
         value = getattr(rule, key)
         if value is not None:
             written[key] = list(value) if isinstance(value, tuple) else value

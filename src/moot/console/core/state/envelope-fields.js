@@ -115,8 +115,9 @@ export function summary(envelope, operation, raw = "") {
   if (kind.startsWith("stream/"))
     return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
   if (kind.startsWith("trust/")) return trustSummary(payload);
-  if (kind === "moot/votes" && !payload.approvals_needed && Array.isArray(payload.budgets))
-    return payload.budgets.map((/** @type {any} */ each) => text(each?.text)).join("; ");
+  const notes = [payload.effects, payload.budgets].filter(Array.isArray).flat();
+  if (kind === "moot/votes" && !payload.approvals_needed && notes.length)
+    return notes.map((each) => text(each?.text)).join("; ");
   if (kind === "moot/delegate")
     return `${text(payload.to)} decides in their place${payload.reason ? `: ${text(payload.reason)}` : ""}`;
   if (kind === "moot/end-delegation") return `ends with ${text(payload.to ?? payload.from)}`;

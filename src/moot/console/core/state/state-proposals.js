@@ -55,6 +55,7 @@ import { ProposalTalk, assign } from "./proposal-talk.js";
  * @property {string} changedBy the changed version that ran in its place
  * @property {Record<string, string>} delegatedVotes in whose place somebody voted
  * @property {{text: string, verdict: string}[]} [budgets] what it would take of the space’s budgets, as the gateway says
+ * @property {{text: string, verdict: string, earlier?: {request_id: string}}[]} [effects] what it would bring about, and whether that was done before
  * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
  * @property {string} fulfilledBy
@@ -274,6 +275,7 @@ export class Proposals {
     proposal.counters = told.counters ? strings(told.counters) : proposal.counters;
     proposal.delegatedVotes = told.delegated_votes ?? {};
     proposal.budgets = Array.isArray(told.budgets) ? told.budgets : undefined;
+    proposal.effects = Array.isArray(told.effects) ? told.effects : undefined;
     return true;
   }
 

@@ -46,7 +46,7 @@ class ApprovalsView {
     /** The index of the selected proposal among the pending ones, and whether it was decided while it was shown. */
     this._position = 0;
     this._justDecided = false;
-    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, origins: Proposal["origins"], opinions: Proposal["opinions"], budgets: Proposal["budgets"], alike?: string} | null} */
+    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, origins: Proposal["origins"], opinions: Proposal["opinions"], budgets: Proposal["budgets"], effects: Proposal["effects"], alike?: string} | null} */
     this._shown = null;
     /** @type {Set<string>} */
     this._announced = new Set(this._proposals.open().map((each) => each.id));
@@ -213,10 +213,12 @@ class ApprovalsView {
             ...this._proposals.open().flatMap((each) => (each.counters.includes(proposal.id) ? [`~${each.id}`] : [])),
           ].join(" ")
         : "";
-    const { alike, origins, opinions, budgets } = this._shown;
-    const told = { origins: proposal.origins, opinions: proposal.opinions, budgets: proposal.budgets };
+    const { alike, origins, opinions, budgets, effects } = this._shown;
+    const told = toldOf(proposal);
     const isNew = origins !== told.origins || opinions !== told.opinions || budgets !== told.budgets;
-    if ((alike !== undefined && alike !== now) || isNew) view.refresh();
+    if ((alike !== undefined && alike !== now) || isNew || effects !== told.effects) view.refresh();
+    // Whoever was about to press has not read that it was done before.
+    if (effects !== told.effects) this._actions.show(proposal, view.unread, false);
     Object.assign(this._shown, { alike: now, ...told });
   }
 
@@ -237,8 +239,7 @@ class ApprovalsView {
     this._justDecided = false;
     const view = proposalView(this._context, proposal);
     const historyNode = html.div({});
-    const { origins, opinions, budgets } = proposal;
-    this._shown = { proposal, view, drawnFor: "", history: historyNode, origins, opinions, budgets };
+    this._shown = { proposal, view, drawnFor: "", history: historyNode, ...toldOf(proposal) };
     this._talk = proposalComments(this._context, proposal);
     replace(this._body, view.node, this._talk.node, historyNode);
     this._sizes.disconnect();
@@ -450,3 +451,8 @@ registerView({
     return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });
+
+/** What others said of it, and the gateway. @param {Proposal} proposal */
+function toldOf({ origins, opinions, budgets, effects }) {
+  return { origins, opinions, budgets, effects };
+}

@@ -24,6 +24,7 @@ import { sendCommand } from "../rules/rule-commands.js";
  * @property {string[]} to
  * @property {string} raw
  * @property {string} bodyText
+ * @property {string[]} repeats earlier calls of the same effect, which were shown with it
  *
  * @typedef {object} Outcome what became of a decision
  * @property {"done" | "settled" | "mismatch" | "approvals" | "refused" | "lost"} status
@@ -42,6 +43,7 @@ export function reviewedProposal(proposal) {
     to: [...proposal.to],
     raw: proposal.raw,
     bodyText: proposal.call.bodyText,
+    repeats: (proposal.effects ?? []).flatMap(({ earlier }) => (earlier ? [String(earlier.request_id)] : [])),
   };
 }
 
@@ -125,7 +127,7 @@ export async function approve(context, shown, host = "") {
       // The proposer's own text of method and params: no digit of a number may change.
       context.send("mcp/request", null, {
         to: shown.to.length > 0 ? shown.to : [host],
-        about: [shown.id, ...originalsOf(context, shown.id)],
+        about: [shown.id, ...originalsOf(context, shown.id), ...shown.repeats],
         payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}`,
       }),
     "Approved",
@@ -154,7 +156,7 @@ export async function approveWithChanges(context, shown, bodyText) {
       const { to } = shown;
       made = (await context.send("mcp/proposal", null, { to, about: shown.id, payloadText: bodyText })).id;
       const payloadText = `{"jsonrpc":"2.0","id":${nextRequestId()},${bodyText.slice(1)}`;
-      await context.send("mcp/request", null, { to, about: [made, shown.id], payloadText });
+      await context.send("mcp/request", null, { to, about: [made, shown.id, ...shown.repeats], payloadText });
     },
     "Approved with changes",
   );
@@ -196,7 +198,7 @@ export async function vote(context, shown) {
       const { login } = context.openSpace;
       const asks = context.state.proposals.byId.get(shown.id)?.passkey === true;
       const passkey = asks && (await confirmApproval(context.session.gateways.current, login, shown.id));
-      await context.send("moot/approve", passkey ? { passkey } : {}, { about: shown.id });
+      await context.send("moot/approve", passkey ? { passkey } : {}, { about: [shown.id, ...shown.repeats] });
     },
     "Vote recorded",
   );
@@ -293,6 +295,7 @@ function outcomeOf(context, shown, fault) {
         message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).`,
       };
     case "approval_required": {
+      if (fault.payload?.effect) return { status: "refused", message: `Not yet: ${escapeHidden(fault.message)}.` };
       if (fault.payload?.budget) return { status: "approvals", message: `Not yet: ${escapeHidden(fault.message)}.` };
       const needed = Number(fault.payload?.approvals_needed) || 0;
       return {

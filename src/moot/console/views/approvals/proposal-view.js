@@ -223,10 +223,10 @@ export function cautionsView(context, proposal) {
 
 const BUDGET_TONES = /** @type {Record<string, string>} */ ({ refused: "bad", asks: "warn" });
 
-/** What it would take of the space’s budgets, in the gateway’s words. @param {Proposal} proposal */
+/** What it would take of the space’s budgets and bring about, in the gateway’s words. @param {Proposal} proposal */
 function budgetViews(proposal) {
   if (proposal.status !== "pending") return [];
-  return (proposal.budgets ?? []).map(({ text, verdict }) =>
+  return [...(proposal.effects ?? []), ...(proposal.budgets ?? [])].map(({ text, verdict }) =>
     html.p(
       { class: "caution budget", data: { tone: BUDGET_TONES[verdict] ?? "info" } },
       icon(verdict in BUDGET_TONES ? "warning" : "help", 16),
