@@ -221,7 +221,7 @@ _add(
 )
 _add("be the last that is ended for memory", lambda: _write_at("/proc/self/oom_score_adj", "-1000"))
 _add("other users by a map", lambda: _write_at("/proc/self/uid_map", "0 0 1"))
-_add("one file that grows for ever", lambda: _at_end(f"{_shared}/big", _OUTSIDE["file_bytes"]))
+_add("one file that grows for ever", lambda: _at_end(f"{_shared}/big", _OUTSIDE["max_file_bytes"]))
 _add("fill the memory by /tmp", lambda: _allocate("/tmp/big", 2 << 30))
 _add("fill the memory by /dev/shm", lambda: _allocate("/dev/shm/big", 1 << 30))
 _add("fill the memory by /dev", lambda: _write("/dev/big"))

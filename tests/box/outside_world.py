@@ -20,7 +20,7 @@ ESCAPES = Path(__file__).with_name("escapes.py")
 SECRET = "only-outside-7391"
 # What the tries look for in the environments of others.
 VARIABLE = "only-in-the-parent-5512"
-BOUNDS = BoxConfig(memory_bytes=512 << 20, max_processes=24, file_bytes=3 << 30)
+BOUNDS = BoxConfig(memory_bytes=512 << 20, max_processes=24, max_file_bytes=3 << 30)
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def outside_world(folder: Path) -> Iterator[dict[str, Any]]:
             "shm_key": key,
             "memory": BOUNDS.memory_bytes,
             "processes": BOUNDS.max_processes,
-            "file_bytes": BOUNDS.file_bytes,
+            "max_file_bytes": BOUNDS.max_file_bytes,
         }
 
 

@@ -44,6 +44,9 @@ for line in sys.stdin:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         if message["method"] in ("initialize", "tools/list", "tools/call"):
             answer["result"] = _answer(message["method"], message["params"])
+            if message["params"].get("arguments", {}).get("fail"):
+                answer["error"] = {"code": -32603, "message": "failed", "data": {"of": "it"}}
+                del answer["result"]
         else:
             answer["error"] = {"code": -32601, "message": "unknown"}
         print(json.dumps(answer), flush=True)

@@ -161,7 +161,7 @@ SERVERS: Final = (
         "mcp-server-fetch",
         "pypi",
         "mcp-server-fetch",
-        lambda _: ["--ignore-robots-txt"],
+        lambda _: ["--ignore-robots-txt", "--allow-private-ips"],
         lambda f: [
             ("fetch", {"url": f.joinpath("address").read_text("ascii")}),
         ],

@@ -11,7 +11,7 @@ import pytest
 from moot.box.box_support import NotConfined, why_not_confined
 from moot.box.boxed_child import Box
 from moot.config.box_config import BoxConfig, read_box
-from moot.errors import UsageError
+from moot.errors import McpError, UsageError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.protocol.envelope import Envelope
@@ -56,9 +56,18 @@ async def test_callers_read_what_a_boxed_server_reached_and_the_space_what_was_r
         assert "403 Forbidden" in text_of(refused)
         told = {"host": "api.example.org", "port": 443, "refused": True}
         assert refused["_meta"]["moot/connections"] == [told]
-        await until(lambda: len(heard) == 2, lambda: str(heard))
+        with pytest.raises(McpError) as failed:
+            await call(alice, "reach", {"where": "other.example.org:80", "fail": True})
+        assert failed.value.data == {
+            "of": "it",
+            "moot/connections": [told | {"host": "other.example.org", "port": 80}],
+        }
+        await until(lambda: len(heard) == 3, lambda: str(heard))
         assert "/srv/notes/b.txt, which is outside of its box" in heard[0]
         assert "wanted to connect to api.example.org:443. Its box refused" in heard[1]
+    # With the answer of the call that was running, for whoever reads the journal.
+    journal = b"".join(each.read_bytes() for each in tmp_path.rglob("*.jsonl"))
+    assert b'"moot/connections":[{"host":"api.example.org"' in journal
 
 
 async def test_a_server_is_not_started_where_no_box_can_be_made(

@@ -41,7 +41,7 @@ from moot.box.box_plan import (
     parents_inside,
 )
 from moot.box.box_support import START_SECONDS, NotConfined, describe_failure, missing_parts
-from moot.box.egress_proxy import EgressFact, EgressProxy
+from moot.box.egress_proxy import EgressFact, EgressProxy, FillHead
 from moot.box.host_rules import read_rules
 from moot.box.program_paths import program_paths
 from moot.box.resource_limits import BoxGroup, limit_process
@@ -83,6 +83,7 @@ class Box:
     report: Callable[[EgressFact], None] = field(default=lambda _fact: None, repr=False, compare=False)
     # What was allowed besides `config`, looked up at each start, and for hosts at each connection.
     widened: Widened | None = field(default=None, repr=False, compare=False)
+    fill_head: FillHead | None = field(default=None, repr=False, compare=False)
     resolve: Resolve = system_resolve
 
     def plan(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> BoxPlan:
@@ -230,7 +231,7 @@ class Box:
                         log.warning("the processes of a box are not limited here: root, and no cgroup")
                     if has_way_out:
                         now = (lambda: rules) if widened is None else (lambda: read_rules(widened.hosts()))
-                        proxy = EgressProxy(now, self.report, resolve=self.resolve)
+                        proxy = EgressProxy(now, self.report, resolve=self.resolve, fill_head=self.fill_head)
                         child.ended.add_done_callback(lambda _end: proxy.close())
                         await _open_way_out(
                             pid,

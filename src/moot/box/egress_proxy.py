@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from moot.box.host_rules import HostRules, canonical_host
-from moot.errors import MootError
+from moot.errors import MootError, UsageError
 from moot.net.address_check import MAX_ADDRESSES, Resolve, is_public, system_resolve
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,9 @@ HEAD_BYTES: Final = 16 << 10
 MAX_CONNECTIONS: Final = 128
 _CHUNK: Final = 64 << 10
 NOT_LISTED: Final = "it is not on the list of hosts (network) of its box"
+
+# Host, port, head.
+FillHead = Callable[[str, int, bytes], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,13 @@ class EgressProxy:
         report: Callable[[EgressFact], None],
         *,
         resolve: Resolve = system_resolve,
+        fill_head: FillHead | None = None,
     ) -> None:
+        """`fill_head` puts in what the server does not know, in heads of plain HTTP."""
         self._rules = rules
         self._report = report
         self._resolve = resolve
+        self._fill_head = fill_head
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -149,11 +155,13 @@ class EgressProxy:
             head = await reader.readuntil(b"\r\n\r\n")
         try:
             method, target, rest = _request(head)
+            if self._fill_head is not None and rest:
+                rest = await self._fill_head(canonical_host(target[0]), target[1], rest)
             upstream = await self.connect(*target)
         except ValueError:
             await _answer(writer, "400 Bad Request", "This is a proxy for CONNECT and for http:// addresses.")
             return
-        except EgressRefused as refused:
+        except (EgressRefused, UsageError) as refused:
             await _answer(writer, "403 Forbidden", f"Refused by the box: {refused}.")
             return
         except OSError as fault:

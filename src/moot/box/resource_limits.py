@@ -32,7 +32,7 @@ def limit_process(pid: int, box: BoxConfig) -> None:
         resource.RLIMIT_DATA: box.memory_bytes,
         resource.RLIMIT_CORE: 0,
         # Of one file: a log that grows for ever. How many there are, nothing bounds.
-        resource.RLIMIT_FSIZE: box.file_bytes,
+        resource.RLIMIT_FSIZE: box.max_file_bytes,
     }
     if box.cpu_seconds is not None:
         limits[resource.RLIMIT_CPU] = box.cpu_seconds

@@ -108,7 +108,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
     box_help = (
         "confine the command: on, off, read=PATH, write=PATH, network=HOST, memory_bytes=2GiB, "
-        "max_processes=N, cpu_seconds=N, file_bytes=1GiB; may be repeated (default: off)"
+        "max_processes=N, cpu_seconds=N, max_file_bytes=1GiB; may be repeated (default: off)"
     )
     add("--box", action="append", default=[], metavar="WHAT", help=box_help)
     add("--root", action="append", default=[], metavar="URI", help="a root to give to the server")

@@ -32,7 +32,7 @@ class BoxConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Of each process, and with a cgroup of all together: twice what Node.js takes for its heap.
     memory_bytes: int = 4 << 30
     # Of each file that it writes; not of all together, which nothing bounds.
-    file_bytes: int = 8 << 30
+    max_file_bytes: int = 8 << 30
     # Of each process, in its whole life; None: no limit.
     cpu_seconds: int | None = None
     # Processes and threads at once: a server of Node.js has about a dozen.
@@ -56,7 +56,7 @@ def read_box(value: Json, path: str) -> BoxSetting:
     box: BoxConfig = read_struct(BoxConfig, value, path, _READERS)
     for name, least in (
         ("memory_bytes", 64 << 20),
-        ("file_bytes", 1 << 20),
+        ("max_file_bytes", 1 << 20),
         ("max_processes", 1),
         ("cpu_seconds", 1),
     ):
@@ -98,5 +98,5 @@ _READERS: Final = {
     "write": _paths,
     "network": read_hosts,
     "memory_bytes": _size,
-    "file_bytes": _size,
+    "max_file_bytes": _size,
 }

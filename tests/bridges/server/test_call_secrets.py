@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import socket
 import sys
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from moot.box.egress_proxy import EgressProxy
+from moot.box.host_rules import read_rules
 from moot.bridges.server.call_secrets import CallSecrets
 from moot.config.secret_config import SecretConfig, read_secrets
 from moot.errors import McpError, UsageError
+from moot.mcp.eras import JsonObject
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.protocol.operation import Json
 from tests.bridges.bridged_space import bridged_space, call
 from tests.mcp.upstreams import text_of
 from tests.rows import for_each_row
+from tests.waiting import until
 
 _SERVER = Path(__file__).parents[2] / "box" / "reaching_server.py"
 _VALUE = '/s3cr\u00e9t+value/with "quotes" & more=='
@@ -99,6 +105,67 @@ async def test_a_call_uses_a_secret_and_nobody_reads_it(tmp_path: Path) -> None:
             assert form.encode() not in found
 
 
+async def test_a_secret_is_used_by_who_has_the_right_to(tmp_path: Path) -> None:
+    """Decision 0273: the right to a tool is not the right to its secrets, and who approves needs both."""
+    secrets = CallSecrets({"KEY": SecretConfig(env="OURS", tools=("reach",))}, tmp_path, {"OURS": _VALUE})
+    tool = {"kind": "mcp/request", "payload": {"method": "tools/call"}}
+    use = {"kind": "mcp/request", "payload": {"method": "moot/use-secret", "params": {"name": "KEY"}}}
+    people = {"agent": [tool, "mcp/proposal", "mcp/withdraw"], "trusted": [tool, use]}
+    async with bridged_space(tmp_path, people) as space:
+        alice, agent, trusted = [await space.join(name) for name in ("alice", "agent", "trusted")]
+        command = Command(argv=(sys.executable, str(_SERVER)))
+        await space.bridge(StdioServer(command=command), secrets=secrets)
+        named: JsonObject = {"where": "{{secret:KEY}}"}
+        with pytest.raises(McpError, match="may not use the secret KEY"):
+            await call(agent, "reach", named)
+        assert "No such file" in text_of(await call(trusted, "reach", named))
+        asked = await agent.propose("host", "tools/call", {"name": "reach", "arguments": named})
+        await until(lambda: alice.proposals.get(asked.id) is not None)
+        await alice.approve(asked.id)
+        assert "No such file" in str(await asked.outcome())
+
+
+async def test_a_header_gets_a_value_on_the_way_out_and_the_server_never_has_it(tmp_path: Path) -> None:
+    """Over plain HTTP, by the proxy of the box."""
+    heard: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 Reached\r\n\r\n")
+        writer.close()
+
+    service = await asyncio.start_server(answer, "127.0.0.1", 0)
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    here, there = (f"127.0.0.1:{each.sockets[0].getsockname()[1]}" for each in (service, other))
+    secret = SecretConfig(env="OURS", hosts=(here,))
+    secrets = CallSecrets({"KEY": secret}, tmp_path, {"OURS": "header-value-91"})
+    command = Command(argv=("server",), env={"API_KEY": "{{secret:KEY}}"})
+    filled = await secrets.fill_server(StdioServer(command=command))
+    assert isinstance(filled, StdioServer)
+    assert filled.command.env == {"API_KEY": "{{secret:KEY}}"}
+    given: JsonObject = {"name": "t", "arguments": {"k": "{{secret:KEY}}"}}
+    assert await secrets.fill_call(given) == given
+    with pytest.raises(UsageError, match="need a box"):
+        secrets.check_box(has_box=False)
+
+    rules = read_rules((here, there))
+    proxy = EgressProxy(lambda: rules, lambda _fact: None, fill_head=secrets.fill_head)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    address = listening.getsockname()
+    await proxy.serve(listening, {})
+    async with service, other:
+        for target, expected in ((here, b"204 Reached"), (there, b"403 Forbidden")):
+            reader, writer = await asyncio.open_connection(*address)
+            head = f"GET http://{target}/ HTTP/1.1\r\nAuthorization: Bearer {{{{secret:KEY}}}}\r\n\r\n"
+            writer.write(head.encode())
+            assert expected in await reader.readline()
+            writer.close()
+    proxy.close()
+    assert len(heard) == 1
+    assert b"Authorization: Bearer header-value-91\r\n" in heard[0]
+
+
 async def test_a_secret_without_a_value_is_told_by_its_name_alone(tmp_path: Path) -> None:
     for secret in (
         SecretConfig(env="UNSET", tools=("reach",)),
@@ -112,9 +179,12 @@ async def test_a_secret_without_a_value_is_told_by_its_name_alone(tmp_path: Path
 @for_each_row(
     "given, words",
     [
-        ({"KEY": {}}, "one of env, file and command"),
-        ({"KEY": {"env": "A", "file": "b"}}, "one of env, file and command"),
+        ({"KEY": {}}, "one of env, keyring, file and command"),
+        ({"KEY": {"env": "A", "file": "b"}}, "one of env, keyring, file and command"),
         ({"a key": {"env": "A"}}, "letters, digits"),
+        ({"KEY": {"keyring": "service"}}, "SERVICE/USER"),
+        ({"KEY": {"env": "A", "hosts": ["*"]}}, "exact names"),
+        ({"KEY": {"env": "A", "hosts": ["a.test"], "tools": ["t"]}}, "without tools"),
         ({"KEY": {"value": "x"}}, "secrets.KEY.value"),
     ],
 )

@@ -20,6 +20,7 @@ from moot.mcp.eras import JsonObject
 from moot.participant import IncomingRequest, JoinedSpace
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.kinds import WIDEN_BOX
+from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
 log = logging.getLogger(__name__)
@@ -112,16 +113,26 @@ class BoxReports:
             for part in content if isinstance(content, list) else []:
                 if isinstance(part, dict) and isinstance(part.get("text"), str):
                     self.add_error(part["text"][:4_096])
-        new = self.count - since
-        if not new:
+        shown = self._connections(since)
+        if not shown:
             return result
-        recent = list(dict.fromkeys(list(self._facts)[-new:]))
-        shown = [
+        meta = result.get("_meta")
+        return result | {"_meta": {**(meta if isinstance(meta, dict) else {}), CONNECTIONS_KEY: shown}}
+
+    def with_connections_of_error(self, fault: McpError, since: int) -> McpError:
+        """The error of a call, with what was connected to all the same."""
+        shown = self._connections(since)
+        if not shown or not isinstance(fault.data, dict | None):
+            return fault
+        return McpError(fault.code, fault.message, {**(fault.data or {}), CONNECTIONS_KEY: shown})
+
+    def _connections(self, since: int) -> list[Json]:
+        new = self.count - since
+        recent = list(dict.fromkeys(list(self._facts)[-new:])) if new else []
+        return [
             {"host": show_hidden(each.host), "port": each.port, "refused": each.refusal is not None}
             for each in recent[:MAX_CONNECTIONS]
         ]
-        meta = result.get("_meta")
-        return result | {"_meta": {**(meta if isinstance(meta, dict) else {}), CONNECTIONS_KEY: shown}}
 
     def widen(self, request: IncomingRequest, space: JoinedSpace, restart: Callable[[], None]) -> JsonObject:
         """The result of a call that widens the box (decision 0271); raises McpError."""

@@ -36,6 +36,7 @@ async def bridged(
     pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
     server, sign_in, options = settings.server, None, settings.upstream
     if settings.secrets is not None:
+        settings.secrets.check_box(has_box=settings.box is not None)
         server = await settings.secrets.fill_server(server)
         options = replace(options, call_filter=settings.secrets)
     if isinstance(server, HttpServer) and settings.oauth is not None:
@@ -52,13 +53,16 @@ async def bridged(
     reports = None
     if settings.box is not None and isinstance(server, StdioServer):
         reports = BoxReports(settings.box, server.label)
-        server = boxed(server, replace(settings.box, report=reports.add, widened=reports.widenings))
+        fill_head = None if settings.secrets is None else settings.secrets.fill_head
+        box = replace(settings.box, report=reports.add, widened=reports.widenings, fill_head=fill_head)
+        server = boxed(server, box)
     member = ServerMember(
         server,
         pins,
         accept_changes=settings.accept_changes,
         sign_in=sign_in,
         box_reports=reports,
+        has_secrets=settings.secrets is not None,
     )
     async with open_upstream(server, options, member.callbacks()) as upstream:
         if on_opened is not None:

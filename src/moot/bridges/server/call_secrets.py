@@ -17,20 +17,26 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, quote_plus
 
+from moot.box.host_rules import read_rules
 from moot.config.secret_config import SecretConfig
+from moot.config.sign_in_store import usable_keyring
 from moot.errors import McpError, UsageError
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Server, StdioServer
+from moot.participant import Member
 from moot.private_files import read_secret
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 from moot.resilience.child_process import start_child
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]*)\}\}", re.ASCII)
+_HEAD_PLACEHOLDER = re.compile(_PLACEHOLDER.pattern.encode())
 # A shorter one would be found in text that has nothing to do with it.
 MIN_CHARS: Final = 8
 # What a keyring or a vault takes, with somebody who unlocks it.
 COMMAND_SECONDS: Final = 60.0
+# Whoever may request this of the bridge may use its secrets (decision 0273).
+USE_SECRET: Final = "moot/use-secret"
 MAX_BYTES: Final = 64 << 10
 
 
@@ -56,7 +62,7 @@ class CallSecrets:
 
     async def fill_call(self, params: JsonObject) -> JsonObject:
         """A call with the values in its arguments; raises McpError for a secret that is not for this tool."""
-        named = set(_PLACEHOLDER.findall(json.dumps(params, ensure_ascii=False)))
+        named = {name for name in named_secrets(params) if not self._is_for_hosts(name)}
         if not named:
             return params
         tool = params.get("name")
@@ -70,9 +76,29 @@ class CallSecrets:
             raise McpError(INVALID_PARAMS, str(fault)) from None
 
         def put(text: str) -> str:
-            return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+            return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
 
         return params | {"arguments": _map_texts(params.get("arguments"), put)}
+
+    async def fill_head(self, host: str, port: int, head: bytes) -> bytes:
+        """The head of a plain HTTP request with the values for its host; raises UsageError for others."""
+        named = {found.decode() for found in _HEAD_PLACEHOLDER.findall(head)}
+        for name in sorted(named):
+            if name not in self._secrets or not read_rules(self._secrets[name].hosts).allows(host, port):
+                raise UsageError(f"the secret {name} is not for {host}:{port}")
+            value = await self._value(name)
+            if not value.isprintable():
+                raise UsageError(f"the secret {name} has characters that no header can have")
+            head = head.replace(f"{{{{secret:{name}}}}}".encode(), value.encode())
+        return head
+
+    def _is_for_hosts(self, name: str) -> bool:
+        return name in self._secrets and bool(self._secrets[name].hosts)
+
+    def check_box(self, *, has_box: bool) -> None:
+        """Raises UsageError for secrets that only a box can put in, where there is none."""
+        if not has_box and (names := [name for name in self._secrets if self._is_for_hosts(name)]):
+            raise UsageError(f"secrets with hosts need a box: {', '.join(names)}")
 
     def mask(self, value: Json) -> Json:
         """The same without any value of a secret, whatever it is written as."""
@@ -91,6 +117,8 @@ class CallSecrets:
         for name in set(_PLACEHOLDER.findall(text)):
             if name not in self._secrets:
                 raise UsageError(f"there is no secret {name}: list it under secrets of this server")
+            if self._is_for_hosts(name):
+                continue
             text = text.replace(f"{{{{secret:{name}}}}}", await self._value(name))
         return text
 
@@ -98,6 +126,9 @@ class CallSecrets:
         secret = self._secrets[name]
         if secret.env is not None:
             value = self._environ.get(secret.env, "")
+        elif secret.keyring is not None:
+            # In a thread: somebody may have to unlock it.
+            value = await asyncio.to_thread(_from_keyring, name, secret.keyring)
         elif secret.file is not None:
             file = self._folder / Path(secret.file).expanduser()
             value = read_secret(file, max_bytes=MAX_BYTES, what="a secret").decode("utf-8", "replace")
@@ -134,6 +165,31 @@ class CallSecrets:
         if child.ended.result().code != 0 or len(printed) > MAX_BYTES:
             raise UsageError(f"the command of the secret {name} failed: {child.ended.result()}")
         return printed.decode("utf-8", "replace")
+
+
+def named_secrets(params: JsonObject) -> set[str]:
+    """The secrets that a call names."""
+    return set(_PLACEHOLDER.findall(json.dumps(params, ensure_ascii=False)))
+
+
+def check_use(params: JsonObject, caller: Member | None, bridge: str) -> None:
+    """Raises McpError if the caller has no right to use a secret that the call names."""
+    for name in sorted(named_secrets(params)):
+        asked: JsonObject = {"method": USE_SECRET, "params": {"name": name}}
+        if caller is None or not caller.may("mcp/request", asked, [bridge]):
+            text = f"you may not use the secret {name}: propose the call, or ask for the right {USE_SECRET}"
+            raise McpError(INVALID_PARAMS, text)
+
+
+def _from_keyring(name: str, entry: str) -> str:
+    found = usable_keyring()
+    if found is None:
+        raise UsageError(f"the secret {name} is in the keyring, and there is none here (moot[keyring])")
+    service, _, user = entry.rpartition("/")
+    try:
+        return str(found.get_password(service, user) or "")
+    except Exception as fault:  # noqa: BLE001  # each keyring has errors of its own
+        raise UsageError(f"the keyring does not give the secret {name}: {type(fault).__name__}") from None
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from moot.bridges.server.box_reports import BoxReports
 from moot.bridges.server.call_identity import owner_of, with_identity
+from moot.bridges.server.call_secrets import check_use
 from moot.bridges.server.offer_screen import OfferScreen, readable, readable_error, withheld_error
 from moot.bridges.server.personal_calls import PersonalCalls
 from moot.bridges.server.server_messages import ServerMessages
@@ -83,8 +84,10 @@ class ServerMember:
         accept_changes: bool = False,
         sign_in: ServerSignIn | None = None,
         box_reports: BoxReports | None = None,
+        has_secrets: bool = False,
     ) -> None:
         """`sign_in`: how members sign in at a server that asks for it. `box_reports`: of one in a box."""
+        self._has_secrets = has_secrets
         self.server = server
         self.pins = pins
         self.sign_in = sign_in
@@ -170,6 +173,8 @@ class ServerMember:
             if self._box_reports is not None and request.params.get("name") == WIDEN_BOX:
                 return self._box_reports.widen(request, self.space, self.upstream.restart)
             await self._check_listed(request.params.get("name"))
+            if self._has_secrets:
+                check_use(request.params, self.space.roster.get(request.sender), self.space.name)
             return await self._forward(request)
         if method == "prompts/get" and not is_visible_name(request.params.get("name")):
             raise McpError(INVALID_PARAMS, "no prompt of that name is listed")
@@ -204,7 +209,10 @@ class ServerMember:
             return await self._personal.run(request, self.space, self._send)
         reports = self._box_reports
         before = 0 if reports is None else reports.count
-        result = with_identity(await self._send(self.upstream, request), None)
+        try:
+            result = with_identity(await self._send(self.upstream, request), None)
+        except McpError as fault:
+            raise fault if reports is None else reports.with_connections_of_error(fault, before) from None
         return result if reports is None else reports.with_connections(result, before)
 
     async def _send(self, upstream: Upstream, request: IncomingRequest) -> JsonObject:
