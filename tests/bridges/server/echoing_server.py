@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-FORMS = {
+FORMS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "inside base64": lambda text: base64.b64encode(f"user:{text}:x".encode()).decode(),
