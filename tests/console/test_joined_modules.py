@@ -8,11 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from moot.gateway.http.joined_modules import in_order, join_rest, join_start
+from moot.gateway.http.joined_modules import in_order, join_rest, join_start, without_comments
 from tests.console.gateway_and_members import Running
 from tests.console.in_node import in_node
 from tests.waiting import HANG_SECONDS
 
+ROOT = Path(__file__).parents[2] / "src/moot/console"
 MODULES = {
     "start.js": """import { said } from "./core/said.js";
 import {
@@ -96,6 +97,23 @@ def test_what_would_mean_something_else_is_refused(text: str) -> None:
         join_rest("start.js", {**MODULES, "views/new.js": text})
 
 
+def test_what_is_left_out_are_comments_and_the_lines_stay() -> None:
+    """What looks like a comment within a text of several lines would be a part of that text."""
+    texts = {path.name: path.read_text("utf-8") for path in ROOT.rglob("*.js")}
+    pairs = [(text, without_comments(text)) for text in texts.values()]
+    assert [text.count("\n") for text, _ in pairs] == [joined.count("\n") for _, joined in pairs]
+    # A compiler reads both, and writes them without any comment.
+    same = in_node(
+        """async (_, pairs) => {
+          const { stripTypeScriptTypes } = await import("node:module");
+          const program = (text) => stripTypeScriptTypes(text, { mode: "transform" });
+          return pairs.map(([text, joined]) => program(text) === program(joined));
+        }""",
+        pairs,
+    )
+    assert [name for name, is_same in zip(texts, same, strict=True) if not is_same] == []
+
+
 def test_a_circle_is_refused() -> None:
     circle = {"a.js": 'import { b } from "./b.js";', "b.js": 'import { a } from "./a.js";'}
     with pytest.raises(ValueError, match=r"in a circle: a\.js b\.js a\.js"):
@@ -109,8 +127,7 @@ def test_a_page_is_two_scripts_and_each_module_is_in_one_of_them(gateway: Runnin
     assert [each.headers["content-type"] for each in scripts] == ["text/javascript; charset=utf-8"] * 2
     assert {each.headers["cache-control"] for each in scripts} == {"public, max-age=31536000, immutable"}
     first, rest = (set(re.findall(r'^\$define\("([^"]+)"', each.text, re.M)) for each in scripts)
-    root = Path(__file__).parents[2] / "src/moot/console"
-    ours = {str(path.relative_to(root)) for path in root.rglob("*.js")} - {
+    ours = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.js")} - {
         "app.js",
         "start.js",
         "service-worker.js",

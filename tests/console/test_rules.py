@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -21,6 +23,7 @@ from tests.console.rules_page import ApproverScene, card, dialog, notice, rule, 
 from tests.console.test_accessibility import in_both, issues
 from tests.console.test_members_page import HOSTILE, too_wide
 from tests.waiting import HANG_SECONDS
+from tests.warm_start import warm_command
 
 
 @pytest.fixture
@@ -285,6 +288,41 @@ def test_without_an_approver_it_says_how_to_start_one_and_notices_when_it_comes_
     expect(notice(page, "will apply it when it joins")).to_be_visible()
     office.begin()
     expect(page.locator(".rules-box")).to_contain_text("All rules are stopped by human")
+
+
+def test_rules_are_turned_on_from_the_page_with_one_command_to_copy(
+    page_as: PageAs, member: MemberAs, gateway: Running, tmp_path: Path
+) -> None:
+    member("files")
+    page = page_as("human", "rules")
+    page.get_by_role("button", name="Turn on rules…").click()
+    box = dialog(page, "Invite a member")
+    box.get_by_label("Name", exact=True).fill("keeper")
+    # What it may approve at most is seen, and can be changed, before it is there.
+    more = json.loads(box.get_by_label("Additional permissions (optional)").input_value())
+    assert more == {"kind": "mcp/request", "to": ["files"], "payload": {"method": "tools/call"}}
+    expect(box.locator(".picked")).not_to_contain_text("likely refused")
+    assert in_both(page, issues) == []
+    box.get_by_role("button", name="Invite", exact=True).click()
+    shown = dialog(page, "keeper is invited")
+    line = shown.get_by_role("group", name="Command").inner_text()
+    assert line == f"moot rules run --gateway {gateway.url} --space lab --token-file keeper.token"
+    token = tmp_path / "keeper.token"
+    token.touch(0o600)
+    token.write_text(shown.get_by_label("Token", exact=True).input_value(), "ascii")
+    with subprocess.Popen([*warm_command(), *shlex.split(line)[1:]], cwd=tmp_path) as approver:  # noqa: S603
+        try:
+            expect(page.locator(".rules-main")).to_contain_text("No rules yet: you are asked every time.")
+            expect(page.get_by_role("button", name="Turn on rules…")).to_have_count(0)
+        finally:
+            approver.terminate()
+            approver.wait(HANG_SECONDS)
+
+
+def test_who_may_not_invite_is_told_the_command_of_the_operator(page_as: PageAs) -> None:
+    page = page_as("guest", "rules")
+    expect(page.locator(".rules-box")).to_contain_text("moot rules run --as approver")
+    expect(page.get_by_role("button", name="Turn on rules…")).to_have_count(0)
 
 
 def test_who_may_not_accept_sees_and_may_object_and_nobody_else_can_suggest(

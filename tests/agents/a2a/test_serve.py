@@ -299,6 +299,33 @@ async def test_who_writes_to_a_task_that_waits_gets_what_comes_of_it(tmp_path: P
         assert [part.text for each in after.artifacts for part in each.parts] == ["As you like."]
 
 
+async def test_comments_on_a_proposal_are_told_and_answered_through_its_task(tmp_path: Path) -> None:
+    async with served_space(tmp_path) as served:
+        client, alice = await served.client(streaming=False), served.alice
+        task = (await collect(client, request(data=WRITE)))[0].task
+        proposal = next(each.id for each in served.heard if each.kind == "mcp/proposal")
+        await alice.comment(proposal, "which folder is that?")
+
+        async def said() -> list[str]:
+            now = await client.get_task(GetTaskRequest(id=task.id))
+            assert now.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+            return [part.text for each in now.history for part in each.parts if part.text]
+
+        while "alice about the proposal to call write: which folder is that?" not in await said():
+            await asyncio.sleep(0)
+        await collect(client, request("The one for drafts.", task_id=task.id, configuration=NOW))
+        seen = alice.proposals.get(proposal)
+        assert seen is not None
+        await until(lambda: "The one for drafts." in [each.text for each in seen.comments])
+        await alice.comment(proposal, "fine then")
+        while not any("fine then" in each for each in await said()):
+            await asyncio.sleep(0)
+        # Each once, and not the caller's own.
+        assert len([each for each in await said() if "about the proposal" in each]) == 2
+        await alice.approve(proposal)
+        await served.task(client, task.id, TaskState.TASK_STATE_COMPLETED)
+
+
 async def test_cancelling_takes_chats_and_proposals_back(tmp_path: Path) -> None:
     async with served_space(tmp_path) as served:
         client = await served.client(streaming=False)

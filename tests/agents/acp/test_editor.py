@@ -225,6 +225,40 @@ async def test_a_proposal_is_decided_in_the_editor_with_the_rights_of_its_person
         await until(lambda: any(each.get("status") == "completed" for each in editor.updates))
 
 
+async def test_comments_stand_at_the_question_and_are_made_from_the_editor(tmp_path: Path) -> None:
+    async with editor_space(tmp_path) as (editor, bob, _):
+        await until(
+            lambda: any(each["sessionUpdate"] == "available_commands_update" for each in editor.updates)
+        )
+        assert (await editor.answer(editor.prompt("/comment hello")))["result"] == {"stopReason": "end_turn"}
+        assert "asked about no proposal" in editor.shown("agent_message_chunk")
+        first, proposal = [
+            await bob.propose("ana", "tools/call", {"name": name, "arguments": {}}, wait_for_others=True)
+            for name in ("write", "send")
+        ]
+        await until(lambda: len(editor.permissions) == 2)
+        await bob.comment(proposal.id, "it is for `@carl`")
+
+        def updates() -> list[str]:
+            shown = [each for each in editor.updates if each.get("toolCallId") == proposal.id]
+            return [each["content"][0]["content"]["text"] for each in shown]
+
+        await until(lambda: "```text\nbob says: it is for '@carl'\n```" in updates())
+        # A prompt is under way: what is said about a proposal is no turn.
+        await editor.request("session/set_mode", sessionId=editor.session, modeId="bob")
+        waiting = editor.prompt("hello")
+        await editor.answer(editor.prompt("/comment which folder?"))
+        await until(lambda: [each.text for each in proposal.comments][1:] == ["which folder?"])
+        assert proposal.comments[1].by == "ana"
+        await editor.answer(editor.prompt(f"/comment {first.id[:8]} and that?"))
+        await until(lambda: [each.text for each in first.comments] == ["and that?"])
+        assert f"Said about send by bob. For another one begin with its id: write ({first.id[:8]})." in (
+            editor.shown("agent_message_chunk")
+        )
+        await editor.answer(waiting)
+        assert proposal.state == first.state == "pending"
+
+
 async def test_whatever_else_the_editor_answers_decides_nothing(tmp_path: Path) -> None:
     async with (
         editor_space(tmp_path) as (editor, bob, gateway),

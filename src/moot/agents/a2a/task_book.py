@@ -235,11 +235,11 @@ class TaskBook:
         )
         write_atomically(self._path(served), msgspec.json.encode(record))
 
-    def set_state(self, served: ServedTask, state: TaskState, text: str = "") -> None:
+    def set_state(self, served: ServedTask, state: TaskState, text: str = "", *, id: str = "") -> None:
         """Change the state and tell everybody; what has ended stays as it is."""
         if served.is_over or (served.task.status.state == state and not text):
             return
-        message = self._message(served, text) if text else None
+        message = self._message(served, text, id) if text else None
         served.task.status.CopyFrom(self._status(state, message))
         if message is not None:
             self._add_history(served, message)
@@ -289,9 +289,9 @@ class TaskBook:
         status.timestamp.FromMilliseconds(int(self.clock() * 1_000))
         return status
 
-    def _message(self, served: ServedTask, text: str) -> Message:
+    def _message(self, served: ServedTask, text: str, id: str) -> Message:
         return Message(
-            message_id=new_id(),
+            message_id=id or new_id(),
             role=Role.ROLE_AGENT,
             task_id=served.task.id,
             context_id=served.task.context_id,

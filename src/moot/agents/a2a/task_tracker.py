@@ -2,6 +2,7 @@
 
     chat/acknowledge, reasoning/start of the member    working
     proposal of the member about it                    input required, until it is decided
+    a comment on that proposal, or on the caller's     a message of the status, for as long as it is open
     chat of the member about it                        an artifact
     that, and no reasoning and no proposal is open     completed
     chat/cancel                                        canceled
@@ -241,6 +242,8 @@ class TaskTracker:
 
     def _take_decision(self, served: ServedTask, seen: SeenProposal) -> None:
         """A proposal of the member has changed."""
+        if seen.status == "pending":
+            self._tell_comments(served, seen)
         if seen.status == "pending" or seen.id not in served.pending:
             return
         del served.pending[seen.id]
@@ -267,6 +270,19 @@ class TaskTracker:
             set_state(served, TaskState.TASK_STATE_FAILED, "Nobody decided on the proposal in time.")
         elif served.task.status.state != _INPUT:
             set_state(served, _INPUT, self._describe_pending(seen))
+        if seen.status == "pending":
+            self._tell_comments(served, seen)
+
+    def _tell_comments(self, served: ServedTask, seen: SeenProposal) -> None:
+        """What others say about it, each once; the caller answers with a message to the task."""
+        told = {each.message_id for each in served.task.history}
+        what = str(seen.params.get("name") or seen.method)
+        # The history is bounded: those before one that it still has were told.
+        last = max((index for index, each in enumerate(seen.comments) if each.id in told), default=-1)
+        for each in seen.comments[last + 1 :]:
+            if served.owner not in self._space.roster.names_of([each.by]):
+                text = f"{each.by} about the proposal to call {what}: {each.text}"
+                self._book.set_state(served, _INPUT, text, id=each.id)
 
     async def _reject(self, served: ServedTask, rejection: Rejection) -> None:
         """Its explanation is a chat that follows."""

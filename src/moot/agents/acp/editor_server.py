@@ -16,6 +16,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 from moot import __version__
+from moot.agents.acp import editor_comments
 from moot.agents.acp import editor_view as view
 from moot.agents.acp.json_rpc import IncomingCall, JsonRpcPeer, PeerError, PeerGone
 from moot.errors import MootError, VoteCounted
@@ -75,7 +76,8 @@ class EditorServer:
         self._sessions: dict[str, str] = {}
         self._session = ""
         self._prompts: dict[str, Prompt] = {}
-        self._asked: set[str] = set()
+        # In the order in which the editor was asked.
+        self._asked: dict[str, None] = {}
         # Proposals and requests that the session shows as tool calls → the id of the tool call.
         self._calls: dict[str, str] = {}
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
@@ -155,7 +157,7 @@ class EditorServer:
         modes: list[Json] = [{"id": EVERYBODY, "name": "To everybody"}]
         modes += [{"id": name, "name": f"To {name}"} for name in members]
         # After the answer: before it, the editor does not know the session.
-        self._tasks.start(self._ask_about_open())
+        self._tasks.start(self._begin_session())
         return {"sessionId": session, "modes": {"currentModeId": to, "availableModes": modes}}
 
     def _handle_notification(self, method: str, params: Any) -> None:
@@ -175,6 +177,9 @@ class EditorServer:
         text = view.prompt_text(given)
         if not text.strip():
             raise PeerError(INVALID_PARAMS, "the prompt has no text")
+        if (said := editor_comments.comment_in(text)) is not None:
+            self._show(view.note(await editor_comments.comment(self._space, self._asked, said)))
+            return "end_turn"
         if session in self._prompts:
             raise PeerError(INVALID_PARAMS, "a prompt of this session is under way")
         to = self._sessions[session]
@@ -282,8 +287,12 @@ class EditorServer:
             who = f"{seen.proposer} proposes {seen.params.get('name') or seen.method}; others decide that."
             self._show(view.note(who))
             return
-        self._asked.add(seen.id)
+        self._asked[seen.id] = None
         self._tasks.start(self._ask(seen))
+
+    async def _begin_session(self) -> None:
+        self._show(editor_comments.COMMANDS)
+        await self._ask_about_open()
 
     async def _ask_about_open(self) -> None:
         await self._space.refresh_proposals()
@@ -294,15 +303,16 @@ class EditorServer:
 
     async def _ask(self, seen: SeenProposal) -> None:
         decided = asyncio.Event()
-        told = seen.origins
+        told = seen.origins, len(seen.comments)
 
         def watch() -> None:
             nonlocal told
+            now = seen.origins, len(seen.comments)
             if seen.status != "pending":
                 decided.set()
-            elif seen.origins is not told:
-                # It is found out in the moment after a proposal: the editor is asking already.
-                told = seen.origins
+            elif now != told:
+                # Origins are found out in the moment after a proposal: the editor is asking already.
+                told = now
                 if seen.id in self._calls:
                     self._show({"sessionUpdate": "tool_call_update", **self._tool_call(seen)})
 
@@ -312,7 +322,7 @@ class EditorServer:
                 await self._ask_editor(seen, decided)
         finally:
             seen.watchers.remove(watch)
-            self._asked.discard(seen.id)
+            self._asked.pop(seen.id, None)
 
     def _tool_call(self, seen: SeenProposal) -> dict[str, Json]:
         return view.permission_of(seen, (self._space.me, self._space.name))

@@ -118,12 +118,13 @@ def _code(text: str, language: str) -> dict[str, Json]:
 
 
 def permission_of(seen: SeenProposal, viewers: Collection[str] = ()) -> dict[str, Json]:
-    """The tool call of a permission request: where its values came from, and exactly what was proposed."""
+    """The tool call of a permission request: what is known and said of it, and exactly what was proposed."""
     call = describe_call(seen.proposer, seen.to, seen.params)
     notes = OriginNotes(seen.origins, viewers, with_places=False)
     lines = [
         *(f"! {text}" for text in caution_lines(seen)),
         *(text for _, found in notes.take_rest() for text in found),
+        *(f"{each.by} says: {each.text}" for each in seen.comments),
     ]
     if lines:
         # As code: an editor reads markup in all other text.

@@ -38,6 +38,7 @@ _TYPES: Final[Mapping[str, str]] = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".woff2": "font/woff2",
     ".webmanifest": "application/manifest+json",
 }
 PAGE: Final = "index.html"
@@ -143,7 +144,7 @@ class Console:
 
 
 def _is_text(file: StaticFile) -> bool:
-    return file.media_type != _TYPES[".png"]
+    return file.media_type not in (_TYPES[".png"], _TYPES[".woff2"])
 
 
 @cache
@@ -215,7 +216,7 @@ def _headers(host: str, connect_to: Sequence[str]) -> dict[str, str]:
     # 'self' means the page's own scheme in some browsers; the socket of the same host is named beside it.
     sockets = f" ws://{host} wss://{host}" if host else ""
     policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
         f"connect-src 'self'{sockets}{others}; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; "
         "frame-ancestors 'none'; form-action 'none'"
     )

@@ -9,7 +9,7 @@ import { textAt } from "./json-text.js";
  * @property {any[]} capabilities
  * @property {boolean} present
  * @property {boolean} invited
- * @property {number} since when its presence last changed
+ * @property {number} since when its presence last changed; 0: before we came, so nobody told us
  * @property {number} lastMessageAt when it last sent something
  * @property {number} messageCount how many messages it sent
  * @property {number} violations how many violations the gateway announced (D-32)
@@ -124,7 +124,7 @@ export class Roster {
       capabilities: list(you.capabilities),
     };
     const current = new Set([this.me.id]);
-    this._update(you, row, true);
+    this._update(you, row, true).since = row.at;
     for (const shown of list(payload.participants)) {
       if (typeof shown?.id !== "string") continue;
       current.add(shown.id);
@@ -132,7 +132,7 @@ export class Roster {
     }
     // A welcome without room for everybody: the pages that follow list the others.
     this._listed = current;
-    if (payload.more === undefined) this._markAbsent(row);
+    if (payload.more === undefined) this._markAbsent();
     return "roster";
   }
 
@@ -143,15 +143,14 @@ export class Roster {
       this._listed?.add(shown.id);
       this._update(shown, row, true);
     }
-    if (typeof payload.next !== "string") this._markAbsent(row);
+    if (typeof payload.next !== "string") this._markAbsent();
     return "roster";
   }
 
-  /** @param {import("./envelopes.js").Row} row */
-  _markAbsent(row) {
+  _markAbsent() {
     for (const member of this.members.values()) {
       if (this._listed !== null && member.present && !this._listed.has(member.id))
-        Object.assign(member, { present: false, since: row.at });
+        Object.assign(member, { present: false, since: 0 });
     }
     this._listed = null;
   }
@@ -162,9 +161,9 @@ export class Roster {
     if (typeof shown.id !== "string") return null;
     if (payload.event === "join") {
       this._listed?.add(shown.id);
-      this._update(shown, row, true);
+      this._update(shown, row, true, true);
     } else if (payload.event === "leave") {
-      const member = this._update(shown, row, false);
+      const member = this._update(shown, row, false, true);
       member.leaveReason = String(payload.reason ?? "");
       member.paused = null;
     } else if (payload.event === "invited") {
@@ -175,8 +174,8 @@ export class Roster {
     return "roster";
   }
 
-  /** @param {any} described @param {import("./envelopes.js").Row} row @param {boolean} present @returns {Member} */
-  _update(described, row, present) {
+  /** @param {any} described @param {import("./envelopes.js").Row} row @param {boolean} present @param {boolean} [isEvent] it happened just then @returns {Member} */
+  _update(described, row, present, isEvent = false) {
     const id = String(described.id);
     let member = this.members.get(id);
     if (!member) {
@@ -186,7 +185,7 @@ export class Roster {
         capabilities: [],
         present: false,
         invited: false,
-        since: row.at,
+        since: 0,
         lastMessageAt: 0,
         messageCount: 0,
         violations: 0,
@@ -197,7 +196,7 @@ export class Roster {
       };
       if (this.members.size < MAX_MEMBERS) this.members.set(id, member);
     }
-    if (member.present !== present) member.since = row.at;
+    if (member.present !== present) member.since = isEvent ? row.at : 0;
     member.present = present;
     if (present) member.leaveReason = "";
     if (typeof described.name === "string") member.name = described.name;

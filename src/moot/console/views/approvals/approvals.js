@@ -19,7 +19,7 @@ import { delegationNotice } from "./delegation.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
 import { emptyInbox } from "./empty-inbox.js";
 import { ProposalList, elsewhereText } from "./approvals-list.js";
-import { wishText } from "./proposal-sentence.js";
+import { changeText, wishText } from "./proposal-sentence.js";
 import { proposalComments } from "./proposal-comments.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory, notReceived } from "./proposal-history.js";
@@ -46,7 +46,7 @@ class ApprovalsView {
     /** The index of the selected proposal among the pending ones, and whether it was decided while it was shown. */
     this._position = 0;
     this._justDecided = false;
-    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, origins: Proposal["origins"], opinions: Proposal["opinions"], budgets: Proposal["budgets"], effects: Proposal["effects"], alike?: string} | null} */
+    /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement, told: any[]} | null} */
     this._shown = null;
     /** @type {Set<string>} */
     this._announced = new Set(this._proposals.open().map((each) => each.id));
@@ -201,7 +201,7 @@ class ApprovalsView {
     this._drawHistory();
   }
 
-  /** Whether the same call is pending once more, and where its values came from, may change while somebody reads. */
+  /** What may become known while somebody reads: the same call once more, where its values came from, its file. */
   _drawAlike() {
     if (!this._shown) return;
     const { proposal, view } = this._shown;
@@ -213,13 +213,13 @@ class ApprovalsView {
             ...this._proposals.open().flatMap((each) => (each.counters.includes(proposal.id) ? [`~${each.id}`] : [])),
           ].join(" ")
         : "";
-    const { alike, origins, opinions, budgets, effects } = this._shown;
-    const told = toldOf(proposal);
-    const isNew = origins !== told.origins || opinions !== told.opinions || budgets !== told.budgets;
-    if ((alike !== undefined && alike !== now) || isNew || effects !== told.effects) view.refresh();
+    const { origins, opinions, budgets, effects } = proposal;
+    const told = [now, origins, opinions, budgets, wishText(proposal), changeText(proposal), effects];
+    const before = this._shown.told;
+    if (before.length > 0 && told.some((each, index) => each !== before[index])) view.refresh();
     // Whoever was about to press has not read that it was done before.
-    if (effects !== told.effects) this._actions.show(proposal, view.unread, false);
-    Object.assign(this._shown, { alike: now, ...told });
+    if (before.length > 0 && effects !== before.at(-1)) this._actions.show(proposal, view.unread, false);
+    this._shown.told = told;
   }
 
   /**
@@ -239,7 +239,7 @@ class ApprovalsView {
     this._justDecided = false;
     const view = proposalView(this._context, proposal);
     const historyNode = html.div({});
-    this._shown = { proposal, view, drawnFor: "", history: historyNode, ...toldOf(proposal) };
+    this._shown = { proposal, view, drawnFor: "", history: historyNode, told: [] };
     this._talk = proposalComments(this._context, proposal);
     replace(this._body, view.node, this._talk.node, historyNode);
     this._sizes.disconnect();
@@ -451,8 +451,3 @@ registerView({
     return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });
-
-/** What others said of it, and the gateway. @param {Proposal} proposal */
-function toldOf({ origins, opinions, budgets, effects }) {
-  return { origins, opinions, budgets, effects };
-}

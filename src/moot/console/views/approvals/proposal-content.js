@@ -215,18 +215,27 @@ function contentView(context, proposal, path, text, later, known) {
     );
   };
   later.push(() => {
+    if (!last && proposal.status === "pending") look();
     compare.hidden = again.hidden = !host || readCallFor(context, host, path) === null;
     if (isCompared || compare.hidden || proposal.status !== "pending" || !mayReadItself(context, proposal, host, path))
       return;
     isCompared = true;
     void read();
   });
-  // For a settled proposal, show what it changed, not the present content.
-  const last = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
-  // Everybody sees that the file is read, so what has just been read is not read again.
-  let isCompared = last !== null && isCurrent(context.state.proposals, host, last.at);
-  if (last) show(last.text, `at ${formatTime(last.at)}`);
-  else show(null, "");
+  let isCompared = false;
+  /** @type {ReturnType<typeof lastKnownText>} */
+  let last = null;
+  // What was read before may be heard later than the proposal, with the history.
+  const look = () => {
+    // For a settled proposal, show what it changed, not the present content.
+    last = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
+    if (!last) return;
+    // Everybody sees that the file is read, so what has just been read is not read again.
+    isCompared ||= isCurrent(context.state.proposals, host, last.at);
+    show(last.text, `at ${formatTime(last.at)}`);
+  };
+  show(null, "");
+  look();
   return body;
 }
 

@@ -5,6 +5,7 @@
  */
 import { alikeOf } from "../../core/state/alike-proposals.js";
 import { html, newId, replace } from "../../core/page/dom.js";
+import { formatNumber } from "../../core/page/numbers.js";
 import { formatJson, textAt } from "../../core/state/json-text.js";
 import { referenceIn, valueAt } from "../../core/connection/large-values.js";
 import { textBlock, nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
@@ -43,7 +44,6 @@ export function proposalView(context, proposal) {
     { class: "proposal-readable" },
     readableCall(context, proposal, later, () => drawWish(wish, proposal)),
   );
-  drawWish(wish, proposal);
   const node = html.article(
     { class: "proposal" },
     head(context, proposal, wish),
@@ -62,6 +62,7 @@ export function proposalView(context, proposal) {
     cautions.hidden = cautions.childElementCount === 0;
     replace(reasons, reasonsView(context, proposal));
     later.forEach((look) => look());
+    drawWish(wish, proposal);
   };
   refresh();
   return {
@@ -118,8 +119,8 @@ function head(context, proposal, wish) {
       proposal.context &&
         !context.state.reasoning.within(proposal.context) &&
         html.span({}, "in ", html.bdi({ class: "mono" }, oneLine(proposal.context, 60))),
-      html.a({ href: context.link("timeline", proposal.id) }, "Show in timeline"),
-      html.a({ href: context.link("flow", proposal.id) }, "View flow"),
+      html.a({ href: context.link("timeline", proposal.id) }, "Timeline"),
+      html.a({ href: context.link("flow", proposal.id) }, "Flow"),
       proposal.call.method === "tools/call" &&
         html.a({ href: context.link("decisions", proposal.call.name) }, "Earlier decisions"),
       proposal.call.method === "tools/call" &&
@@ -249,13 +250,16 @@ function warningsOf(context, proposal) {
   }
   const member = state.roster.get(proposal.from);
   if (proposal.from !== state.me.id && !member?.present) found.push([nameOf(proposal.from), " has left the space."]);
-  for (const other of alikeOf(state.proposals.open(), proposal).slice(0, 3))
+  const [other, ...others] = alikeOf(state.proposals.open(), proposal);
+  if (other)
     found.push([
       "The same call is already pending: ",
       html.a({ href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)),
       ", proposed by ",
       nameOf(other.from),
-      ". Approving both carries it out twice.",
+      others.length > 0
+        ? `, and ${formatNumber(others.length)} more. Each one that is approved is carried out.`
+        : ". Approving both carries it out twice.",
     ]);
   if (hasHiddenCharacters(proposal)) found.push("Contains invisible characters, shown as ⟨U+…⟩.");
   const host = proposal.to.length === 1 ? proposal.to[0] : "";

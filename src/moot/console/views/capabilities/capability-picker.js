@@ -7,7 +7,7 @@ import { icon } from "../parts/icons.js";
 
 /**
  * @param {import("../../app.js").Context} context
- * @param {{profile: string, baseline: any[]}} start `baseline` is what anybody may hand on here
+ * @param {{profile: string, more?: string, baseline: any[]}} start `baseline` is what anybody may hand on here
  */
 export function capabilityPicker(context, start) {
   const group = newId("profile");
@@ -31,6 +31,7 @@ export function capabilityPicker(context, start) {
     id,
     class: "field mono",
     rows: "3",
+    value: start.more ?? "",
     spellcheck: "false",
     autocomplete: "off",
     autocapitalize: "off",

@@ -197,6 +197,21 @@ export const PROFILES = [
     description: "proposes, reads, and calls tools without approval",
     capabilities: [PROPOSE, CHAT, READ, TOOLS],
   },
+  {
+    id: "approver",
+    title: "Approver of rules",
+    description: "applies rules that people accepted; approves at most what you add below",
+    capabilities: [
+      LIST,
+      { kind: "mcp/reject" },
+      RESPOND,
+      CHAT,
+      { kind: "trust/suggestion" },
+      { kind: "trust/rule" },
+      { kind: "trust/dismiss" },
+      { kind: "moot/origins" },
+    ],
+  },
   { id: "full", title: "Full", description: "all of MCP and chat", capabilities: [{ kind: "mcp/*" }, CHAT] },
   { id: "hand", title: "Custom", description: "only what you enter below", capabilities: [] },
 ];

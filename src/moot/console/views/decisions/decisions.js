@@ -230,7 +230,8 @@ class DecisionsView {
 
 /** @param {any} each */
 function decisionText(each) {
-  const state = String(each.state);
+  // Somebody else may still approve what one person has rejected.
+  const state = each.state === "pending" && each.decided_by ? "rejected, still open" : String(each.state);
   const word =
     { fulfilled: "approved", done: "approved", failed: "approved, failed", unknown: "approved, outcome unknown" }[
       state

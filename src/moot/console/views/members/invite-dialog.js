@@ -16,14 +16,14 @@ import { actionDialog, labelledField, reasonField } from "../parts/action-dialog
 // D-23.
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
-/** @param {Context} context @param {string} [name] */
-export function inviteDialog(context, name = "") {
+/** @param {Context} context @param {{name?: string, profile?: string, more?: string, run?: string}} [start] `run`: the command of `moot` that it runs, if it is a program of ours */
+export function inviteDialog(context, { name = "", profile = "agent", more = "", run } = {}) {
   const who = labelledField(
     "Name",
     { maxlength: 64, value: name, autocapitalize: "off", spellcheck: "false" },
     "Letters, digits, dots, hyphens and underscores. Everyone sees this name.",
   );
-  const picker = capabilityPicker(context, { profile: "agent", baseline: INVITE_BASELINE });
+  const picker = capabilityPicker(context, { profile, more, baseline: INVITE_BASELINE });
   const email = labelledField(
     "Email (optional)",
     { type: "email", maxlength: 254 },
@@ -65,18 +65,18 @@ export function inviteDialog(context, name = "") {
         { code: answer.error },
       );
     },
-    done: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token)),
+    done: (answer) => tokenDialog(context, String(answer.participant_id), String(answer.token), run),
   });
 }
 
-/** @param {Context} context @param {string} name @param {string} token */
-function tokenDialog(context, name, token) {
+/** @param {Context} context @param {string} name @param {string} token @param {string} [run] */
+function tokenDialog(context, name, token, run) {
   const base = context.session.base;
   const gateway = base.href.replace(/\/$/, "");
   const space = /^[\w.-]+$/.test(context.state.space)
     ? context.state.space
     : `'${context.state.space.replaceAll("'", "'\\''")}'`;
-  const join = `moot join --gateway ${gateway} --space ${space} --token-file ${name}.token`;
+  const join = `moot ${run ?? "join"} --gateway ${gateway} --space ${space} --token-file ${name}.token`;
   let copied = false;
   const field = /** @type {HTMLTextAreaElement} */ (
     html.textarea({
@@ -123,9 +123,8 @@ function tokenDialog(context, name, token) {
       ),
       html.p(
         {},
-        "In a browser: open ",
-        html.bdi({ class: "mono" }, gateway || "/"),
-        " and sign in with it. In a terminal: save it as ",
+        !run && ["In a browser: open ", html.bdi({ class: "mono" }, gateway || "/"), " and sign in with it. "],
+        "In a terminal: save it as ",
         html.code({}, `${name}.token`),
         ", then run:",
       ),

@@ -196,8 +196,14 @@ export class MemberDetail {
         invited
           ? ["invited", member.invitedBy && [" by ", nameOf(member.invitedBy)]]
           : [
-              member.present ? "joined " : "left ",
-              html.time({ datetime: isoTime(member.since), class: "since" }, ago(member.since)),
+              member.since === 0
+                ? member.present
+                  ? "joined before you"
+                  : "left before you joined"
+                : [
+                    member.present ? "joined " : "left ",
+                    html.time({ datetime: isoTime(member.since), class: "since" }, ago(member.since)),
+                  ],
               member.leaveReason && [": ", html.bdi({}, oneLine(member.leaveReason, 160))],
             ],
         member.violations > 0 &&

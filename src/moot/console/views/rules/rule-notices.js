@@ -3,15 +3,17 @@ import { button, html } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
-import { describeCapability } from "../capabilities/capability-text.js";
+import { isAllowed } from "../capabilities/capability-match.js";
+import { describeCapability, roleOf } from "../capabilities/capability-text.js";
 import { ledgerOf } from "../capabilities/grant-ledger.js";
 import { revokeDialog } from "../capabilities/grants.js";
+import { inviteDialog } from "../members/invite-dialog.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("./approver-state.js").ApproverState} ApproverState */
 
-/** What is wrong with the approver, or what is special about it now. @param {ApproverState} approverState */
-export function approverNotices(approverState) {
+/** What is wrong with the approver, or what is special about it now. @param {import("../../app.js").Context} context @param {ApproverState} approverState */
+export function approverNotices(context, approverState) {
   const { approver, record, isOnline: current } = approverState;
   const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) =>
     html.div(
@@ -25,19 +27,22 @@ export function approverNotices(approverState) {
       html.p({}, html.strong({}, "No approver is running, so people decide every proposal.")),
       html.p(
         {},
-        "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. The operator starts it in the folder of the space:",
+        "An approver learns from people’s decisions, suggests narrow rules, and applies those that someone accepted. It is a program with a name and a token of its own: you invite it here, and start it in a terminal.",
       ),
-      html.pre({ class: "mono" }, "moot rules run --as approver"),
+      isAllowed(context.state, "space/invite") &&
+        html.div(
+          {},
+          button("Turn on rules…", () => inviteApprover(context), { class: "primary", icon: icon("plus", 16) }),
+        ),
       html.p(
         { class: "soft" },
-        "A page cannot start it: it is a program of its own, with a participant of its own in moot.yaml, whose capabilities ",
-        html.code({}, "moot rules run --help"),
-        " lists. Most templates of ",
+        "Where moot.yaml has one, as most templates of ",
         html.code({}, "moot init"),
-        " bring one, which ",
+        " do, the operator starts it with ",
         html.code({}, "moot up"),
-        " starts. Its rules are then turned on and off here.",
+        ", or alone with:",
       ),
+      html.pre({ class: "mono" }, "moot rules run --as approver"),
     );
   }
   return [
@@ -120,6 +125,18 @@ export function approverNotices(approverState) {
         html.p({}, nameOf(approver.name), " could not be queried: ", html.bdi({}, escapeHidden(record.error))),
       ),
   ];
+}
+
+/** What it may approve at most is up to the person: calls of those who are here to answer some. @param {import("../../app.js").Context} context */
+function inviteApprover(context) {
+  const hosts = context.state.roster.present().filter((each) => roleOf(each.capabilities) === "answers");
+  const calls = { kind: "mcp/request", to: hosts.map((each) => each.id), payload: { method: "tools/call" } };
+  inviteDialog(context, {
+    name: "approver",
+    profile: "approver",
+    more: hosts.length > 0 ? JSON.stringify(calls) : "",
+    run: "rules run",
+  });
 }
 
 /** @param {number} seconds */

@@ -115,8 +115,9 @@ class RulesView {
         approverState.canQuery,
         record?.budget,
         record?.budgetLeft,
+        !approver && mine,
       ],
-      () => approverNotices(approverState),
+      () => approverNotices(this.context, approverState),
     );
     redraw(
       this._plans,
