@@ -39,7 +39,7 @@ from moot.origins.value_keys import (
     words_in_name,
 )
 from moot.origins.value_lookup import ValueLookup
-from moot.origins.word_runs import stands_in
+from moot.origins.word_runs import stands_apart, stands_in
 from moot.protocol import strict_json
 from moot.protocol.hidden_text import find_hidden
 from moot.protocol.operation import Json
@@ -192,7 +192,10 @@ def is_said_in(said: str, at: float, leaf: CallLeaf, text: str, call: OriginCall
     words = words_of(text)
     if len("".join(words)) <= 2 or f" {' '.join(words)} " not in f" {' '.join(words_of(said))} ":
         return False
-    return PLAIN_NAME.fullmatch(text) is not None or stands_in(fold_strictly(said), fold_strictly(text))
+    folded = fold_strictly(said)
+    return (
+        stands_apart(folded, words) if PLAIN_NAME.fullmatch(text) else stands_in(folded, fold_strictly(text))
+    )
 
 
 def is_choice(text: str, options: Set[str]) -> bool:

@@ -26,6 +26,7 @@ from moot.origins.open_requests import (
     has_key,
     is_echo,
 )
+from moot.origins.own_words import own_words
 from moot.origins.record_names import RecordNames
 from moot.origins.result_parts import (
     is_written,
@@ -197,15 +198,15 @@ class OriginMemory:
             self._number, envelope.id, envelope.sender, at, "person" if person else "untrusted"
         )
         text = envelope.payload.get("text")
-        if person and isinstance(text, str) and ">" in text:
-            # What people quote others wrote.
-            lines = text.splitlines()
-            quoted = [line for line in lines if line.lstrip().startswith(">")]
-            text = "\n".join(line for line in lines if not line.lstrip().startswith(">"))
+        if person and isinstance(text, str):
+            text, quoted, unwanted = own_words(text)
+            others = replace(source, grade="untrusted")
             if quoted:
-                self._add_others(
-                    replace(source, grade="untrusted"), envelope.to, [("payload.text", "\n".join(quoted))]
-                )
+                self._add_others(others, envelope.to, [("payload.text", quoted)])
+            if unwanted:
+                # The agent has read nothing of others by that.
+                self.index.take_back(unwanted, at, StepBudget(MESSAGE_STEPS))
+                self._add_leaves(others, [("payload.text", unwanted)])
         if person:
             for context in self._readers(envelope.to):
                 context.task = envelope.id

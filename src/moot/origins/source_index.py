@@ -26,7 +26,7 @@ from moot.origins.text_forms import (
     without_disguise,
     words_of,
 )
-from moot.origins.value_keys import CHARS_PER_STEP, Key, compact, id_keys, is_id_name, values_in
+from moot.origins.value_keys import CHARS_PER_STEP, TARGETS, Key, compact, id_keys, is_id_name, values_in
 from moot.origins.word_runs import (
     GLUED_CHARS,
     RUN_SLOTS,
@@ -34,6 +34,7 @@ from moot.origins.word_runs import (
     common_words,
     glued_slots,
     run_slots,
+    stands_apart,
     stands_in,
 )
 
@@ -206,6 +207,12 @@ class SourceIndex:
                 if self._loose_chars > MAX_LOOSE_CHARS and len(self._loose) > 1:
                     self._drop_loose()
 
+    def take_back(self, text: str, at: float, budget: StepBudget) -> None:
+        """A person said whom and what they do not want: whatever they had said of these before."""
+        for key, _, _ in values_in(compose(text), at, budget):
+            if key[0] in TARGETS:
+                self._keys.get(key, {}).pop("person", None)
+
     def _drop_loose(self) -> None:
         """Drop the oldest, many at once: what is joined has to be made anew then."""
         gone = self._loose[: len(self._loose) // 4 + 1]
@@ -260,8 +267,9 @@ class SourceIndex:
     ) -> SourcePlace | None:
         """Where a person or the operator said this run of words, and `sign` with it as it is written."""
         for text, _ in self._texts_with(self._said, words, since, budget):
-            budget.spend(len(text.place.text) // CHARS_PER_STEP if sign else 0)
-            if not sign or stands_in(fold_strictly(text.place.text), sign):
+            budget.spend(len(text.place.text) // CHARS_PER_STEP)
+            said = fold_strictly(text.place.text)
+            if stands_in(said, sign) if sign else stands_apart(said, words):
                 return _around(text.place, words)
         return None
 

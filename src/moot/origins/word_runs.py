@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from moot.origins.step_budget import StepBudget
@@ -16,6 +17,8 @@ GLUED_CHARS: Final = 12
 # Places of one run of words in one text that are tried.
 MAX_REPEATS: Final = 4
 _BEFORE_SIGN: Final = re.compile(r"(?:^|\s)[\"'“‘„«(`]?$")
+# What is one value with all that it is joined with: a path, a link, an address.
+_JOINED: Final = re.compile(r"(?:[~.]{0,2}[/\\]|[a-z]:\\|.*[/\\].*[/\\.]|.*@.).*")
 _BEHIND_SIGN: Final = re.compile(r"[\"'”’“»)`]?[.,;:!?]?(?:\s|$)")
 
 
@@ -73,3 +76,22 @@ def stands_in(text: str, sign: str) -> bool:
             return True
         at = text.find(sign, at + 1)
     return False
+
+
+def stands_apart(text: str, words: list[str]) -> bool:
+    """Whether these words stand in a text, and not only within a path, a link, an address or an account."""
+    run = re.compile(r"(?<![^\W_])" + r"[\W_]+".join(map(re.escape, words)) + r"(?![^\W_])")
+    for found in islice(run.finditer(text), MAX_REPEATS):
+        first = max(text.rfind(sign, 0, found.start()) for sign in " \n\t") + 1
+        last = min((at for sign in " \n\t" if (at := text.find(sign, found.end())) >= 0), default=len(text))
+        piece = text[first:last].strip("\"'“”‘’`()[]{}<>,;:!?*.")
+        is_part = len(piece) > found.end() - found.start() and _JOINED.fullmatch(piece)
+        if not is_part and not (len(words) > 1 and "".join(words).isdigit() and _goes_on(text, found)):
+            return True
+    return False
+
+
+def _goes_on(text: str, found: re.Match[str]) -> bool:
+    """Whether a row of numbers has more before it or behind it."""
+    before, behind = text[: found.start()].rstrip(" -"), text[found.end() :].lstrip(" -")
+    return before[-1:].isdigit() or behind[:1].isdigit()

@@ -10,6 +10,7 @@ from moot.origins.argument_origins import is_said_in
 from moot.origins.call_leaves import CallLeaf
 from moot.origins.origin_call import OriginCall
 from moot.origins.origin_memory import OriginMemory
+from moot.origins.own_words import own_words
 from moot.origins.tool_traits import ToolTraits
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -49,6 +50,9 @@ PARTS = [
     "-f",
     "x_1",
     "@ana",
+    "never",
+    "except",
+    "/",
 ]
 BETWEEN = (" ", " ", " ", ", ", ". ", "\n", ": ", " - ", "", "'", '"', "> ")
 
@@ -79,8 +83,8 @@ def test_a_value_that_is_told_to_be_said_is_a_persons_in_the_whole_memory() -> N
         value = draws.choice((value, said[draws.randrange(len(said)) :], draws.choice(PARTS))).strip()
         name = draws.choice(("to", "recipient", "path"))
         leaf = CallLeaf(name, name, value, frozenset())
-        if ">" not in said and is_said_in(
-            said, NOON, leaf, value, OriginCall(AGENT, "send", {name: value}, WRITES), NOON
+        if is_said_in(
+            own_words(said).said, NOON, leaf, value, OriginCall(AGENT, "send", {name: value}, WRITES), NOON
         ):
             space = TalkingSpace()
             space.ana_says(said)

@@ -19,6 +19,7 @@ from moot.origins.call_leaves import CallLeaf, call_leaves
 from moot.origins.origin_call import ArgumentOrigin, OriginCall
 from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
+from moot.origins.own_words import own_words
 from moot.origins.result_parts import leaves_of
 from moot.origins.step_budget import VERDICT_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import compose, fold_strictly
@@ -153,9 +154,7 @@ def _has(text: str, value: str) -> bool:
 def _is_said(leaf: CallLeaf, text: str, chat: KeptMessage, said: SaidCall) -> bool:
     """Whether a value is a person's by this chat, as far as that can be told without reading it all."""
     envelope, _, at = chat
-    # What people quote others wrote.
-    words = envelope.payload["text"]
-    return ">" not in words and is_said_in(compose(words), at, leaf, text, said.call, said.now)
+    return is_said_in(compose(own_words(envelope.payload["text"]).said), at, leaf, text, said.call, said.now)
 
 
 def _is_rejected(call: OriginCall, whole: OriginMemory, now: float) -> bool:
