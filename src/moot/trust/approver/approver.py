@@ -114,47 +114,9 @@ class Approver:
             on_late=self._announce_late_tool,
             on_compared=self._apply_deferred_rules,
         )
-        self.decider = RuleDecider(
-            space,
-            store,
-            self.settings,
-            reviews=self.reviews,
-            observe=self.observe,
-            wall_clock=lambda: self.wall_clock(),
-            uses_clock=self.uses_clock,
-            draw=draw,
-            is_compared=self.tool_watcher.is_compared,
-            untrusted=lambda case: self.origins.ask_reason(case),
-            unnamed_untrusted=lambda case, rule: (
-                self.memory.steered_reason(case, rule)
-                if rule.origin.plan is None
-                else self.origins.unnamed_reason(case, rule)
-            ),
-            remembered=lambda case: self.memory.find(case),
-            on_review_due=self._announce_review,
-            on_left=lambda case: self.origins.tell(case),
-            send=self.send,
-        )
-        self.origins = OriginWatch(
-            space,
-            store,
-            self.tool_watcher,
-            cases=self._open_cases,
-            offer=lambda case: self.memory.offer(case),
-            wall_clock=lambda: self.wall_clock(),
-            on_found=self._observe_origins,
-            send=self.send,
-        )
-        self.suggester = RuleSuggester(
-            space,
-            store,
-            ledger,
-            self.settings,
-            self.tool_watcher,
-            finding=self.origins.finding,
-            wall_clock=lambda: self.wall_clock(),
-            send=self.send,
-        )
+        self.decider = RuleDecider(self, draw)
+        self.origins = OriginWatch(self)
+        self.suggester = RuleSuggester(self)
         self.memory = CallMemory(self)
         self.suspender = RuleSuspender(self)
         self._load_past_decisions()
@@ -222,6 +184,7 @@ class Approver:
         self._note_seen(past)
         self.plans.end_absent()
         self.plans.end_expired()
+        self.plans.end_earlier()
         self.store.save()
         for decision in list(self.ledger):
             if decision.waits_for_rules and self.decider.is_open(decision.id):
@@ -229,13 +192,13 @@ class Approver:
                 self.decider.apply(decision.case)
         self.suggester.wake()
 
-    def _open_cases(self) -> list[Case]:
+    def open_cases(self) -> list[Case]:
         pending = (each.case for each in self.ledger if each.waits_for_rules)
         return [case for case in pending if case.method == "tools/call" and self.decider.is_open(case.id)]
 
     def apply_to(self, member: str) -> None:
         """Rules decide what a member has proposed before."""
-        for case in self._open_cases():
+        for case in self.open_cases():
             if case.proposer == member:
                 self.decider.apply(case)
 
@@ -243,11 +206,11 @@ class Approver:
         """Judge open calls once more: somebody endorsed or revoked something, or said what a tool does."""
         if tools_changed:
             self.origins.read_again()
-        for case in self._open_cases():
+        for case in self.open_cases():
             self.origins.look_again(case)
-            self._observe_origins(case)
+            self.observe_origins(case)
 
-    def _observe_origins(self, case: Case) -> None:
+    def observe_origins(self, case: Case) -> None:
         """Rules that go by origins decide; what they leave to people is told to everybody."""
         if self.decider.is_open(case.id):
             self.decider.apply_by_origin(case)
@@ -365,7 +328,7 @@ class Approver:
 
     def _apply_deferred_rules(self, host: str) -> None:
         self.origins.note_compared(host)
-        about = [case for case in self._open_cases() if host in case.to]
+        about = [case for case in self.open_cases() if host in case.to]
         for case in about:
             self.origins.look_again(case)
         self.decider.apply_deferred(host)
@@ -406,9 +369,6 @@ class Approver:
             is_about = rule.covers_host(host) and rule.tool is not None and names_tool(rule.tool, tool)
             if is_about and rule.decision == "approve" and rule.name not in self.store.suspensions:
                 self.commands.announce_rule(rule.name, "active", why)
-
-    def _announce_review(self, rule: Rule) -> None:
-        self.commands.announce_review(rule)
 
     def rule_behind(self, id: str) -> str | None:
         """The rule that decided a proposal, by the id of the proposal, the request or the response."""

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from moot.errors import UsageError
 from moot.participant import ToolError
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.trust.approver.approver_settings import ApproverSettings
-from moot.trust.approver.observe import ObserveMode, rule_version
+from moot.trust.approver.observe import rule_version
 from moot.trust.approver.origin_commands import report_origins
-from moot.trust.approver.origin_watch import OriginWatch
-from moot.trust.approver.plan_commands import PlanCommands
-from moot.trust.approver.rule_decider import RuleDecider
-from moot.trust.approver.rule_history import RuleHistory
-from moot.trust.approver.rule_reviews import RuleReviews
-from moot.trust.approver.rule_suggester import RuleSuggester
-from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.checks.explain import explain
-from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
-from moot.trust.rules.rule_store import ALL_RULES, RuleStore
+from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.rules.rule_store import ALL_RULES
 from moot.trust.rules.rule_words import describe_rule
 from moot.trust.rules.rule_yaml import rule_as_json
+
+if TYPE_CHECKING:
+    from moot.trust.approver.approver import Approver
 
 _DAY = 86_400.0
 # More than are decided while an answer is under way.
@@ -41,40 +36,10 @@ MAX_LISTED_REMEMBERED = 100
 MAX_REVIEWED = 200
 
 
-class StatusSource(Protocol):
-    """What the tools report of an approver."""
-
-    @property
-    def store(self) -> RuleStore: ...
-    @property
-    def ledger(self) -> ProposalHistory: ...
-    @property
-    def settings(self) -> ApproverSettings: ...
-    @property
-    def observe(self) -> ObserveMode: ...
-    @property
-    def history(self) -> RuleHistory: ...
-    @property
-    def reviews(self) -> RuleReviews: ...
-    @property
-    def decider(self) -> RuleDecider: ...
-    @property
-    def suggester(self) -> RuleSuggester: ...
-    @property
-    def tool_watcher(self) -> ToolWatcher: ...
-    @property
-    def origins(self) -> OriginWatch: ...
-    @property
-    def plans(self) -> PlanCommands: ...
-
-    uses_clock: Callable[[], float]
-    wall_clock: Callable[[], float]
-
-
 class ApproverStatus:
     """The tools of one approver."""
 
-    def __init__(self, approver: StatusSource) -> None:
+    def __init__(self, approver: Approver) -> None:
         self._approver = approver
 
     def offer(self, space: JoinedSpace) -> None:

@@ -12,18 +12,14 @@ others may have led it to them (`OriginVerdict.steered`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from moot.errors import UsageError
-from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.approver.origin_watch import OriginWatch
-from moot.trust.approver.rule_history import RuleHistory
-from moot.trust.approver.rule_suggester import RuleSuggester
 from moot.trust.history.proposal_case import Case
-from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
+from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.conditions import canonical, read_time
 from moot.trust.rules.remembered_calls import (
     MAX_REMEMBERED,
@@ -34,11 +30,13 @@ from moot.trust.rules.remembered_calls import (
     usual_limits,
 )
 from moot.trust.rules.rule import AskCondition, Rule, RuleLimits, RuleOrigin, call_key
-from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import limits_text
 from moot.trust.rules.rule_yaml import read_duration, rule_as_json
 from moot.trust.rules.tripwires import Complaint, Event, MemberKicked, PersonDecided, ToolChanged
 from moot.values.kinds import runs_texts, stores_texts, takes_away
+
+if TYPE_CHECKING:
+    from moot.trust.approver.approver import Approver
 
 log = logging.getLogger(__name__)
 
@@ -48,35 +46,10 @@ MAX_APPROVALS: Final = 10
 MAX_TOLD: Final = 20
 
 
-class MemoryTarget(Protocol):
-    """What remembering needs of an approver."""
-
-    @property
-    def space(self) -> JoinedSpace: ...
-    @property
-    def store(self) -> RuleStore: ...
-    @property
-    def ledger(self) -> ProposalHistory: ...
-    @property
-    def history(self) -> RuleHistory: ...
-    @property
-    def origins(self) -> OriginWatch: ...
-    @property
-    def suggester(self) -> RuleSuggester: ...
-
-    wall_clock: Callable[[], float]
-
-    def rule_behind(self, id: str) -> str | None: ...
-    def send(
-        self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
-    ) -> None: ...
-    def pin(self, rules: Iterable[Rule]) -> None: ...
-
-
 class CallMemory:
     """Remembers and forgets calls for one approver."""
 
-    def __init__(self, approver: MemoryTarget) -> None:
+    def __init__(self, approver: Approver) -> None:
         self._approver = approver
         self._store = approver.store
         # By call: the latest approvals of people, by proposal, with when it was proposed and who approved.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -29,6 +29,29 @@ def keep_asking(found: dict[str, Json], before: Mapping[str, Json], at: float) -
         if is_late and "endorsed_by" not in each and (each["path"], each["value"]) not in said:
             found |= {"asks": True, "why": before["why"]}
             return
+
+
+def unnamed_value(
+    found: Mapping[str, Json], arguments: Collection[str], named: Collection[str]
+) -> str | None:
+    """Why a call asks of which a line of a plan names some arguments, by what was found of all of them.
+
+    Within its bounds a plan lets an agent choose, so what nobody said is fine, also of an agent that reads
+    elsewhere. What others wrote here is not, neither is what could not be looked up, and private text goes
+    only to whom the line names. Names of arguments ask nothing: the rule has all that a call may have.
+    """
+    if not found["arguments"] or "more" in found:
+        return str(found["why"])
+    asking = ("untrusted",) if found.get("outside") is True else ("untrusted", "unknown")
+    free = [name for name in arguments if name not in named]
+    for each in found["arguments"]:
+        path = each["path"]
+        is_free = any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in free)
+        if is_free and each["steers"] and each["origin"] in asking:
+            return f"{path}: {each['text']}"
+        if is_free and each["steers"] and found.get("private"):
+            return str(found["private"][0]["text"])
+    return None
 
 
 def timeless(found: Mapping[str, Json]) -> dict[str, Json]:

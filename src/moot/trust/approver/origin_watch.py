@@ -20,10 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moot.origins.endorsement import ENDORSE_KIND
 from moot.origins.origin_call import OriginCall
@@ -31,15 +31,23 @@ from moot.origins.origin_memory import OriginMemory, acts_outside
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
-from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.approver.origin_finding import FAILED, ONLY_READS, keep_asking, put, sent_at, timeless
+from moot.trust.approver.origin_finding import (
+    FAILED,
+    ONLY_READS,
+    keep_asking,
+    put,
+    sent_at,
+    timeless,
+    unnamed_value,
+)
 from moot.trust.approver.said_values import KeptMessage, SaidCall, find_said
-from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
-from moot.trust.rules.rule_store import RuleStore
+
+if TYPE_CHECKING:
+    from moot.trust.approver.approver import Approver
 
 log = logging.getLogger(__name__)
 
@@ -58,39 +66,13 @@ MAX_NEW_SPACE_MESSAGES: Final = 100
 _IN_HISTORY: Final = ("mcp/", "chat", "trust/")
 
 
-class SendAbout(Protocol):
-    """Sends in the background, as far as the approver's capabilities allow."""
-
-    def __call__(self, kind: str, payload: dict[str, Json], *, about: str | None = None) -> None: ...
-
-
 class OriginWatch:
-    """The origins of one space. `cases` are the proposals that are open now.
+    """The origins of one space, told to its approver."""
 
-    `on_found` is called for each call that was looked at later than it was asked for.
-    """
-
-    def __init__(
-        self,
-        space: JoinedSpace,
-        store: RuleStore,
-        tool_watcher: ToolWatcher,
-        *,
-        cases: Callable[[], Iterable[Case]],
-        offer: Callable[[Case], dict[str, Json] | None],
-        wall_clock: Callable[[], float],
-        on_found: Callable[[Case], None],
-        send: SendAbout,
-    ) -> None:
-        self._space = space
-        self._store = store
-        self._tools = tool_watcher
-        self._cases = cases
-        self._offer = offer
-        self._wall_clock = wall_clock
-        self._on_found = on_found
-        self._send = send
-        self.memory = OriginMemory(self.traits_of, own=space.name)
+    def __init__(self, approver: Approver) -> None:
+        self._approver = approver
+        self._space, self._store, self._tools = approver.space, approver.store, approver.tool_watcher
+        self.memory = OriginMemory(self.traits_of, own=self._space.name)
         # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
         # there was more.
         self._unread: deque[KeptMessage] = deque()
@@ -190,8 +172,8 @@ class OriginWatch:
         last = max((at for at, each in enumerate(past) if each.id in known), default=-1)
         if not (last >= 0 or (self._is_whole(past, is_new=is_new) if is_whole is None else is_whole)):
             self._note_gap()
-        cases = {case.id: case for case in self._cases()}
-        again, now = False, self._wall_clock()
+        cases = {case.id: case for case in self._approver.open_cases()}
+        again, now = False, self._approver.wall_clock()
         for envelope in past[last + 1 :]:
             if envelope.id in cases:
                 self._due[envelope.id] = cases[envelope.id]
@@ -254,7 +236,7 @@ class OriginWatch:
 
     def _find_late(self, case: Case) -> None:
         self._judge(case)
-        self._on_found(case)
+        self._approver.observe_origins(case)
 
     def read_again(self) -> None:
         """People said what tools do, so all is read again; what they endorsed and revoked stays."""
@@ -332,11 +314,7 @@ class OriginWatch:
         return str(found["why"]) if found["asks"] is not False else None
 
     def unnamed_reason(self, case: Case, rule: Rule) -> str | None:
-        """Why a value asks that a line of a plan does not name itself; None if all of them may be used.
-
-        Within its bounds a plan lets an agent choose, so what nobody said is fine, also of an agent that
-        reads elsewhere. What others wrote here is not, and neither is what could not be looked up.
-        """
+        """Why a value asks that a line of a plan does not name itself; None if all of them may be used."""
         if case.arguments.keys() <= rule.equals.keys():
             return None
         found = self._findings.get(case.id)
@@ -345,17 +323,7 @@ class OriginWatch:
         if isinstance(found, SaidCall) or found["asks"] is False:
             return None
         other = self._other_reason(case, case.to[0] if len(case.to) == 1 else "", case.tool or "")
-        if other is not None or not found["arguments"] or "more" in found:
-            return other or str(found["why"])
-        asking = ("untrusted",) if found.get("outside") is True else ("untrusted", "unknown")
-        # The rule names all arguments that a call may have, so their names ask nothing.
-        free = [name for name in case.arguments if name not in rule.equals]
-        for each in found["arguments"]:
-            path = each["path"]
-            is_free = any(path == name or path.startswith((f"{name}.", f"{name}[")) for name in free)
-            if is_free and each["steers"] and each["origin"] in asking:
-                return f"{path}: {each['text']}"
-        return None
+        return other or unnamed_value(found, case.arguments, rule.equals)
 
     def steered_reason(self, case: Case) -> str | None:
         """Why others may have led the agent to a call that a person let run again; None if they did not."""
@@ -392,7 +360,7 @@ class OriginWatch:
             return None
         latest = chain(reversed(self._unread), reversed(self._read))
         try:
-            found = find_said(call, latest, self.memory, self._wall_clock())
+            found = find_said(call, latest, self.memory, self._approver.wall_clock())
         except Exception:
             log.exception("what people said is lost")
             return None
@@ -413,10 +381,10 @@ class OriginWatch:
 
     def _find(self, case: Case) -> dict[str, Json]:
         call, why = self._call_of(case)
-        verdict = verdict_on(self.memory, call, self._wall_clock())
+        verdict = verdict_on(self.memory, call, self._approver.wall_clock())
         put(self._steered, case.id, verdict.steered if why is None else why, MAX_FINDINGS)
         found = payload_of(verdict, agent=case.proposer)
-        if (offered := self._offer(case)) is not None:
+        if (offered := self._approver.memory.offer(case)) is not None:
             found["again"] = offered
         return found if why is None else {**found, "asks": True, "why": why}
 
@@ -451,4 +419,4 @@ class OriginWatch:
             if timeless(told) == timeless(found) or (case.id in self._recalled and not is_known):
                 return
         put(self._told, case.id, found, MAX_FINDINGS)
-        self._send(ORIGINS_KIND, found, about=case.id)
+        self._approver.send(ORIGINS_KIND, found, about=case.id)

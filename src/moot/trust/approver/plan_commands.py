@@ -9,32 +9,30 @@
 
 A plan ends with its time, by a person, by who laid it out, when its member leaves, is removed, cleared,
 restarted or shut down. Its rules go together: whatever rule names a plan that is not active is removed. What
-was sent while the approver was away counts if it ends something; an approval has to be given again.
+was sent while the approver was away counts if it ends something; an approval has to be given again. Whether
+a member left meanwhile and came back nobody told, so no plan outlives the approver that it was given to.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.errors import UsageError
 from moot.participant.connection.roster import PresenceEvent
-from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
-from moot.trust.approver.origin_watch import OriginWatch
-from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.task_plan import plan_for_task, steering_in
 from moot.trust.checks.narrowing_proof import find_wider_part
-from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.learning.learner import add_rule
 from moot.trust.rules.plan import Plan, PlanRecord, cut_plan, read_plan
-from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import join_names
 from moot.trust.rules.rule_yaml import MAX_RULES
 from moot.trust.rules.store_records import RuleUses
+
+if TYPE_CHECKING:
+    from moot.trust.approver.approver import Approver
 
 log = logging.getLogger(__name__)
 
@@ -45,33 +43,15 @@ OPEN_SECONDS: Final = 86_400.0
 _CONTROLS: Final = ("participant/clear", "participant/restart", "participant/shutdown")
 
 
-class PlanTarget(Protocol):
-    """What plans need of an approver."""
-
-    @property
-    def space(self) -> JoinedSpace: ...
-    @property
-    def store(self) -> RuleStore: ...
-    @property
-    def ledger(self) -> ProposalHistory: ...
-    @property
-    def decider(self) -> RuleDecider: ...
-    @property
-    def origins(self) -> OriginWatch: ...
-    def send(
-        self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
-    ) -> None: ...
-    def pin(self, rules: Iterable[Rule]) -> None: ...
-    def apply_to(self, member: str) -> None: ...
-
-
 class PlanCommands:
     """The plans of one space; the gateway has checked that senders may send what they send."""
 
-    def __init__(self, approver: PlanTarget, clock: Callable[[], float]) -> None:
+    def __init__(self, approver: Approver, clock: Callable[[], float]) -> None:
         self._approver = approver
         self._store = approver.store
         self._clock = clock
+        # Those that an approver before us carried out.
+        self._earlier = self._records("active")
         approver.space.roster.on_change(self._on_presence)
         self.drop_stale_rules()
 
@@ -283,6 +263,13 @@ class PlanCommands:
         for record in self._records("active") if roster.is_complete else ():
             if record.plan.member not in here:
                 self._end(record, f"{record.plan.member} left")
+
+    def end_earlier(self) -> None:
+        """End those of an earlier run, once what was missed has been looked at."""
+        earlier, self._earlier = self._earlier, []
+        for record in earlier:
+            if record.state == "active":
+                self._end(record, f"the approver was away, and {record.plan.member} may have left meanwhile")
 
     # Telling
 

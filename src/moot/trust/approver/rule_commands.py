@@ -6,26 +6,26 @@ No command fails silently: whatever cannot be done is answered with a chat messa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_RULE
 from moot.trust.approver.acceptance import Acceptance
-from moot.trust.approver.call_memory import CallMemory
 from moot.trust.approver.origin_commands import lines_that_ignore, set_tools
-from moot.trust.approver.rule_reviews import MIN_DECISIONS, RuleReviews
-from moot.trust.approver.rule_suspender import RuleSuspender
-from moot.trust.approver.tool_watcher import ToolWatcher
+from moot.trust.approver.rule_reviews import MIN_DECISIONS
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_store import ALL_RULES, RuleStore
+from moot.trust.rules.rule_store import ALL_RULES
 from moot.trust.rules.rule_words import count_text, join_names
 from moot.trust.rules.rule_yaml import rule_as_json
 from moot.trust.rules.store_records import PendingAcceptance, RuleStop
 from moot.trust.rules.tripwires import Complaint
+
+if TYPE_CHECKING:
+    from moot.trust.approver.approver import Approver
 
 log = logging.getLogger(__name__)
 
@@ -34,32 +34,10 @@ MAX_ANNOUNCED: Final = 20
 NOTHING: Final[Mapping[str, Json]] = {}
 
 
-class CommandTarget(Protocol):
-    """What commands need of an approver."""
-
-    @property
-    def store(self) -> RuleStore: ...
-    @property
-    def reviews(self) -> RuleReviews: ...
-    def send(
-        self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
-    ) -> None: ...
-    @property
-    def suspender(self) -> RuleSuspender: ...
-    def rule_behind(self, id: str) -> str | None: ...
-    def pin(self, rules: Iterable[Rule]) -> None: ...
-    def look_again(self, *, tools_changed: bool = False) -> None: ...
-    def apply_to(self, member: str) -> None: ...
-    @property
-    def tool_watcher(self) -> ToolWatcher: ...
-    @property
-    def memory(self) -> CallMemory: ...
-
-
 class RuleCommands:
     """Carries out commands; the gateway has checked that their senders are allowed to send them."""
 
-    def __init__(self, approver: CommandTarget, clock: Callable[[], float]) -> None:
+    def __init__(self, approver: Approver, clock: Callable[[], float]) -> None:
         self._approver = approver
         self._store = approver.store
         self.clock = clock

@@ -7,17 +7,13 @@ limit. Where a host has just joined, rules wait until its tools have been compar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from moot.errors import ApprovalRequired, BudgetExceeded, MootError, NotAllowed, ProposalSettled, TargetAbsent
-from moot.participant.joined_space import JoinedSpace
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_REASON, OPINION_RULE
 from moot.protocol.proposal_life import RULE_CONTEXT
-from moot.trust.approver.approver_settings import ApproverSettings
-from moot.trust.approver.observe import ObserveMode
-from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
@@ -26,9 +22,11 @@ from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.ignored_arguments import loosen_learned
 from moot.trust.rules.remembered_calls import evaluate_all
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of
-from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.store_records import is_counted
 from moot.trust.rules.tripwires import suspension_reasons
+
+if TYPE_CHECKING:
+    from moot.trust.approver.approver import Approver
 
 log = logging.getLogger(__name__)
 
@@ -41,56 +39,19 @@ CLOCK_JUMP_SECONDS: Final = 5.0
 REJECT_REASON: Final = "policy"
 
 
-class Send(Protocol):
-    """Sends in the background, as far as the approver's capabilities allow."""
-
-    def __call__(self, kind: str, payload: dict[str, Json]) -> None: ...
-
-
 class RuleDecider:
     """Decides proposals of one space by its rules, within limits, budget and capabilities."""
 
-    def __init__(
-        self,
-        space: JoinedSpace,
-        store: RuleStore,
-        settings: ApproverSettings,
-        *,
-        reviews: RuleReviews,
-        observe: ObserveMode,
-        wall_clock: Callable[[], float],
-        uses_clock: Callable[[], float],
-        draw: Callable[[], float],
-        is_compared: Callable[[str, str | None], bool],
-        untrusted: Callable[[Case], str | None],
-        unnamed_untrusted: Callable[[Case, Rule], str | None],
-        remembered: Callable[[Case], Sequence[Rule]],
-        on_review_due: Callable[[Rule], None],
-        on_left: Callable[[Case], None],
-        send: Send,
-    ) -> None:
+    def __init__(self, approver: Approver, draw: Callable[[], float]) -> None:
         self.tally = UseTally()
-        for name, uses in store.uses.items():
+        for name, uses in approver.store.uses.items():
             self.tally.restore(name, uses.times, uses.sums)
         # The rule that decided each proposal, for our decisions alone.
         self.deciding_rules: dict[str, str] = {}
         self.rejected = RejectedCalls()
-        self._space = space
-        self._store = store
-        self._settings = settings
-        self._reviews = reviews
-        self._observe = observe
-        self._wall_clock = wall_clock
-        self._uses_clock = uses_clock
-        self._draw = draw
-        self._is_compared = is_compared
-        self._untrusted = untrusted
-        self._unnamed_untrusted = unnamed_untrusted
-        self._remembered = remembered
-        self._on_review_due = on_review_due
-        # A rule matched, and yet people have to decide.
-        self._on_left = on_left
-        self._send = send
+        self._approver = approver
+        self._space, self._store, self._settings = approver.space, approver.store, approver.settings
+        self._reviews, self._draw = approver.reviews, draw
         self._reported_rules: set[str] = set()
         # Why people were asked, by proposal.
         self._asked: dict[str, str] = {}
@@ -100,15 +61,15 @@ class RuleDecider:
 
     def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
-        store, now = self._store, self._wall_clock()
+        store, now = self._store, self._approver.wall_clock()
         if store.fault is not None:
             return RuleVerdict("ask", None, f"the rules cannot be read: {store.fault}")
         if store.stopped is not None:
             return RuleVerdict("ask", None, f"{store.stopped.by} stopped all rules: {store.stopped.why}")
         budget = self._settings.budget
-        if budget is not None and self.tally.is_used_up(budget, self._uses_clock()):
+        if budget is not None and self.tally.is_used_up(budget, self._approver.uses_clock()):
             return RuleVerdict("ask", None, "the budget for all rules is used up")
-        steady = self._uses_clock()
+        steady = self._approver.uses_clock()
         store.note_expired(max(now, steady))
         found = self._evaluate(case, now, draw)
         if abs(now - steady) > CLOCK_JUMP_SECONDS and found.decision != "ask":
@@ -131,12 +92,12 @@ class RuleDecider:
         suspended: Mapping[str, str] | None = None,
         observing: bool | None = False,
     ) -> RuleVerdict:
-        store, untrusted = self._store, self._untrusted(case)
+        store, untrusted = self._store, self._approver.origins.ask_reason(case)
         judged = store.judge(case, untrusted)
         rules = loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case))
         found = evaluate_all(
             (*judged.forbids, *rules, *judged.permits),
-            self._remembered(case),
+            self._approver.memory.find(case),
             case,
             now,
             [self._space.name, *(member.name for member in self._space.roster.values())],
@@ -144,18 +105,23 @@ class RuleDecider:
             suspended=suspension_reasons(store.suspensions) if suspended is None else suspended,
             me=self._space.name,
             draw=draw,
-            times_now=self._uses_clock(),
+            times_now=self._approver.uses_clock(),
             rejected=self.rejected,
             expired=store.expired_names(),
             paused=self._reviews.pause_reasons(store.all_rules),
             untrusted=untrusted,
             observing=observing,
-            unnamed_untrusted=lambda rule: self._unnamed_untrusted(case, rule),
+            unnamed_untrusted=lambda rule: self._unnamed_reason(case, rule),
             spent=self.tally.spent(),
         )
         # Nobody knows whether a policy forbids it.
         is_unknown = judged.fault is not None and found.decision != "reject"
         return RuleVerdict("ask", None, str(judged.fault)) if is_unknown else found
+
+    def _unnamed_reason(self, case: Case, rule: Rule) -> str | None:
+        if rule.origin.plan is None:
+            return self._approver.memory.steered_reason(case, rule)
+        return self._approver.origins.unnamed_reason(case, rule)
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
         """D-87: a host that has just joined may offer something else under a known name.
@@ -164,7 +130,9 @@ class RuleDecider:
         """
         listed = case.tool if case.method == "tools/call" else None
         tools = {host: None if host == case.proposer else listed for host in case.to}
-        return [host for host, tool in tools.items() if not self._is_compared(host, tool)]
+        return [
+            host for host, tool in tools.items() if not self._approver.tool_watcher.is_compared(host, tool)
+        ]
 
     def apply_deferred(self, host: str) -> None:
         """The tools of a host have been compared: rules decide what waited for that."""
@@ -206,10 +174,10 @@ class RuleDecider:
         if verdict.rule is None or verdict.decision == "ask" or case.id in self.deciding_rules:
             return
         # Noted and counted before it is sent, so that a burst cannot exceed a limit.
-        if not self._reviews.note(verdict.rule, case.id, self._wall_clock()):
+        if not self._reviews.note(verdict.rule, case.id, self._approver.wall_clock()):
             self._note_asked(case.id, f"rule {verdict.rule.name} matched, but could not note it for review")
             return
-        amounts, at = amounts_of(verdict.rule, case), self._uses_clock()
+        amounts, at = amounts_of(verdict.rule, case), self._approver.uses_clock()
         if is_counted(verdict.rule):
             try:
                 self._store.note_use(verdict.rule, at, amounts)
@@ -219,13 +187,13 @@ class RuleDecider:
                 return
         self.deciding_rules[case.id] = verdict.rule.name
         self.tally.record(verdict.rule.name, at, amounts)
-        self._store.remembered.note_used(verdict.rule.name, self._wall_clock())
+        self._store.remembered.note_used(verdict.rule.name, self._approver.wall_clock())
         if verdict.decision == "approve":
             self._space.spawn(self._fulfil(case, verdict.rule, draw))
         else:
             self._space.spawn(self._reject(case, verdict.rule))
         if self._reviews.is_due(verdict.rule):
-            self._on_review_due(verdict.rule)
+            self._approver.commands.announce_review(verdict.rule)
 
     def _predict(self, case: Case) -> None:
         """Note what those rules would decide that only observe: all of them in observe mode."""
@@ -237,8 +205,8 @@ class RuleDecider:
         ):
             # As if no disagreement had suspended a rule: people want to know how often there is one.
             observing = None if whole else True
-            found = self._evaluate(case, self._wall_clock(), 1.0, suspended={}, observing=observing)
-            self._observe.predict(case.id, found)
+            found = self._evaluate(case, self._approver.wall_clock(), 1.0, suspended={}, observing=observing)
+            self._approver.observe.predict(case.id, found)
 
     def _note_asked(self, id: str, why: str) -> None:
         """Note why people are asked, for those who want to know later; the first reason stays."""
@@ -263,7 +231,7 @@ class RuleDecider:
 
     def _leave(self, case: Case, why: str) -> None:
         self._note_asked(case.id, why)
-        self._on_left(case)
+        self._approver.origins.tell(case)
 
     async def _fulfil(self, case: Case, rule: Rule, draw: float) -> None:
         if not self._may_still_decide(case, rule):
@@ -298,7 +266,7 @@ class RuleDecider:
             self._report_once(
                 rule, f"rule {rule.name} would approve this, but I have no permission to: {fault}"
             )
-            self._on_left(case)
+            self._approver.origins.tell(case)
         except MootError as fault:
             log.info("approved, but failed", extra={"proposal": case.id, "why": str(fault)})
 
@@ -321,7 +289,7 @@ class RuleDecider:
     def _report_once(self, rule: Rule, text: str) -> None:
         if rule.name not in self._reported_rules:
             self._reported_rules.add(rule.name)
-            self._send("chat", {"text": text, "format": "plain"})
+            self._approver.send("chat", {"text": text, "format": "plain"})
 
     def count_past(self, ledger: Iterable[HistoryProposal]) -> None:
         """Count decisions of rules that were not counted yet, so that a restart resets no budget."""

@@ -15,21 +15,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moot.origins.tool_traits import traits_for
 from moot.participant.connection.roster import PresenceEvent
-from moot.participant.joined_space import JoinedSpace
-from moot.trust.approver.approver_settings import ApproverSettings
-from moot.trust.approver.rule_decider import Send
-from moot.trust.approver.suggested_origins import FindingOf, ask_as_people_saw
-from moot.trust.approver.tool_watcher import ToolWatcher
-from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
+from moot.trust.approver.suggested_origins import ask_as_people_saw
+from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.backtest import back_test
 from moot.trust.learning.learner import suggest
 from moot.trust.learning.learning_settings import LearningSettings
 from moot.trust.learning.suggestion_progress import SuggestionProgress, suggestion_progress
-from moot.trust.rules.rule_store import RuleStore
+
+if TYPE_CHECKING:
+    from moot.trust.approver.approver import Approver
 
 ACCEPT: Final = "trust/accept"
 # More than a space has members; beyond this nobody is added.
@@ -62,31 +60,15 @@ def people_among(members: Iterable[SeenMember], before: frozenset[str], *, me: s
 class RuleSuggester:
     """Keeps the suggestions of one space up to date with its ledger."""
 
-    def __init__(
-        self,
-        space: JoinedSpace,
-        store: RuleStore,
-        ledger: ProposalHistory,
-        settings: ApproverSettings,
-        tool_watcher: ToolWatcher,
-        *,
-        finding: FindingOf,
-        wall_clock: Callable[[], float],
-        send: Send,
-    ) -> None:
-        self._finding = finding
-        self._space = space
-        self._store = store
-        self._ledger = ledger
-        self._settings = settings
-        self._tool_watcher = tool_watcher
-        self._wall_clock = wall_clock
-        self._send = send
+    def __init__(self, approver: Approver) -> None:
+        self._approver = approver
+        self._space, self._store, self._ledger = approver.space, approver.store, approver.ledger
+        self._settings, self._tool_watcher = approver.settings, approver.tool_watcher
         self._evidence_changed = asyncio.Event()
         # What was approved and is not suggested yet, and why; `on_progress` is called when it changes.
         self.progress: list[SuggestionProgress] = []
         self.on_progress: Callable[[list[SuggestionProgress]], None] = lambda _: None
-        space.roster.on_change(self.update_people)
+        self._space.roster.on_change(self.update_people)
 
     def wake(self) -> None:
         """There is something new to learn from."""
@@ -116,7 +98,7 @@ class RuleSuggester:
                 await self.suggest_now()
 
     async def suggest_now(self) -> None:
-        store, now = self._store, self._wall_clock()
+        store, now = self._store, self._approver.wall_clock()
         history = _learned_from(list(self._ledger))
         rules, unwanted = store.rules, store.unwanted
         await self._tool_watcher.load_schemas(
@@ -136,7 +118,7 @@ class RuleSuggester:
             repeatable=frozenset(key for key in tools if self.is_repeatable(*key)),
             reading=frozenset(key for key in tools if self._reads(*key)),
         )
-        found = [ask_as_people_saw(each, history, self._finding) for each in found]
+        found = [ask_as_people_saw(each, history, self._approver.origins.finding) for each in found]
         known = (*rules, *unwanted, *(each.rule for each in found))
         progress = await asyncio.to_thread(suggestion_progress, history, known, settings, schemas)
         if (store.rules, store.unwanted) != (rules, unwanted):
@@ -152,11 +134,11 @@ class RuleSuggester:
                 continue
             # Its evidence has grown into another suggestion, or no longer supports it.
             del store.suggestions[id]
-            self._send("trust/dismiss", {"suggestion": id, "reason": "overtaken"})
+            self._approver.send("trust/dismiss", {"suggestion": id, "reason": "overtaken"})
         for id, payload in fresh.items():
             if id not in store.suggestions:
                 store.suggestions[id] = payload
-                self._send("trust/suggestion", payload)
+                self._approver.send("trust/suggestion", payload)
         store.save()
         if progress != self.progress:
             self.progress = progress

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -253,16 +253,36 @@ def _check_line(line: Json, where: str) -> None:
     for key in ("to", "tool"):
         _name(fields.get(key), f"{where}.{key}")
     _mapping(fields.get("arguments", {}), f"{where}.arguments")
+    named = [leaf for key in ("range", "sums", *KINDS) for leaf in _texts_in(fields.get(key))]
+    for text in (*fields.get("arguments", {}), *named):
+        if not text.isprintable():
+            # It stands as it is in what people read.
+            raise UsageError(
+                f"{where} has a name or a template with characters that cannot be seen: {text!r}"
+            )
     count = fields.get("count", 1)
     if type(count) is not int or not 1 <= count <= MAX_COUNT:
         raise UsageError(f"{where}.count must be a whole number from 1 to {MAX_COUNT}")
 
 
+def _texts_in(value: Json) -> Iterator[str]:
+    """The names and texts of what is said of arguments; what is wrong in it is told by whoever reads it."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from (name, *_texts_in(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_in(inner)
+    elif isinstance(value, str):
+        yield value
+
+
 def _name(value: Json, where: str) -> str:
     """One name: what would be a pattern in a rule stands for more than people see."""
-    if not isinstance(value, str) or not value or value[0] in "/!" or any(char in value for char in "*?"):
+    is_plain = isinstance(value, str) and value.isprintable() and not any(char in value for char in "*?")
+    if not is_plain or not value or value[0] in "/!":
         raise UsageError(f"{where} must be one name, without * ? and not beginning with / or !")
-    return value
+    return str(value)
 
 
 def _mapping(value: Json, where: str, keys: Sequence[str] | None = None) -> dict[str, Json]:
