@@ -74,9 +74,10 @@ def _test(options: argparse.Namespace) -> int:
         raise UsageError(f"{file}: {fault}") from None
     if not tests:
         raise UsageError(f"{file} has no tests; `moot rules test --help` shows how to write one")
-    outcomes = run_tests(rules, tests, time.time())
+    policies = rules_file.read_policies()
+    outcomes = run_tests(rules, tests, time.time(), policies)
     failed = [each for each in outcomes if each.problem is not None]
-    untested = untested_rules(rules, outcomes)
+    untested = untested_rules((*rules, *(policies.rules if policies else ())), outcomes)
     if options.json:
         listed = [
             {
@@ -126,7 +127,7 @@ def _check(options: argparse.Namespace) -> int:
                 printable(f"by origin: rule {name} decides by where values came from, which a file does not")
             )
             print(printable(f"    say: {words}"))
-        rules_file.print_unseen()
+        rules_file.print_unseen(cedar=True)
         if not found and not unchecked:
             count = sum(rule.decision == "approve" for rule in rules)
             print(printable(f"no warnings about {count} approving rules in {file}"))

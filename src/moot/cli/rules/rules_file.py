@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
+    from moot.trust.rules.cedar_policies import CedarPolicies
+    from moot.trust.rules.remembered_calls import RememberedCalls
     from moot.trust.rules.rule import Rule
 
 FILE_HELP: Final = "the rules (default: .moot/trust/SPACE/rules.yaml, if there is one such file)"
@@ -22,21 +24,28 @@ class RulesFile:
     text: str
     rules: tuple[Rule, ...]
 
-    def print_unseen(self) -> None:
-        """Tell it, so that nobody takes what was looked at for all that decides."""
-        for note in self.unseen():
-            print(f"note: {note}")
-
-    def unseen(self) -> list[str]:
-        """What also decides in this space and is not looked at here, a sentence each."""
-        from moot.trust.rules.cedar_policies import read_cedar_files
-        from moot.trust.rules.remembered_calls import RememberedCalls
+    def read_policies(self) -> CedarPolicies | None:
+        """The Cedar policies that it names; raises UsageError."""
+        from moot.trust.rules.cedar_policies import CedarPolicies, read_cedar_files
 
         names = read_cedar_files(self.text)
-        count = len(RememberedCalls.open(self.path.parent))
-        calls, are = ("remembered call", "is") if count == 1 else ("remembered calls", "are")
-        found = [f"Cedar policies ({', '.join(names)}) are not looked at here"] if names else []
-        return [*found, *([f"{count} {calls} (`moot rules list`) {are} not looked at here"] if count else [])]
+        return CedarPolicies(self.path.parent, names) if names else None
+
+    def read_remembered(self) -> RememberedCalls:
+        """The calls that people want again, beside it; raises UsageError."""
+        from moot.trust.rules.remembered_calls import RememberedCalls
+
+        return RememberedCalls.open(self.path.parent)
+
+    def print_unseen(self, *, cedar: bool = False) -> None:
+        """Tell what also decides in this space and is not looked at, so that nobody takes this for all."""
+        from moot.trust.rules.cedar_policies import read_cedar_files
+
+        if cedar and (names := read_cedar_files(self.text)):
+            print(f"note: Cedar policies ({', '.join(names)}) are not looked at here")
+        if count := len(self.read_remembered()):
+            calls, are = ("remembered call", "is") if count == 1 else ("remembered calls", "are")
+            print(f"note: {count} {calls} (`moot rules list`) {are} not looked at here")
 
 
 def read_rules_file(path: Path | None) -> RulesFile:
