@@ -46,7 +46,7 @@ def _call(folder: Path, agent: str, number: int, words: list[str], fault: str) -
     store = ctrlrun.SQLiteStateStore(str(folder / "state.db"))
     control = ctrlrun.Control(ctrlrun.Policy.from_file(folder / "policy.yaml"), store)
 
-    @ctrlrun.protect("bank.pay", effect="pay:{invoice}/{payee}", control=control)
+    @ctrlrun.protect("bank.pay", effect="pay:{invoice}/{payee}", control=control)  # type: ignore[untyped-decorator]
     def pay(invoice: str, payee: str, n: int) -> dict[str, Any]:  # noqa: ARG001 - the key names them
         if fault == "gone":
             os.kill(os.getpid(), signal.SIGKILL)

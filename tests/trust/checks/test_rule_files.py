@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from moot.cli.rules.file_commands import read_rules_file
+from moot.cli.rules.rules_file import read_rules_file
 from moot.trust.checks.rule_check import check_rules
+from moot.trust.checks.rule_replay import replay
 from moot.trust.checks.rule_tests import read_tests, run_tests
+from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.remembered_calls import RememberedCalls, rule_for
 from moot.trust.rules.rule import RuleLimits, RuleOrigin, evaluate
 from moot.trust.rules.rule_store import RuleStore
@@ -53,18 +55,33 @@ def moot(*words: str | Path, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_what_else_decides_in_the_space_is_named(tmp_path: Path) -> None:
+def test_what_else_decides_in_the_space_is_looked_at_or_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
-    assert read_rules_file(file).unseen() == []
-    file.write_text(RULES + "cedar: [company.cedar]\n")
+    read_rules_file(file).print_unseen(cedar=True)
+    assert capsys.readouterr().out == ""
+    forbid = 'forbid(principal, action, resource) when { context.arguments.path like "*11*" };'
+    (tmp_path / "company.cedar").write_text(f'@id("no-11") {forbid}')
+    rejected = GOOD.replace("approve, rule: reports", "reject, rule: cedar.no-11", 1)
+    file.write_text(RULES + rejected + "cedar: [company.cedar]\n")
     calls = RememberedCalls(tmp_path / "remembered.json")
     calls.add(rule_for(call({"path": "a"}), RuleLimits(), RuleOrigin()), 0.0)
     calls.save()
-    assert read_rules_file(file).unseen() == [
-        "Cedar policies (company.cedar) are not looked at here",
-        "1 remembered call (`moot rules list`) is not looked at here",
-    ]
+    rules_file = read_rules_file(file)
+    rules_file.print_unseen()
+    assert capsys.readouterr().out == "note: 1 remembered call (`moot rules list`) is not looked at here\n"
+    rules_file.print_unseen(cedar=True)
+    assert "Cedar policies (company.cedar) are not looked at here" in capsys.readouterr().out
+    found = run_tests(rules_file.rules, read_tests(rules_file.text), 0.0, rules_file.read_policies())
+    assert [each.problem for each in found[:2]] == [None, None]
+    assert [each.verdict.decision for each in found] == ["reject", "approve", "reject", "reject"]
+
+    ledger = [HistoryProposal.of(call({"path": path})) for path in ("a", "b-11", "c")]
+    judged = replay((), ledger, rules_file.read_policies(), rules_file.read_remembered())
+    assert [each.verdict.decision for each in judged] == ["approve", "reject", "ask"]
+    assert [each.verdict.decision for each in replay((), ledger)] == ["ask", "ask", "ask"]
 
 
 def test_tests_pass_or_fail_by_what_the_rules_decide(tmp_path: Path) -> None:

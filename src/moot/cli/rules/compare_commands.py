@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
-from moot.cli.rules.file_commands import FILE_HELP, read_rules_file
+from moot.cli.rules.rules_file import FILE_HELP, RulesFile, read_rules_file
 from moot.cli.table_output import print_table
 from moot.cli.time_argument import TIME_HELP, parse_time
 from moot.errors import UsageError
@@ -24,6 +24,7 @@ from moot.protocol.envelope import rfc3339
 if TYPE_CHECKING:
     from moot.trust.checks.rule_diff import CallDifference, RuleChange
     from moot.trust.checks.rule_replay import ReplayedDecision
+    from moot.trust.history.proposal_history import HistoryProposal
 
 _DIFF_ABOUT: Final = """\
 Tells which rules were added, removed, changed or moved, where a changed rule may match more than before, and
@@ -36,10 +37,11 @@ _DIFF_EXAMPLES: Final = """\
   git show HEAD:rules.yaml > old.yaml; moot rules diff old.yaml rules.yaml --json
 """
 _REPLAY_ABOUT: Final = """\
-Applies rules to every proposal in the journal of a space, each at its own time, and tells what would have
-been different: what rules would have decided as people did, against what people decided, or not any more.
-Limits are counted; suspensions, stops, the budget and spot checks are not, and everybody counts as present.
-Exits with 1 if a rule would have decided against people.
+Applies rules to every proposal in the journal of a space, each at its own time, with the Cedar policies and
+remembered calls beside them, and tells what would have been different: what rules would have decided as
+people did, against what people decided, or not any more. Limits are counted; suspensions, stops, the budget
+and spot checks are not, and everybody counts as present. Exits with 1 if a rule would have decided against
+people.
 """
 _REPLAY_EXAMPLES: Final = """\
   moot rules replay                             the rules of this space over its own history
@@ -89,7 +91,7 @@ def _diff(options: argparse.Namespace) -> int:
         calls = [_call_as_json(each) for each in found.calls]
         print(json.dumps({"changes": [each.as_json() for each in found.changes], "calls": calls}))
     else:
-        files[1].print_unseen()
+        files[1].print_unseen(cedar=True)
         for change in found.changes:
             print(printable(_change_line(change)))
         if found.calls:
@@ -126,7 +128,7 @@ def _call_as_json(each: CallDifference) -> dict[str, Any]:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from moot.trust.checks.rule_replay import differing, replay
+    from moot.trust.checks.rule_replay import differing
     from moot.trust.history.ledger_reader import read_ledger
 
     folder = journal_folder_of(options)
@@ -134,11 +136,10 @@ def _replay(options: argparse.Namespace) -> int:
     if options.file is None and not file.is_file():
         raise UsageError(f"name the rules file, since there is no {file}")
     rules_file = read_rules_file(file)
-    rules = rules_file.rules
-    old = None if options.old is None else read_rules_file(options.old).rules
+    old = None if options.old is None else read_rules_file(options.old)
     ledger = list(read_ledger(folder, now=time.time()))
-    found = _within(replay(rules, ledger), options)
-    shown = found if old is None else differing(_within(replay(old, ledger), options), found)
+    found, before = ([] if each is None else _replayed(each, ledger, options) for each in (rules_file, old))
+    shown = found if old is None else differing(before, found)
     changed = [each for each in shown if old is not None or each.effect != "same"]
     counts = Counter(each.effect for each in shown)
     if options.json:
@@ -150,9 +151,17 @@ def _replay(options: argparse.Namespace) -> int:
         }
         print(json.dumps(fields, ensure_ascii=False))
     else:
-        rules_file.print_unseen()
         _print_replay(found, changed, counts, compared=old is not None)
     return 1 if counts["contradicts"] else 0
+
+
+def _replayed(
+    rules_file: RulesFile, ledger: Sequence[HistoryProposal], options: argparse.Namespace
+) -> list[ReplayedDecision]:
+    from moot.trust.checks.rule_replay import replay
+
+    policies, remembered = rules_file.read_policies(), rules_file.read_remembered()
+    return _within(replay(rules_file.rules, ledger, policies, remembered), options)
 
 
 def _within(found: Sequence[ReplayedDecision], options: argparse.Namespace) -> list[ReplayedDecision]:

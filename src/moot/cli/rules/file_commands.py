@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from moot.cli import program
+from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
-
-if TYPE_CHECKING:
-    from moot.trust.rules.rule import Rule
 
 _TEST_ABOUT: Final = """\
 Compares what the rules decide with the `tests` in the same file: calls that a rule must approve or reject,
@@ -39,61 +36,6 @@ _CHECK_EXAMPLES: Final = """\
   moot rules check                      the rules of the space in this folder
   moot rules check rules.yaml --json
 """
-
-
-# The rules file that a command is about.
-
-FILE_HELP: Final = "the rules (default: .moot/trust/SPACE/rules.yaml, if there is one such file)"
-
-
-@dataclass(frozen=True, slots=True)
-class RulesFile:
-    """A rules file as it was read."""
-
-    path: Path
-    text: str
-    rules: tuple[Rule, ...]
-
-    def print_unseen(self) -> None:
-        """Tell it, so that nobody takes what was looked at for all that decides."""
-        for note in self.unseen():
-            print(f"note: {note}")
-
-    def unseen(self) -> list[str]:
-        """What also decides in this space and is not looked at here, a sentence each."""
-        from moot.trust.rules.cedar_policies import read_cedar_files
-        from moot.trust.rules.remembered_calls import RememberedCalls
-
-        names = read_cedar_files(self.text)
-        count = len(RememberedCalls.open(self.path.parent))
-        calls, are = ("remembered call", "is") if count == 1 else ("remembered calls", "are")
-        found = [f"Cedar policies ({', '.join(names)}) are not looked at here"] if names else []
-        return [*found, *([f"{count} {calls} (`moot rules list`) {are} not looked at here"] if count else [])]
-
-
-def read_rules_file(path: Path | None) -> RulesFile:
-    """Read a rules file, or the only one of the spaces in this folder; raises UsageError."""
-    from moot.trust.rules.rule_store import RULES_NAME
-    from moot.trust.rules.rule_yaml import read_rules
-
-    if path is None:
-        found = sorted(Path(".moot", "trust").glob(f"*/{RULES_NAME}"))
-        if len(found) != 1:
-            there = (
-                f"there are several: {', '.join(map(str, found))}"
-                if found
-                else "there is none in .moot/trust"
-            )
-            raise UsageError(f"name the rules file, since {there}")
-        path = found[0]
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        raise UsageError(f"{path} cannot be read: {fault}") from None
-    try:
-        return RulesFile(path, text, read_rules(text))
-    except UsageError as fault:
-        raise UsageError(f"{path}: {fault}") from None
 
 
 def add_actions(group: Any) -> None:
@@ -132,9 +74,10 @@ def _test(options: argparse.Namespace) -> int:
         raise UsageError(f"{file}: {fault}") from None
     if not tests:
         raise UsageError(f"{file} has no tests; `moot rules test --help` shows how to write one")
-    outcomes = run_tests(rules, tests, time.time())
+    policies = rules_file.read_policies()
+    outcomes = run_tests(rules, tests, time.time(), policies)
     failed = [each for each in outcomes if each.problem is not None]
-    untested = untested_rules(rules, outcomes)
+    untested = untested_rules((*rules, *(policies.rules if policies else ())), outcomes)
     if options.json:
         listed = [
             {
@@ -184,7 +127,7 @@ def _check(options: argparse.Namespace) -> int:
                 printable(f"by origin: rule {name} decides by where values came from, which a file does not")
             )
             print(printable(f"    say: {words}"))
-        rules_file.print_unseen()
+        rules_file.print_unseen(cedar=True)
         if not found and not unchecked:
             count = sum(rule.decision == "approve" for rule in rules)
             print(printable(f"no warnings about {count} approving rules in {file}"))

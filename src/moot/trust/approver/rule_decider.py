@@ -21,9 +21,8 @@ from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.cedar_policies import is_policy
+from moot.trust.rules.cedar_policies import evaluate_with, is_policy
 from moot.trust.rules.ignored_arguments import loosen_learned
-from moot.trust.rules.remembered_calls import evaluate_all
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of
 from moot.trust.rules.store_records import is_counted
 from moot.trust.rules.tripwires import suspension_reasons
@@ -97,13 +96,12 @@ class RuleDecider:
         suspended: Mapping[str, str] | None = None,
         observing: bool | None = False,
     ) -> RuleVerdict:
-        store, untrusted = self._store, self._approver.origins.ask_reason(case)
+        store = self._store
         if any(rule.undo is not None for rule in store.all_rules):
             case = replace(case, undo=self._undo_of(case))
-        judged = store.judge(case, untrusted)
-        rules = loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case))
-        found = evaluate_all(
-            (*judged.forbids, *rules, *judged.permits),
+        return evaluate_with(
+            store.policies,
+            loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case)),
             self._approver.memory.find(case),
             case,
             now,
@@ -116,14 +114,11 @@ class RuleDecider:
             rejected=self.rejected,
             expired=store.expired_names(),
             paused=self._reviews.pause_reasons(store.all_rules),
-            untrusted=untrusted,
+            untrusted=self._approver.origins.ask_reason(case),
             observing=observing,
             unnamed_untrusted=lambda rule: self._unnamed_reason(case, rule),
             spent=self.tally.spent(),
         )
-        # Nobody knows whether a policy forbids it.
-        is_unknown = judged.fault is not None and found.decision != "reject"
-        return RuleVerdict("ask", None, str(judged.fault)) if is_unknown else found
 
     def _unnamed_reason(self, case: Case, rule: Rule) -> str | None:
         if rule.origin.plan is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.remembered_calls import evaluate_all
+from moot.trust.rules.cedar_policies import evaluate_with
 from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import join_names
@@ -48,7 +48,8 @@ def _verdict_now(
         return RuleVerdict("ask", None, f"{store.stopped.by} stopped all rules: {store.stopped.why}")
     tally = UseTally()
     tally.record_past(history)
-    return evaluate_all(
+    return evaluate_with(
+        store.policies,
         store.rules,
         store.remembered.find(decision.case),
         decision.case,

@@ -17,7 +17,9 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
+from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
+from moot.trust.rules.remembered_calls import RememberedCalls
+from moot.trust.rules.rule import Rule, RuleVerdict
 
 # What would be different: people would have been spared, contradicted, or asked; or a rule decides otherwise.
 Effect = Literal["same", "spared", "contradicts", "asks", "reversed", "decides_undecided"]
@@ -57,8 +59,13 @@ class ReplayedDecision:
         }
 
 
-def replay(rules: Sequence[Rule], decisions: Iterable[HistoryProposal]) -> list[ReplayedDecision]:
-    """Judge every proposal of a history by these rules."""
+def replay(
+    rules: Sequence[Rule],
+    decisions: Iterable[HistoryProposal],
+    policies: CedarPolicies | None = None,
+    remembered: RememberedCalls | None = None,
+) -> list[ReplayedDecision]:
+    """Judge every proposal of a history by these rules, policies, and calls that people want again."""
     history = list(decisions)
     present = {name for rule in rules for name in rule.limits.while_present}
     tally = UseTally()
@@ -71,7 +78,10 @@ def replay(rules: Sequence[Rule], decisions: Iterable[HistoryProposal]) -> list[
         while known < len(settled) and (settled[known].at or 0.0) <= case.at:
             rejected.note(settled[known])
             known += 1
-        verdict = evaluate(rules, case, case.at, present, tally.times(), rejected=rejected)
+        again = () if remembered is None else remembered.find(case)
+        verdict = evaluate_with(
+            policies, rules, again, case, case.at, present, tally.times(), rejected=rejected
+        )
         if verdict.rule is not None and verdict.decision != "ask":
             tally.record(verdict.rule.name, case.at)
         found.append(ReplayedDecision(decision, verdict, _effect(decision, verdict)))

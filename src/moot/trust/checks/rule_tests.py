@@ -24,8 +24,9 @@ from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, case_of
+from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
 from moot.trust.rules.conditions import read_time
-from moot.trust.rules.rule import DECISIONS, ORIGINS_UNKNOWN, Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule import DECISIONS, ORIGINS_UNKNOWN, Rule, RuleVerdict
 
 _KEYS: Final = ("name", "expect", "rule", "at", "proposer", "to", "method", "tool", "arguments", "origins")
 # What the origins of a test's values ask.
@@ -116,16 +117,21 @@ def _params(method: str, tool: str | None, arguments: dict[str, Json], where: st
     return {**params, "arguments": arguments} if method in WITH_ARGUMENTS else {**arguments, **params}
 
 
-def run_tests(rules: Sequence[Rule], tests: Sequence[RuleTest], now: float) -> list[RuleTestOutcome]:
-    """What the rules say to each test."""
-    return [_run_test(rules, test, now) for test in tests]
+def run_tests(
+    rules: Sequence[Rule], tests: Sequence[RuleTest], now: float, policies: CedarPolicies | None = None
+) -> list[RuleTestOutcome]:
+    """What the rules and policies of a file say to each test."""
+    return [_run_test(rules, test, now, policies) for test in tests]
 
 
-def _run_test(rules: Sequence[Rule], test: RuleTest, now: float) -> RuleTestOutcome:
+def _run_test(
+    rules: Sequence[Rule], test: RuleTest, now: float, policies: CedarPolicies | None
+) -> RuleTestOutcome:
     present = {name for rule in rules for name in rule.limits.while_present}
     at = now if test.at is None else test.at
-    verdict = evaluate(rules, test.case, at, present, untrusted=_ORIGINS[test.origins])
-    return RuleTestOutcome(test, verdict, _problem_of(rules, test, verdict, now))
+    verdict = evaluate_with(policies, rules, (), test.case, at, present, untrusted=_ORIGINS[test.origins])
+    named = rules if policies is None else (*rules, *policies.rules)
+    return RuleTestOutcome(test, verdict, _problem_of(named, test, verdict, now))
 
 
 def _problem_of(rules: Sequence[Rule], test: RuleTest, verdict: RuleVerdict, now: float) -> str | None:

@@ -32,7 +32,8 @@ from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case
-from moot.trust.rules.rule import Rule
+from moot.trust.rules.remembered_calls import evaluate_all
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict
 from moot.trust.rules.rule_yaml import rule_of_json
 
 PREFIX: Final = "cedar."
@@ -137,6 +138,26 @@ class CedarPolicies:
     def _determining(self, found: Any) -> tuple[Rule, ...]:
         ids = {int(id.removeprefix("policy")) for id in found.diagnostics.reasons}
         return tuple(rule for at, rule in enumerate(self.rules) if at in ids)
+
+
+def evaluate_with(
+    policies: CedarPolicies | None,
+    rules: Sequence[Rule],
+    remembered: Sequence[Rule],
+    case: Case,
+    now: float,
+    *args: Any,
+    untrusted: str | None = ORIGINS_UNKNOWN,
+    **known: Any,
+) -> RuleVerdict:
+    """`evaluate_all` with what forbids before the rules, and what permits behind them."""
+    judged = NO_POLICIES if policies is None else policies.judge(case, untrusted)
+    ordered = (*judged.forbids, *rules, *judged.permits)
+    found = evaluate_all(ordered, remembered, case, now, *args, untrusted=untrusted, **known)
+    if judged.fault is not None and found.decision != "reject":
+        # Nobody knows whether a policy forbids it.
+        return RuleVerdict("ask", None, judged.fault)
+    return found
 
 
 def _read(file: Path) -> str:
