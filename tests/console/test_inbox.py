@@ -163,3 +163,30 @@ def test_after_one_group_of_alike_calls_the_next_is_shown_and_takes_one_press(
     page.keyboard.press("Control+Enter")
     expect(dialog).to_have_count(0)
     expect(page.locator(".view-head")).to_contain_text("none pending")
+
+
+def test_what_the_page_hears_late_and_what_it_cannot_know_is_said_as_that(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """The history comes after what is pending; when members joined before us, nobody tells."""
+    member("files")
+    agent, second = member("agent"), member("second")
+    second.run(lambda space: space.call("files", "read_file", {"path": "notes.txt"}))
+    text = "first line\nsecond line\nthird line\n"
+    proposal = propose(agent, "write_file", path="notes.txt", content=text)
+    page = page_as("human", "approvals")
+    shown(page, "write_file")
+    expect(detail(page).get_by_role("heading", level=2)).to_have_text(
+        "agent wants to replace notes.txt, +1 −0"
+    )
+    expect(row(page, "notes.txt").locator(".approvals-row-open")).to_contain_text("replace")
+    for _ in range(3):
+        propose(agent, "write_file", path="notes.txt", content=text)
+    alike = detail(page).locator(".caution", has_text="The same call is already pending")
+    expect(alike).to_have_count(1)
+    expect(alike).to_contain_text("and 2 more. Each one that is approved is carried out.")
+    second.run(lambda space: space.reject(proposal.id, "unsafe"))
+    page.evaluate("location.hash = '#/lab/members/agent'")
+    expect(page.locator(".view-members")).to_contain_text("joined before you")
+    page.evaluate("location.hash = '#/lab/decisions/write_file'")
+    expect(page.locator(".decisions-table")).to_contain_text("rejected, still open")
