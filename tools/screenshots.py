@@ -111,12 +111,9 @@ async def _sign_in(browser: Browser, access: SceneAccess, size: str, scheme: str
 
 
 async def _views(page: Page) -> list[str]:
-    # From the modules that the page runs: the same file at another address is another module.
-    script = """async () => {
-        const app = document.querySelector('script[type="module"]').src;
-        const { registeredViews } = await import(new URL("core/page/router.js", app).href);
-        return registeredViews().map((each) => each.id);
-    }"""
+    # From its navigation: modules are sent joined, so none can be asked by its own address.
+    script = """() => [...new Set(
+        [...document.querySelectorAll("a.nav-link")].map((each) => each.hash.split("/")[2]))]"""
     found: list[str] = await page.evaluate(script)
     return found
 
