@@ -118,6 +118,8 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
     assert code == 0
     assert f"Decided automatically by rule {automatic['rule']}" in why
     assert "alice accepted this rule" in why
+    assert f"Rules of then: approve (rule {automatic['rule']} matches)." in why
+    assert "should not have" not in why
 
 
 async def shell(up: MootUp, *words: str) -> str:
