@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
+from moot.cli.box_option import add_box_option, box_of
 from moot.cli.bridge import environment_of
 from moot.cli.interruption import run_service
 from moot.cli.member_options import (
@@ -88,6 +89,7 @@ def add_command(commands: Any, name: str) -> None:
     sign_in_help = "use the sign-in that you have with the agent, and nothing else of your home"
     add("--sign-in", action="store_true", help=sign_in_help)
     add("--keep-home", action="store_true", help="use your home and all your settings of the agent")
+    add_box_option(add)
     add("--trust-folder", action="store_true", help="start although the folder has settings of the agent")
     add("--no-probe", action="store_true", help="do not check at the start that it asks")
     add("--accept-unasked", action="store_true", help="let it join although it acts without asking")
@@ -179,6 +181,7 @@ def _print_joined(member: AcpMember, me: str) -> None:
 
 def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSettings:
     from moot.agents.acp.acp_settings import AcpSettings
+    from moot.box.boxed_child import Box
 
     argv = tuple(options.command[1:] if options.command[:1] == ["--"] else options.command)
     if not argv:
@@ -187,6 +190,9 @@ def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSet
     if not folder.is_dir():
         raise UsageError(f"--cwd: there is no folder {folder}")
     where, file = member_settings_of(options), member_file(options)
+    if options.box and options.keep_home:
+        raise UsageError("--box and --keep-home: in a box it has a home of its own")
+    confined = box_of(options.box)
     if folder in file.parents:
         raise UsageError(
             f"{file} is in the folder that the agent works in, which could read tokens there: keep it"
@@ -205,6 +211,8 @@ def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSet
         state_folder=options.state
         or state_folder(environ) / "moot" / "acp" / digest_of_member(options, where, str(folder), *argv),
         keep_home=options.keep_home,
+        # Configuration and token are never shown, and the state of other agents is in no folder that is.
+        box=None if confined is None else Box(config=confined, folder=Path.cwd(), hidden=(file,)),
         use_sign_in=options.sign_in,
         trust_folder=options.trust_folder,
         probe=not options.no_probe,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
+from moot.cli.box_option import add_box_option, box_of
 from moot.cli.interruption import run_service
 from moot.cli.member_options import MEMBER_HELP, add_log_level, add_member_options, member_settings_of
 from moot.cli.own_children import own_children
@@ -106,11 +107,7 @@ def add_command(commands: Any, name: str) -> None:
     env_help = "a variable for the command; NAME alone passes on our own value"
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
     add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
-    box_help = (
-        "confine the command: on, off, read=PATH, write=PATH, network=HOST, memory_bytes=2GiB, "
-        "max_processes=N, cpu_seconds=N, max_file_bytes=1GiB; may be repeated (default: off)"
-    )
-    add("--box", action="append", default=[], metavar="WHAT", help=box_help)
+    add_box_option(add)
     add("--root", action="append", default=[], metavar="URI", help="a root to give to the server")
     era_help = (
         "the only era of MCP to use (default: both over HTTP; for a command, the handshake where it has it)"
@@ -277,26 +274,11 @@ def _server(options: argparse.Namespace) -> Server:
 def _box(options: argparse.Namespace) -> Box | None:
     """What confines the command; raises UsageError."""
     from moot.box.boxed_child import Box
-    from moot.config.box_config import BoxConfig, read_box
 
-    if not options.box:
-        return None
-    if options.url is not None:
+    box = box_of(options.box)
+    if options.box and options.url is not None:
         raise UsageError("--box goes with a command: what runs elsewhere cannot be confined here")
-    if options.box in (["on"], ["off"]):
-        box = read_box(options.box[0], "--box")
-    else:
-        listed: dict[str, Any] = {}
-        for each in options.box:
-            name, equals, value = each.partition("=")
-            if not equals and each != "on":
-                raise UsageError(f"--box {each}: write on, off, or what it may reach, such as write=PATH")
-            if name in ("read", "write", "network"):
-                listed.setdefault(name, []).append(value)
-            elif equals:
-                listed[name] = int(value) if value.isdigit() else value
-        box = read_box(listed, "--box")
-    if not isinstance(box, BoxConfig):
+    if box is None:
         return None
     state = (options.pins or Path(".moot/pins.json")).parent.absolute()
     name = options.participant or _server(options).label

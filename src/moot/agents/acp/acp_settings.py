@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moot.box.boxed_child import Box
 from moot.participant import ParticipantLimits
 from moot.participant.programs.chat_intake import Answers
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
@@ -33,6 +34,8 @@ class AcpSettings:
     keep_home: bool = False
     # Use the sign-in of that home, and nothing else of it.
     use_sign_in: bool = False
+    # What confines it, besides its folder and its home, which it may change; None: nothing does.
+    box: Box | None = None
     # Start although the folder holds settings of the agent that may allow things.
     trust_folder: bool = False
     # Whether the agent is asked at the start to do something for which it must ask.

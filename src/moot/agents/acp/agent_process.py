@@ -11,16 +11,21 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from moot import __version__
 from moot.agents.acp.acp_settings import AcpSettings
 from moot.agents.acp.agent_profiles import AgentProfile
 from moot.agents.acp.call_contents import texts_anywhere
 from moot.agents.acp.json_rpc import AUTH_REQUIRED, IncomingCall, JsonRpcPeer, PeerError, PeerGone
+from moot.box.box_plan import HOME as BOX_HOME
+from moot.box.boxed_child import Box
 from moot.errors import MootError, UsageError
 from moot.mcp import stdio_child
 from moot.mcp.stderr_tail import StderrTail
@@ -118,6 +123,8 @@ class AgentProcess:
             own |= profile.untrusting_environment
         self._environment = {**inherited, **own, **settings.env}
         command = stdio_child.Command(argv=settings.argv, env=self._environment, cwd=str(settings.folder))
+        if settings.box is not None:
+            command = boxed_agent(command, settings.box, settings, self._sign_in_files)
         self.child = await stdio_child.start(
             command,
             on_line=self.peer.feed,
@@ -315,6 +322,20 @@ def prepare_home(home: Path, profile: AgentProfile, *, trust_folder: bool = Fals
         file = home / name
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text(text)
+
+
+def boxed_agent(
+    command: stdio_child.Command, box: Box, settings: AcpSettings, sign_in_files: Sequence[Path]
+) -> stdio_child.Command:
+    """The command in its box: it may change the folder that it works in, its home, and its sign-in."""
+    home = settings.state_folder / "home"
+    write = [*box.config.write, str(settings.folder), *(str(each.resolve()) for each in sign_in_files)]
+    box = replace(box, config=msgspec.structs.replace(box.config, write=tuple(write)), home=home)
+    # There its home has the name that all homes have in boxes.
+    env = {name: value.replace(str(home), str(BOX_HOME)) for name, value in command.env.items()}
+    # The packages that you fetched are yours: what it fetches, it keeps in its home.
+    env.pop("npm_config_cache", None)
+    return replace(command, env=env, start=box.start)
 
 
 def link_sign_in(home: Path, profile: AgentProfile, inherited: Mapping[str, str]) -> list[Path]:
