@@ -142,8 +142,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._transport is not None:
             discard_group(self._transport.get_pid())
             self._report_end()
-            # Reaps the process as well.
-            self._transport.close()
+            # Reaps the process as well; uvloop kills it once more, and it may have gone in this moment.
+            with suppress(ProcessLookupError):
+                self._transport.close()
             awaited.discard(self._transport.get_pid())
 
     # Called by asyncio
