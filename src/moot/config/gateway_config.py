@@ -17,10 +17,6 @@ from moot.config.notification_config import NotificationsConfig
 from moot.config.oidc_config import OidcConfig
 from moot.config.secret import Secret as Secret
 
-# The `gateway.mcp` section: the gateway itself serves MCP to the members of a space.
-#
-# The reference page is written from this file: the comment above a field is what it says there.
-
 
 class McpEndpointConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway.mcp`: MCP at a path of the gateway, for all members, each by their own token; or a list."""

@@ -12,8 +12,6 @@ from moot.config.section_reader import at, mapping, read_struct, strings
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 
-# `secrets:` of an MCP server: values that calls and variables name as `{{secret:NAME}}`.
-
 
 class SecretConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a value comes from, each time that it is needed, and which tools may be called with it."""

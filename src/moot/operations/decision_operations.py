@@ -38,9 +38,6 @@ WAIT_SECONDS: Final = 600.0
 _LOOPBACK: Final = re.compile(r"//(127\.[\d.]+|\[::1\])(?=[:/]|$)")
 
 
-# The arguments of a proposal as a person changes them before approving: one by one, or in an editor.
-
-
 def changed_params(seen: SeenProposal, changes: Sequence[str], edited: Json = None) -> dict[str, Json]:
     """The params of a call with `PATH=TEXT` or `PATH:=JSON` put in its arguments; raises UsageError.
 

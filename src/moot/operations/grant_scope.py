@@ -89,9 +89,6 @@ GRANT_TERMS: Final = (
 DEFAULT_TERM: Final = GRANT_TERMS[1]
 
 
-# `--below NAME=PLACE`: a capability for calls whose argument is an address or a path below a place.
-
-
 def limit_to_places(capability: Json, places: Sequence[str]) -> Json:
     """The capability with each NAME=PLACE as a pattern for that argument; raises UsageError."""
     if not places:

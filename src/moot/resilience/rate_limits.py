@@ -6,8 +6,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-# A token bucket: so many a second on average, so many at once. It is told the time.
-
 
 class TokenBucket:
     """Fills at `per_second` up to `burst` tokens, and starts full. A rate of 0 never refuses.

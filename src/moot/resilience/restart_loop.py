@@ -14,9 +14,6 @@ from moot.resilience.task_set import check_cancelled
 T = TypeVar("T")
 
 
-# Back-off: how long to wait before the next try, doubling up to a maximum, with jitter.
-
-
 class Backoff:
     """The delays of one thing that is tried again and again.
 

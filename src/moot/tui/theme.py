@@ -84,8 +84,6 @@ THEMES: Final = (
 
 
 # How the full screen of one person looks and behaves.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalOptions:
     """Chosen when it starts."""

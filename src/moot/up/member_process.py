@@ -26,8 +26,6 @@ _MISUSED: Final = 2
 #
 # A member gets an argument list, never a shell, and the variables that are listed for it and a few harmless
 # ones (D-87).
-
-
 @dataclass(frozen=True, slots=True)
 class MemberCommand:
     """A command with its placeholders replaced."""

@@ -23,9 +23,6 @@ _EXAMPLES = """\
 """
 
 
-# Selects the MCP sources for `schemas` and `test-mcp`: all, or the named one.
-
-
 def inspected_sources(config: Path | None, name: str | None) -> tuple[AdapterSettings, tuple[McpSource, ...]]:
     """The settings and the selected sources; raises UsageError.
 

@@ -23,9 +23,8 @@ from moot.offers.offer_table import OfferTable
 from moot.operations.call_text import console_address
 from moot.participant import CloseReason, ParticipantLimits, connect, token_from
 
+
 # Joins as soon as the gateway is there: a client does not start us again because its gateway came later.
-
-
 async def join_when_reachable(late: LateBackend, join: Callable[[], Awaitable[CloseReason]]) -> CloseReason:
     """Call `join` until it reaches the gateway; what it returns. Other errors than Unreachable pass."""
     while True:

@@ -29,8 +29,6 @@ _SECTIONS: Final = ("mcpServers", "servers", "context_servers", "mcp_servers")
 _TOML_PLACE = re.compile(r"\s*\(at (line \d+, column \d+|end of document)\)$")
 
 
-# Where MCP clients keep their configurations.
-
 # Of a project, relative to its folder.
 PROJECT_FILES: Final = {
     ".mcp.json": "claude-code",

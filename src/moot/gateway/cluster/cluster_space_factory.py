@@ -36,8 +36,6 @@ from moot.store.journal_reader import last_records
 from moot.store.open_journal import open_journal
 from moot.store.position_marker import read_marker
 
-# Inputs that the log of a cluster keeps: nothing waits for this gateway's own disk.
-
 
 class LogDurability:
     """Effects go out at once: whatever comes out of the log is kept, by NATS."""

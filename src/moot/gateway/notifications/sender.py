@@ -60,9 +60,6 @@ MAX_ARGUMENT_CHARS: Final = 500
 _LOOKED_AT_ONCE: Final = 100
 
 
-# What gateways of a cluster have in common for notifications: which were sent, and the key of Web Push.
-
-
 class SharedValues(Protocol):
     """Values by key. All raise Unavailable when they cannot be reached."""
 

@@ -23,8 +23,6 @@ _MAX_TRIES: Final = 5
 _DEFAULT_SPACE: Final = "default"
 
 
-# The gateway's message history, fetched over HTTP.
-
 # The history that is fetched after a reconnect: from how long before the loss, as clocks differ, and how
 # much.
 HISTORY_MARGIN_SECONDS: Final = 60.0

@@ -46,8 +46,6 @@ Knowledge = Literal["known", "asking", "not_known", "not_told"]
 
 
 # Who decides in whose place, as far as it is known here (decision 0210). The gateway is the judge.
-
-
 class Delegations:
     """Delegations of everybody; those that are over are left out."""
 

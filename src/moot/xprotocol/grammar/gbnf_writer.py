@@ -29,12 +29,11 @@ from moot.xprotocol.grammar.rule_book import (
     seq,
 )
 
+
 # What remains of the rules once the dead ones are gone.
 #
 # A rule is dead when no finite text comes out of it (an object that must contain itself), or when nothing
 # leads to it. Engines load dead rules without a word and a model then runs into them, so they go here.
-
-
 def pruned(rules: Mapping[str, Expr]) -> dict[str, Expr] | None:
     """The live rules in their old order, or `None` if nothing comes out of `root`."""
     live = _productive(rules)

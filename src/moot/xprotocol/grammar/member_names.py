@@ -25,9 +25,6 @@ from moot.xprotocol.grammar.values import literal, other_values, same_values, ty
 _LONGEST_NAME = 80
 
 
-# One way of `schema_merge`, with its keywords brought together type by type.
-
-
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What must hold at one place, without choices left. `parts` are the schemas it came from."""

@@ -75,9 +75,6 @@ _STARTING_SECONDS: Final = 5.0
 _REVOKED: Final = "the key of this endpoint has been revoked: ask its owner for the new one"
 
 
-# The latest keys of senders, as many as are kept.
-
-
 class LatestKeys:
     """So many keys, the latest; the one that was not seen for longest is forgotten first."""
 
