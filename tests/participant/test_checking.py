@@ -422,6 +422,7 @@ def test_there_is_no_way_to_leave_the_checks_out() -> None:
         "limits",
         "controls",
         "echo",
+        "hears",
         "tls",
         "transcript",
         "reconnect",
