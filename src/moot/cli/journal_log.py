@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import httpx2
-
-from moot.cli.bounded_request import request_bounded
 from moot.cli.journal_folder import journal_folder_of, journal_folders
 from moot.errors import Unreachable, UsageError
 from moot.evidence.checkpoint import parse_checkpoint
@@ -142,6 +139,11 @@ def _read(path: Path) -> bytes:
 
 
 def _fetch(url: str) -> bytes:
+    # Loaded for it alone: half a second of CPU that no other `moot journal` needs.
+    import httpx2
+
+    from moot.cli.bounded_request import request_bounded
+
     where = url if url.endswith("/checkpoint") else f"{url.rstrip('/')}/checkpoint"
     try:
         answer = request_bounded("GET", where, seconds=_ANSWER_SECONDS)
