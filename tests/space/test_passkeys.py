@@ -544,13 +544,3 @@ def test_nobody_signs_a_call_of_their_own_as_a_change_of_a_harmless_one() -> Non
     assert not office.has_run()
     assert office.says("bob", "moot/approve", office.confirmed("bob", id="c1"), about=["c1"]) is None
     assert office.has_run()
-
-
-def test_a_vote_counts_on_when_its_passkey_is_removed_later() -> None:
-    office = Office(quorum=[{"payload": {"method": "tools/call"}, "approvals_needed": 2}])
-    office.propose()
-    assert office.says("ana", "moot/approve", office.confirmed("ana"), about=["p1"]) is None
-    office.space.remove_passkeys([office.keys["ana"].id], office.now, office.mint)
-    assert not office.has_run()
-    assert office.says("bob", "moot/approve", office.confirmed("bob"), about=["p1"]) is None
-    assert office.has_run()

@@ -28,13 +28,13 @@ take part    open        open the console in your browser, signed in
              call        call a tool, or propose the call; `tools` lists them
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
              approve     make exactly the proposed call; `reject`; `compensate`
-             comment     ask back; `assign`, `delegate`, `decisions`, `receipt`, `chat`
+             comment     ask back; `assign`, `delegate`, `decisions`, `chat`
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
              mcp         let an MCP client (Claude Code, Cursor, …) take part
 manage       member      invite, grant, revoke, pause, kick, …; `passkeys`
-             proposal    vote, withdraw, explain, history
+             proposal    vote, withdraw, explain, history; `receipt`
              rules       let rules decide; `origins`: what asks; `review`: a no
              journal     read, search, export, verify it; `verify`: the setup
 also         login, logout, hook, cluster, xp, message, conformance, completion
