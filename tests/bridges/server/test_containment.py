@@ -141,7 +141,7 @@ async def test_daemons_of_a_server_end_with_it(tmp_path: Path, ending: str, clea
         options = ("--gateway", space.gateway.url, "--token-file", token_file(tmp_path))
         async with command(tmp_path, *options, "--", *SPY) as process:
             await printed_line(process)
-            server = await server_of(process.pid)
+            server = await server_of(tmp_path)
             daemon = json.loads(text_of(await call(alice, "daemon", {"clean": clean})))
             assert is_alive(daemon)
             assert os.getsid(daemon) != os.getsid(server)
@@ -156,19 +156,23 @@ async def test_daemons_of_a_server_end_with_it(tmp_path: Path, ending: str, clea
         await wait_until_gone(server)
 
 
-async def server_of(bridge: int) -> int:
-    """The process of the server, among the children of a bridge."""
-    children: list[int] = []
+async def server_of(folder: Path) -> int:
+    """The process of the server that was started from a folder; its parent may be anybody's child."""
 
-    def find() -> bool:
-        listed = Path(f"/proc/{bridge}/task/{bridge}/children").read_text().split()
-        arguments = {each: Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0") for each in listed}
+    def find() -> list[int]:
         # Not the cleaner, which has the arguments of the bridge.
-        children[:] = [int(each) for each, words in arguments.items() if words[1:2] == [SPY[1].encode()]]
-        return bool(children)
+        return [int(each.name) for each in Path("/proc").glob("[0-9]*") if is_server(each, folder)]
 
-    await until(find)
-    return children[0]
+    return (await until(find))[0]
+
+
+def is_server(process: Path, folder: Path) -> bool:
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        return words[1:2] == [SPY[1].encode()] and (process / "cwd").readlink() == folder.resolve()
+    except OSError:
+        # It has ended.
+        return False
 
 
 async def test_what_a_killed_moot_up_left_is_ended_daemons_included(tmp_path: Path) -> None:
@@ -188,7 +192,7 @@ async def test_what_a_killed_moot_up_left_is_ended_daemons_included(tmp_path: Pa
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        server = await server_of(process.pid)
+        server = await server_of(tmp_path)
         answer = await run_moot(tmp_path, "call", "spy", "daemon", "--json")
         daemon = int(answer["result"]["content"][0]["text"])
         assert is_alive(daemon)

@@ -137,6 +137,9 @@ def widest_known(file: Path) -> dict[str, set[str]]:
 
 def apply_act(rights: dict[str, set[str]], record: dict[str, Any], *, certain: bool) -> None:
     """What one record means, by nothing but its text; a line that may have been changed takes nothing."""
+    if record.get("out", "accepted") != "accepted":
+        # Refused: it gave nothing and took nothing, whatever it asked for.
+        return
     raw = record.get("raw") or {}
     kind, payload = raw.get("kind"), raw.get("payload", {})
     if kind == "capability/grant":
