@@ -63,13 +63,15 @@ def test_a_widening_of_rights_is_suggested_only_once_history_supports_it(
     expect(card(page)).to_contain_text("Approve when agent proposes write_file on files")
     # It is made once enough was decided, which on a busy machine is before the last of them.
     expect(card(page)).to_contain_text(re.compile(r"learned from (8|9|10) decisions by second"))
-    approvals = int(card(page).locator(".fact strong").first.inner_text())
     expect(card(page)).to_contain_text("error rate up to")
     expect(card(page).locator(".fact").nth(1)).to_contain_text(
         re.compile(r"error rate up to [1-9]\d % \(95 % confidence\)")
     )
     page.get_by_text("Back-test and alternatives").click()
-    expect(card(page)).to_contain_text(f"Would have approved {approvals} of {approvals + 2} proposals.")
+    # Of those there are by now, all but the two rejected ones; the last may not be learned from yet.
+    expect(card(page)).to_contain_text(
+        re.compile(r"Would have approved (8 of 10|9 of 11|10 of 12) proposals\.")
+    )
     expect(card(page)).to_contain_text("No conflicts with past decisions.")
     expect(card(page)).to_contain_text("write_file from agent, rejected: path does not match")
     steps = (

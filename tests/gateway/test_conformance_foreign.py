@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -240,6 +242,21 @@ def test_what_comes_late_has_come(
     assert "does not hear {'id': 'g1" not in str(line["message"]), line
 
 
+class SoonImpatient(GatewayAddress):
+    """One that waits as long as it takes for whatever this gateway still answers, and 0.3 s for the rest."""
+
+    opened = 0
+
+    def ask(self, method: str, path: str, **more: Any) -> tuple[HTTPConnection, HTTPResponse]:
+        self.seconds = HANG_SECONDS
+        answer = super().ask(method, path, **more)
+        self.opened += path == "/ws"
+        if path == "/ws" and self.opened > 2:
+            self.seconds = 0.3
+            answer[0].sock.settimeout(self.seconds)
+        return answer
+
+
 def test_a_gateway_that_falls_silent_is_not_asked_for_ever(
     gateway: tuple[ForeignGateway, str],
     tmp_path: Path,
@@ -247,7 +264,7 @@ def test_a_gateway_that_falls_silent_is_not_asked_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     foreign, url = gateway
-    monkeypatch.setattr("moot.cli.conformance.GatewayAddress", partial(GatewayAddress, seconds=0.3))
+    monkeypatch.setattr("moot.cli.conformance.GatewayAddress", SoonImpatient)
     # It lets us in, and once more when its traits are known.
     foreign.max_connections = 2
     lines = report(url, tmp_path, capsys, "MEW-3.6.1")
@@ -338,7 +355,8 @@ def test_what_is_no_gateway_is_told_in_one_line_without_the_token(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("moot.cli.conformance.GatewayAddress", partial(GatewayAddress, seconds=0.3))
+    seconds = 0.3 if start is serve_silence else HANG_SECONDS
+    monkeypatch.setattr("moot.cli.conformance.GatewayAddress", partial(GatewayAddress, seconds=seconds))
     token = tmp_path / "root.token"
     token.write_text("t-very-secret")
     token.chmod(0o600)
