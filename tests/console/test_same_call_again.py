@@ -57,6 +57,6 @@ def test_an_argument_of_several_words_can_be_said_not_to_matter(page_as: PageAs,
     buttons = detail(page).get_by_role("button", name="does not matter…")
     expect(buttons).to_have_count(1)
     buttons.click()
-    expect(page.get_by_role("dialog")).to_contain_text("any plain words, up to 4,000 characters")
+    expect(page.get_by_role("dialog")).to_contain_text("any plain text, up to 4,000 characters")
     page.get_by_role("dialog").get_by_role("button", name="It does not matter").click()
     assert gathered(heard, 1)[0].payload == {"ignore": {"files/send_money": ["memo"]}}
