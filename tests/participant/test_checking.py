@@ -428,8 +428,6 @@ def test_there_is_no_way_to_leave_the_checks_out() -> None:
         "reconnect",
         "passive",
         "open_socket",
-        # Which messages of others are delivered; what is, is checked.
-        "hears",
     }
     names = {*ParticipantLimits.__struct_fields__, *dir(JoinedSpace)}
     assert not {name for name in names if "strict" in name or "valid" in name or "check" in name}
