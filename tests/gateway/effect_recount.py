@@ -51,7 +51,8 @@ def find_doubled(folder: Path, tool: str, *arguments: str) -> tuple[int, list[st
             key = tuple(plain(params["arguments"][each]) for each in arguments)
             asked = any(proposers.get(each, who) != who for each in about) and last.get(key) in about
             id = call.get("id", record["id"])
-            ran, doubled = ran + 1, doubled + ([id] if key in last and not asked else [])
+            ran += 1
+            doubled += [id] if key in last and not asked else []
             last[key], of[id] = id, key
     return ran, doubled
 
