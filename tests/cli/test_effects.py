@@ -109,6 +109,7 @@ def answer(invoice: str, amount: float) -> str:
 
 
 async def until_seen(space: JoinedSpace, id: str, *, is_noted: bool = True) -> SeenProposal:
-    return await until(
-        lambda: (seen := space.proposals.get(id)) and (seen if seen.effects or not is_noted else None)
-    )
+    await until(lambda: (seen := space.proposals.get(id)) is not None and (seen.effects or not is_noted))
+    seen = space.proposals.get(id)
+    assert seen is not None
+    return seen

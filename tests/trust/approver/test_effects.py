@@ -25,7 +25,10 @@ PARAMS: Json = {"name": "write_file", "arguments": {"path": "A.txt", "text": "y"
 
 
 async def _seen_by(space: JoinedSpace, id: str) -> SeenProposal:
-    return await until(lambda: space.proposals.get(id))
+    await until(lambda: space.proposals.get(id))
+    seen = space.proposals.get(id)
+    assert seen is not None
+    return seen
 
 
 async def test_no_rule_does_the_same_twice_and_a_person_who_has_seen_it_may(tmp_path: Path) -> None:
