@@ -18,6 +18,7 @@ from tests.gateway.fault_soak import run_clock_jumps, run_disk_faults, run_flood
 from tests.gateway.hosting.crash_soak import run_gateway_crashes
 from tests.gateway.hosting.execution_soak import run_execution_kills
 from tests.gateway.hosting.lost_files_soak import run_lost_files
+from tests.preview.effect_soak import run_effect_kills, run_effect_races, run_effects
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
 from tests.protocol.scan_envelope_soak import run_scan_envelope_soak
@@ -55,6 +56,9 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "conformance": (run_conformance, 3),
     "firefox": (run_firefox, 1),
     "pending": (run_pending, 100_000),
+    "effects": (run_effects, 1_000),
+    "effect_races": (run_effect_races, 1_000),
+    "effect_kills": (run_effect_kills, 30),
     "properties": (run_properties, 200),
 }
 

@@ -23,6 +23,7 @@ HOST: list[Any] = [
     "mcp/response",
     "mcp/reject",
     "chat",
+    "moot/preview",
 ]
 
 

@@ -42,7 +42,8 @@ from moot.box.box_plan import (
 )
 from moot.box.box_support import START_SECONDS, NotConfined, describe_failure, missing_parts
 from moot.box.egress_proxy import EgressFact, EgressProxy, FillHead
-from moot.box.host_rules import read_rules
+from moot.box.folder_overlay import FolderOverlay
+from moot.box.host_rules import HostRules, read_rules
 from moot.box.program_paths import program_paths
 from moot.box.resource_limits import BoxGroup, limit_process
 from moot.box.syscall_filter import syscall_filter
@@ -85,6 +86,8 @@ class Box:
     widened: Widened | None = field(default=None, repr=False, compare=False)
     fill_head: FillHead | None = field(default=None, repr=False, compare=False)
     resolve: Resolve = system_resolve
+    # Where what it writes goes instead: then it also reaches no host.
+    overlay: FolderOverlay | None = None
 
     def plan(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> BoxPlan:
         """Look up everything that the box shows; raises UsageError."""
@@ -207,8 +210,14 @@ class Box:
                 info=info_writer.fileno(),
                 block=block_reader.fileno(),
             )
+            command = [shutil.which("bwrap") or "bwrap", *bwrap_arguments(plan, files), *argv]
+            passed = [files.filter, *files.texts.values(), files.info, files.block]
+            if self.overlay is not None:
+                command, channel = self.overlay.wrap(plan, command)
+                open_files.callback(channel.close)
+                passed.append(channel.fileno())
             child = await start_child(
-                [shutil.which("bwrap") or "bwrap", *bwrap_arguments(plan, files), *argv],
+                command,
                 environment=box_environment(environment, has_network=has_way_out),
                 # Inside it has another one, which may not be there outside.
                 cwd=None,
@@ -217,12 +226,14 @@ class Box:
                 has_stdin=has_stdin,
                 ends_with_stdout=ends_with_stdout,
                 drain_seconds=drain_seconds,
-                pass_fds=(files.filter, *files.texts.values(), files.info, files.block),
+                pass_fds=passed,
             )
             info_writer.close()
             try:
                 async with asyncio.timeout(START_SECONDS):
                     pid = await _first_process(info)
+                    if self.overlay is not None:
+                        self.overlay.receive()
                     limit_process(pid, self.config)
                     group = BoxGroup(pid, self.config)
                     child.ended.add_done_callback(lambda _end: _remove(group))
@@ -231,6 +242,8 @@ class Box:
                         log.warning("the processes of a box are not limited here: root, and no cgroup")
                     if has_way_out:
                         now = (lambda: rules) if widened is None else (lambda: read_rules(widened.hosts()))
+                        if self.overlay is not None:
+                            now = lambda: HostRules(())  # noqa: E731  # one of three
                         proxy = EgressProxy(now, self.report, resolve=self.resolve, fill_head=self.fill_head)
                         child.ended.add_done_callback(lambda _end: proxy.close())
                         await _open_way_out(
@@ -255,17 +268,27 @@ def boxed(server: StdioServer, box: Box | None) -> StdioServer:
 
 async def _first_process(info: BinaryIO) -> int:
     """The first process of the box, as bubblewrap tells it; raises EOFError if there is none."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), info)
+    # Not as a transport: one that is cancelled while it is made closes the file, and so do we.
+    loop, descriptor, told = asyncio.get_running_loop(), info.fileno(), bytearray()
+    whole: asyncio.Future[bool] = loop.create_future()
+    os.set_blocking(descriptor, False)
+
+    def read() -> None:
+        with suppress(BlockingIOError):
+            data = os.read(descriptor, 4096)
+            told.extend(data)
+            if not whole.done() and (not data or b"}" in told):
+                whole.set_result(bool(data))
+
+    loop.add_reader(descriptor, read)
     try:
-        told = await reader.readuntil(b"}")
-    except asyncio.IncompleteReadError:
+        is_told = await whole
+    finally:
+        loop.remove_reader(descriptor)
+    if not is_told:
         # Its words come by another pipe, a moment later.
         await asyncio.sleep(DRAIN_SECONDS)
-        raise
-    finally:
-        transport.close()
+        raise EOFError("bubblewrap ended")
     return int(json.loads(told)["child-pid"])
 
 

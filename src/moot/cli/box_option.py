@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.errors import UsageError
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 _HELP = (
     "confine the command: on, off, read=PATH, write=PATH, network=HOST, memory_bytes=2GiB, max_processes=N, "
-    "cpu_seconds=N, max_file_bytes=1GiB; may be repeated (default: off)"
+    "cpu_seconds=N, max_file_bytes=1GiB, preview=on (of MCP servers); may be repeated (default: off)"
 )
+_SWITCHES: Final = {"on": True, "off": False}
 
 
 def add_box_option(add: Callable[..., Any]) -> None:
@@ -37,6 +38,6 @@ def box_of(words: Sequence[str]) -> BoxConfig | None:
             if name in ("read", "write", "network"):
                 listed.setdefault(name, []).append(value)
             elif equals:
-                listed[name] = int(value) if value.isdigit() else value
+                listed[name] = int(value) if value.isdigit() else _SWITCHES.get(value, value)
         box = read_box(listed, "--box")
     return box if isinstance(box, BoxConfig) else None

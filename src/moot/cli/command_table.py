@@ -27,7 +27,7 @@ take part    open        open the console in your browser, signed in
              members     list the members and what they may do
              call        call a tool, or propose the call; `tools` lists them
 decide       proposals   list what waits; `plans`, `plan`: tasks; `budgets`
-             approve     make exactly the proposed call; `reject`; `compensate`
+             approve     make it; `reject`, `preview`, `undo`, `compensate`
              comment     ask back; `assign`, `delegate`, `decisions`, `chat`
 connect      agent       let a language model take part
              bridge      let an MCP server take part; `sign-in` where it asks
@@ -72,6 +72,8 @@ COMMANDS: Final = {
     "approve": "client.operation_commands",
     "reject": "client.operation_commands",
     "compensate": "client.operation_commands",
+    "preview": "client.operation_commands",
+    "undo": "client.operation_commands",
     "comment": "client.operation_commands",
     "assign": "client.operation_commands",
     "delegate": "client.operation_commands",

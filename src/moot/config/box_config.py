@@ -37,6 +37,8 @@ class BoxConfig(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: int | None = None
     # Processes and threads at once: a server of Node.js has about a dozen.
     max_processes: int = 256
+    # Whether proposed calls are tried in an overlay of the folders, and approving applies what was seen.
+    preview: bool = False
 
 
 BoxSetting = BoxConfig | Literal["off"]

@@ -81,6 +81,8 @@ _BOXED_RIGHTS: Final = (
         [{"kind": "mcp/proposal", "payload": {"method": "tools/call", "params": {"name": WIDEN_BOX}}}]
     ),
 )
+# Where proposed calls are tried first: to say what they did.
+_PREVIEW_RIGHTS: Final = (*_BOXED_RIGHTS, *read_capabilities([{"kind": "moot/preview"}]))
 
 _SERVER_KEYS: Final = frozenset(McpServerConfig.__struct_fields__)
 # What else may be said of a server that no participant of its name stands for.
@@ -99,7 +101,9 @@ def read_servers(
         server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
         if not known:
             about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
-            rights = _BOXED_RIGHTS if isinstance(server.box, BoxConfig) else SERVER_RIGHTS
+            rights = SERVER_RIGHTS
+            if isinstance(server.box, BoxConfig):
+                rights = _PREVIEW_RIGHTS if server.box.preview else _BOXED_RIGHTS
             read_participant(name, about, place, reading, folder=folder, defaults=rights, found=found)
         member = found.members.get(name, MemberConfig())
         if member.mcp_server is not None or member.command is not None:

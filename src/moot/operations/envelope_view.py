@@ -15,6 +15,7 @@ from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.gateway_proposal import read_budget_notes, read_effect_notes
 from moot.protocol.operation import Json
+from moot.protocol.preview_report import read_preview
 from moot.protocol.unknown_outcome import says_unknown, unknown_reason
 
 # Longer texts are cut in the timeline; `proposals` shows proposals in full.
@@ -125,6 +126,8 @@ def _text_of(envelope: Envelope) -> str | None:
             said = "no" if payload.get("says") == "no" else "ask a person"
             why = _cut(str(payload.get("because")))
             return f" on {_about(envelope)}, in a model's words: {said}, because {why}"
+        case "moot/preview":
+            return f" on {_about(envelope)}: {_preview(payload)}"
         case "moot/endorse":
             return f" {_endorsement(payload)}"
         case "moot/plan":
@@ -297,3 +300,15 @@ def _fallback(envelope: Envelope) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
+
+
+def _preview(payload: Mapping[str, Json]) -> str:
+    try:
+        report = read_preview(payload)
+    except ValueError:
+        return "no preview"
+    if not report.effect:
+        return f"no preview that binds: {_cut(report.why)}"
+    told = ", ".join(each.text() for each in report.changes[:3]) or "changes nothing"
+    count = len(report.changes) - 3 + report.more
+    return f"in a preview it {told}{f' and {count} more' if count > 0 else ''}"

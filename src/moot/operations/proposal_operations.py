@@ -23,6 +23,7 @@ from moot.operations.operation import (
     short_id,
 )
 from moot.operations.origin_text import OriginNotes, caution_lines
+from moot.operations.preview_operations import preview_lines, preview_record
 from moot.operations.talk_operations import talk_lines
 from moot.operations.text_table import TextTable
 from moot.protocol.envelope import rfc3339
@@ -114,6 +115,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "origins": None if seen.origins is None else seen.origins.as_json(),
         # A model's words, by who asked it.
         "opinions": [{"by": by, **each.as_json()} for by, each in seen.opinions.items()],
+        "preview": preview_record(seen),
         "comments": [each.as_json() for each in seen.comments],
         "assigned_to": list(seen.assigned_to),
         # The proposals that it is a changed version of; and what was changed in it before it ran.
@@ -140,6 +142,7 @@ def _details(context: ClientContext, seen: SeenProposal) -> list[str]:
     return [
         *(f"! {text}" for text in caution_lines(seen)),
         *(f"! {each.text}" for each in seen.risks),
+        *preview_lines(seen),
         *space_lines(seen),
         *argument_lines(seen.params, notes, is_interactive=context.is_interactive),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),

@@ -32,6 +32,7 @@ _DECISIONS: Final = (
     "moot/outcome",
     "moot/origins",
     "moot/opinion",
+    "moot/preview",
     "space/kick",
 )
 _CONTROLS: Final = ("pause", "resume", "shutdown")

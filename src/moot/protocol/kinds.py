@@ -261,6 +261,8 @@ _ROWS: Final = (
     Kind("moot/endorse", "0180", changes_verdict=False),
     # What a model thinks of a proposal: it decides nothing.
     Kind("moot/opinion", "0199", changes_verdict=False, answers=("mcp/proposal",)),
+    # What a proposed call would change, by the member that would carry it out.
+    Kind("moot/preview", "0267", changes_verdict=False, answers=("mcp/proposal",)),
     # The calls of a task, laid out together; people approve them by trust/accept.
     Kind("moot/plan", "0193", changes_verdict=False, implied_by="mcp/proposal"),
     Kind("moot/outcome", "D-99", changes_verdict=False, sender="gateway", answers=("mcp/request",)),

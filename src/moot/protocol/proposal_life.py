@@ -29,6 +29,7 @@ from moot.protocol.gateway_proposal import BudgetNote, EffectNote, Execution, Ga
 from moot.protocol.operation import Json
 from moot.protocol.opinion import Opinion
 from moot.protocol.origin_report import OriginReport
+from moot.protocol.preview_report import PreviewReport
 
 Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
 ProposalState = Literal[
@@ -164,6 +165,8 @@ class ProposalLife:
     origins_by: dict[str, tuple[OriginReport, int]] = field(default_factory=dict)
     # What models think of it, by who asked them; the last words of each.
     opinions: dict[str, Opinion] = field(default_factory=dict)
+    # What it did in a preview, by who says so: it counts from who would carry it out.
+    previews: dict[str, PreviewReport] = field(default_factory=dict)
     # The gateway does not remember it: it is not open, and what became of it is not known.
     forgotten: bool = False
     # We may have missed something about it.
@@ -382,6 +385,13 @@ class ProposalLife:
         ):
             return False
         self.opinions[by] = opinion
+        return True
+
+    def note_preview(self, preview: PreviewReport, by: Sequence[str]) -> bool:
+        """Of a member, by all that it is called."""
+        if by[0] not in self.previews and len(self.previews) >= MAX_REPORTERS:
+            return False
+        self.previews |= dict.fromkeys(by, preview)
         return True
 
     @property

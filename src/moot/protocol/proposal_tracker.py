@@ -20,6 +20,7 @@ from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json
 from moot.protocol.opinion import read_opinion
 from moot.protocol.origin_report import MAX_REPORT_BYTES, read_report
+from moot.protocol.preview_report import read_preview
 from moot.protocol.proposal_life import (
     MAX_COMMENT_CHARS,
     MAX_COMMENTS,
@@ -166,6 +167,10 @@ class ProposalTracker(Generic[P]):
             case "moot/opinion" if self.keeps_origins and not life.is_of(who):
                 with suppress(ValueError):
                     return life.note_opinion(read_opinion(payload), who[-1])
+                return False
+            case "moot/preview" if self.keeps_origins and not life.is_of(who):
+                with suppress(ValueError):
+                    return life.note_preview(read_preview(payload), who)
                 return False
             case "moot/outcome" if payload.get("outcome") == "unknown":
                 life.effects = read_effect_notes(payload.get("effects"))

@@ -61,14 +61,16 @@ async def keep_running(
     *,
     should_restart: Callable[[T], bool],
     on_delay: Callable[[T, float], None],
+    at_once: Callable[[T], bool] = lambda _: False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     draw: Callable[[], float] = random.random,
 ) -> T:
     """Await `run` again and again; returns what it returned when that is no reason to restart.
 
-    `on_delay` is told each result and how many seconds it is until the next run. What `run` raises ends the
-    loop, and so does cancelling it, also when `run` loses the cancellation.
+    `on_delay` is told each result and how many seconds it is until the next run; after a result for which
+    `at_once` says so, nothing is waited for. What `run` raises ends the loop, and so does cancelling it, also
+    when `run` loses the cancellation.
     """
     backoff = Backoff(policy.first_seconds, policy.max_seconds, draw=draw)
     while True:
@@ -79,6 +81,6 @@ async def keep_running(
             return result
         if clock() - started_at >= policy.steady_seconds:
             backoff.reset()
-        delay_seconds = backoff.next_delay()
+        delay_seconds = 0.0 if at_once(result) else backoff.next_delay()
         on_delay(result, delay_seconds)
         await sleep(delay_seconds)

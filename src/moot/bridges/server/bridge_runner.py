@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from moot.box.boxed_child import boxed
+from moot.box.boxed_child import Box, boxed
 from moot.bridges.server.box_reports import BoxReports
 from moot.bridges.server.bridge_settings import BridgeSettings
+from moot.bridges.server.call_previews import CallPreviews
 from moot.bridges.server.server_member import ServerControls, ServerMember
 from moot.bridges.server.server_sign_in import ServerSignIn
 from moot.bridges.server.standby import is_absent
@@ -50,12 +51,15 @@ async def bridged(
         server = replace(server, auth=sign_in.credential)
     elif settings.credentials != "server":
         raise UsageError("only a server with a URL is called with accounts of members")
-    reports = None
+    reports = previews = None
     if settings.box is not None and isinstance(server, StdioServer):
         reports = BoxReports(settings.box, server.label)
         fill_head = None if settings.secrets is None else settings.secrets.fill_head
         box = replace(settings.box, report=reports.add, widened=reports.widenings, fill_head=fill_head)
+        previews = _previews(settings, box)
         server = boxed(server, box)
+        if previews is not None:
+            server = previews.pause.watch(server)
     member = ServerMember(
         server,
         pins,
@@ -63,6 +67,7 @@ async def bridged(
         sign_in=sign_in,
         box_reports=reports,
         has_secrets=settings.secrets is not None,
+        previews=previews,
     )
     async with open_upstream(server, options, member.callbacks()) as upstream:
         if on_opened is not None:
@@ -93,6 +98,17 @@ async def bridged(
                 await end_tasks([work])
                 if sign_in is not None and sign_in.personal is not None:
                     await sign_in.personal.close()
+
+
+def _previews(settings: BridgeSettings, box: Box) -> CallPreviews | None:
+    """What tries proposed calls, where that is wanted; raises UsageError."""
+    if not box.config.preview or not box.config.write or not isinstance(settings.server, StdioServer):
+        return None
+    if box.home is None:
+        raise UsageError("its box: a preview needs a folder for what is applied")
+    # Beside the homes of boxes, which are in the folder of the space that no box shows.
+    folder = box.home.parent.parent / "effects" / box.home.name
+    return CallPreviews(box, settings.server, folder, settings.secrets)
 
 
 async def _wait_until_ready(

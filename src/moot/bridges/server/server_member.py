@@ -16,6 +16,7 @@ from typing import Final
 
 from moot.bridges.server.box_reports import BoxReports
 from moot.bridges.server.call_identity import owner_of, with_identity
+from moot.bridges.server.call_previews import PREVIEW_METHODS, CallPreviews
 from moot.bridges.server.call_secrets import check_use
 from moot.bridges.server.offer_screen import OfferScreen, readable, readable_error, withheld_error
 from moot.bridges.server.personal_calls import PersonalCalls
@@ -85,13 +86,15 @@ class ServerMember:
         sign_in: ServerSignIn | None = None,
         box_reports: BoxReports | None = None,
         has_secrets: bool = False,
+        previews: CallPreviews | None = None,
     ) -> None:
-        """`sign_in`: how members sign in at a server that asks for it. `box_reports`: of one in a box."""
+        """`sign_in`: how members sign in at a server that asks for it. The others: of one in a box."""
         self._has_secrets = has_secrets
         self.server = server
         self.pins = pins
         self.sign_in = sign_in
         self._box_reports = box_reports
+        self._previews = previews
         if sign_in is not None:
             sign_in.on_signed_in = self._on_signed_in
         self._accept_changes = accept_changes
@@ -102,6 +105,8 @@ class ServerMember:
         self._log_levels: dict[str, str] = {}
         # Tools that the server listed in its present run; None before it did.
         self._tools: frozenset[str] | None = None
+        # Those that say of themselves that they only read.
+        self._reading: frozenset[str] = frozenset()
         # Set while the server's present tools have been compared with their pins.
         self._checked = asyncio.Event()
         self._check_needed = asyncio.Event()
@@ -147,6 +152,8 @@ class ServerMember:
         self._upstream, self._space = upstream, space
         space.server.use_handler(self.handle, notifications=self.handle_notification, can_run=self.can_run)
         space.roster.on_change(self._presence)
+        if self._previews is not None:
+            self._previews.attach(upstream, space, lambda tool: tool in self._reading)
 
     async def run(self) -> None:
         """Report changes to the space, until cancelled."""
@@ -157,6 +164,8 @@ class ServerMember:
                 group.create_task(self.sign_in.notice.run(self.space))
             if self._box_reports is not None:
                 group.create_task(self._box_reports.run(self.space))
+            if self._previews is not None:
+                group.create_task(self._previews.run())
 
     # Requests of members
 
@@ -170,12 +179,9 @@ class ServerMember:
     async def _handle(self, request: IncomingRequest) -> JsonObject | None:
         method = request.method
         if method == "tools/call":
-            if self._box_reports is not None and request.params.get("name") == WIDEN_BOX:
-                return self._box_reports.widen(request, self.space, self.upstream.restart)
-            await self._check_listed(request.params.get("name"))
-            if self._has_secrets:
-                check_use(request.params, self.space.roster.get(request.sender), self.space.name)
-            return await self._forward(request)
+            return await self._call_tool(request)
+        if self._previews is not None and method in PREVIEW_METHODS:
+            return await self._previews.handle(request)
         if method == "prompts/get" and not is_visible_name(request.params.get("name")):
             raise McpError(INVALID_PARAMS, "no prompt of that name is listed")
         if method in LISTS:
@@ -199,6 +205,19 @@ class ServerMember:
         if method in SERVER_REQUESTS or method == "subscriptions/listen":
             raise McpError(METHOD_NOT_FOUND, f"{method} is not for a tool server in a space")
         return await self._forward(request)
+
+    async def _call_tool(self, request: IncomingRequest) -> JsonObject:
+        if self._box_reports is not None and request.params.get("name") == WIDEN_BOX:
+            return self._box_reports.widen(request, self.space, self.upstream.restart)
+        await self._check_listed(request.params.get("name"))
+        if self._has_secrets:
+            check_use(request.params, self.space.roster.get(request.sender), self.space.name)
+        if self._previews is None:
+            return await self._forward(request)
+        if (bound := await self._previews.carry_out(request)) is not None:
+            return bound
+        async with self._previews.pause.call():
+            return await self._forward(request)
 
     @property
     def _personal(self) -> PersonalCalls | None:
@@ -376,6 +395,7 @@ class ServerMember:
                 # Those that are withheld too: a call of one is told why. Not what cannot be pinned.
                 callable_names = {tool["name"] for tool in check.shown} | set(self.pins.changes)
                 self._tools = frozenset(tool["name"] for tool in visible) & callable_names
+                self._reading = frozenset(tool["name"] for tool in visible if _only_reads(tool))
                 if first and self._accept_changes:
                     log.warning("changes accepted", extra={"tools": ", ".join(self.pins.accept())})
                 else:
@@ -424,3 +444,8 @@ class ServerMember:
     async def _forget(self, member: str) -> None:
         self._log_levels.pop(member, None)
         await self.upstream.forget(member)
+
+
+def _only_reads(tool: JsonObject) -> bool:
+    said = tool.get("annotations")
+    return isinstance(said, dict) and said.get("readOnlyHint") is True

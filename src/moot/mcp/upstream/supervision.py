@@ -97,6 +97,8 @@ class Supervisor:
         self._only_era = only_era
         # Set when the server has refused the only era.
         self._refused = False
+        # Set when somebody wants it to start again.
+        self._is_wanted = False
         # What worked last time.
         self._expected_era: Era | None = only_era
         self._first_era: Era = "handshake" if isinstance(server, StdioServer) else "stateless"
@@ -140,7 +142,8 @@ class Supervisor:
         return self.server_info
 
     def restart(self) -> None:
-        """End this run; the next one begins as after any other."""
+        """End this run; the next one begins at once."""
+        self._is_wanted = True
         if self.session is not None:
             self.session.connection.close("was restarted")
 
@@ -170,6 +173,7 @@ class Supervisor:
                 self._limits.restart,
                 should_restart=lambda _: not self._refused,
                 on_delay=lambda reason, _: self._report_down(reason),
+                at_once=lambda _: self._is_wanted,
             )
         finally:
             self.state = "stopped"
@@ -180,6 +184,7 @@ class Supervisor:
         """One run, or the attempt at it; why it ended."""
         if self._auth is not None:
             await self._auth.wait_until_ready()
+        self._is_wanted = False
         self._counts.starts += 1
         self._down_reported = False
         server = self._server

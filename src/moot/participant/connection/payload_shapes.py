@@ -17,6 +17,7 @@ from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.operation import Json, Payload
 from moot.protocol.opinion import read_opinion
 from moot.protocol.origin_report import read_report
+from moot.protocol.preview_report import read_preview
 
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -201,6 +202,13 @@ def _check_opinion(payload: Payload) -> None:
         raise PayloadShapeError(f"payload is no opinion: {fault}") from None
 
 
+def _check_preview(payload: Payload) -> None:
+    try:
+        read_preview(payload)
+    except ValueError as fault:
+        raise PayloadShapeError(f"payload is no preview: {fault}") from None
+
+
 def _check_endorse(payload: Payload) -> None:
     if sum(name in payload for name in ("value", "source", "revoke")) != 1:
         raise PayloadShapeError("payload must hold exactly one of value, source and revoke")
@@ -267,6 +275,7 @@ CORRELATED: Final = frozenset(
         "moot/assign",
         "moot/origins",
         "moot/opinion",
+        "moot/preview",
     }
 )
 _IN_CONTEXT: Final = frozenset({"reasoning/thought", "reasoning/conclusion", "reasoning/cancel"})
@@ -348,6 +357,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     "moot/assign": _Shape({"to": _required(_NAMES)}),
     "moot/origins": _Shape(check=_check_origins),
     "moot/opinion": _Shape(check=_check_opinion),
+    "moot/preview": _Shape(check=_check_preview),
     "moot/endorse": _Shape(
         {
             **dict.fromkeys(("task", "member", "until"), _STRING),

@@ -16,6 +16,8 @@ from moot.errors import (
     ApprovalRequired,
     CapabilityViolation,
     EnvelopeTooLarge,
+    McpError,
+    MemberLeft,
     MootError,
     NotAllowed,
     TimedOut,
@@ -36,6 +38,7 @@ from moot.participant.decisions.traced_proposal import TracedProposal
 from moot.protocol.changes import changes_between
 from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.operation import Json
+from moot.protocol.preview_report import PREVIEW_METHOD, PreviewReport, read_preview
 from moot.protocol.proposal_life import proposed_bytes
 
 log = logging.getLogger(__name__)
@@ -243,6 +246,7 @@ class ProposalClient:
         changed = options.get("params")
         if changed is not None and changes_between(seen.envelope.payload, _payload(seen.method, changed)):
             return await self._approve_changed(seen, changed, options)
+        await self._check_preview(seen)
         if not seen.missing_for(self._sender.me):
             try:
                 return await self._fulfil(seen, options)
@@ -252,6 +256,20 @@ class ProposalClient:
         elif not options.get("vote", True):
             raise ApprovalRequired(seen.vote_text, proposal_id=seen.id)
         return await self._approve_by_vote(seen, options)
+
+    async def _check_preview(self, seen: SeenProposal) -> None:
+        """Raises UsageError if the files of a preview have changed; then there is a new one."""
+        params: dict[str, Json] = {"proposal": seen.id, "check": True}
+        shown = seen.preview
+        if shown is None or not shown.effect or not self.may_request(seen.to, PREVIEW_METHOD, params):
+            return
+        with suppress(McpError, MemberLeft, ValueError):
+            answer = await self._requests.request(seen.to, PREVIEW_METHOD, params)
+            if read_preview(answer.result.get("report")).effect != shown.effect:
+                raise UsageError(
+                    "nothing was done: files have changed since the preview, and there is a new one; look at "
+                    f"it with `moot preview {seen.id[:8]}`, then approve again"
+                )
 
     async def _approve_changed(
         self, seen: SeenProposal, params: Mapping[str, Json], options: ApproveOptions
@@ -344,7 +362,7 @@ class ProposalClient:
             seen.method,
             seen.params if "params" in seen.envelope.payload else None,
             about=(seen.id, *settled, *options.get("repeats", ())),
-            encode=_as_proposed(seen.envelope.raw),
+            encode=_as_proposed(seen.envelope.raw, seen.preview),
             add_token=False,
             proposal=seen.envelope,
             **_call_options(options),
@@ -417,6 +435,9 @@ def _call_options(options: CallOptions) -> CallOptions:
     )
 
 
-def _as_proposed(raw: bytes) -> Callable[[dict[str, Any]], Json]:
-    same = {name: orjson.Fragment(value) for name, value in proposed_bytes(raw).items()}
+def _as_proposed(raw: bytes, preview: PreviewReport | None) -> Callable[[dict[str, Any]], Json]:
+    same: dict[str, Json] = {name: orjson.Fragment(value) for name, value in proposed_bytes(raw).items()}
+    if preview is not None and preview.effect:
+        # What was seen is what is applied.
+        same["effect"] = preview.effect
     return lambda payload: payload | same

@@ -23,6 +23,7 @@ from moot.protocol.changes import Change, changes_between
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
+from moot.protocol.preview_report import PreviewReport
 from moot.protocol.proposal_life import ProposalLife
 from moot.protocol.unknown_outcome import unknown_reason
 
@@ -72,6 +73,11 @@ class SeenProposal(ProposalLife):
     def changes(self) -> tuple[Change, ...]:
         """What was changed before it was carried out; nothing if it ran as it was proposed."""
         return () if self.changed is None else changes_between(self.envelope.payload, self.changed)
+
+    @property
+    def preview(self) -> PreviewReport | None:
+        """What it did in a preview, in the words of the one member that would carry it out."""
+        return self.previews.get(self.to[0]) if len(self.to) == 1 else None
 
     @property
     def created(self) -> str:

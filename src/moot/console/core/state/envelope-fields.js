@@ -127,6 +127,7 @@ export function summary(envelope, operation, raw = "") {
   if (kind === "moot/votes")
     return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
   if (kind === "moot/origins") return text(payload.why);
+  if (kind === "moot/preview" && Array.isArray(payload.text)) return payload.text.map(text).join("; ");
   if (kind === "moot/opinion")
     return `in a model's words: ${payload.says === "no" ? "no" : "ask a person"}, because ${text(payload.because)}`;
   if (kind === "moot/endorse")

@@ -14,6 +14,7 @@
  */
 
 import { readOpinion } from "./opinion.js";
+import { readPreview } from "./preview-report.js";
 import { readReport } from "./origin-report.js";
 
 /** Members who say where its values came from: one, unless somebody pretends to know. */
@@ -137,10 +138,18 @@ function noteOpinion(proposal, opinion, by) {
   return true;
 }
 
+/** What it did in a preview, as each said last. @param {Proposal} proposal @param {import("./preview-report.js").PreviewReport} preview @param {string} by */
+function notePreview(proposal, preview, by) {
+  if (!proposal.previews.has(by) && proposal.previews.size >= MAX_REPORTERS) return false;
+  proposal.previews = new Map([...proposal.previews, [by, preview]]);
+  return true;
+}
+
 /** What others say about a proposal without deciding on it: how it is read, and noted. @type {Record<string, {read: (payload: any) => any, note: (proposal: Proposal, report: any, by: string) => boolean}>} */
 export const REPORTS = {
   "moot/origins": { read: readReport, note: noteOrigins },
   "moot/opinion": { read: readOpinion, note: noteOpinion },
+  "moot/preview": { read: readPreview, note: notePreview },
 };
 
 /**

@@ -74,6 +74,7 @@ import { ProposalTalk, assign } from "./proposal-talk.js";
  * @property {import("./origin-report.js").OriginReport | null} origins where its values came from, as the last that counts says
  * @property {Map<string, import("./origin-report.js").OriginReport>} originsBy as each said last
  * @property {Map<string, import("./opinion.js").Opinion>} opinions what models think of it, by who asked them
+ * @property {Map<string, import("./preview-report.js").PreviewReport>} previews what it did in a preview, by who says so
  * @property {number} settledAt
  * @property {number} outcomeAt when it became unknown, or somebody said what came of it
  *
@@ -350,6 +351,7 @@ export class Proposals {
       origins: null,
       originsBy: new Map(),
       opinions: new Map(),
+      previews: new Map(),
       settledAt: 0,
       outcomeAt: 0,
     };

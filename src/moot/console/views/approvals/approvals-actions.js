@@ -91,7 +91,7 @@ export class ApprovalActions {
   show(proposal, unread, chosen) {
     this.disarm();
     this._proposal = proposal;
-    this._shown = proposal ? reviewedProposal(proposal) : null;
+    this._shown = proposal ? reviewedProposal(proposal, this._context.state) : null;
     this._isPartlyHidden = unread;
     this._host = "";
     this._guardedUntil = chosen ? 0 : performance.now() + SETTLE_MILLISECONDS;

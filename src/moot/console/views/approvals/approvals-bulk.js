@@ -106,7 +106,7 @@ function obstacle(context, proposal) {
 /** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished @param {import("./bulk-decisions.js").NextGroup} [follows] */
 export function approveSelected(context, proposals, finished, follows) {
   const able = proposals.filter((each) => obstacle(context, each) === "");
-  const shown = able.map(reviewedProposal);
+  const shown = able.map((each) => reviewedProposal(each, context.state));
   const list = listView(context, proposals);
   const mark = () => {
     for (const item of /** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll("[data-id]"))) {
@@ -179,7 +179,7 @@ export function approveSelected(context, proposals, finished, follows) {
 
 /** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished @param {import("./bulk-decisions.js").NextGroup} [follows] */
 export function rejectSelected(context, proposals, finished, follows) {
-  const shown = proposals.map(reviewedProposal);
+  const shown = proposals.map((each) => reviewedProposal(each));
   return rejectDialog(context, shown, [listView(context, proposals)], async (reason, explanation) => {
     const sent = Promise.all(shown.map((each) => reject(context, each, reason, explanation)));
     follows?.next();

@@ -213,12 +213,13 @@ class ApprovalsView {
             ...this._proposals.open().flatMap((each) => (each.counters.includes(proposal.id) ? [`~${each.id}`] : [])),
           ].join(" ")
         : "";
-    const { origins, opinions, budgets, effects } = proposal;
-    const told = [now, origins, opinions, budgets, wishText(proposal), changeText(proposal), effects];
+    const { origins, opinions, budgets, effects, previews, status } = proposal;
+    const told = [now, origins, opinions, budgets, wishText(proposal), changeText(proposal), status, previews, effects];
     const before = this._shown.told;
     if (before.length > 0 && told.some((each, index) => each !== before[index])) view.refresh();
-    // Whoever was about to press has not read that it was done before.
-    if (before.length > 0 && effects !== before.at(-1)) this._actions.show(proposal, view.unread, false);
+    // Whoever was about to press has not read that it was done before, or another preview.
+    const isOther = effects !== before.at(-1) || previews !== before.at(-2);
+    if (before.length > 0 && isOther) this._actions.show(proposal, view.unread, false);
     this._shown.told = told;
   }
 

@@ -8,6 +8,7 @@
 import { escapeHidden, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { confirmApproval } from "../../core/connection/passkeys.js";
+import { previewOf } from "../../core/state/preview-report.js";
 import { votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
@@ -25,6 +26,7 @@ import { sendCommand } from "../rules/rule-commands.js";
  * @property {string} raw
  * @property {string} bodyText
  * @property {string[]} repeats earlier calls of the same effect, which were shown with it
+ * @property {string} effect the hash of its preview; empty: there was none that binds
  *
  * @typedef {object} Outcome what became of a decision
  * @property {"done" | "settled" | "mismatch" | "approvals" | "refused" | "lost"} status
@@ -35,8 +37,8 @@ import { sendCommand } from "../rules/rule-commands.js";
 
 const GRANT_REASON = "approved, and allowed without asking";
 
-/** @param {Proposal} proposal @returns {ReviewedProposal} */
-export function reviewedProposal(proposal) {
+/** @param {Proposal} proposal @param {import("../../core/state/state.js").State} [state] with it, what its preview said is what is approved @returns {ReviewedProposal} */
+export function reviewedProposal(proposal, state) {
   return {
     id: proposal.id,
     from: proposal.from,
@@ -44,6 +46,7 @@ export function reviewedProposal(proposal) {
     raw: proposal.raw,
     bodyText: proposal.call.bodyText,
     repeats: (proposal.effects ?? []).flatMap(({ earlier }) => (earlier ? [String(earlier.request_id)] : [])),
+    effect: state ? (previewOf(state, proposal)?.effect ?? "") : "",
   };
 }
 
@@ -128,12 +131,17 @@ export async function approve(context, shown, host = "") {
       context.send("mcp/request", null, {
         to: shown.to.length > 0 ? shown.to : [host],
         about: [shown.id, ...originalsOf(context, shown.id), ...shown.repeats],
-        payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}`,
+        payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${effectText(shown)}${shown.bodyText.slice(1)}`,
       }),
     "Approved",
   );
   // The gateway's count is what counts, if ours is not known yet.
   return outcome.status === "approvals" ? vote(context, shown) : outcome;
+}
+
+/** What was seen is what is applied. @param {ReviewedProposal} shown */
+function effectText(shown) {
+  return shown.effect ? `"effect":${JSON.stringify(shown.effect)},` : "";
 }
 
 /** What running a changed version settles beside it. @param {import("../../app.js").Context} context @param {string} id */

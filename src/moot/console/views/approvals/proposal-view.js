@@ -21,6 +21,7 @@ import { icon } from "../parts/icons.js";
 import { changesView } from "./changed-call.js";
 import { amountText, changeText, risksFor, sentenceOf, wishText, wishView } from "./proposal-sentence.js";
 import { originCautionViews } from "./proposal-origins.js";
+import { previewView } from "./proposal-preview.js";
 import { reasonsView } from "./proposal-reasons.js";
 import { TREE_CHARACTERS, readableCall } from "./proposal-content.js";
 
@@ -40,6 +41,7 @@ export function proposalView(context, proposal) {
   /** @type {(() => void)[]} */
   const later = [];
   const wish = html.span({});
+  const preview = previewView(context, proposal);
   const readable = html.div(
     { class: "proposal-readable" },
     readableCall(context, proposal, later, () => drawWish(wish, proposal)),
@@ -51,6 +53,7 @@ export function proposalView(context, proposal) {
     cautions,
     tool,
     reasons,
+    preview.node,
     callTabs(context, proposal, readable),
     grantEffectView(context, proposal),
   );
@@ -63,6 +66,7 @@ export function proposalView(context, proposal) {
     replace(reasons, reasonsView(context, proposal));
     later.forEach((look) => look());
     drawWish(wish, proposal);
+    preview.refresh();
   };
   refresh();
   return {

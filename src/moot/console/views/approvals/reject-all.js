@@ -60,7 +60,7 @@ export function rejectAllDialog(context, from) {
         const words = reason.value();
         await context.send("participant/pause", words ? { reason: words } : {}, { to: [from] });
         // What came in before it was paused, too.
-        const shown = pendingOf(context, from).map(reviewedProposal);
+        const shown = pendingOf(context, from).map((each) => reviewedProposal(each));
         const outcomes = await Promise.all(shown.map((each) => reject(context, each, "disagree", "")));
         return { all: shown.length, done: outcomes.filter((each) => each.status === "done").length };
       },
