@@ -16,19 +16,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import re2
 
 from moot.errors import MootError, UsageError
 from moot.operations.terminal_escape import printable
-from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.compiler import EXACT, MAX_STRING_BYTES
 from moot.protocol.patterns.globs import is_wild
 from moot.protocol.patterns.pattern import is_regex
 from moot.protocol.patterns.url_prefix import is_address, url_prefix_pattern, url_prefixes
+
+if TYPE_CHECKING:
+    # Commands that join nothing need not load what does.
+    from moot.participant import JoinedSpace, SeenProposal
 
 ScopeName = Literal["exact", "address", "site", "tool", "pattern"]
 
