@@ -15,6 +15,12 @@ from tests.rows import for_each_row
 from tests.trust.histories import history
 
 
+@pytest.fixture(autouse=True)
+def learner_looks_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look is nearly all that a simulation costs; `make bench` looks as often as its page says."""
+    monkeypatch.setattr(trust, "LOOK", 25)
+
+
 @pytest.mark.parametrize("policy", EXPRESSIBLE)
 def test_what_rules_can_say_is_taken_over_without_a_wrong_approval(policy: str) -> None:
     run = trust.simulate(policy, 1, 400)
