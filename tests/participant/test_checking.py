@@ -135,6 +135,10 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
     "moot/assign": ([{"to": ["ana"]}, {"to": []}], [{}, {"to": "ana"}]),
     "moot/endorse": ([{"value": "x"}, {"revoke": "e"}], [{}, {"value": "x", "source": "m"}]),
     "moot/opinion": ([{"says": "no", "because": "x"}], [{}, {"says": "yes", "because": "x"}, {"says": "no"}]),
+    "moot/preview": (
+        [{"why": "it fails"}, {"effect": "0" * 64}],
+        [{}, {"effect": "x"}, {"why": "w", "changes": [{"path": "a", "what": "eaten"}]}],
+    ),
     "moot/plan": ([{"task": "t", "lines": []}, {"withdraw": "p"}], [{}, {"withdraw": "p", "lines": []}]),
     "moot/votes": (
         [

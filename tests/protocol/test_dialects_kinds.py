@@ -66,6 +66,7 @@ ROWS = [
     ("moot/origins", "moot/origins", "moot.origins"),
     ("moot/endorse", "moot/endorse", "moot.endorse"),
     ("moot/opinion", "moot/opinion", "moot.opinion"),
+    ("moot/preview", "moot/preview", "moot.preview"),
     ("moot/plan", "moot/plan", "moot.plan"),
     ("moot/outcome", "moot/outcome", "moot.outcome"),
     ("moot/list-proposals", "moot/list-proposals", "moot.list-proposals"),

@@ -105,8 +105,7 @@ class ServerMember:
         self._log_levels: dict[str, str] = {}
         # Tools that the server listed in its present run; None before it did.
         self._tools: frozenset[str] | None = None
-        # Those that say of themselves that they only read.
-        self._reading: frozenset[str] = frozenset()
+        self._reading: frozenset[str] = frozenset()  # say of themselves that they only read
         # Set while the server's present tools have been compared with their pins.
         self._checked = asyncio.Event()
         self._check_needed = asyncio.Event()
