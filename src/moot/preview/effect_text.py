@@ -96,6 +96,12 @@ def _side(state: PathState | None) -> str:
     return f"{state.size:,} bytes, mode {state.mode:o}, sha256 {state.sha256[:12]}"
 
 
+def _lines(text: str) -> list[str]:
+    """As people count them: what stands behind the last line break is a line only if it is something."""
+    *lines, rest = text.split("\n")
+    return [*lines, f"{rest} (no line break at the end)"] if rest else lines
+
+
 def _texts(change: PathChange, read: Read) -> tuple[list[str], list[str]] | None:
     """Both sides as lines; None where one is no text, or long."""
     sides: list[list[str]] = []
@@ -111,7 +117,7 @@ def _texts(change: PathChange, read: Read) -> tuple[list[str], list[str]] | None
             return None
         if "\0" in text:
             return None
-        sides.append(text.split("\n") if text else [])
+        sides.append(_lines(text))
     if change.before is not None and change.after is not None and sides[0] == sides[1]:
         # Only the mode.
         return None

@@ -47,7 +47,8 @@ function pendingView(context, proposal, preview) {
     html.h3({}, "Preview"),
     html.ul(
       {},
-      preview.text.map((each) => html.li({}, html.bdi({}, escapeHidden(each)))),
+      // The heading says already that it is one.
+      preview.text.map((each) => html.li({}, html.bdi({}, escapeHidden(each.replace(/^preview: /, ""))))),
     ),
     mayAsk(context, proposal, "moot/preview") &&
       button("Show differences", show, { class: "small", title: "Everybody in the space reads the answer" }),
