@@ -52,6 +52,7 @@ STORIES: Final[dict[str, list[SentInput]]] = {
         sent("alice", "moot/settle", {"outcome": "done"}, about=["p1"]),
     ],
     "moot/origins": [PROPOSED, sent("alice", "moot/origins", {"asks": False}, about=["p1"])],
+    "moot/preview": [PROPOSED, sent("alice", "moot/preview", {"why": "it failed"}, about=["p1"])],
     "moot/delegate": [sent("alice", "moot/delegate", {"to": "bob", "expires_in_seconds": 60})],
     "moot/end-delegation": [
         sent("alice", "moot/delegate", {"to": "bob", "expires_in_seconds": 60}),

@@ -13,7 +13,7 @@ _PLACES: Final = {
     "adapter": ("answer_seconds",),
     "config.adapter_settings": ("announce_debounce_seconds",),
     "discovery.announcer": ("announce_interval_seconds",),
-    "inbound.contract_refresh": ("min_refresh_interval_seconds",),
+    "inbound.source_set": ("min_refresh_interval_seconds",),
     "inbound.mcp_source": ("max_listed",),
     "inbound.operation_runner": ("max_describe_results",),
     "inbound.request_handler": ("max_senders", "stop_seconds"),

@@ -6,7 +6,7 @@
 
 The gateway tells that call with its arguments filled in, where an outcome is unknown (`moot/outcome`) and
 where another call has the same key (`moot/votes`). What is settled names the answer that proves it. An answer
-that matches neither, or both, or `not_done` too early, settles nothing.
+that matches neither, or both, settles nothing; nor does `not_done` that is not true `after_seconds` later, too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from moot.errors import MootError
@@ -38,9 +36,8 @@ _CALL_SECONDS: Final = 60.0
 class Reconciler:
     """Makes reconciling calls as the approver, with its rights, and settles what their answers prove."""
 
-    def __init__(self, space: JoinedSpace, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, space: JoinedSpace) -> None:
         self._space = space
-        self._clock = clock
         self._running: set[str] = set()
 
     async def run(self) -> None:
@@ -70,11 +67,9 @@ class Reconciler:
         try:
             found = await self._look(how)
             if found is not None and found[0] == "failed":
-                # It may still be on its way.
-                wait = datetime.fromisoformat(earlier.at).timestamp() + how["after_seconds"] - self._clock()
-                if wait > 0:
-                    await asyncio.sleep(wait)
-                    found = await self._look(how)
+                # It may still be on its way. By our own waiting: the clock that dated it may be behind ours.
+                await asyncio.sleep(how["after_seconds"])
+                found = await self._look(how)
             if found is not None:
                 about = proposal or self._proposal_of(earlier.request_id) or earlier.request_id
                 payload: dict[str, Json] = {"outcome": found[0], "note": found[1]}
