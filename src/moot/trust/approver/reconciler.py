@@ -6,7 +6,7 @@
 
 The gateway tells that call with its arguments filled in, where an outcome is unknown (`moot/outcome`) and
 where another call has the same key (`moot/votes`). What is settled names the answer that proves it. An answer
-that matches neither, or both, settles nothing; nor does `not_done` that is not true `after_seconds` later, too.
+that matches neither, or both, settles nothing; nor does `not_done` that is not so `after_seconds` later, too.
 """
 
 from __future__ import annotations
