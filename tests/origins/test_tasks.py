@@ -79,3 +79,23 @@ def test_who_says_that_nothing_was_cleared_has_forgotten_nothing() -> None:
     space.send("participant/status", AGENT, [ANA], {"messages_in_context": 0, "cleared": False}, [clear])
     space.ana_says("Pay Carl")
     assert space.verdict("pay", to="Carl", account="88812345").asks
+
+
+def test_what_a_call_would_do_is_no_origin_of_its_values_but_of_whatever_else_it_names() -> None:
+    space = TalkingSpace()
+    space.ana_says("Make a page about trees")
+    params = {"name": "write_file", "arguments": {"path": "trees.md", "text": "Oaks"}}
+    proposal = space.send("mcp/proposal", AGENT, [HOST], {"method": "tools/call", "params": params})
+    changes = [{"path": path, "what": "created"} for path in ("trees.md", "copied.md")]
+    report = {"changes": changes, "text": ["preview: creates trees.md and copied.md"]}
+    preview = space.send("moot/preview", HOST, [], report, about=[proposal])
+    proposed, other = (space.verdict("write_file", path=each) for each in ("trees.md", "copied.md"))
+    assert (proposed.asks, proposed.arguments[0].origin) == (True, "nobody")
+    assert (other.asks, other.arguments[0].origin) == (True, "untrusted")
+    place = other.arguments[0].place
+    assert place is not None
+    assert place.source.envelope == preview
+    stranger = space.send("moot/preview", OTHER_AGENT, [], report, about=["another"])
+    found = space.verdict("write_file", path="trees.md").arguments[0]
+    assert found.place is not None
+    assert found.place.source.envelope == stranger

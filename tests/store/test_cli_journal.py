@@ -144,6 +144,18 @@ def test_show_shows_every_record_of_an_id(data: Path, capsys: pytest.CaptureFixt
     assert "no record 'nothing'" in run(data, capsys, "show", "nothing", code=2)
 
 
+def test_the_beginning_of_an_id_is_enough_where_only_one_has_it(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_now(folder_in(data), [envelope_record("abcd-1", "ana"), envelope_record("abcd-2", "bob")])
+    assert "abcd-2" in run(data, capsys, "show", "abcd-2")
+    write_now(folder_in(data), [envelope_record("abce-3", "eve")])
+    for beginning in ("abce", "abce-"):
+        assert '"who": "eve"' in run(data, capsys, "show", beginning)
+    assert "2 messages begin with abcd: type more" in run(data, capsys, "show", "abcd", code=2)
+    assert "no record 'abc'" in run(data, capsys, "show", "abc", code=2)
+
+
 def test_a_damaged_index_is_made_anew_or_says_that_it_may_be_deleted(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

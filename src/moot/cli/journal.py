@@ -31,7 +31,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord, follow_records, last_records, read_records
-from moot.store.journal_search import JournalQuery, find_number, search
+from moot.store.journal_search import JournalQuery, find_number, search, whole_id
 
 # How long a command that looks something up works on the index before it answers by reading.
 _INDEX_SECONDS: Final = 2.0
@@ -96,7 +96,9 @@ def add_command(commands: Any, name: str) -> None:
         "show one record, what it correlates to and what correlates to it",
         "  moot journal show 3f1c-77\n  moot journal show 1042 --json\n",
     )
-    show.add_argument("wanted", metavar="ID_OR_NUMBER", help="the id of an envelope, or a record's number")
+    show.add_argument(
+        "wanted", metavar="ID_OR_NUMBER", help="the id of an envelope or its beginning, or a record's number"
+    )
     _add_json(show)
 
     find = _add_action(
@@ -225,7 +227,8 @@ def _show(options: argparse.Namespace) -> int:
     with open_index(folder) as index:
         number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 19 else 0
         record = find_number(folder, number, index=index) if number else None
-        found = [record] if record else list(search(folder, JournalQuery(id=wanted), index=index))
+        id = wanted if record else whole_id(folder, wanted, index=index)
+        found = [record] if record else list(search(folder, JournalQuery(id=id), index=index))
         if not found:
             raise UsageError(
                 f"no record {wanted!r}: `moot journal search --text` finds words, `tail` the last ones"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from moot.evidence.receipt import CallClaim, Claims, Receipt
     from moot.evidence.receipt_verify import Verdict
     from moot.evidence.witness_policy import Policy
-    from moot.store.journal_index import JournalIndex
 
 _VERIFY: Final = "verify"
 _KEY: Final = "key"
@@ -110,12 +109,14 @@ def _from_folder(options: argparse.Namespace) -> bytes:
     from moot.cli.journal import open_index
     from moot.cli.journal_folder import journal_folder_of
     from moot.evidence.receipt import WITHHELD, read_roles
-    from moot.evidence.receipt_maker import receipt_of
+    from moot.evidence.receipt_maker import RECEIPT_KINDS, receipt_of
+    from moot.store.journal_search import whole_id
 
     folder = journal_folder_of(options)
     withhold = (WITHHELD - read_roles(options.show)) | read_roles(options.withhold)
     with open_index(folder) as index:
-        made = receipt_of(folder, _whole_id(folder, options.what, index), withhold, index=index)
+        named = whole_id(folder, options.what, index=index, kinds=RECEIPT_KINDS)
+        made = receipt_of(folder, named, withhold, index=index)
     return _as_cose(options.data, made) if options.cose else made.as_bytes()
 
 
@@ -136,19 +137,6 @@ def _as_cose(data: Path, receipt: Receipt) -> bytes:
     entry = record.entry or sha256(record.line.encode()).hexdigest()
     print(f"record {record.number}, whose entry is {entry}", file=sys.stderr)
     return cose_receipt(proof, keys.signer(proof.checkpoint.origin), receipt.about)
-
-
-def _whole_id(folder: Path, named: str, index: JournalIndex | None) -> str:
-    """The id that begins like this, as lists show it; raises UsageError if there are several."""
-    from moot.operations.operation import MIN_PREFIX_CHARS
-    from moot.store.journal_search import JournalQuery, search
-
-    if len(named) < MIN_PREFIX_CHARS or any(search(folder, JournalQuery(id=named), index=index)):
-        return named
-    found = {each.id for each in search(folder, JournalQuery(kind="mcp*")) if each.id.startswith(named)}
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} messages begin with {named}: type more of the id")
-    return found.pop() if found else named
 
 
 def _from_gateway(options: argparse.Namespace) -> bytes:

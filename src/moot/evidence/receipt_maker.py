@@ -31,6 +31,10 @@ _MAX_CHAIN: Final = 16
 Find = Callable[[JournalQuery], Sequence[JournalRecord]]
 
 
+# What a receipt is of.
+RECEIPT_KINDS: Final = ("mcp/proposal", "mcp/request")
+
+
 class NotDecided(UsageError):
     """There is nothing to give a receipt for, yet."""
 
@@ -149,11 +153,11 @@ def _first(find: Find, named: str) -> LoggedMessage:
     last = found[-1]
     for id in () if last.envelope.kind == "mcp/proposal" else last.envelope.correlation_id:
         above = [each for each in _messages(find(JournalQuery(id=id)))
-                 if each.envelope.kind in ("mcp/proposal", "mcp/request")
+                 if each.envelope.kind in RECEIPT_KINDS
                  and each.record.number < last.record.number]  # fmt: skip
         if above:
             return above[-1] if above[-1].envelope.kind == "mcp/proposal" else _first(find, id)
-    if last.envelope.kind not in ("mcp/proposal", "mcp/request"):
+    if last.envelope.kind not in RECEIPT_KINDS:
         raise UsageError(f"{named} is a message of kind {last.envelope.kind}: name a proposal or a call")
     return last
 

@@ -10,6 +10,7 @@ cleared and it said so; neither a new task nor a request to clear makes an agent
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -46,6 +47,7 @@ from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, context_of
 from moot.protocol.origin_report import A2A_CONTEXT
 from moot.protocol.payloads import GATEWAY
+from moot.protocol.preview_report import PREVIEW_KIND
 
 # Who reads the answer of one request.
 MAX_READERS: Final = 64
@@ -159,7 +161,10 @@ class OriginMemory:
         elif envelope.sender not in (self.own, GATEWAY):
             if kind == "participant/status":
                 self._read_status(envelope)
-            self._read_words(envelope, person, at)
+            if kind == PREVIEW_KIND:
+                self._read_preview(envelope, at)
+            else:
+                self._read_words(envelope, person, at)
 
     def _read_rejection(self, envelope: Envelope, at: float) -> None:
         """What people talk about after they rejected it is not what they ask for."""
@@ -219,6 +224,16 @@ class OriginMemory:
             self._add_others(source, envelope.to, [("payload.text", text)])
         else:
             self._add_others(source, envelope.to, [("payload", dict(envelope.payload))])
+
+    def _read_preview(self, envelope: Envelope, at: float) -> None:
+        """What a call would do names its values again: whoever proposed it has them from elsewhere."""
+        about = [self._requests[each] for each in envelope.correlation_id if each in self._requests]
+        values = sorted((text for each in about for text in each.values if text), key=len, reverse=True)
+        echo = re.compile("|".join(map(re.escape, values))) if values else None
+        leaves = leaves_of(dict(envelope.payload), "payload")
+        parts = [(path, echo.sub("\n", text) if echo else text) for path, _, text in leaves]
+        source = OriginSource(self._number, envelope.id, envelope.sender, at, "untrusted")
+        self._add_others(source, envelope.to, [(path, text) for path, text in parts if text.strip()])
 
     def _add_others(self, source: OriginSource, to: Sequence[str], parts: list[tuple[str, Json]]) -> None:
         """Words of somebody who is no person, to these members or to all."""

@@ -197,6 +197,13 @@ class JournalIndex:
         for number, segment, offset in rows:
             yield number, RecordPosition(segment, offset)
 
+    def ids_beginning(self, beginning: str, most: int) -> list[str]:
+        rows = self._database.execute(
+            "SELECT DISTINCT id FROM records WHERE id >= ? AND id < ? LIMIT ?",
+            (beginning, f"{beginning}\U0010ffff", most),
+        )
+        return [id for (id,) in rows]
+
     @property
     def end(self) -> RecordPosition:
         """Where the record after the last one that is indexed stands."""

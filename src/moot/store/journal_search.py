@@ -7,9 +7,10 @@ the record either, unless somebody wrote it with escapes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
@@ -26,6 +27,9 @@ from moot.store.record_chain import number_in
 
 # Written as themselves in every JSON text but for escapes that nobody needs, which are looked for apart.
 _PLAIN = re.compile(r"[ !#-\[\]-~]+")
+# The least that is looked up of the beginning of an id, and how many with one beginning are looked at.
+MIN_ID_CHARS: Final = 4
+MAX_ALIKE_IDS: Final = 100
 _TIME = re.compile(rb'\{"n":\d+,"t":(\d+(?:\.\d+)?)[,}]')
 
 
@@ -84,6 +88,29 @@ def search(
             # Somebody changed the journal behind the index: what was found so far stands, the rest is read.
             index.clear()
     yield from _scan(folder, query, after, start)
+
+
+def whole_id(
+    folder: Path, named: str, *, index: JournalIndex | None = None, kinds: Collection[str] = ()
+) -> str:
+    """The one id that begins so, as lists show it, of a message of these kinds or of any; `named` if none.
+
+    Raises UsageError if there are several.
+    """
+    if len(named) < MIN_ID_CHARS or any(search(folder, JournalQuery(id=named), index=index)):
+        return named
+    begun = index.ids_beginning(named, MAX_ALIKE_IDS) if index is not None else []
+    tail = (
+        read_records(folder, index.position, start=index.end) if index is not None else read_records(folder)
+    )
+    begun += [record.id for record in tail if record.id is not None and record.id.startswith(named)]
+    found = {
+        id for id in begun
+        if not kinds or any(each.kind in kinds for each in search(folder, JournalQuery(id=id), index=index))
+    }  # fmt: skip
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} messages begin with {named}: type more of the id")
+    return found.pop() if found else named
 
 
 class _Stale(UsageError):

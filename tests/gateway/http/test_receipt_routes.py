@@ -29,20 +29,25 @@ async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
 ) -> None:
     async with running_gateway(tmp_path, PEOPLE) as gateway:
         agent, ana, host = [await gateway.join(name) for name in PEOPLE]
-        assert await agent.refused("mcp/proposal", CALL, to=["host"], id="p1") is None
-        assert (await ask(gateway, "p1")).status_code == 409
+        assert await agent.refused("mcp/proposal", CALL, to=["host"], id="proposal-1") is None
+        assert (await ask(gateway, "proposal-1")).status_code == 409
         body = {"jsonrpc": "2.0", "id": 1}
-        assert await ana.refused("mcp/request", body | CALL, to=["host"], about=["p1"], id="r1") is None
+        assert (
+            await ana.refused("mcp/request", body | CALL, to=["host"], about=["proposal-1"], id="r1") is None
+        )
         answer = body | {"result": {"content": [{"type": "text", "text": "secret result"}]}}
         assert await host.refused("mcp/response", answer, to=["ana"], about=["r1"]) is None
-        told = await ask(gateway, "p1")
+        told = await ask(gateway, "proposal-1")
         assert told.status_code == 200, told.text
         assert "secret result" not in told.text
         shown = await ask(gateway, "r1", show="response")
+        # As lists show it: the beginning is enough.
+        begun = await ask(gateway, "prop")
+        assert json.loads(begun.content)["about"] == "proposal-1"
         for wrong in ({"show": "sign-in"}, {"show": "nothing"}, {"who": "ana"}):
-            assert (await ask(gateway, "p1", **wrong)).status_code == 400
+            assert (await ask(gateway, "proposal-1", **wrong)).status_code == 400
         assert (await ask(gateway, "p2")).status_code == 404
-        assert (await ask(gateway, "p1", "t-nobody")).status_code == 401
+        assert (await ask(gateway, "proposal-1", "t-nobody")).status_code == 401
         data = gateway.gateway.config.data
     origin = json.loads(told.content)["records"][0]["proof"].split("\n\n")[1].split("\n")[0]
     key = str(use_keys(data).signer(origin).verifier)
@@ -55,17 +60,19 @@ async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
     assert capsys.readouterr().out == f"{key}\n"
     # And by the command, from the data folder, without a gateway.
     made, changed = tmp_path / "made.json", tmp_path / "changed.json"
-    assert main(["receipt", "p1", "--data", str(data), "-o", str(made)]) == 0
+    assert main(["receipt", "proposal-1", "--data", str(data), "-o", str(made)]) == 0
+    assert main(["receipt", "propos", "--data", str(data), "-o", str(tmp_path / "begun.json")]) == 0
+    assert (tmp_path / "begun.json").read_bytes() == made.read_bytes()
     assert main(["receipt", "verify", str(made), "--key", key]) == 0
     assert "ana approved" in capsys.readouterr().out
     # Signed anew, as COSE: over the entry of the record of the decision.
     cose = tmp_path / "made.cose"
-    assert main(["receipt", "p1", "--data", str(data), "--cose", "-o", str(cose)]) == 0
+    assert main(["receipt", "proposal-1", "--data", str(data), "--cose", "-o", str(cose)]) == 0
     (line,) = (each["line"] for each in json.loads(made.read_text())["records"] if each["role"] == "request")
     assert sha256(line.encode()).hexdigest() in capsys.readouterr().err
     assert cose.read_bytes()[:2] == b"\xd2\x84"
     assert origin.encode() in cose.read_bytes()
-    assert main(["receipt", "p1", "--cose"]) == 2
+    assert main(["receipt", "proposal-1", "--cose"]) == 2
     capsys.readouterr()
     changed.write_bytes(made.read_bytes().replace(b'"by": "ana"', b'"by": "eve"'))
     assert main(["receipt", "verify", str(changed), "--key", key, "--json"]) == 1

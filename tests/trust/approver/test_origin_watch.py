@@ -218,7 +218,7 @@ async def test_a_value_that_people_rejected_is_not_theirs_because_they_name_it(t
 async def test_what_the_approver_answers_a_person_is_no_source(tmp_path: Path) -> None:
     async with mail_space(tmp_path) as space:
         proposal, why = await space.asked("dora@example.org")
-        shown = await space.alice.call("approver", "trust_origins", {"proposal": proposal})
+        shown = await space.alice.call("approver", "trust_origins", {"proposal": proposal[:8]})
         assert "dora@example.org" in shown.text
         await space.settle()
         assert (await space.asked("dora@example.org"))[1] == why

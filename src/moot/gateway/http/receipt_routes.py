@@ -19,14 +19,14 @@ from starlette.responses import Response
 from moot.errors import InvalidRequest, UsageError
 from moot.evidence.log_files import FOLDER
 from moot.evidence.receipt import MEDIA_TYPE, ROLES, WITHHELD, Receipt, Role, read_roles
-from moot.evidence.receipt_maker import NotDecided, find_records, make_receipt, proofs_in
+from moot.evidence.receipt_maker import RECEIPT_KINDS, NotDecided, find_records, make_receipt, proofs_in
 from moot.gateway.access import AccessDenied
 from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.http.history_routes import HistoryRoutes, settle
 from moot.gateway.http.http_replies import HEADERS, denied
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord
-from moot.store.journal_search import JournalQuery, search
+from moot.store.journal_search import JournalQuery, search, whole_id
 
 _OPERATORS: Final[frozenset[Role]] = frozenset({"sign-in", "configuration"})
 _MEMBERS: Final = tuple(role for role in ROLES if role not in _OPERATORS)
@@ -90,7 +90,7 @@ def _find(folder: Path, named: str) -> tuple[str, list[JournalRecord]]:
         def find(query: JournalQuery) -> list[JournalRecord]:
             return list(search(folder, query, index=index))
 
-        return find_records(find, named)
+        return find_records(find, whole_id(folder, named, index=index, kinds=RECEIPT_KINDS))
     finally:
         if index is not None:
             index.close()

@@ -77,7 +77,7 @@ class ApproverStatus:
             """
             approver = self._approver
             if proposal is not None:
-                found = approver.origins.finding(proposal)
+                found = approver.origins.finding(approver.origins.whole_id(proposal))
                 if found is None:
                     raise ToolError(f"nothing is known of a proposal {proposal!r}")
                 return {"proposal": found}

@@ -62,6 +62,8 @@ SLICE_BYTES: Final = 16 << 10
 _FORGOTTEN: Final = frozenset({"chat", "mcp/response", "mcp/request", "mcp/proposal"})
 # A space whose history is longer when the approver first comes may have begun before that history.
 MAX_NEW_SPACE_MESSAGES: Final = 100
+# The least of the beginning of an id by which a proposal is found.
+MIN_ID_CHARS: Final = 4
 # Kinds that the history of a gateway keeps over its restarts.
 _IN_HISTORY: Final = ("mcp/", "chat", "trust/")
 
@@ -333,6 +335,11 @@ class OriginWatch:
         """Whether a call asked by its origins; what is not known asked."""
         found = self._findings.get(id) or self._told.get(id)
         return found is None or not (isinstance(found, SaidCall) or found.get("asks") is False)
+
+    def whole_id(self, named: str) -> str:
+        """The one proposal whose id begins like this, as lists show it; else what was given."""
+        like = [id for id in self._findings.keys() | self._told.keys() if id.startswith(named)]
+        return like[0] if len(like) == 1 and len(named) >= MIN_ID_CHARS else named
 
     def was_told(self, id: str) -> bool:
         return id in self._told
