@@ -149,3 +149,10 @@ def test_lists_for_people_have_headings(lab: SpaceWithMembers) -> None:
 def test_a_permission_with_several_kinds_is_shown_as_these() -> None:
     several: list[Json] = ["chat", {"kind": ["mcp/reject", "mcp/response"]}, {"kind": "mcp/proposal"}]
     assert _rights(several) == "chat, mcp/reject, mcp/response, mcp/proposal"
+
+
+def test_a_permission_for_some_tools_is_shown_in_words() -> None:
+    names: list[Json] = ["list_files", "read_file", "search_files"]
+    payload: Json = {"method": "tools/call", "params": {"name": names}}
+    shown = _rights(["chat", {"kind": "mcp/request", "payload": payload, "to": ["files"]}])
+    assert shown == "chat, call list_files, read_file or search_files on files"

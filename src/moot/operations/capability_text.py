@@ -106,4 +106,7 @@ def _pairs(arguments: Mapping[str, Json]) -> str:
 def _text(value: Json) -> str:
     if isinstance(value, str) and (prefix := url_prefix_of(value)) is not None:
         return f"anything below {prefix}"
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        *first, last = map(_text, value)
+        return f"{', '.join(first)} or {last}" if first else last
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

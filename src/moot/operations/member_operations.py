@@ -56,14 +56,14 @@ async def _members(context: ClientContext, _: argparse.Namespace) -> OperationRe
 
 
 def _rights(capabilities: list[Json]) -> str:
-    """Rights in a line; what is no more than a kind is shown as that."""
+    """Rights in a line; what is no more than a kind is shown as that, the rest in words."""
     shown: list[str] = []
     for each in capabilities:
         if isinstance(each, dict) and set(each) == {"kind"}:
             kinds = each["kind"]
             shown += [str(kind) for kind in (kinds if isinstance(kinds, list) else [kinds])]
         else:
-            shown.append(each if isinstance(each, str) else json.dumps(each))
+            shown.append(each if isinstance(each, str) else in_words(each))
     return ", ".join(shown) or "no permissions visible"
 
 

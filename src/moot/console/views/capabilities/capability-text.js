@@ -96,6 +96,11 @@ function pairs(given) {
 function text(value) {
   const prefix = typeof value === "string" ? urlPrefixOf(value) : null;
   if (prefix !== null) return `anything below ${prefix}`;
+  if (Array.isArray(value) && value.length > 0 && value.every((each) => typeof each === "string")) {
+    const shown = value.map(text);
+    const last = shown.pop() ?? "";
+    return shown.length > 0 ? `${shown.join(", ")} or ${last}` : last;
+  }
   return typeof value === "string" ? value : spacedJson(value);
 }
 
