@@ -92,7 +92,7 @@ function pairs(given) {
     .join(", ");
 }
 
-/** @param {any} value */
+/** @param {any} value @returns {string} */
 function text(value) {
   const prefix = typeof value === "string" ? urlPrefixOf(value) : null;
   if (prefix !== null) return `anything below ${prefix}`;
