@@ -19,14 +19,11 @@ from typing import Final
 
 from bench.search_baseline import PlainBm25
 from bench.search_sets import SAMPLE, Query, SearchSet, sets
-from moot.errors import UsageError
 from moot.xprotocol.search import Document, SearchIndex
-from moot.xprotocol.search.word_vectors import WordVectors, load_vectors
 
 NAME_ONLY: Final = "BM25, name + description"
 ALL_FIELDS: Final = "BM25, all fields, name × 3"
 OURS: Final = "moot"
-WITH_VECTORS: Final = "moot[search]"
 FIGURES: Final = ("recall@1", "recall@5", "nDCG@10")
 # How often the questions are split in two at random, to see whether a difference hangs on a few of them.
 SPLITS: Final = 200
@@ -72,20 +69,15 @@ def _recall(ranked: Sequence[str], right: frozenset[str], most: int) -> float:
     return len(right.intersection(ranked[:most])) / min(most, len(right))
 
 
-def methods(
-    documents: Sequence[Document], vectors: WordVectors | None
-) -> dict[str, Callable[[str], list[str]]]:
+def methods(documents: Sequence[Document]) -> dict[str, Callable[[str], list[str]]]:
     """Each a function from a question to the ten best keys."""
     few = PlainBm25({each.key: f"{each.name} {each.description}" for each in documents})
     full = PlainBm25({each.key: _all_text(each) for each in documents})
-    found: dict[str, Search] = {
+    return {
         NAME_ONLY: lambda text: few.search(text, 10),
         ALL_FIELDS: lambda text: full.search(text, 10),
-        OURS: _searcher(documents, None),
+        OURS: _searcher(documents),
     }
-    if vectors is not None:
-        found[WITH_VECTORS] = _searcher(documents, vectors)
-    return found
 
 
 def judged(search: Search, queries: Sequence[Query]) -> Found:
@@ -112,13 +104,13 @@ def halves_kept(ours: Found, other: Found, *, seed: int = 5) -> list[float]:
     return [count / SPLITS for count in kept]
 
 
-def large(all_sets: Sequence[SearchSet], vectors: WordVectors | None) -> Large:
+def large(all_sets: Sequence[SearchSet]) -> Large:
     """An index of LARGE documents: all that there are, over and over with other keys and sources."""
     documents = list(_many(all_sets, LARGE))
     queries = [query.text for each in all_sets for query in each.queries]
     asked = random.Random(5).sample(queries, min(LARGE_QUERIES, len(queries)))
     start = time.thread_time()
-    index = SearchIndex(vectors=vectors)
+    index = SearchIndex()
     for document in documents:
         index.add(document)
     built = time.thread_time() - start
@@ -131,13 +123,13 @@ def large(all_sets: Sequence[SearchSet], vectors: WordVectors | None) -> Large:
         changed = replace(document, description=document.description + " changed")
         change.append(_milliseconds(lambda changed=changed: index.add(changed)))  # type: ignore[misc]
         after.append(_milliseconds(lambda text=text: index.search(text)))  # type: ignore[misc]
-    size = _bytes_each(documents[:MEASURED_MEMORY], vectors)
+    size = _bytes_each(documents[:MEASURED_MEMORY])
     return Large(len(documents), built, size, query, tuple(after), tuple(change))
 
 
-def _bytes_each(documents: Sequence[Document], vectors: WordVectors | None) -> float:
+def _bytes_each(documents: Sequence[Document]) -> float:
     tracemalloc.start()
-    index = SearchIndex(vectors=vectors)
+    index = SearchIndex()
     for document in documents:
         index.add(document)
     size, _ = tracemalloc.get_traced_memory()
@@ -160,8 +152,8 @@ def _milliseconds(step: Callable[[], object]) -> float:
     return (time.thread_time_ns() - start) / 1e6
 
 
-def _searcher(documents: Sequence[Document], vectors: WordVectors | None) -> Search:
-    index = SearchIndex(vectors=vectors)
+def _searcher(documents: Sequence[Document]) -> Search:
+    index = SearchIndex()
     for document in documents:
         index.add(document)
     return lambda text: [hit.key for hit in index.search(text)]
@@ -185,40 +177,29 @@ def lines_of(each: SearchSet, found: dict[str, Found]) -> Iterator[str]:
     for method, result in found.items():
         means = "".join(f"{mean:10.4f}" for mean in result.means())
         yield f"  {method:42}{means}   {_time(result.milliseconds)}"
-    for ours, other in ((OURS, ALL_FIELDS), (WITH_VECTORS, OURS)):
-        if ours in found:
-            pairs = zip(found[ours].means(), found[other].means(), strict=True)
-            more = [one - beside for one, beside in pairs]
-            kept = "".join(f"{share:>10.0%}" for share in halves_kept(found[ours], found[other]))
-            verdict = "met" if min(more) >= -1e-9 else "MISSED"
-            shown = "".join(f"{figure:+10.4f}" for figure in more)
-            yield f"  {ours + ' − ' + other:42}{shown}   no worse: {verdict}"
-            yield f"  {f'  no worse in so many of {SPLITS} random halves':42}{kept}"
+    pairs = zip(found[OURS].means(), found[ALL_FIELDS].means(), strict=True)
+    more = [one - beside for one, beside in pairs]
+    kept = "".join(f"{share:>10.0%}" for share in halves_kept(found[OURS], found[ALL_FIELDS]))
+    verdict = "met" if min(more) >= -1e-9 else "MISSED"
+    shown = "".join(f"{figure:+10.4f}" for figure in more)
+    yield f"  {OURS + ' − ' + ALL_FIELDS:42}{shown}   no worse: {verdict}"
+    yield f"  {f'  no worse in so many of {SPLITS} random halves':42}{kept}"
 
 
 def run() -> None:
     all_sets = sets()
-    try:
-        vectors: WordVectors | None = load_vectors()
-    except UsageError as missing:
-        print(f"{missing}\n")
-        vectors = None
     if all_sets[0].name == SAMPLE:
         print("(our own sample: no public data sets here)\n")
     for each in all_sets:
-        found = {
-            name: judged(search, each.queries) for name, search in methods(each.documents, vectors).items()
-        }
+        found = {name: judged(search, each.queries) for name, search in methods(each.documents).items()}
         print(*lines_of(each, found), sep="\n")
         print(flush=True)
-    for name, chosen in ((OURS, None), (WITH_VECTORS, vectors)):
-        if name == OURS or chosen is not None:
-            size = large(all_sets, chosen)
-            print(f"{name}, {size.documents:,} schemas")
-            print(f"  taken in: {size.build_seconds:.1f} s, {size.bytes_each / 1024:.1f} KiB each")
-            print(f"  a question: {_time(size.query)}")
-            print(f"  the first one after a change: {_time(size.after_change)}")
-            print(f"  replacing one: {_time(size.change)}", flush=True)
+    size = large(all_sets)
+    print(f"{OURS}, {size.documents:,} schemas")
+    print(f"  taken in: {size.build_seconds:.1f} s, {size.bytes_each / 1024:.1f} KiB each")
+    print(f"  a question: {_time(size.query)}")
+    print(f"  the first one after a change: {_time(size.after_change)}")
+    print(f"  replacing one: {_time(size.change)}", flush=True)
 
 
 if __name__ == "__main__":

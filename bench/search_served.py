@@ -2,7 +2,7 @@
 
 `python -m bench.search_served` starts everything as people do, in processes of their own: MCP servers with
 the tools of a benchmark, `xprotocol-adapter start` on a `moot xp relay`, a `moot serve` with `moot bridge`
-and `moot mcp`. Then it asks every question, with word vectors and without. MRR is one divided by the place of
+and `moot mcp`. Then it asks every question. MRR is one divided by the place of
 the first right tool, 0 if it is not among the first ten, on average.
 """
 
@@ -41,10 +41,7 @@ from moot.xprotocol.identity.keys import Identity
 # Of one server: a space takes a thousand tools of a member.
 TOOLS_EACH: Final = 900
 NAMESPACE: Final = "org.bench"
-MODES: Final = ("lexical", "lexical + vectors")
 BIN: Final = Path(sys.executable).parent
-# Long enough for the busiest machine: all answers but the first are by vectors.
-WAIT_SECONDS: Final = 300.0
 PATIENCE_SECONDS: Final = 300.0
 
 # A question, and the names of the tools that are answered, best first.
@@ -87,7 +84,7 @@ def environment() -> dict[str, str]:
 
 
 @asynccontextmanager
-async def adapter(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tuple[Search, int]]:
+async def adapter(folder: Path, each: SearchSet) -> AsyncIterator[tuple[Search, int]]:
     """Ask an adapter over a relay; the search and the process whose memory counts."""
     me = Identity.generate()
     async with AsyncExitStack() as stack:
@@ -111,7 +108,6 @@ async def adapter(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tup
             ],
             "mcp_server": {"transport": "none"},
             "discovery": {"well_known_port": 0},
-            "search": {"word_vectors": mode == MODES[1], "vector_wait_seconds": WAIT_SECONDS},
             # Not to stdout, which nobody reads.
             "logging": {"output": str(folder / "adapter.jsonl")},
             "limits": {"requests_per_minute": 0},
@@ -165,7 +161,7 @@ def _names_by_kind(address: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def space(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tuple[Search, int]]:
+async def space(folder: Path, each: SearchSet) -> AsyncIterator[tuple[Search, int]]:
     """Ask with an MCP client that takes part through `moot mcp`."""
     listed = dict(servers(each))
     people = {
@@ -191,14 +187,12 @@ async def space(folder: Path, each: SearchSet, mode: str) -> AsyncIterator[tuple
             bridge = await enter(started(command, LOAD_CORE, folder / f"{name}.log"))
             await bridge.line_with(rf" is {name} in ")
         arguments = ["mcp", "--gateway", url, "--space", "bench", "--token-file", _token(folder, "me")]
-        arguments += ["--names-file", "none", *(["--no-word-vectors"] if mode == MODES[0] else [])]
+        arguments += ["--names-file", "none"]
         client = await enter(Client(StdioServerParameters(command=str(BIN / "moot"), args=arguments)))
         await _all_listed(client, len(each.documents))
 
         async def search(text: str) -> list[str]:
             found = (await client.call_tool("moot_find_tools", {"query": text})).structured_content
-            while found is not None and found["search"] != mode:
-                found = (await client.call_tool("moot_find_tools", {"query": text})).structured_content
             return [] if found is None else [hit["name"] for hit in found["found"]]
 
         yield search, _child_pid("mcp --gateway")
@@ -245,11 +239,11 @@ def _resident_bytes(pid: int) -> int:
 WAYS: Final = {"adapter": adapter, "space": space}
 
 
-async def measure(way: str, mode: str, each: SearchSet, queries: int | None) -> Served:
+async def measure(way: str, each: SearchSet, queries: int | None) -> Served:
     served = Served()
     by_key = {document.key: document.name for document in each.documents}
     with tempfile.TemporaryDirectory(prefix="moot-bench-") as name:
-        async with WAYS[way](Path(name), each, mode) as (search, pid):
+        async with WAYS[way](Path(name), each) as (search, pid):
             served.resident_bytes.append(_resident_bytes(pid))
             start = time.perf_counter()
             await search(each.queries[0].text)
@@ -273,15 +267,14 @@ def main() -> None:
         head = f"{each.name}: {len(each.documents):,} tools, {len(each.queries[:queries]):,} questions"
         print(f"{head:46}{'recall@1':>10}{'recall@5':>10}{'MRR@10':>10}   a question")
         for way in WAYS:
-            for mode in MODES:
-                served = uvloop.run(measure(way, mode, each, queries))
-                means = "".join(f"{mean:10.4f}" for mean in served.means())
-                before, after = (size / 1e6 for size in served.resident_bytes)
-                print(
-                    f"  {way + ', ' + mode:44}{means}   {statistics.median(served.milliseconds):.1f} ms, "
-                    f"the first {served.first_seconds:.1f} s; {before:.0f} → {after:.0f} MB",
-                    flush=True,
-                )
+            served = uvloop.run(measure(way, each, queries))
+            means = "".join(f"{mean:10.4f}" for mean in served.means())
+            before, after = (size / 1e6 for size in served.resident_bytes)
+            print(
+                f"  {way:44}{means}   {statistics.median(served.milliseconds):.1f} ms, "
+                f"the first {served.first_seconds:.1f} s; {before:.0f} → {after:.0f} MB",
+                flush=True,
+            )
         print()
 
 

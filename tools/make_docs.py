@@ -33,7 +33,6 @@ from moot.config.gateway_config import (
 )
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
-from moot.config.search_settings import SearchSettings
 from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.http.http_routes import openapi
@@ -277,7 +276,6 @@ def adapter_page() -> str:
         "discovery": (DiscoverySettings,),
         "logging": (LoggingSettings,),
         "audit": (AuditSettings,),
-        "search": (SearchSettings,),
         "limits": (AdapterLimits,),
     }
     parts = [

@@ -18,7 +18,6 @@ TYPED = [
     (("me",), {"member", "members", "message"}),
     (("member", "gr"), {"grant"}),
     (("member", "grant", "--g"), {"--gateway"}),
-    (("xp", "store", ""), {"list", "show", "search", "export", "stats", "prune"}),
     (("bridge", "--dialect", ""), {"mew", "mcpx", "m3p"}),
     (("mcp", "--print-config", "cur"), {"cursor"}),
     (("completion", ""), {"bash", "zsh", "fish"}),

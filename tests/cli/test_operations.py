@@ -257,7 +257,6 @@ def test_a_group_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> No
         (["trust", "accept", "s-1"], "`moot trust` is now `moot rules`"),
         (["trust", "lift", "rule"], "`moot trust lift` is now `moot rules resume`"),
         (["approver", "--shadow"], "`moot approver` is now `moot rules run`"),
-        (["store", "list", "."], "`moot store` is now `moot xp store`"),
         (["propose", "files", "write_file"], "`moot propose` is now `moot call --propose`"),
     ],
 )

@@ -5,16 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import pytest
-
-from moot.config.search_settings import SearchSettings
 from moot.offers.offer_search import OfferSearch
 from moot.offers.offer_table import Offer, OfferTable
-from moot.xprotocol.search.word_vectors import are_vectors_installed
-
-# As long as it takes: what is searched by words and vectors here must not depend on the machine.
-PATIENT = SearchSettings(vector_wait_seconds=600)
-WORDS_ALONE = SearchSettings(word_vectors=False)
 
 
 def example_offers() -> OfferTable:
@@ -35,40 +27,32 @@ def example_offers() -> OfferTable:
     return offers
 
 
-@pytest.fixture(params=[PATIENT, WORDS_ALONE], ids=["with vectors", "words alone"])
-def settings(request: pytest.FixtureRequest) -> SearchSettings:
-    found: SearchSettings = request.param
-    if found.word_vectors and not are_vectors_installed():
-        pytest.skip("the extra moot[search] is not installed")
-    return found
-
-
 async def names(
     finder: OfferSearch, query: str, limit: int = 5, only: Callable[[Offer], bool] = lambda _: True
 ) -> list[str]:
     return [offer.shown for offer in await finder.find(query, limit, only)]
 
 
-async def test_what_fits_best_comes_first_whatever_kind_it_is(settings: SearchSettings) -> None:
-    finder = OfferSearch(example_offers(), settings)
+async def test_what_fits_best_comes_first_whatever_kind_it_is() -> None:
+    finder = OfferSearch(example_offers())
     assert (await names(finder, "remove a file"))[0] == "delete_file"
     assert {*(await names(finder, "how will the weather be"))[:2]} == {"forecast", "packing"}
 
 
-async def test_nonsense_finds_nothing(settings: SearchSettings) -> None:
-    finder = OfferSearch(example_offers(), settings)
+async def test_nonsense_finds_nothing() -> None:
+    finder = OfferSearch(example_offers())
     for query in ("zeppelin", "xyzzy", "photosynthesis"):
         assert await names(finder, query) == []
 
 
-async def test_what_may_not_be_shown_is_not_found_and_takes_nobodys_place(settings: SearchSettings) -> None:
-    finder = OfferSearch(example_offers(), settings)
+async def test_what_may_not_be_shown_is_not_found_and_takes_nobodys_place() -> None:
+    finder = OfferSearch(example_offers())
     assert await names(finder, "file", 1, lambda offer: offer.shown != "read_file") == ["delete_file"]
 
 
-async def test_a_search_sees_what_changed_since_the_last_one(settings: SearchSettings) -> None:
+async def test_a_search_sees_what_changed_since_the_last_one() -> None:
     offers = example_offers()
-    finder = OfferSearch(offers, settings)
+    finder = OfferSearch(offers)
     assert "forecast" in await names(finder, "weather")
     offers.remove_owner("sky")
     assert await names(finder, "weather") == []
@@ -77,21 +61,6 @@ async def test_a_search_sees_what_changed_since_the_last_one(settings: SearchSet
     )
     assert (await names(finder, "weather"))[0] == "climb"
     assert await names(finder, "remove a file", 5, lambda offer: offer.shown == "delete_file") == []
-
-
-async def test_what_shares_no_word_with_the_question_is_found_by_vectors_alone() -> None:
-    pytest.importorskip("wordllama", reason="the extra moot[search] is not installed")
-    offers = example_offers()
-    offers.learn(
-        "mail",
-        "tools",
-        [{"name": "unsubscribe", "description": "Stop a newsletter from coming.", "inputSchema": {}}],
-    )
-    without, finder = OfferSearch(offers, WORDS_ALONE), OfferSearch(offers, PATIENT)
-    assert await names(without, "cancel subscription") == []
-    assert without.mode == "lexical"
-    assert (await names(finder, "cancel subscription"))[0] == "unsubscribe"
-    assert finder.mode == "lexical + vectors"
 
 
 async def test_the_first_search_over_thousands_of_tools_lets_others_have_their_turn() -> None:
@@ -104,7 +73,7 @@ async def test_the_first_search_over_thousands_of_tools_lets_others_have_their_t
     ]
     for owner in range(4):
         offers.learn(f"owner{owner}", "tools", tools[owner * 1_000 : (owner + 1) * 1_000])
-    finder = OfferSearch(offers, WORDS_ALONE)
+    finder = OfferSearch(offers)
     first, second = (asyncio.create_task(names(finder, "thing number 77")) for _ in range(2))
     turns = 0
     while not first.done():

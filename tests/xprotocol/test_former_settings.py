@@ -25,14 +25,12 @@ _PLACES: Final = {
         "max_tools_per_endpoint",
     ),
 }
-_SECTIONS: Final = (
-    ("audit", "adapter.telemetry.audit_log", ("file_bytes", "max_buffered_bytes")),
-    ("search", "vector_search", ("max_vector_tools", "max_vector_chars")),
-)
+_SECTIONS: Final = (("audit", "adapter.telemetry.audit_log", ("file_bytes", "max_buffered_bytes")),)
 
 
 def test_what_is_said_to_hold_holds() -> None:
-    found = {"limits.max_seen_events": import_module("moot.xprotocol.event_store.event_store").MAX_SEEN_IDS}
+    found: dict[str, Any] = {"search": "by words alone"}
+    found |= {"limits.max_seen_events": import_module("moot.xprotocol.event_store.event_store").MAX_SEEN_IDS}
     for module, names in _PLACES.items():
         for name in names:
             found[f"limits.{name}"] = getattr(import_module(f"moot.xprotocol.adapter.{module}"), name.upper())

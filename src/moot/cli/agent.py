@@ -63,7 +63,6 @@ def add_command(commands: Any, name: str) -> None:
         "--answers", choices=("named", "all"), default="named", help="whose chats it answers (default: named)"
     )
     add("--no-reasoning", action="store_true", help="do not share its reasoning")
-    add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
     add("--context-tokens", type=int, metavar="N", help="tokens of context that it keeps (default: 32000)")
     add("--max-steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
     add_spending_options(parser)
@@ -102,7 +101,6 @@ async def _stay(options: argparse.Namespace) -> int:
 
 def _agent(options: argparse.Namespace) -> AgentSettings:
     from moot.agents.model.agent_settings import DEFAULT_INSTRUCTIONS, AgentLimits, AgentSettings
-    from moot.config.search_settings import SearchSettings
 
     instructions = DEFAULT_INSTRUCTIONS
     if options.instructions is not None:
@@ -125,5 +123,4 @@ def _agent(options: argparse.Namespace) -> AgentSettings:
         answers=options.answers,
         show_reasoning=not options.no_reasoning,
         limits=AgentLimits(**given),
-        search=SearchSettings(word_vectors=not options.no_word_vectors),
     )

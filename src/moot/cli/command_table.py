@@ -126,7 +126,6 @@ RENAMED: Final = {
     "trust rules": "rules list",
     "trust lift": "rules resume",
     "relay": "xp relay",
-    "store": "xp store",
 }
 
 

@@ -35,7 +35,7 @@ examples:
   xprotocol-devserver --mcp-proxy                               for MCP clients that start their servers
 
 An MCP client's call is sent as it would be between organisations: signed and sealed with one key, through the
-relay, opened and answered with another. List the events with `moot xp store list .moot/devserver/relay`.
+relay, opened and answered with another. The events are in .moot/devserver/relay/events.sqlite.
 Ctrl-C and SIGTERM stop it; --fresh removes all keys and events of earlier runs.
 """
 

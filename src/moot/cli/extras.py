@@ -16,7 +16,6 @@ EXTRAS: Final = {
     "keyring": ("keyring",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter"),
     "rules": ("tree_sitter", "tree_sitter_bash"),
-    "search": ("numpy", "safetensors", "tokenizers", "wordllama"),
     "tui": ("rich", "textual"),
     "xprotocol": ("dns", "jsonschema_rs", "nacl"),
 }

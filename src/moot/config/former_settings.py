@@ -129,8 +129,7 @@ ADAPTER: Final[Former] = {
     "limits.resource_poll_seconds": 30.0,
     "audit.file_bytes": 16 << 20,
     "audit.max_buffered_bytes": 8 << 20,
-    "search.max_vector_tools": 10_000,
-    "search.max_vector_chars": 4_096,
+    "search": "by words alone",
 }
 
 

@@ -1,6 +1,6 @@
 """Finds offers by what they are for, from a query in plain words.
 
-The index and its word vectors are XProtocol's: this is the one place outside of it that uses them.
+The index is XProtocol's: this is the one place outside of it that uses it.
 """
 
 from __future__ import annotations
@@ -9,20 +9,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from moot.config.search_settings import SearchSettings
 from moot.mcp.eras import OFFER_KINDS
 from moot.offers.offer_table import Offer, OfferTable
-from moot.xprotocol.search import Document
-from moot.xprotocol.vector_search import (
-    PROCESS_MODEL,
-    SearchMode,
-    SearchStatus,
-    VectorModel,
-    VectorSearch,
-    make_index,
-)
-
-__all__ = ["OfferSearch", "SearchMode", "SearchStatus"]
+from moot.xprotocol.search import Document, SearchIndex
 
 # Documents that are indexed at a time, some 3 ms: between them everything else has its turn. The first search
 # over 4,000 tools indexes for more than a second.
@@ -32,34 +21,16 @@ BATCH_DOCUMENTS: Final = 8
 class OfferSearch:
     """A search over an offer table; each search updates the index first. Belongs to one loop."""
 
-    def __init__(
-        self,
-        offers: OfferTable,
-        settings: SearchSettings | None = None,
-        *,
-        model: VectorModel = PROCESS_MODEL,
-    ) -> None:
+    def __init__(self, offers: OfferTable) -> None:
         self._offers = offers
-        self._index = make_index()
+        self._index = SearchIndex()
         self._indexed: dict[str, Offer] = {}
         # One search at a time updates the index; the others wait for it.
         self._updating = asyncio.Lock()
-        self.vectors = VectorSearch(self._index, settings, model=model)
-
-    @property
-    def mode(self) -> SearchMode:
-        """Whether the last search used word vectors."""
-        return self.vectors.mode
 
     async def find(self, query: str, limit: int, only: Callable[[Offer], bool]) -> list[Offer]:
-        """The best matches, best first. `only` says which may be shown.
-
-        The first searches wait for word vectors as long as the settings allow.
-        """
+        """The best matches, best first. `only` says which may be shown."""
         await self._update_index()
-        if await self.vectors.prepare():
-            # An offer that came meanwhile has no vector yet, and then this search uses words alone.
-            await self._update_index()
         hits = self._index.search(query, limit=limit, only=lambda key: only(self._indexed[key]))
         return [self._indexed[hit.key] for hit in hits]
 

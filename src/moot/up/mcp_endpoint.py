@@ -38,7 +38,6 @@ from moot.bridges.space.shared_offers import SharedOffers
 from moot.bridges.space.space_backend import BackendSettings
 from moot.config import hash_token
 from moot.config.gateway_config import McpEndpointConfig
-from moot.config.search_settings import SearchSettings
 from moot.errors import MootError, Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.app import Gateway
@@ -108,7 +107,7 @@ async def _serve(gateway: Gateway, config: McpEndpointConfig) -> None:
                 limits=ParticipantLimits(reconnect_seconds=FOREVER_SECONDS),
                 open_socket=gateway.open_own,
             ) as own,
-            SharedOffers(own, search=SearchSettings(), table=table) as shared,
+            SharedOffers(own, table=table) as shared,
             PeopleServer(
                 config.max_people,
                 _person_settings(gateway, config, folder, exchange),

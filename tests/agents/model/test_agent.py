@@ -13,11 +13,9 @@ import pytest
 from moot.agents.model.agent_settings import AgentLimits, AgentSettings, Api, ModelSettings
 from moot.agents.model.model import Model
 from moot.agents.model.model_agent import Agent
-from moot.config.search_settings import SearchSettings
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.xprotocol.search.word_vectors import are_vectors_installed
 from tests.agents.model.endpoint import Endpoint, Line, call, endpoint
 from tests.participant.gateway_with_members import (
     QUICK,
@@ -344,22 +342,14 @@ async def test_a_shutdown_ends_it(tmp_path: Path) -> None:
         await until(lambda: "agent" not in scene.alice.roster)
 
 
-@pytest.mark.parametrize("word_vectors", [True, False])
-async def test_it_finds_a_tool_by_meaning_where_vectors_are_and_says_how_it_searches(
-    tmp_path: Path, word_vectors: bool
-) -> None:
-    if word_vectors and not are_vectors_installed():
-        pytest.skip("the extra moot[search] is not installed")
-    search = SearchSettings(word_vectors=word_vectors, vector_wait_seconds=600)
-    script = (call("find_tools", query="arithmetic"), "Found.")
-    async with agent_scene(tmp_path, *script, settings=AgentSettings(search=search)) as scene:
-        assert await scene.answer("is there a tool for arithmetic?") == "Found."
+@pytest.mark.parametrize("query", ["add numbers", "arithmetic"])
+async def test_it_finds_a_tool_by_its_words(tmp_path: Path, query: str) -> None:
+    script = (call("find_tools", query=query), "Found.")
+    async with agent_scene(tmp_path, *script) as scene:
+        assert await scene.answer("is there a tool for that?") == "Found."
         answer = scene.model.asked[1]["messages"][-1]["content"]
-        assert answer == (
-            "These can be called now:\nadd: Add two numbers." if word_vectors else "No tool fits that."
-        )
-        status = await scene.agent.controls.on_status(None)
-        assert status["search"] == ("lexical + vectors" if word_vectors else "lexical")
+        found = "These can be called now:\nadd: Add two numbers."
+        assert answer == (found if query == "add numbers" else "No tool fits that.")
 
 
 async def test_a_question_that_came_while_the_connection_was_lost_is_answered_once(tmp_path: Path) -> None:

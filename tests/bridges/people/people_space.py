@@ -17,7 +17,6 @@ from moot.bridges.people.person_server import PersonSettings
 from moot.bridges.space.shared_offers import SharedOffers
 from moot.bridges.space.space_backend import BackendSettings
 from moot.config import load
-from moot.config.search_settings import SearchSettings
 from moot.gateway.app import Gateway
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.limits import McpServerLimits
@@ -132,12 +131,11 @@ async def people_space(
         await until(lambda: service.keys[0]._fetched_at is not None)
         exchange = GatewayExchange(running.url, "lab", "t-mcp")
         own = await stack.enter_async_context(connect(running.url, "lab", "t-mcp"))
-        search = SearchSettings(word_vectors=False)
-        shared = await stack.enter_async_context(SharedOffers(own, search=search))
+        shared = await stack.enter_async_context(SharedOffers(own))
         made = PersonSettings(
             url=running.url,
             description=await exchange.describe(),
-            backend=BackendSettings(search=search),
+            backend=BackendSettings(),
             limits=limits or McpServerLimits(decision_seconds=0.05, max_sessions=4),
             state_secret="t-mcp",
             calls_file=lambda _name: None,

@@ -58,7 +58,7 @@ async def people_process(folder: Path) -> AsyncIterator[tuple[LocalGateway, str]
                 ]
                 errors = (folder / "stderr").open("wb")
                 process = await asyncio.create_subprocess_exec(
-                    *(*warm_command(), "mcp", "--people", "--no-word-vectors", *where),
+                    *(*warm_command(), "mcp", "--people", *where),
                     *("--http", f"127.0.0.1:{port}"),
                     stdout=asyncio.subprocess.PIPE,
                     stderr=errors,

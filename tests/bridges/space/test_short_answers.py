@@ -26,7 +26,7 @@ def offer(number: int, *, description: str = "Does it.", properties: int = 2) ->
 @pytest.mark.parametrize("size", [1, 40, 400])
 def test_what_was_found_fits_and_the_best_have_everything(count: int, size: int) -> None:
     found = [offer(each, description="ü " * 40 * size, properties=size) for each in range(count)]
-    result = found_result(found, "lexical")
+    result = found_result(found)
     assert size_of(result) <= MAX_ANSWER_BYTES
     about = result["structuredContent"]
     assert json.loads(result["content"][0]["text"]) == about["found"]

@@ -18,7 +18,6 @@ from pathlib import Path
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from moot.xprotocol.event_store.event_query import EventQuery, read_all
 from moot.xprotocol.event_store.event_tables import FILE_NAME, connect_reading
 from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB
@@ -87,7 +86,7 @@ def check(folder: Path, acknowledged: dict[str, bytes]) -> int:
     try:
         (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
         assert verdict == "ok", verdict
-        stored = [row.raw for row in read_all(connection, EventQuery())]
+        stored = [raw for (raw,) in connection.execute("SELECT raw FROM events")]
     finally:
         connection.close()
     assert len(set(stored)) == len(stored)

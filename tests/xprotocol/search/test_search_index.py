@@ -287,14 +287,3 @@ def test_answers_are_the_same_in_processes_with_other_hash_seeds() -> None:
         for seed in ("1", "2", "12345")
     }
     assert answers == {f"{[SAMPLE.search(query.text) for query in sample().queries]}\n"}
-
-
-def test_searching_without_the_extra_loads_neither_numpy_nor_vectors() -> None:
-    script = SCRIPT + "import sys; assert not {'numpy', 'wordllama', 'tokenizers'} & set(sys.modules)"
-    subprocess.run(  # noqa: S603
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        check=True,
-        capture_output=True,
-        timeout=HANG_SECONDS,
-    )

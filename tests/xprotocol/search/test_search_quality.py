@@ -5,14 +5,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
-from bench.search import ALL_FIELDS, OURS, WITH_VECTORS, Found, figures, judged, methods
+from bench.search import ALL_FIELDS, OURS, Found, figures, judged, methods
 from bench.search_sets import SAMPLE, SearchSet, sets
-
-from moot.errors import UsageError
-from moot.xprotocol.search.word_vectors import WordVectors, load_vectors
 
 ALL = sets()
 # Every fourth question: the whole takes longer than a test should.
@@ -25,30 +20,14 @@ ONE_QUESTION = 1 / 150
 def found(request: pytest.FixtureRequest) -> dict[str, Found]:
     each: SearchSet = request.param
     print(f"{each.name}: {'our own sample' if each.name == SAMPLE else 'a public data set'}")
-    vectors: WordVectors | None = None
-    # The smallest set alone: taking documents in with vectors takes a millisecond each.
-    if each is min(ALL, key=lambda one: len(one.documents)):
-        with suppress(UsageError):
-            vectors = load_vectors()
     queries = each.queries[::STEP]
-    return {name: judged(search, queries) for name, search in methods(each.documents, vectors).items()}
+    return {name: judged(search, queries) for name, search in methods(each.documents).items()}
 
 
 def test_words_alone_are_no_worse_than_plain_bm25_over_all_fields(found: dict[str, Found]) -> None:
     ours, plain = found[OURS].means(), found[ALL_FIELDS].means()
     assert all(one >= other - ONE_QUESTION for one, other in zip(ours, plain, strict=True)), (ours, plain)
     assert sum(ours) > sum(plain)
-
-
-def test_vectors_are_no_worse_than_words_alone(found: dict[str, Found]) -> None:
-    if WITH_VECTORS not in found:
-        pytest.skip("not the smallest set, or the extra moot[search] is not installed")
-    vectors, words = found[WITH_VECTORS].means(), found[OURS].means()
-    assert all(one >= other - ONE_QUESTION for one, other in zip(vectors, words, strict=True)), (
-        vectors,
-        words,
-    )
-    assert sum(vectors) > sum(words)
 
 
 def test_figures_are_what_they_are_called() -> None:

@@ -6,7 +6,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from moot.config.search_settings import SearchSettings
 from moot.participant.programs.chat_intake import Answers
 
 # The API that the endpoint speaks.
@@ -62,5 +61,3 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Whether reasoning is shared as reasoning/*; requests and proposals are seen in any case.
     show_reasoning: bool = True
     limits: AgentLimits = AgentLimits()
-    # How `find_tools` searches.
-    search: SearchSettings = SearchSettings()

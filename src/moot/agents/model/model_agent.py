@@ -92,9 +92,8 @@ class Agent:
         self._toolbox: Toolbox | None = None
 
     def _metrics(self) -> dict[str, Json]:
-        toolbox, inbox, status = self._toolbox, self.inbox, self.status
+        inbox, status = self.inbox, self.status
         return {
-            **({"search": toolbox.search_mode} if toolbox is not None else {}),
             "latency_ms": status.latency_ms,
             "turns": status.turns,
             "turns_waiting": 0 if inbox is None else inbox.queue.waiting,
@@ -119,7 +118,7 @@ class Agent:
 
         async with OfferDiscovery(space, self._offers, changed) as discovery, asyncio.TaskGroup() as group:
             space.on("system/welcome")(lambda _: discovery.refresh_missing())
-            toolbox = self._toolbox = Toolbox(space, self._offers, discovery, self.settings.search)
+            toolbox = self._toolbox = Toolbox(space, self._offers, discovery)
             # If one of these fails, so does the agent, and is started again: better than one that is deaf.
             tasks = (
                 group.create_task(inbox.catch_up()),

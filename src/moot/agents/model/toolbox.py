@@ -15,7 +15,6 @@ from typing import Any, Final
 import orjson
 
 from moot.agents.model.model_reply import Message, ToolCall
-from moot.config.search_settings import SearchSettings
 from moot.errors import (
     CallFailed,
     CallOutcomeUnknown,
@@ -75,17 +74,11 @@ class ToolResult:
 class Toolbox:
     """The tools that one agent may use. `offers` is kept up to date by `discovery`."""
 
-    def __init__(
-        self,
-        space: JoinedSpace,
-        offers: OfferTable,
-        discovery: OfferDiscovery,
-        search: SearchSettings | None = None,
-    ) -> None:
+    def __init__(self, space: JoinedSpace, offers: OfferTable, discovery: OfferDiscovery) -> None:
         self._space = space
         self._offers = offers
         self._discovery = discovery
-        self._finder = OfferSearch(offers, search)
+        self._finder = OfferSearch(offers)
         self._access = OfferAccess(space)
         # What a model calls them, where that differs from the name in the space.
         self._renamed: dict[str, str] = {}
@@ -112,11 +105,6 @@ class Toolbox:
 
     def offer_of(self, name: str) -> Offer | None:
         return self._offers.find("tools", self._renamed.get(name, name))
-
-    @property
-    def search_mode(self) -> str:
-        """How tools are found; nothing in it is for the operator alone."""
-        return self._finder.vectors.status().mode
 
     async def use(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
         """Call or propose what the model wants; always returns text, cut to RESULT_CHARS."""

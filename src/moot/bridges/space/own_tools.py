@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from moot.bridges.space.error_text import describe_fault
 from moot.bridges.space.pending_calls import PendingCalls
@@ -20,9 +20,6 @@ from moot.operations.call_text import show_arguments
 from moot.participant import JoinedSpace
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
-
-if TYPE_CHECKING:
-    from moot.offers.offer_search import SearchMode, SearchStatus
 
 CHAT_TOOL: Final = "moot_chat"
 PARTICIPANTS_TOOL: Final = "moot_participants"
@@ -165,20 +162,18 @@ class OwnTools:
         *,
         space_name: str,
         count_offers: Callable[[], Mapping[str, Mapping[str, int]]],
-        find: Callable[[str, int], Awaitable[tuple[list[JsonObject], SearchMode]]],
+        find: Callable[[str, int], Awaitable[list[JsonObject]]],
         definition_of: Callable[[str], JsonObject | None],
-        search_status: Callable[[], SearchStatus],
         locate: Callable[[str], tuple[str, str] | None],
     ) -> None:
-        """`find` searches and says how; `definition_of` is that of a tool which may be used, by its name;
-        `search_status` says how the next search will work; `locate` finds whose tool a listed name is."""
+        """`definition_of` is that of a tool which may be used, by its name; `locate` finds whose tool a
+        listed name is."""
         self._definition_of = definition_of
         self._space = space
         self._pending_calls = pending_calls
         self._space_name = space_name
         self._count_offers = count_offers
         self._find = find
-        self._search_status = search_status
         self._plans = PlanTool(space, locate)
         self._room = room
         self._heard_before = room.heard
@@ -285,11 +280,11 @@ class OwnTools:
         query = _argument(arguments, "query", str, "")
         if not query.strip():
             raise BadArgument("`query` says what you want to do")
-        found, mode = await self._find(query, int(_number(arguments, "limit", 10, MAX_FOUND)))
+        found = await self._find(query, int(_number(arguments, "limit", 10, MAX_FOUND)))
         if not found:
             text = "No match. Try other words, or moot_participants."
-            return text_result(text, structuredContent={"found": [], "search": mode})
-        return found_result(found, mode)
+            return text_result(text, structuredContent={"found": []})
+        return found_result(found)
 
     # Pending calls
 
@@ -343,12 +338,10 @@ class OwnTools:
         # Those that wait come first, then the newest.
         newest_first = (await calls.all())[::-1]
         known = sorted(newest_first, key=lambda pending: pending.finished.is_set())
-        search = self._search_status()
         connection: JsonObject = {
             "space": self._space_name,
             "you": self._space.me,
             "connection": self._space.state,
-            "search": search.as_json(),
         }
         count = f"{len(known)} proposals" if calls.known else f"{len(known)} proposals known"
         head = f"{self._space.me} in {self._space_name}, {self._space.state}; {count}."
@@ -368,7 +361,7 @@ class OwnTools:
             if len(entries) < len(known):
                 facts["left_off"] = len(known) - len(entries)
                 lines.append(f"… and {facts['left_off']} more; ask for one with its handle.")
-            shown = "\n".join([head, f"Tool search: {search}.", *lines])
+            shown = "\n".join([head, *lines])
             return text_result(shown, structuredContent=facts)
 
         return listed_result(make, list_entries)

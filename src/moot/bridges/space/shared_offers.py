@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Self
 
 from moot.bridges.space.own_tools import RESERVED_NAMES
 from moot.bridges.space.room_view import RoomView
-from moot.config.search_settings import SearchSettings
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant import JoinedSpace
@@ -27,19 +26,12 @@ Listener = Callable[[set[OfferKind]], None]
 class SharedOffers:
     """The offers of one space as one member learns them, within `async with`."""
 
-    def __init__(
-        self,
-        space: JoinedSpace,
-        *,
-        search: SearchSettings,
-        table: OfferTable | None = None,
-    ) -> None:
+    def __init__(self, space: JoinedSpace, *, table: OfferTable | None = None) -> None:
         # Tells whether a member, by its id, is asked for its lists at all.
         self.asks: Callable[[str], bool] = lambda _id: True
         self.table = OfferTable(RESERVED_NAMES) if table is None else table
         self.discovery = OfferDiscovery(space, self.table, self._on_changed, asks=lambda who: self.asks(who))
         self.room = RoomView(space)
-        self._settings = search
         self._search: OfferSearch | None = None
         self._listeners: list[Listener] = []
 
@@ -56,7 +48,7 @@ class SharedOffers:
             # Imported at the first search: it takes longer than everything else.
             from moot.offers.offer_search import OfferSearch
 
-            self._search = OfferSearch(self.table, self._settings)
+            self._search = OfferSearch(self.table)
         return self._search
 
     def watch(self, listener: Listener) -> Callable[[], None]:

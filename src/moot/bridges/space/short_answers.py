@@ -20,11 +20,11 @@ MAX_ANSWER_BYTES: Final = 4_096
 _CHARS: Final = (300, 160, 100, 60, 30)
 
 
-def found_result(found: Sequence[JsonObject], mode: str) -> JsonObject:
+def found_result(found: Sequence[JsonObject]) -> JsonObject:
     """What a search found, best first. The whole schema of a tool is there if it fits."""
 
     def make(entries: Sequence[JsonObject]) -> JsonObject:
-        about: JsonObject = {"found": [*entries], "search": mode}
+        about: JsonObject = {"found": [*entries]}
         if len(entries) < len(found):
             about["left_off"] = len(found) - len(entries)
         if any("arguments" in each for each in entries):

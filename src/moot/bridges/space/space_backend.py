@@ -28,7 +28,6 @@ from moot.bridges.space.pending_calls import PendingCalls
 from moot.bridges.space.person_decisions import PersonDecisions
 from moot.bridges.space.room_view import RoomView
 from moot.bridges.space.shared_offers import SharedOffers
-from moot.config.search_settings import SearchSettings
 from moot.errors import ApprovalRequired, McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import (
     BackendCall,
@@ -51,7 +50,7 @@ from moot.protocol.patterns import Capability
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from moot.offers.offer_search import OfferSearch, SearchMode
+    from moot.offers.offer_search import OfferSearch
 
 # A call that is allowed: tools may take long, and the client can cancel.
 CALL_SECONDS: Final = 3_600.0
@@ -87,8 +86,6 @@ class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
     console: str = ""
     # D-28: after a rejection, fail at once or wait for others to approve.
     wait_for_others: bool = False
-    # How moot_find_tools searches.
-    search: SearchSettings = SearchSettings()
 
 
 class SpaceBackend:
@@ -145,7 +142,6 @@ class SpaceBackend:
             count_offers=self._count_offers,
             find=self._find,
             definition_of=self._definition_of,
-            search_status=lambda: self._offer_search().vectors.status(),
             locate=self._locate_tool,
         )
         self.about = ServerDescription(
@@ -227,7 +223,7 @@ class SpaceBackend:
             # Imported at the first search: it takes longer than everything else, and few clients search.
             from moot.offers.offer_search import OfferSearch
 
-            self._search = OfferSearch(self.offer_table, self._settings.search)
+            self._search = OfferSearch(self.offer_table)
         return self._search
 
     def _definition_of(self, name: str) -> JsonObject | None:
@@ -238,10 +234,9 @@ class SpaceBackend:
         offer = self.offer_table.find("tools", name)
         return None if offer is None or not self._is_visible(offer) else (offer.owner, offer.key)
 
-    async def _find(self, query: str, limit: int) -> tuple[list[JsonObject], SearchMode]:
-        search = self._offer_search()
-        offers = await search.find(query, limit, self._is_visible)
-        found: list[JsonObject] = [
+    async def _find(self, query: str, limit: int) -> list[JsonObject]:
+        offers = await self._offer_search().find(query, limit, self._is_visible)
+        return [
             {
                 "name": offer.shown,
                 "kind": offer.kind,
@@ -252,7 +247,6 @@ class SpaceBackend:
             }
             for offer in offers
         ]
-        return found, search.mode
 
     # Changes
 

@@ -90,8 +90,6 @@ def _print(status: dict[str, Json]) -> None:
     row("catalog", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
     if status.get("mcp"):
         row("MCP", status["mcp"])
-    search = status.get("search") or {}
-    row("search", f"{search.get('mode')} ({search['why']})" if search.get("why") else search.get("mode"))
     for source in status.get("sources") or []:
         row("source", _source_summary(source, "namespace"))
         for line in stderr_lines(source):

@@ -69,5 +69,4 @@ def run(chosen: argparse.Namespace) -> int:
             f"{path}: valid: {format_count(len(settings.mcp_sources), 'MCP source')}, "
             f"{format_count(len(settings.xprotocol_sources), 'XProtocol source')}"
         )
-        print(printable(f"tool search: {report.search}"))
     return 0 if report.is_valid else 1

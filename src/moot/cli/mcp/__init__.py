@@ -125,7 +125,6 @@ def add_command(commands: Any, name: str) -> None:
         metavar="FILE",
         help="keeps calls that wait for a decision (default: below ~/.local/state; `none`: do not keep them)",
     )
-    add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
     add("--people", action="store_true", help="serve many people over HTTP, each by their own sign-in")
     add(
         "--max-people",

@@ -29,7 +29,6 @@ from moot.cli.member_options import state_folder
 from moot.cli.tls_options import tls_files_of, warn_without_tls
 from moot.config.connect_settings import ConnectSettings
 from moot.config.gateway_config import is_loopback
-from moot.config.search_settings import SearchSettings
 from moot.errors import Unreachable, UsageError
 from moot.mcp.downstream.cross_origin import with_cross_origin
 from moot.mcp.downstream.http_access import HttpAccessPolicy
@@ -79,7 +78,7 @@ async def serve_people(
         person = _person_settings(options, where, environ, description)
         most = options.max_connections_per_address
         async with (
-            _own_member(options, where, environ, description) as (own, shared),
+            _own_member(where, environ, description) as (own, shared),
             PeopleServer(options.max_people, person, shared, exchange, access) as people,
             serve_http(with_cross_origin(people, access.origins), listening, tls=tls, max_per_address=most),
         ):
@@ -105,7 +104,6 @@ async def _describe_when_reachable(exchange: GatewayExchange) -> ResourceDescrip
 
 @asynccontextmanager
 async def _own_member(
-    options: argparse.Namespace,
     where: ConnectSettings,
     environ: Mapping[str, str],
     description: ResourceDescription,
@@ -117,7 +115,7 @@ async def _own_member(
     limits = ParticipantLimits(reconnect_seconds=FOREVER_SECONDS)
     async with (
         connect(where.url, description.space, where.token.reveal(), name=where.name, limits=limits) as own,
-        SharedOffers(own, search=_search(options), table=table) as shared,
+        SharedOffers(own, table=table) as shared,
     ):
         shared.watch(lambda _kinds: names.save())
         yield own, shared
@@ -140,7 +138,6 @@ def _person_settings(
         backend=BackendSettings(
             wait_for_others=options.wait_for_others,
             console=console_address(where.url),
-            search=_search(options),
         ),
         limits=McpServerLimits(
             decision_seconds=options.decision_seconds, max_sessions=MAX_SESSIONS_PER_PERSON
@@ -148,7 +145,3 @@ def _person_settings(
         state_secret=where.token.reveal(),
         calls_file=calls_file,
     )
-
-
-def _search(options: argparse.Namespace) -> SearchSettings:
-    return SearchSettings(word_vectors=not options.no_word_vectors)

@@ -51,8 +51,6 @@ def _arguments(options: argparse.Namespace, environ: Mapping[str, str]) -> list[
         made += ["--names-file", options.names_file]
     if options.calls_file:
         made += ["--calls-file", options.calls_file]
-    if options.no_word_vectors:
-        made += ["--no-word-vectors"]
     return made
 
 

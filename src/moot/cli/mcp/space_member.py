@@ -17,7 +17,6 @@ from moot.bridges.space.space_backend import BackendSettings, SpaceBackend
 from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
 from moot.cli.member_options import state_folder
 from moot.config.connect_settings import ConnectSettings
-from moot.config.search_settings import SearchSettings
 from moot.errors import Unreachable
 from moot.offers.offer_table import OfferTable
 from moot.operations.call_text import console_address
@@ -54,7 +53,6 @@ async def stay_joined(
     settings = BackendSettings(
         wait_for_others=options.wait_for_others,
         console=console_address(where.url),
-        search=SearchSettings(word_vectors=not options.no_word_vectors),
     )
     person = None
     if options.person_token_file is not None:

@@ -18,7 +18,7 @@ _EXAMPLES = """\
   moot xp relay --host relay.example.org --tls-certificate fullchain.pem --tls-key privkey.pem
 
 Clients sign their proofs for the address that they connect to, so a relay with another public address than
-the one it listens on needs --url. List its events with `moot xp store list DATA`.
+the one it listens on needs --url. The events are in DATA/events.sqlite.
 """
 
 

@@ -161,7 +161,6 @@ class Adapter:
         self.store = EventStore.open(settings.store)
         stack.push_async_callback(self.store.close)
         self.registry = ContractRegistry.open(settings.store)
-        self.registry.vectors.settings = settings.search
         self._schemas = SchemaPage(self.registry.contracts)
         self.audit = AuditLog(settings.audit_file, settings.audit)
         stack.push_async_callback(self.audit.close)
@@ -339,7 +338,6 @@ class Adapter:
             self._revoked_keys.configure(settings, loaded.chain)
             self.access = self.requests.access = self._access_of(self.config)
             self.source_set.limits = self.subscriptions.limits = applied.limits
-            self.registry.vectors.settings = applied.search
             for name in (*changes.removed, *changes.restarted):
                 await self.source_set.close(name)
             for each in applied.mcp_sources:

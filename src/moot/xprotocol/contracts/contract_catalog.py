@@ -109,17 +109,14 @@ def origin_of(contract: Contract) -> ContractOrigin | None:
 
 
 class ContractCatalog:
-    """Contracts that come and go. What it answers depends on those that are there, not on their history.
+    """Contracts that come and go. What it answers depends on those that are there, not on their history."""
 
-    `index` is for whoever brings word vectors to it; contracts are added and removed here.
-    """
+    __slots__ = ("_contracts", "_domains", "_index", "_kinds", "_subjects", "_verbs")
 
-    __slots__ = ("_contracts", "_domains", "_kinds", "_subjects", "_verbs", "index")
-
-    def __init__(self, contracts: Iterable[Contract] = (), *, index: SearchIndex | None = None) -> None:
+    def __init__(self, contracts: Iterable[Contract] = ()) -> None:
         self._contracts: dict[str, Contract] = {}
         self._kinds: dict[ContractOrigin, str] = {}
-        self.index = index if index is not None else SearchIndex()
+        self._index = SearchIndex()
         self._verbs: dict[str, set[str]] = {}
         self._subjects: dict[str, set[str]] = {}
         self._domains: dict[str, set[str]] = {}
@@ -165,7 +162,7 @@ class ContractCatalog:
         if taken != kind:
             raise ContractRefused("duplicate_tool", f"this tool is published as {taken} already")
         # First, since it alone can refuse.
-        self.index.add(_document(contract))
+        self._index.add(_document(contract))
         if earlier is not None:
             self._unlist(earlier)
         self._contracts[kind] = contract
@@ -184,7 +181,7 @@ class ContractCatalog:
         origin = origin_of(contract)
         if origin is not None:
             del self._kinds[origin]
-        return self.index.remove(kind)
+        return self._index.remove(kind)
 
     def describe(self, query: DescribeQuery, callable_by: Callable[[Contract], bool]) -> Described:
         """D-77: the contracts that fit best, sorted by relevance and then by kind.
@@ -197,7 +194,7 @@ class ContractCatalog:
         relevance = {kind: fit[kind] / fields for kind in fitting}
         if query.intent:
             alone = fields == INTENT_WEIGHT
-            found = self.index.relevance(
+            found = self._index.relevance(
                 query.intent, shortlist=query.limit if alone else SHORTLIST, also=fitting
             )
             # Beside other fields the best of an intent counts in full: how much of its wording an endpoint

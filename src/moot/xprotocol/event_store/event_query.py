@@ -8,7 +8,7 @@ fetched in pages: each goes on behind the last event of the one before, and none
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -43,7 +43,7 @@ START: Final = EventPosition(-1, -1)
 class EventQuery:
     """Everything that is given must hold; of several values in one member any one may.
 
-    `limit` takes the newest so many. `kind_prefix` ends in a dot or in nothing, as the caller likes.
+    `limit` takes the newest so many.
     """
 
     ids: tuple[str, ...] = ()
@@ -51,7 +51,6 @@ class EventQuery:
     senders: tuple[str, ...] = ()
     recipients: tuple[str, ...] = ()
     correlation_ids: tuple[str, ...] = ()
-    kind_prefix: str | None = None
     since: int | None = None
     until: int | None = None
     limit: int | None = None
@@ -103,13 +102,6 @@ def next_page(
         return _page(connection, reading, where, values, events, size)
     finally:
         connection.execute("COMMIT")
-
-
-def read_all(connection: sqlite3.Connection, query: EventQuery) -> Iterator[StoredEvent]:
-    """The whole answer, for programs that only look."""
-    reading = EventReader(query)
-    while page := next_page(connection, reading):
-        yield from page
 
 
 def _page(
@@ -192,9 +184,6 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
     if query.ids:
         among("id", map(bytes.fromhex, query.ids))
         index = "INDEXED BY events_id"
-    if query.kind_prefix:
-        terms.append("substr(kind, 1, ?) = ?")
-        values += [len(query.kind_prefix), query.kind_prefix]
     if query.since is not None:
         terms.append("timestamp >= ?")
         values.append(query.since)

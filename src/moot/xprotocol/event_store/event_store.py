@@ -1,4 +1,4 @@
-"""The event store: events as they came, until their time is over; what was noted about them; seen ids.
+"""The event store: events as they came, until their time is over, and seen ids.
 
 `add` is for a relay's loop: it never waits, and calls back when the event is on disk. `put` is the same to
 await. Questions are answered by a second connection in a thread of its own, so that a long answer holds up
@@ -22,10 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-import orjson
-
 from moot.errors import UsageError
-from moot.protocol.operation import Json
 from moot.xprotocol.event_store.event_query import EventQuery, EventReader, StoredEvent, last_seq, next_page
 from moot.xprotocol.event_store.event_tables import FILE_NAME, connect_reading, connect_writing, lock
 from moot.xprotocol.event_store.event_writer import Added, EventRow, EventWriter, Settled, Work, WriteOutcome
@@ -38,8 +35,6 @@ T = TypeVar("T")
 PERMANENT_KINDS: Final = frozenset({DELEGATE, REVOKE})
 # Removed with one commit: some milliseconds, so that no event waits long behind it.
 _PRUNED_AT_ONCE: Final = 500
-_MAX_NAME_CHARS: Final = 64
-_MAX_NOTE_BYTES: Final = 64 << 10
 
 
 # The file without its free pages.
@@ -128,14 +123,6 @@ class StoreStats(NamedTuple):
     seen_ids: int
 
 
-class Annotation(NamedTuple):
-    """What somebody noted about an event."""
-
-    name: str
-    value: Json
-    noted_at: int
-
-
 class EventStore:
     """Belongs to the loop that opened it. One process at a time writes a folder."""
 
@@ -213,17 +200,6 @@ class EventStore:
         self.add(signed, time.time() if now is None else now, settled)
         return await done
 
-    async def annotate(self, event_id: str, name: str, value: Json, *, now: float | None = None) -> None:
-        """Note something about an event that is stored; an older note of that name gives way."""
-        text = orjson.dumps(value)
-        if not 0 < len(name) <= _MAX_NAME_CHARS or len(text) > _MAX_NOTE_BYTES:
-            raise UsageError(
-                f"a note has a name of 1 to {_MAX_NAME_CHARS} characters, and {_MAX_NOTE_BYTES} bytes"
-            )
-        noted_at = int(time.time() if now is None else now)
-        values = (bytes.fromhex(event_id), name, text.decode(), noted_at)
-        await self._run_on_writer(lambda connection: connection.execute(_ANNOTATE, values) and None)
-
     async def prune(self, now: float | None = None) -> int:
         """Remove the events whose time is over, a few hundred with each commit; returns how many."""
         moment = int(time.time() if now is None else now)
@@ -256,9 +232,6 @@ class EventStore:
     async def get(self, event_id: str) -> bytes | None:
         """The bytes of one event."""
         return await self._run_on_reader(lambda connection: _raw_of(connection, event_id))
-
-    async def annotations(self, event_id: str) -> list[Annotation]:
-        return await self._run_on_reader(lambda connection: annotations_of(connection, event_id))
 
     def stats(self) -> StoreStats:
         """What is counted in memory: what waits for its commit included."""
@@ -319,26 +292,14 @@ class EventStore:
         return await asyncio.get_running_loop().run_in_executor(self._reader, work, self._reading)
 
 
-_ANNOTATE: Final = "INSERT OR REPLACE INTO annotations SELECT id, ?2, ?3, ?4 FROM events WHERE id = ?1"
-
-
 def remove_expired(connection: sqlite3.Connection, now: int) -> list[str]:
     """Remove some of the events whose time is over, within a transaction; returns their senders."""
     rows = connection.execute(
-        "SELECT seq, id, sender FROM events INDEXED BY events_end WHERE keep_until <= ? LIMIT ?",
+        "SELECT seq, sender FROM events INDEXED BY events_end WHERE keep_until <= ? LIMIT ?",
         (now, _PRUNED_AT_ONCE),
     ).fetchall()
-    connection.executemany("DELETE FROM annotations WHERE event_id = ?", [(id,) for _, id, _ in rows])
-    connection.executemany("DELETE FROM events WHERE seq = ?", [(seq,) for seq, _, _ in rows])
-    return [sender for _, _, sender in rows]
-
-
-def annotations_of(connection: sqlite3.Connection, event_id: str) -> list[Annotation]:
-    rows = connection.execute(
-        "SELECT name, value, noted_at FROM annotations WHERE event_id = ? ORDER BY name",
-        (bytes.fromhex(event_id),),
-    )
-    return [Annotation(name, orjson.loads(value), noted_at) for name, value, noted_at in rows]
+    connection.executemany("DELETE FROM events WHERE seq = ?", [(seq,) for seq, _ in rows])
+    return [sender for _, sender in rows]
 
 
 def _raw_of(connection: sqlite3.Connection, event_id: str) -> bytes | None:

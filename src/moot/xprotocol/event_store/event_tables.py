@@ -1,9 +1,8 @@
 """The file of events, `DATA/events.sqlite`: its tables, how it is opened, and that one process writes it.
 
-    events       every event with its bytes as they came, and the members that are asked for
-    annotations  what somebody noted about an event; events themselves are never changed
-    seen         ids that a receiver has acted on (see `event_seen`)
-    facts        small numbers that must outlive a restart
+    events  every event with its bytes as they came, and the members that are asked for
+    seen    ids that a receiver has acted on (see `event_seen`)
+    facts   small numbers that must outlive a restart
 
 WAL lets others read while one writes; FULL makes every commit an fsync, because a sender that was told OK
 forgets the event.
@@ -42,8 +41,6 @@ CREATE INDEX events_correlation ON events (correlation_id, timestamp) WHERE corr
 CREATE INDEX events_public ON events (sender, timestamp) WHERE recipient IS NULL;
 CREATE INDEX events_announce ON events (sender) WHERE kind = 'xp.endpoint.announce';
 CREATE INDEX events_end ON events (keep_until) WHERE keep_until IS NOT NULL;
-CREATE TABLE annotations (event_id BLOB NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
-  noted_at INTEGER NOT NULL, PRIMARY KEY (event_id, name)) WITHOUT ROWID;
 CREATE TABLE seen (id BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX seen_end ON seen (until);
 CREATE TABLE facts (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -113,17 +110,6 @@ def lock(folder: Path) -> int:
             f"another process writes the events in {folder}: stop it first, or name another folder"
         ) from None
     return held
-
-
-def ids_with_prefix(connection: sqlite3.Connection, prefix: str, max_count: int) -> list[str]:
-    """The ids of events that begin with these hexadecimal digits, at most so many."""
-    if not 0 < len(prefix) <= 64 or not set(prefix) <= set("0123456789abcdef"):
-        return []
-    low, high = bytes.fromhex(prefix.ljust(64, "0")), bytes.fromhex(prefix.ljust(64, "f"))
-    rows = connection.execute(
-        "SELECT id FROM events WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", (low, high, max_count)
-    )
-    return [id.hex() for (id,) in rows]
 
 
 @contextmanager

@@ -281,8 +281,7 @@ def _insert_announce(connection: sqlite3.Connection, row: EventRow) -> WriteOutc
     ).fetchall()
     if any((timestamp, row.id) > (row.timestamp, id) for _, timestamp, id in others):
         return WriteOutcome("superseded")
-    for seq, _, id in others:
-        connection.execute("DELETE FROM annotations WHERE event_id = ?", (id,))
+    for seq, _, _ in others:
         connection.execute("DELETE FROM events WHERE seq = ?", (seq,))
     connection.execute(_INSERT, row)
     return WriteOutcome("stored", len(others))

@@ -1,4 +1,4 @@
-"""Tools found by what somebody wants to do: BM25 over all that they say, and word vectors where installed."""
+"""Tools found by what somebody wants to do: BM25 over all that they say."""
 
 from moot.xprotocol.search.documents import Document
 from moot.xprotocol.search.index import MOST_HITS, Hit, SearchIndex

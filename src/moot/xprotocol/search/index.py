@@ -7,7 +7,6 @@
 3. A request that asks for several things in turn is also searched clause by clause. The best document for
    the whole comes first; behind it, a document counts for half by the whole and for half by the clause that
    it answers best, so that each thing asked for shows up near the top.
-4. With word vectors (the extra `search`), what documents mean is compared too, and counts beside the words.
 
 Relevance says how much of what was asked, weighed by rarity, the document has: 0 is nothing, 1 is all of it
 in the most prominent place. It is rounded, and ties go by key, so that order does not hang on the last bit.
@@ -15,19 +14,15 @@ in the most prominent place. It is rounded, and ties go by key, so that order do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search.bm25 import best
 from moot.xprotocol.search.documents import Document
 from moot.xprotocol.search.postings import Postings
 from moot.xprotocol.search.search_query import SearchQuery, read_query
-from moot.xprotocol.search.word_vectors import DocumentVectors, QueryVectors, WordVectors
-
-if TYPE_CHECKING:
-    from moot.xprotocol.search.word_vectors import Vector
 
 # Most documents that one answer can hold.
 MOST_HITS: Final = 100
@@ -41,8 +36,6 @@ MOST_DOCUMENTS: Final = 100_000
 CLAUSE_SHARE: Final = 0.5
 # A clause that says less counts less, but not in proportion: a short request is a request.
 CLAUSE_POWER: Final = 0.25
-# How much meaning counts beside words.
-MEANING_SHARE: Final = 1 / 3
 # Of a relevance. Sums differ from machine to machine only far behind these.
 DIGITS: Final = 6
 
@@ -56,28 +49,12 @@ class Hit:
 
 
 class SearchIndex:
-    """Documents that come and go, and questions to them. The same documents give the same answers.
+    """Documents that come and go, and questions to them. The same documents give the same answers."""
 
-    `vectors` are those of `word_vectors.load_vectors`, for comparing meanings, too. Where they come later, if
-    ever, `vectors_come_later` has the index keep what they need: `without_vectors` are the documents that
-    still lack theirs, `add_vectors` takes them. Meanings count once no document lacks its vector (with some
-    of them alone, those that happen to have one would come first), and while `use_vectors` says so.
-    """
+    __slots__ = ("_most_documents", "_postings")
 
-    __slots__ = ("_meanings", "_most_documents", "_postings", "_vectors", "_without", "use_vectors")
-
-    def __init__(
-        self,
-        *,
-        vectors: WordVectors | None = None,
-        vectors_come_later: bool = False,
-        most_documents: int = MOST_DOCUMENTS,
-    ) -> None:
-        self.use_vectors = True
+    def __init__(self, *, most_documents: int = MOST_DOCUMENTS) -> None:
         self._postings = Postings()
-        self._vectors = vectors
-        self._meanings = None if vectors is None else DocumentVectors(vectors)
-        self._without: dict[str, Document] | None = {} if vectors_come_later else None
         self._most_documents = most_documents
 
     def __len__(self) -> int:
@@ -94,42 +71,11 @@ class SearchIndex:
                 limit="most_documents",
             )
         self.remove(document.key)
-        slot = self._postings.add(document)
-        if self._without is not None:
-            self._without[document.key] = document
-        elif self._vectors is not None and self._meanings is not None:
-            self._meanings.put(slot, self._vectors.of_document(document))
+        self._postings.add(document)
 
     def remove(self, key: str) -> bool:
         """Whether there was such a document."""
-        slot = self._postings.remove(key)
-        if slot is not None and self._meanings is not None:
-            self._meanings.clear(slot)
-        if self._without is not None:
-            self._without.pop(key, None)
-        return slot is not None
-
-    @property
-    def without_vectors(self) -> Collection[Document]:
-        """The documents whose vectors are still to come."""
-        return () if self._without is None else self._without.values()
-
-    def add_vectors(self, vectors: WordVectors, found: Iterable[tuple[Document, Vector]]) -> None:
-        """Take the vectors of documents; those of documents that were replaced or removed are left out."""
-        if self._without is None:
-            return
-        if self._meanings is None:
-            self._meanings = DocumentVectors(vectors)
-        for document, row in found:
-            slot = self._postings.slot_of(document.key)
-            if slot is not None and self._without.get(document.key) is document:
-                self._meanings.put(slot, row)
-                del self._without[document.key]
-
-    @property
-    def compares_meanings(self) -> bool:
-        """Whether a search now goes by vectors, too."""
-        return self.use_vectors and self._meanings is not None and not self._without
+        return self._postings.remove(key) is not None
 
     def search(self, text: str, *, limit: int = 10, only: Callable[[str], bool] | None = None) -> list[Hit]:
         """The best documents, sorted by relevance and then by key; only those whose key passes `only`.
@@ -157,32 +103,18 @@ class SearchIndex:
         if not len(postings):
             return {}
         most = max(shortlist, SHORTLIST) * (1 if len(question.texts) == 1 else 2)
-        meanings = None
-        if self._meanings is not None and self.compares_meanings:
-            meanings = self._meanings.asked(question.texts)
-        slots = self._shortlisted(question, meanings, most, only)
+        slots = self._shortlisted(question, most, only)
         slots.update(slot for key in also if (slot := postings.slot_of(key)) is not None)
         keyed = sorted((postings.keys[slot], slot) for slot in slots)
-        values = self._judged(question, meanings, [slot for _, slot in keyed])
+        values = self._judged(question, [slot for _, slot in keyed])
         return {key: value for (key, _), value in zip(keyed, values, strict=True) if value > 0}
 
-    def _shortlisted(
-        self,
-        question: SearchQuery,
-        meanings: QueryVectors | None,
-        most: int,
-        only: Callable[[str], bool] | None,
-    ) -> set[int]:
+    def _shortlisted(self, question: SearchQuery, most: int, only: Callable[[str], bool] | None) -> set[int]:
         key_of = self._postings.keys.__getitem__
         allowed = None if only is None else lambda slot: only(key_of(slot))
-        slots = set(best(question.evidence, most, key_of=key_of, allowed=allowed))
-        if meanings is not None:
-            slots.update(meanings.nearest(most, allowed))
-        return slots
+        return set(best(question.evidence, most, key_of=key_of, allowed=allowed))
 
-    def _judged(
-        self, question: SearchQuery, meanings: QueryVectors | None, slots: Sequence[int]
-    ) -> list[float]:
+    def _judged(self, question: SearchQuery, slots: Sequence[int]) -> list[float]:
         """The relevance of each of these documents, which come sorted by key."""
         if not slots:
             return []
@@ -191,10 +123,6 @@ class SearchIndex:
         possible = sum(each.weight for each in question.evidence)
         level = tops[0] / possible if possible else 0.0
         parts = [_relative(scores) for scores in parts]
-        if meanings is not None:
-            likeness = meanings.likeness(slots)
-            level = (1 - MEANING_SHARE) * level + MEANING_SHARE * max(likeness[0])
-            parts = [_mixed(*both) for both in zip(parts, map(_relative, likeness), strict=True)]
         whole = _with_clauses(parts, tops) if len(parts) > 1 else parts[0]
         return [round(min(1.0, level * value), DIGITS) for value in whole]
 
@@ -224,11 +152,6 @@ class SearchIndex:
 def _relative(scores: Sequence[float]) -> list[float]:
     most = max(scores)
     return [score / most for score in scores] if most > 0 else [0.0] * len(scores)
-
-
-def _mixed(words: Sequence[float], meaning: Sequence[float]) -> list[float]:
-    pairs = zip(words, meaning, strict=True)
-    return [(1 - MEANING_SHARE) * word + MEANING_SHARE * near for word, near in pairs]
 
 
 def _with_clauses(parts: Sequence[Sequence[float]], tops: Sequence[float]) -> list[float]:

@@ -13,7 +13,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.config.gateway_config import Count, File, LogFormat, Port, Positive, Seconds, Secret, Text
-from moot.config.search_settings import SearchSettings
 from moot.xprotocol.adapter.config.source_settings import REFRESH_SECONDS, McpSource, XProtocolSource
 from moot.xprotocol.contracts.capabilities import Scopes
 from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, MAX_LIFETIME_SECONDS
@@ -171,7 +170,6 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
     store: Path
     # *Addition*: the Unix socket by which `status` and other commands reach the running adapter.
     control: Path
-    search: SearchSettings = SearchSettings()
     limits: AdapterLimits = AdapterLimits()
     # The file that was read; None: there is none.
     file: Path | None = None

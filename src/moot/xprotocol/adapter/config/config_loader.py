@@ -21,7 +21,6 @@ import msgspec
 from moot.config import former_settings
 from moot.config.former_settings import without_former
 from moot.config.gateway_config import is_loopback, is_wildcard
-from moot.config.search_settings import SearchSettings
 from moot.config.section_reader import Reader, at, checked, mapping, optional, read_plain, strings
 from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
@@ -63,8 +62,7 @@ MAX_FILE_BYTES: Final = 4 << 20
 _DOMAIN: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 _KEYS: Final = (
     "identity", "relay", "mcp_sources", "xprotocol_sources", "mcp_server", "discovery", "logging",
-    "schema_refresh_interval_seconds", "access", "trust", "revoked", "audit", "store", "control", "search",
-    "limits",
+    "schema_refresh_interval_seconds", "access", "trust", "revoked", "audit", "store", "control", "limits",
 )  # fmt: skip
 
 
@@ -191,7 +189,6 @@ class _Sections:
             audit=self._section(AuditSettings, "audit", {"file": read_path(self.folder)}) or AuditSettings(),
             store=store,
             control=self._control(store),
-            search=self._section(SearchSettings, "search") or SearchSettings(),
             limits=self._section(AdapterLimits, "limits") or AdapterLimits(),
             file=file,
         )

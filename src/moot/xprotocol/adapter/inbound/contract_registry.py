@@ -42,7 +42,6 @@ from moot.xprotocol.translation.call_translation import answers_structured, term
 from moot.xprotocol.translation.publication import Publication, ServerOffer, kinds_of, publish
 from moot.xprotocol.translation.resources import Subscribable
 from moot.xprotocol.translation.translation import CompiledGrammar
-from moot.xprotocol.vector_search import VectorSearch, make_index
 
 log = logging.getLogger(__name__)
 
@@ -147,9 +146,7 @@ class ContractRegistry:
 
     def __init__(self, file: Path | None, versions: VersionRegistry, *, adapter_version: str) -> None:
         self.adapter_version = adapter_version
-        self.catalog = ContractCatalog(index=make_index())
-        # Word vectors for searches by description; prepared by the first search.
-        self.vectors = VectorSearch(self.catalog.index)
+        self.catalog = ContractCatalog()
         self.grammars = GrammarCache()
         self._file = file
         self._versions = versions

@@ -199,8 +199,6 @@ class OperationRunner:
 
     async def _describe(self, accepted: Accepted, proofs: Sequence[Json]) -> Json:
         query = read_query(accepted.payload)
-        if query.intent:
-            await self._registry.vectors.prepare()
         if query.limit > MAX_DESCRIBE_RESULTS:
             query = msgspec.structs.replace(query, limit=MAX_DESCRIBE_RESULTS)
         event, access, now = accepted.event, CachedAccess.of(self._access()), time.time()

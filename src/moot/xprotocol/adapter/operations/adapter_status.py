@@ -104,7 +104,6 @@ class AdapterStatus:
             "version": __version__,
             "problems": problems,
             "contracts": len(self._adapter.registry.catalog),
-            "search": self._adapter.registry.vectors.status().mode,
             "uptime_seconds": int(time.monotonic() - self._adapter.started_at),
         }
 
@@ -125,8 +124,6 @@ class AdapterStatus:
             "relays": list(settings.relay.urls),
             "well_known": self._adapter.pages.own_address,
             "mcp": self._adapter.listener.url,
-            # With the reason, which may name a file.
-            "search": self._adapter.registry.vectors.status().as_json(),
             "sources": [self._source_status(name) for name in self._adapter.source_set.sources],
             "xprotocol_sources": self._adapter.outbound.health(),
             "announced": {

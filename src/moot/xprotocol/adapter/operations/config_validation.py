@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -31,7 +31,6 @@ from moot.xprotocol.adapter.config.source_settings import McpSource
 from moot.xprotocol.adapter.operations.source_inspection import SourceInspection, inspect_sources
 from moot.xprotocol.adapter.trust_chain.own_chain import own_chain
 from moot.xprotocol.identity import keyfile
-from moot.xprotocol.vector_search import SearchStatus, check_search, search_status
 
 # Which MCP servers are contacted: none, those on this machine, or all of them.
 ServersToContact = Literal["none", "local", "all"]
@@ -48,8 +47,6 @@ class ValidationReport:
     notes: tuple[str, ...] = ()
     # None: no server was contacted.
     inspections: tuple[SourceInspection, ...] | None = None
-    # None: not checked.
-    search: SearchStatus | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -61,8 +58,6 @@ class ValidationReport:
             "problems": [{"path": each.path, "message": each.message} for each in self.problems],
             "notes": list(self.notes),
         }
-        if self.search is not None:
-            answer["search"] = self.search.as_json()
         if self.inspections is not None:
             answer["sources"] = [
                 {"name": each.source.name, "ok": each.fault is None, "tools": each.tools}
@@ -81,7 +76,7 @@ def validate_file(path: Path, *, environ: Mapping[str, str], now: float) -> Vali
     _check_identity(settings, findings, now)
     _check_sources(settings, findings, environ)
     _check_ports(settings, findings)
-    return replace(_report(settings, findings), search=search_status(settings.search))
+    return _report(settings, findings)
 
 
 async def validate_config(
@@ -110,9 +105,7 @@ async def validate_config(
         if source not in sources and source.url is not None:
             place = places[source.name]
             findings.add_note(f"mcp_sources[{place}]", f"{source.name} was not contacted; use --connect")
-    return replace(
-        _report(settings, findings, tuple(inspections)), search=await check_search(settings.search)
-    )
+    return _report(settings, findings, tuple(inspections))
 
 
 def _is_local(source: McpSource, environ: Mapping[str, str]) -> bool:
