@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import struct
 import sys
@@ -157,7 +158,8 @@ class WorldSpace:
                 await _first(over, told, seconds=_PATIENCE_SECONDS)
             else:
                 await _first(over, told, seconds=_SILENT_SECONDS)
-            if told.done() and told.result().get("asks") and not await self._is_decided(proposal.id):
+            # What asks by its origins may be within a plan, or remembered: then nobody is asked.
+            if told.done() and told.result().get("asks") and await self._why_asked(proposal.id) is not None:
                 return Decision(True, str(told.result().get("why")), proposal)
             why: str | None = None
             while not over.done() and why is None:
@@ -199,6 +201,8 @@ class WorldSpace:
         await self.person.send("trust/accept", accept, confirm=True)
         await plan.approved(_PATIENCE_SECONDS)
         outcome = await decision.proposal.outcome(_PATIENCE_SECONDS)
+        # The call that was asked about may come in another task: that is offered beside it.
+        await self._press(decision.proposal.id, "again")
         return Decision(True, decision.why, decision.proposal, outcome)
 
     async def _press(self, id: str, press: str) -> None:
@@ -214,13 +218,6 @@ class WorldSpace:
         if press:
             with suppress(McpError):
                 await self.person.request(APPROVER, "ping")
-
-    async def _is_decided(self, id: str) -> bool:
-        """Whether another rule decides what asks by its origins: that comes right behind what was told."""
-        with suppress(McpError):
-            await self.person.request(APPROVER, "ping")
-        seen = self.person.proposals.get(id)
-        return seen is not None and (seen.fulfilled_by is not None or bool(seen.rejections))
 
     async def _why_asked(self, id: str) -> str | None:
         """Why no rule decided; None if one does."""
@@ -266,7 +263,12 @@ async def make_space(folder: Path, command: WorldCommand) -> None:
     env = {"PYTHONPATH": os.pathsep.join(filter(None, path)), "MOOT_BENCH_CLOCK": str(folder / "clock")}
     text = (folder / "moot.yaml").read_text("utf-8")
     run = "        args: [rules, run]\n"
-    (folder / "moot.yaml").write_text(text.replace(run, f"{run}        env: {json.dumps(env)}\n"), "utf-8")
+    text = text.replace(run, f"{run}        env: {json.dumps(env)}\n")
+    # The world reads this checkout and its state, which no box of `moot init` shows it.
+    text, boxes = re.subn(r"^( +)box:\n(?:\1 .*\n)+", r"\1box: off\n", text, flags=re.MULTILINE)
+    if not boxes and "box: off" not in text:
+        raise SystemExit("the space of the world has no line about its box any more")
+    (folder / "moot.yaml").write_text(text, "utf-8")
 
 
 @asynccontextmanager
