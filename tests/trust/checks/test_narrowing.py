@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moot.trust.checks.narrowing_proof import find_counter_example, find_wider_part
-from moot.trust.rules.conditions import Hours, Range
+from moot.trust.rules.conditions import Hours, Range, RangeByText
 from moot.trust.rules.rule import Rule, RuleLimits
 from moot.values.kinds import ValuePattern
 from tests.rows import for_each_row
@@ -82,6 +82,27 @@ def test_less_is_taken(changes: dict[str, object]) -> None:
 )
 def test_more_is_not(changes: dict[str, object], where: str) -> None:
     assert where in (find_wider_part(replace(SUGGESTED, **changes), SUGGESTED) or "")  # type: ignore[arg-type]
+
+
+BY_PAYEE = RangeByText.over("payee", {"ACME": Range(1, 300), "Beta": Range(5, 10)})
+
+
+@for_each_row(
+    ("edited", "is_less"),
+    [
+        (BY_PAYEE, True),
+        (RangeByText.over("payee", {"ACME": Range(2, 300)}), True),
+        (RangeByText.over("payee", {"ACME": Range(1, 301)}), False),
+        (RangeByText.over("payee", {"Other": Range(5, 6)}), False),
+        (RangeByText.over("mode", {"ACME": Range(2, 300)}), False),
+        (Range(5, 6), False),
+    ],
+)
+def test_a_range_for_each_payee_is_narrowed_payee_by_payee(edited: Range, is_less: bool) -> None:
+    suggested = replace(SUGGESTED, range={("size",): BY_PAYEE})
+    assert (find_wider_part(replace(suggested, range={("size",): edited}), suggested) is None) is is_less
+    whole = replace(SUGGESTED, range={("size",): Range(1, 300)})
+    assert find_wider_part(suggested, whole) is None
 
 
 def test_addressed_to_nobody_is_neither_somebody_nor_anybody() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from moot.protocol.operation import Json
@@ -169,6 +171,7 @@ def test_invoices_have_a_form_and_each_payee_its_amounts() -> None:
     calls = [pay("acme", 100 + n, f"INV-2026-{400 + n:04}") for n in range(12)]
     calls += [pay("globex", 900 + n, f"INV-2026-{500 + n:04}") for n in range(12)]
     rules = learned("pay", calls)
+    assert len(rules) == 1
     assert (
         verdicts(rules, "pay", [pay("acme", 105, "INV-2026-0777"), pay("globex", 905, "INV-2026-0778")])
         == ["approve"] * 2
@@ -179,6 +182,23 @@ def test_invoices_have_a_form_and_each_payee_its_amounts() -> None:
         pay("acme", 105, "X-2026-0777"),
     ]
     assert verdicts(rules, "pay", wrong) == ["ask"] * 3
+
+
+def test_a_payee_with_few_payments_is_in_the_same_suggestion_and_one_with_a_rejection_is_not() -> None:
+    def pay(payee: str, amount: int) -> dict[str, Json]:
+        return {"payee": payee, "amount": amount, "invoice": f"INV-{next(numbers):04}"}
+
+    numbers = count(1)
+    calls = [pay(payee, 100 * at + n) for n in range(4) for at, payee in enumerate(NAMES[:6], start=1)]
+    calls += [pay("seldom", 50)] + [pay("odd", 60 + n) for n in range(4)]
+    decisions = [*history(calls, tool="pay"), decided(call(pay("odd", 61), tool="pay"), approved=False)]
+    (suggestion,) = suggest(decisions, now=NOW)
+    assert len(suggestion.words) <= MAX_SENTENCE
+    fine = [pay(NAMES[0], 101), pay(NAMES[5], 603)]
+    wrong = [pay(NAMES[0], 104), pay(NAMES[5], 103), pay("seldom", 50), pay("odd", 62), pay("hooli", 101)]
+    assert verdicts([suggestion.rule], "pay", fine) == ["approve"] * 2
+    assert verdicts([suggestion.rule], "pay", wrong) == ["ask"] * 5
+    assert all(suggestion.rule.matches(call(dict(each), tool="pay"), NOW) for each in suggestion.allows)
 
 
 def test_whom_something_goes_to_has_no_form() -> None:

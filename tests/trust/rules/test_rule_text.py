@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.errors import UsageError
-from moot.trust.rules.conditions import Hours, Range
+from moot.trust.rules.conditions import Hours, Range, RangeByText
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_yaml import LIMIT_KEYS, read_rules, rule_as_json, rule_of_json, write_rules
 from tests.examples import examples
@@ -24,7 +24,7 @@ rules:
     arguments:
       path: "/^/srv/reports/[a-z0-9-]{1,24}[.]txt$/"
       mode: create
-    range: {size: [1, 4096], order: {amount: [0.5, 2.5]}}
+    range: {size: [1, 4096], order: {amount: [0.5, 2.5]}, tax: [mode, {create: [1, 3], append: [0, 2]}]}
     equals: {tags: [a, b]}
     hours: 09:00-17:00 Europe/Berlin
     after: 2026-01-01T00:00:00Z
@@ -43,7 +43,11 @@ rules:
 def test_everything_a_rule_can_say_is_read() -> None:
     full, never, nobody = read_rules(FULL)
     assert (full.to, full.method) == (("files",), "tools/call")
-    assert full.range == {("size",): Range(1, 4096), ("order", "amount"): Range(0.5, 2.5)}
+    assert full.range == {
+        ("size",): Range(1, 4096),
+        ("order", "amount"): Range(0.5, 2.5),
+        ("tax",): RangeByText(0, 3, "mode", {"create": Range(1, 3), "append": Range(0, 2)}),
+    }
     assert full.hours == Hours(540, 1020, "Europe/Berlin")
     assert full.limits == RuleLimits(20, 3600.0, 1798675200.0, ("alice",), 0.05)
     assert full.origin == RuleOrigin("s-1", "alice", 1794733200.0)
@@ -86,6 +90,9 @@ def test_a_rule_as_0_1_wrote_it_has_the_same_limits() -> None:
         ("rules: [{name: a, decision: ask, limits: {while_present: 3}}]", "rules[0].limits.while_present"),
         ("rules: [{name: a, decision: ask, range: {x: [3, 1]}}]", "rules[0].range.x"),
         ("rules: [{name: a, decision: ask, range: {x: {y: [true, 1]}}}]", "rules[0].range.x.y"),
+        ("rules: [{name: a, decision: ask, range: {x: [of, {a: [3, 1]}]}}]", "rules[0].range.x.a"),
+        ("rules: [{name: a, decision: ask, range: {x: [of, {}]}}]", "rules[0].range.x"),
+        ("rules: [{name: a, decision: ask, range: {x: [of, {1: [1, 3]}]}}]", "rules[0].range.x"),
         ("rules: [{name: a, decision: ask, hours: 9-17}]", "rules[0].hours"),
         ("rules: [{name: a, decision: ask, hours: 09:00-17:00 Mars/Base}]", "rules[0].hours"),
         ("rules: [{name: a, decision: ask, after: soon}]", "rules[0].after"),

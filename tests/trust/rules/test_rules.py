@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import case_of
-from moot.trust.rules.conditions import Hours, Range, is_plain, is_same_json, read_hours
+from moot.trust.rules.conditions import Hours, Range, RangeByText, is_plain, is_same_json, read_hours
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin, evaluate
 from tests.rows import for_each_row
 from tests.trust.histories import HOUR, START, call
@@ -137,6 +137,27 @@ def test_ranges_take_numbers_of_their_own_kind_only() -> None:
     for odd in (0, 101, 50.5, 100.0, True, "50", None, [50], 10**30, -1):
         assert _decision([rule], {"amount": odd}) == "ask", odd
     assert [Range(0.5, 2.0).admits(value) for value in (1, True)] == [True, False]
+
+
+def test_each_payee_may_have_a_range_of_its_own() -> None:
+    by = {"ACME": Range(1, 300), "Beta": Range(5, 10)}
+    rule = Rule(
+        name="pay",
+        decision="approve",
+        arguments={"payee": ["ACME", "Beta"]},
+        range={("amount",): RangeByText.over("payee", by)},
+    )
+    for payee, amount, decision in (
+        ("ACME", 300, "approve"),
+        ("Beta", 10, "approve"),
+        ("Beta", 11, "ask"),
+        ("ACME", 5.5, "ask"),
+        ("Other", 5, "ask"),
+        (None, 5, "ask"),
+        (["Beta"], 5, "ask"),
+    ):
+        assert _decision([rule], {"payee": payee, "amount": amount}) == decision, (payee, amount)
+    assert _decision([rule], {"amount": 5}) == "ask"
 
 
 def test_a_range_may_stand_inside_an_object() -> None:

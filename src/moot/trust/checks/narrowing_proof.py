@@ -31,7 +31,7 @@ def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
         return "arguments"
     for path, span in suggested.range.items():
         other = edited.range.get(path)
-        if other is None or other.low < span.low or other.high > span.high or span.whole > other.whole:
+        if other is None or not other.is_within(span):
             return f"range of {'.'.join(path)}"
     for path, pattern in suggested.values.items():
         if not _values_within(edited, path, pattern):

@@ -31,7 +31,7 @@ def sample_call(rule: Rule) -> Case:
     for path, node in text_nodes(rule):
         arguments = with_argument(arguments, path, _sample(node, "x"))
     for path, span in rule.range.items():
-        arguments = with_argument(arguments, path, span.low)
+        arguments = with_argument(arguments, path, (span.chosen(arguments) or span).low)
     for path, values in rule.values.items():
         arguments = with_argument(
             arguments, path, next((t for t in edge_texts(values) if values.admits(t)), "x")

@@ -12,7 +12,7 @@ Every argument has some options:
 Approved calls that have the same option for every argument are a *row*. A row that has a rejection in it is
 tried with narrower options, and then left to people. Rows are joined where every combination of their options
 is a row, so that a rule never allows a pair that nobody has seen together; where a number has a range, each
-row keeps its own.
+row keeps its own: as one rule, if the rows differ in one text alone (a payee), with a range for each.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from moot.protocol.patterns.globs import is_wild
 from moot.trust.history.proposal_case import Path, path_text, put_at
 from moot.trust.learning.lessons import EACH, CaseKind, Example, Lessons
 from moot.trust.learning.text_patterns import cover_texts
-from moot.trust.rules.conditions import Range, canonical
+from moot.trust.rules.conditions import Range, RangeByText, canonical
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_words import template_text
+from moot.trust.rules.rule_words import range_text, template_text
 from moot.values.covers import MAX_VALUES, MIN_NEW_NUMBERS, MIN_REPEATS, values_recur
 from moot.values.kinds import ValueKind, ValuePattern
 from moot.values.quoting import literal
@@ -113,6 +113,7 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
         if related and (lessons.rejected or len(lessons.approved) < MIN_TWO_NUMBERS):
             return
         fine: list[Row] = []
+        ranged: dict[Row, tuple[list[Options], Generalisation]] = {}
         pardoned: set[str] = set()
         rows, left = _rows(kind, parts, left), []
         for row, examples in rows.items():
@@ -133,11 +134,47 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
                     continue
                 pardoned |= {case.id for case in no}
             if found.rule.range:
-                yield replace(found, pardoned=frozenset(case.id for case in no))
+                ranged[row] = own, replace(found, pardoned=frozenset(case.id for case in no))
             else:
                 fine.append(row)
         for found in filter(None, (_rule_of(kind, parts, box, lessons) for box in _joined(fine))):
             yield replace(found, pardoned=frozenset(pardoned))
+        yield from _joined_ranges(kind, ranged, lessons)
+
+
+def _joined_ranges(
+    kind: CaseKind, rows: Mapping[Row, tuple[list[Options], Generalisation]], lessons: Lessons
+) -> Iterator[Generalisation]:
+    """Rows with ranges: as one rule where one text tells them apart, each with the range of its own text."""
+    # By the place of the text and what else is in a row; one row for each text.
+    groups: dict[tuple[int, Row], dict[int, Row]] = {}
+    for row, (own, _) in rows.items():
+        spans = [at for at, part in enumerate(own) if part.is_range]
+        for at, (path, type) in enumerate(kind.shape):
+            if len(spans) == 1 and len(path) == 1 and type == "text" and own[at].kind is None:
+                alike = tuple(ALL if each in (at, *spans) else one for each, one in enumerate(row))
+                groups.setdefault((at, alike), {}).setdefault(row[at], row)
+    left = dict.fromkeys(rows)
+    for (at, _), group in sorted(groups.items(), key=lambda each: -len(each[1])):
+        found = [row for row in group.values() if row in left and not rows[row][1].pardoned]
+        if len(found) < 2:
+            continue
+        own = list(rows[found[0]][0])
+        number = next(place for place, part in enumerate(own) if part.is_range)
+        texts = [str(own[at].options[row[at]]) for row in found]
+        spans_of = [rows[row][0][number].options[0] for row in found]
+        by = {text: span for text, span in zip(texts, spans_of, strict=True) if isinstance(span, Range)}
+        seen = sum(rows[row][0][number].first_times[0] or 0 for row in found)
+        span = RangeByText.over(kind.shape[at][0][0], by)
+        own[number] = Options((span,) * len(own[number].options), (seen,) * len(own[number].options))
+        box = tuple(frozenset({one}) for one in found[0])
+        box = (*box[:at], frozenset(row[at] for row in found), *box[at + 1 :])
+        joined = _rule_of(kind, own, box, lessons)
+        if joined is not None:
+            yield joined
+            for row in found:
+                del left[row]
+    yield from (rows[row][1] for row in left)
 
 
 def _changes_below(parts: Sequence[Options], examples: Sequence[Example]) -> bool:
@@ -296,7 +333,7 @@ def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box, lessons: Lesson
             words[shown] = template_text(patterns[path])
         elif isinstance(picked[0], Range):
             spans[path] = picked[0]
-            words[shown] = f"{picked[0].low} to {picked[0].high}"
+            words[shown] = range_text(picked[0])
         else:
             values = [literal(each) if isinstance(each, str) else each for each in picked]
             arguments = put_at(arguments, path, values[0] if len(values) == 1 else values)

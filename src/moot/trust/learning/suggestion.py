@@ -77,7 +77,7 @@ def _edges(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
     options: dict[Path, list[Json]] = {
         path: list(dict.fromkeys(edge_texts(pattern))) for path, pattern in rule.values.items()
     }
-    for path, span in rule.range.items():
+    for path, span in ((path, each.chosen(base.arguments) or each) for path, each in rule.range.items()):
         middle = (span.low + span.high) / 2
         options[path] = [span.low, span.high, int(middle) if span.whole else middle]
     for at in range(max(map(len, options.values()), default=0)):

@@ -47,6 +47,46 @@ class Range:
             return False
         return self.low <= value <= self.high
 
+    def chosen(self, arguments: Mapping[str, Json]) -> Range | None:  # noqa: ARG002
+        """The range for these arguments; None if it has none for them."""
+        return self
+
+    def is_within(self, other: Range) -> bool:
+        """Whether every number that it admits is admitted by the other, whatever else is in the call."""
+        if isinstance(other, RangeByText):
+            return False
+        return other.low <= self.low and self.high <= other.high and (self.whole or not other.whole)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeByText(Range):
+    """A range for each text of another argument, such as the amounts of each payee. For other texts none.
+
+    `low` and `high` are the lowest and the highest of all.
+    """
+
+    of: str
+    by: Mapping[str, Range]
+
+    @classmethod
+    def over(cls, of: str, by: Mapping[str, Range]) -> RangeByText:
+        """Of at least one text."""
+        low, high = min(each.low for each in by.values()), max(each.high for each in by.values())
+        # Whole only if all are.
+        whole = all(each.whole for each in by.values())
+        return cls(low if whole else float(low), high if whole else float(high), of, by)
+
+    def chosen(self, arguments: Mapping[str, Json]) -> Range | None:
+        text = arguments.get(self.of)
+        return self.by.get(text) if isinstance(text, str) else None
+
+    def is_within(self, other: Range) -> bool:
+        if not isinstance(other, RangeByText):
+            return all(each.is_within(other) for each in self.by.values())
+        return self.of == other.of and all(
+            text in other.by and each.is_within(other.by[text]) for text, each in self.by.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Hours:

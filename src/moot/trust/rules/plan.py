@@ -26,7 +26,7 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_words import count_text, join_names, sum_texts, template_text
+from moot.trust.rules.rule_words import count_text, join_names, range_text, sum_texts, template_text
 from moot.trust.rules.rule_yaml import rule_of_json
 from moot.values.kinds import KINDS
 
@@ -231,10 +231,7 @@ def line_text(rule: Rule) -> str:
     text = f"{rule.tool} of {join_names(rule.to or ())}"
     named = [f"{name} {_value_text(value)}" for name, value in rule.equals.items()]
     named += [f"{path_text(path)} {template_text(values)}" for path, values in rule.values.items()]
-    named += [
-        f"{path_text(path)} {'a whole' if span.whole else 'a'} number from {span.low} to {span.high}"
-        for path, span in rule.range.items()
-    ]
+    named += [f"{path_text(path)} {range_text(span)}" for path, span in rule.range.items()]
     text += f" with {join_names(named)}" if named else " without arguments"
     limits = "; ".join(
         [f"at most {count_text(rule.limits.max_decisions or 0, 'time')}", *sum_texts(rule.limits)]

@@ -213,7 +213,8 @@ class Rule:
             if node.searches and not Fields((), node.searches).matches(dict(case.arguments)):
                 yield "arguments"
         for path, span in self.range.items():
-            if not is_true_at(case.arguments, path, span.admits):
+            own = span.chosen(case.arguments)
+            if own is None or not is_true_at(case.arguments, path, own.admits):
                 yield f"range.{path_text(path)}"
         for path, pattern in self.values.items():
             if not is_true_at(case.arguments, path, pattern.admits):

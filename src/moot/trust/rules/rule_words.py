@@ -8,7 +8,7 @@ from typing import Final
 
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
-from moot.trust.rules.conditions import canonical
+from moot.trust.rules.conditions import Range, RangeByText, canonical
 from moot.trust.rules.rule import Rule, RuleLimits
 from moot.values.kinds import ValuePattern
 
@@ -93,7 +93,7 @@ def _argument_texts(rule: Rule, parts: Mapping[str, str], forms: int | None) -> 
         else:
             yield f"{name} {_pattern_text(pattern, forms)}"
     for path, span in rule.range.items():
-        yield f"{path_text(path)} {'a whole' if span.whole else 'a'} number from {span.low} to {span.high}"
+        yield f"{path_text(path)} {range_text(span, forms)}"
     for name in rule.equals:
         yield f"{name} exactly {canonical(rule.equals[name]).decode(errors='replace')[:80]}"
 
@@ -104,6 +104,14 @@ _SLOT_WORDS = {
     "<text>": "any text (not checked)",
     "<page>": "any page",
 }
+
+
+def range_text(span: Range, forms: int | None = None) -> str:
+    """The numbers of a range, or those for each text of another argument, in words."""
+    if isinstance(span, RangeByText):
+        shown = [f"{text} {each.low} to {each.high}" for text, each in span.by.items()]
+        return f"by {span.of} ({join_names(_first(shown, forms))})"
+    return f"{'a whole' if span.whole else 'a'} number from {span.low} to {span.high}"
 
 
 def template_text(values: ValuePattern, forms: int | None = None) -> str:

@@ -8,7 +8,7 @@
         tool: write_file
         arguments:
           path: "/^/srv/reports/[a-z0-9-]{1,24}[.]txt$/"
-        range: {size: [1, 4096]}
+        range: {size: [1, 4096]}        # or for each payee its own: {amount: [payee, {ACME: [1, 300]}]}
         shell: {command: [git status, "git log -n <1..50>"]}
         hours: 09:00-17:00
         ask: when_untrusted
@@ -39,7 +39,7 @@ from moot.origins.tool_traits import undo_from_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
-from moot.trust.rules.conditions import Range, read_hours, read_time
+from moot.trust.rules.conditions import Range, RangeByText, read_hours, read_time
 from moot.trust.rules.rule import ASK_CONDITIONS, DECISIONS, Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_settings import NO_HEAD, SETTINGS, RuleFileHead, settings_as_json, settings_of
 from moot.values.kinds import KINDS, ValuePattern
@@ -255,6 +255,15 @@ def _by_path(
 
 
 def _range(value: Json, where: str) -> Range:
+    match value:
+        case [str(of), dict(by)] if by:
+            return RangeByText.over(
+                of, {_text(text, where): _plain_range(each, f"{where}.{text}") for text, each in by.items()}
+            )
+    return _plain_range(value, where)
+
+
+def _plain_range(value: Json, where: str) -> Range:
     if not isinstance(value, list) or len(value) != 2 or any(type(n) not in (int, float) for n in value):
         raise _error(where, "must be two numbers, the lowest and the highest, as in [1, 100]")
     low, high = value
@@ -355,7 +364,7 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     if rule.arguments:
         written["arguments"] = dict(rule.arguments)
     if rule.range:
-        written["range"] = _nested({path: [span.low, span.high] for path, span in rule.range.items()})
+        written["range"] = _nested({path: _range_as_json(span) for path, span in rule.range.items()})
     for kind in KINDS:
         templates = {path: each.texts() for path, each in rule.values.items() if each.kind == kind}
         if templates:
@@ -386,6 +395,12 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     if origin:
         written["origin"] = origin
     return written
+
+
+def _range_as_json(span: Range) -> Json:
+    if isinstance(span, RangeByText):
+        return [span.of, {text: [each.low, each.high] for text, each in span.by.items()}]
+    return [span.low, span.high]
 
 
 def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:

@@ -26,11 +26,20 @@ function read(text, before) {
   }
 }
 
-/** A flat list of the ranges by path. @param {any} range @param {string[]} [path] @returns {{path: string[], low: number, high: number}[]} */
+/** A flat list of the ranges by path, also of those for each text: [payee, {ACME: [1, 300]}]. @param {any} range @param {string[]} [path] @returns {{path: string[], name: string, low: number, high: number}[]} */
 function spans(range, path = []) {
-  return Object.entries(range ?? {}).flatMap(([key, inner]) =>
-    Array.isArray(inner) ? [{ path: [...path, key], low: inner[0], high: inner[1] }] : spans(inner, [...path, key]),
-  );
+  return Object.entries(range ?? {}).flatMap(([key, inner]) => {
+    const place = [...path, key];
+    const name = place.join(".");
+    if (!Array.isArray(inner)) return spans(inner, place);
+    if (typeof inner[0] !== "string") return [{ path: place, name, low: inner[0], high: inner[1] }];
+    return Object.entries(inner[1]).map(([text, [low, high]]) => ({
+      path: [...place, "1", text],
+      name: `${name} for ${text}`,
+      low,
+      high,
+    }));
+  });
 }
 
 // The kinds of values that a rule has templates for.
@@ -87,8 +96,8 @@ export function narrowDialog(context, approverState, suggestion) {
       );
     }
   }
-  for (const { path, low, high } of spans(rule.range)) {
-    const text = oneLine(path.join("."), 60);
+  for (const { path, name, low, high } of spans(rule.range)) {
+    const text = oneLine(name, 60);
     const least = labelledField(`${text} (min)`, { value: String(low), inputmode: "decimal" });
     const limit = labelledField(`${text} (max)`, { value: String(high), inputmode: "decimal" });
     fields.push({
