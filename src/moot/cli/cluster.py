@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from moot.cli import program
+from moot.cli.admin_request import add_gateway_options, ask_gateway, type_name
 from moot.cli.exit_codes import EXIT_FAILED, EXIT_OK
-from moot.cli.program import RefuseToken
-from moot.errors import MootError, Refused, UsageError
+from moot.errors import MootError
 
 if TYPE_CHECKING:
     from moot.protocol.operation import Json
@@ -59,7 +56,7 @@ def add_command(commands: Any, name: str) -> None:
         examples="  moot cluster drop-space lab\n  moot cluster drop-space lab --yes\n",
     )
     drop.add_argument("space", metavar="SPACE", help="its name")
-    _add_gateway_options(drop)
+    add_gateway_options(drop)
     drop.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     drop.set_defaults(run=run_drop)
     parser = program.add_command(
@@ -69,27 +66,11 @@ def add_command(commands: Any, name: str) -> None:
         about=_ABOUT,
         examples=_EXAMPLES,
     )
-    _add_gateway_options(parser)
+    add_gateway_options(parser)
     add = parser.add_argument
     add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
     add("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
-
-
-def _add_gateway_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--gateway",
-        metavar="URL",
-        help="one or several, separated by commas (default: MOOT_URL, or that of this folder)",
-    )
-    add(
-        "--admin-token-file",
-        type=Path,
-        metavar="FILE",
-        help="the token of an administrator (default: MOOT_ADMIN_TOKEN_FILE with a URL, or of this folder)",
-    )
-    add("--token", action=RefuseToken)
 
 
 def run_drop(options: argparse.Namespace) -> int:
@@ -97,16 +78,10 @@ def run_drop(options: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
 
     name = printable(options.space)
-    if not options.yes:
-        if not sys.stdin.isatty():
-            raise UsageError("nothing was changed: read --help, and call again with --yes if you mean it")
-        print(f"Drops {name} for good, with its members, rights and proposals. Type its name: ", end="")
-        sys.stdout.flush()
-        if sys.stdin.readline().strip() != options.space:
-            print("nothing was changed")
-            return EXIT_FAILED
+    if not type_name(options, f"Drops {name} for good, with its members, rights and proposals."):
+        return EXIT_FAILED
     try:
-        answer = _ask(options, "DELETE", f"admin/cluster/spaces/{quote(options.space, safe='')}")
+        answer = ask_gateway(options, "DELETE", f"admin/cluster/spaces/{quote(options.space, safe='')}")
     except MootError as fault:
         return print_error(fault, as_json=False)
     print(f"{name} is dropped; what gateways have of it in their data folders is kept")
@@ -120,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error
 
     try:
-        status = _ask(options, "GET", "admin/cluster", compare="true" if options.compare else "false")
+        status = ask_gateway(options, "GET", "admin/cluster", compare="true" if options.compare else "false")
     except MootError as fault:
         return print_error(fault, as_json=options.json)
     if options.json:
@@ -128,69 +103,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print_status(status)
     return EXIT_FAILED if status["problems"] else EXIT_OK
-
-
-def _ask(options: argparse.Namespace, method: str, path: str, **params: str) -> dict[str, Any]:
-    """Raises UsageError, Refused, or Unreachable when no gateway answers."""
-    from moot.config.connect_settings import URL, cluster_settings
-    from moot.errors import Unreachable
-    from moot.private_files import token_from
-
-    given = options.gateway or os.environ.get(URL) or ""
-    file = options.admin_token_file or os.environ.get("MOOT_ADMIN_TOKEN_FILE")
-    if not given:
-        here = cluster_settings(environ=os.environ, folder=Path())
-        if here is not None:
-            # The token of this folder goes to the gateways of this folder and nowhere else, and that of the
-            # environment to none that only a file in this folder names.
-            given, file = here[0], options.admin_token_file or here[1]
-    urls = [each for url in given.split(",") if (each := url.strip())]
-    if not urls:
-        raise UsageError(
-            "--gateway URL is missing: the address of a gateway; or set MOOT_URL, or run this in the folder"
-            " of its moot.yaml"
-        )
-    if not file:
-        raise UsageError("--admin-token-file FILE is missing: the token of an administrator of the gateway")
-    token = token_from(file)
-    missed: list[str] = []
-    for url in urls:
-        try:
-            return _request(url, token, method, path, params)
-        except Unreachable as fault:
-            missed.append(str(fault))
-    raise Unreachable("\n".join(missed))
-
-
-def _request(url: str, token: str, method: str, path: str, params: dict[str, str]) -> dict[str, Any]:
-    import httpx2
-
-    from moot.cli.bounded_request import request_bounded
-    from moot.errors import Unreachable
-    from moot.net.websocket_client import UpgradeRefused
-    from moot.participant.connection.connect_errors import explain_failed_request, explain_not_admitted
-
-    # ws:// and wss:// name the same gateway.
-    base = f"http{url[2:]}" if url.startswith("ws") else url
-    headers = {"Authorization": f"Bearer {token}"}
-    try:
-        answer = request_bounded(
-            method, f"{base.rstrip('/')}/{path}", seconds=15, headers=headers, params=params
-        )
-    except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
-        raise explain_failed_request(url, fault) from None
-    if answer.status_code == 401:
-        raise explain_not_admitted(url, UpgradeRefused(401, answer.content), token)
-    try:
-        body = answer.json()
-    except ValueError:
-        body = None
-    if not isinstance(body, dict) or answer.status_code >= 500:
-        why = body.get("message") if isinstance(body, dict) else "that is no gateway of ours"
-        raise Unreachable(f"{url} answered with HTTP {answer.status_code}: {why}")
-    if answer.status_code != 200:
-        raise Refused(str(body.get("message") or f"{url} answered with HTTP {answer.status_code}"))
-    return body
 
 
 # For people

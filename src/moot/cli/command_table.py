@@ -37,7 +37,7 @@ manage       member      invite, grant, revoke, pause, kick, …; `passkeys`
              proposal    vote, withdraw, explain, history; `receipt`
              rules       let rules decide; `origins`: what asks; `review`: a no
              journal     read, search, export, verify it; `verify`: the setup
-also         login, logout, hook, cluster, xp, message, conformance, completion
+also         login, logout, hook, space, cluster, xp, message, conformance, completion
 """
 
 _ABOUT: Final = """
@@ -97,6 +97,7 @@ COMMANDS: Final = {
     "journal": "journal",
     "verify": "verify",
     "cluster": "cluster",
+    "space": "space",
     "xp": "xp",
     "message": "client.operation_commands",
     "conformance": "conformance",

@@ -29,6 +29,8 @@ class AccessDenied(msgspec.Struct, frozen=True):
     message: str
     # Seconds after which another try makes sense.
     retry_after: float | None = None
+    # In a cluster: whether what is in the log, and not read yet, will change the answer.
+    is_pending: bool = False
 
     @property
     def headers(self) -> dict[str, str]:
@@ -173,7 +175,7 @@ class SpaceDirectory:
         return (
             self.when_current is not None
             and isinstance(identity, AccessDenied)
-            and identity.status == 401
+            and (identity.status == 401 or identity.is_pending)
             and bool(token)
             and not self.is_of_provider(token or "")
             and not self.has_guessed(address)

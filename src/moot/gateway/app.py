@@ -29,6 +29,7 @@ from moot.gateway.evidence.witness_client import WitnessClient
 from moot.gateway.evidence.witness_service import WitnessService
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.hosting import fast_path
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_routes import Endpoints
 from moot.gateway.http.mounted_apps import MountedApps
 from moot.gateway.mailer import Mailer
@@ -221,6 +222,7 @@ class Gateway:
             metrics=self.metrics,
             connections=self.connections,
             cluster=None if self.node is None else self.node.status,
+            spaces=factory,
             shared_content=self._shared_content,
             logs=self.logs,
             witness=self._make_witness(),
@@ -236,6 +238,7 @@ class Gateway:
         self.logs.start()
         self._ask_witnesses()
         factory.on_created = self.measures.watch_space
+        factory.on_ended = self._forget_space
         self.measures.watch_connections(limiter)
         self.measures.watch_access(access_limiter)
         if self.node is not None:
@@ -244,6 +247,10 @@ class Gateway:
             self.measures.watch_space(host)
         self.measures.watch_notifications(self.notifier)
         await self.notifier.start()
+
+    async def _forget_space(self, host: SpaceHost) -> None:
+        await self.logs.close(host)
+        self.measures.forget_space(host)
 
     def _make_witness(self) -> WitnessService | None:
         """What cosigns for the logs of others, if the configuration names some."""

@@ -176,6 +176,11 @@ class GatewayMeasures:
             running.read = lambda: host.journal.sync_running_seconds
         host.space.state.ledger.on_decided = self._decisions(host)
 
+    def forget_space(self, host: SpaceHost) -> None:
+        """It was archived or deleted."""
+        self._hosts.remove(host)
+        self.registry.remove(space=host.name)
+
     def watch_log(self, host: SpaceHost, logs: LogKeeper) -> None:
         """Where a log of the journal is kept."""
         LOG_SIGNED.of(self.registry, space=host.name).read = lambda: float(logs.is_signed(host.name))

@@ -1,10 +1,10 @@
-"""Opening spaces: those of the configuration at the start, others when somebody joins them (D-22).
+"""Opening spaces: those of the configuration at the start, others when an operator or who joins makes them.
 
     factory = SpaceFactory(configuration, directory, database, url=url, on_mail=mailer.send)
     await factory.open_all()
 
-A space that comes by joining is made after one of the configuration (`auto_create_spaces`): the same people
-with the same tokens and rights, and a journal of its own, by whose folder it is known after a restart.
+A space that is made while the gateway runs has the people, tokens and rights of one of the configuration
+(D-22), and a journal of its own. `CreatedSpaces` knows of it after a restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,8 +24,16 @@ import msgspec
 from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.gateway_config import GatewayConfig
 from moot.config.loader import is_space_name
-from moot.errors import UsageError
+from moot.errors import InvalidOperation, InvalidRequest, Unavailable, UsageError
 from moot.gateway.access import AccessDenied, SpaceDirectory
+from moot.gateway.created_spaces import (
+    CLUSTER_FILE,
+    CreatedSpaces,
+    End,
+    EndedSpace,
+    describe,
+    explain_ended,
+)
 from moot.gateway.hosting.delivery import Delivery, MessageHistory
 from moot.gateway.hosting.durability import Durability
 from moot.gateway.hosting.history_restore import restore_history
@@ -36,7 +46,8 @@ from moot.gateway.hosting.output_log import OutputLog
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_restore import restore_space
 from moot.net.outbox import Outgoing
-from moot.resilience.atomic_file import write_atomically
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
 from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
@@ -44,15 +55,10 @@ from moot.space.effects import Mail
 from moot.space.space import Space
 from moot.store.database import Database, covered_position
 from moot.store.journal import Journal, JournalSettings
-from moot.store.journal_segments import sync_folder
 from moot.store.open_journal import open_journal
 
 log = logging.getLogger(__name__)
 
-# In the folder of a space that came by joining: the name of the one that it was made after.
-_MODEL_FILE: Final = "like"
-# In the folder of a space: of which cluster's log its journal is a copy.
-CLUSTER_FILE: Final = "cluster"
 # D-40: messages of a space kept for HTTP polling, for who comes by every few minutes; 8 MiB at most.
 POLL_MESSAGES: Final = 1_000
 POLL_BYTES: Final = 8 << 20
@@ -79,24 +85,30 @@ class SpaceFactory:
         self._url = url
         self._on_mail = on_mail
         self._outputs: list[OutputLog] = []
-        # Told of every space that came by joining.
+        self._created = CreatedSpaces(configuration.gateway.data / "spaces")
+        # Told of every space that is made while the gateway runs, and of every one that has ended.
         self.on_created: Callable[[SpaceHost], None] = lambda _host: None
+        self.on_ended: Callable[[SpaceHost], Awaitable[None]] = _nobody_asks
 
     async def open_all(self) -> None:
         """Bring every space back to where it was."""
         for name, settings in self._configuration.spaces.items():
             await self.open(name, settings)
-        model = self._model()
-        if model is None:
-            return
-        for name in self._created_before():
+        for name, model in self._created_before():
             await self.open(name, model)
-        self._directory.model = self._configuration.model_space
-        self._directory.create = self.create
+        for name, ended in self._created.ended.items():
+            await self._clear(name, ended, None)
+        self._let_members_create()
+
+    def _let_members_create(self) -> None:
+        if self._configuration.model_space is not None:
+            self._directory.model = self._configuration.model_space
+            self._directory.create = self.create
 
     async def open(self, name: str, settings: SpaceSettings) -> SpaceHost:
         """One space, from its snapshot and journal."""
         options, config = self._options(name, settings), self._space_config(name, settings)
+        self._check_not_ended(name)
         self._leave_cluster(name)
         restored = await restore_space(options, config, self._database)
         if isinstance(options.clock, SteadyClock):
@@ -116,7 +128,7 @@ class SpaceFactory:
                 await asyncio.shield(host.journaled.save_snapshot())
         if name in self._configuration.spaces:
             self._add_outputs(host, settings)
-        self._add_to_directory(name, host, settings)
+        self._add_to_directory(name, host, self._configuration.spaces.get(name))
         log.info("space open", extra={"space": name, "replayed": restored.replayed})
         return host
 
@@ -129,53 +141,147 @@ class SpaceFactory:
 
     def create(self, name: str) -> SpaceHost | AccessDenied:
         """A space that was not there before; whoever asks has been let into its model."""
-        model = self._model()
-        if model is None or not is_space_name(name):
-            return AccessDenied(404, f"no space {name[:64]!r} on this gateway")
-        if len(self._directory.hosts) - len(self._configuration.spaces) >= self._config.max_auto_spaces:
-            return AccessDenied(
-                503, "this gateway holds as many spaces as gateway.max_auto_spaces allows: join one of them"
-            )
-        folder = self._folder(name)
-        if folder.exists() or covered_position(self._database.path, name) is not None:
+        refusal = self._why_not(name)
+        if refusal is not None:
+            return AccessDenied(404, f"no space {name[:64]!r} on this gateway: {refusal}")
+        return self._limit_created() or self._make(name, self._configuration.model_space or "")
+
+    def _limit_created(self) -> AccessDenied | None:
+        if len(self._directory.hosts) - len(self._configuration.spaces) < self._config.max_auto_spaces:
+            return None
+        return AccessDenied(
+            503, "this gateway holds as many spaces as gateway.max_auto_spaces allows: join one of them"
+        )
+
+    async def create_space(self, name: str, like: str | None, by: str) -> str:
+        like = self._model_for(name, like)
+        made = self._make(name, like)
+        if isinstance(made, AccessDenied):
+            raise Unavailable(made.message)
+        log.info("space made by an administrator", extra={"space": name, "by": by})
+        return like
+
+    def _model_for(self, name: str, like: str | None) -> str:
+        """After which space one is made. Raises InvalidRequest, and InvalidOperation if there can be none."""
+        known = self._configuration
+        like = like or known.model_space or known.default_space
+        if like not in known.spaces or like not in self._directory.hosts:
+            named = ", ".join(known.spaces)
+            raise InvalidRequest(f"name the space of the file after which it is made (like): {named}")
+        refusal = self._why_not(name)
+        if refusal is not None:
+            raise InvalidOperation(f"space {name[:64]!r} cannot be made: {refusal}")
+        return like
+
+    def _why_not(self, name: str) -> str | None:
+        """Why there can be no new space of this name; None if there can."""
+        if not is_space_name(name):
+            return "a name has up to 64 letters, digits and ._- and begins with a letter or digit"
+        ended = self._created.ended.get(name)
+        if ended is not None:
+            return explain_ended(name, ended)
+        if name in self._directory.hosts or name in self._directory.other_names:
+            return "there is one"
+        if self._folder(name).exists() or covered_position(self._database.path, name) is not None:
             # What was said there was said among others; all that are ours were opened at the start.
-            return AccessDenied(404, f"no space {name!r} on this gateway: one of that name was here before")
+            return "one of that name was here before"
+        return None
+
+    def _make(self, name: str, like: str) -> SpaceHost | AccessDenied:
+        settings, folder = self._configuration.spaces[like], self._folder(name)
         try:
-            folder.mkdir(mode=0o700, parents=True)
-            # On disk before anything is said there: without it, the space would be gone after a power cut.
-            write_atomically(folder / _MODEL_FILE, (self._configuration.model_space or "").encode())
-            sync_folder(folder)
-            sync_folder(folder.parent)
-            options = self._options(name, model)
+            self._created.note_created(name, like)
+            options = self._options(name, settings)
             journal = open_journal(options.folder, options.journal)
         except (OSError, UsageError) as fault:
             # Or half of it would stand in the way of the next try.
+            self._created.models.pop(name, None)
             shutil.rmtree(folder, ignore_errors=True)
             log.error("space not created", extra={"space": name, "fault": str(fault)})
             return AccessDenied(503, "the space cannot be created now: try again later")
-        host = self._host(options, Space(self._space_config(name, model)), journal)
+        host = self._host(options, self._new_space(name, like), journal)
         if journal.is_written:
             host.record_state("a new space")
         _begin(host)
-        self._add_to_directory(name, host, model)
-        log.info("space created", extra={"space": name, "like": self._configuration.model_space})
+        self._add_to_directory(name, host, None)
+        log.info("space created", extra={"space": name, "like": like})
         self.on_created(host)
         return host
+
+    def _new_space(self, name: str, like: str) -> Space:
+        """One with the people that its model has now."""
+        model = self._directory.hosts[like].space
+        url = self._space_config(name, self._configuration.spaces[like]).connection_url
+        space = Space(msgspec.structs.replace(model.state.config, name=name, connection_url=url))
+        space.begin_like(model)
+        return space
+
+    async def end_space(self, name: str, how: End, by: str) -> None:
+        before = self._created.check_may_end(name, how, self._configuration.spaces)
+        ended = EndedSpace(how, by, rfc3339(time.time()))
+        try:
+            self._created.note_ended(name, ended)
+        except OSError as fault:
+            if before is not None:
+                self._created.ended[name] = before
+            raise Unavailable(f"nothing was changed: {fault.strerror}") from None
+        await self._clear(name, ended, self._let_go(name, ended))
+
+    def _let_go(self, name: str, ended: EndedSpace) -> SpaceHost | None:
+        """Close the connections to a space; nothing happens in it from now on."""
+        host = self._directory.hosts.pop(name, None)
+        if host is not None:
+            log.warning("space ended", extra={"space": name, "ended": ended.ended, "by": ended.by})
+            host.end(f"this space was {ended.ended}")
+        return host
+
+    async def _clear(self, name: str, ended: EndedSpace, host: SpaceHost | None) -> None:
+        """Let go of the files of a space that has ended; what fails is done at the next start."""
+        if host is not None:
+            await host.stop()
+            await self.on_ended(host)
+        if ended.ended == "deleted" and self._created.has_files(name):
+            try:
+                await self._database.forget(name)
+                await asyncio.to_thread(self._created.remove_files, name)
+            except (OSError, sqlite3.Error) as fault:
+                log.error("deleted space is not removed yet", extra={"space": name, "fault": str(fault)})
+
+    def _check_not_ended(self, name: str) -> None:
+        ended = self._created.ended.get(name)
+        if ended is not None:
+            raise UsageError(
+                f"{explain_ended(name, ended)}: take it out of the file, or move {self._folder(name)} away "
+                "to begin a new one"
+            )
+        if name in self._configuration.spaces:
+            self._created.note_configured(name)
+
+    def describe_spaces(self) -> list[dict[str, Json]]:
+        return describe(self._directory.hosts, self._created.models, self._ended())
+
+    def _ended(self) -> dict[str, EndedSpace]:
+        return self._created.ended
 
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
         notes = []
         hosts = self._directory.hosts
-        model = configuration.spaces.get(self._directory.model or "")
         for name, host in hosts.items():
-            settings = configuration.spaces.get(name)
-            if settings is None and name not in self._configuration.spaces:
-                settings = model
+            like = self._created.models.get(name, name)
+            settings = configuration.spaces.get(name) or configuration.spaces.get(like)
+            if settings is None and like != name:
+                notes.append(
+                    f"space {name} was made after {like}, which is gone from the configuration: it goes on "
+                    "as it is, and is not opened again after a restart"
+                )
+                continue
             if settings is None:
                 notes.append(f"space {name} is gone from the configuration: restart to close it")
                 continue
             host.rights.reload(self._space_config(name, settings))
-            self._set_other_name(name, settings)
+            if name in configuration.spaces:
+                self._set_other_name(name, settings)
             self._directory.end_excluded(host)
         new = [name for name in configuration.spaces if name not in hosts]
         return notes + [f"space {name} is new: restart to open it" for name in new]
@@ -189,18 +295,20 @@ class SpaceFactory:
 
     # What a space is made of
 
-    def _model(self) -> SpaceSettings | None:
-        return self._configuration.spaces.get(self._configuration.model_space or "")
-
-    def _created_before(self) -> list[str]:
-        # Not those that stood in the configuration once: their people were others.
-        marks = sorted((self._config.data / "spaces").glob(f"*/{_MODEL_FILE}"))
-        model, configured = self._configuration.model_space, self._configuration.spaces
-        return [
-            mark.parent.name
-            for mark in marks
-            if mark.parent.name not in configured and mark.read_text() == model
-        ]
+    def _created_before(self) -> list[tuple[str, SpaceSettings]]:
+        """Spaces that were made while a gateway ran on this folder, and their settings."""
+        found = []
+        for name, like in self._created.models.items():
+            model = self._configuration.spaces.get(like)
+            if name in self._configuration.spaces:
+                continue
+            if model is None:
+                log.warning(
+                    "space not opened: its model is not configured", extra={"space": name, "like": like}
+                )
+                continue
+            found.append((name, model))
+        return found
 
     def _folder(self, name: str) -> Path:
         return self._config.data / "spaces" / name
@@ -259,9 +367,10 @@ class SpaceFactory:
             connection_url=url,
         )
 
-    def _add_to_directory(self, name: str, host: SpaceHost, settings: SpaceSettings) -> None:
+    def _add_to_directory(self, name: str, host: SpaceHost, settings: SpaceSettings | None) -> None:
         self._directory.hosts[name] = host
-        self._set_other_name(name, settings)
+        if settings is not None:
+            self._set_other_name(name, settings)
 
     def _set_other_name(self, name: str, settings: SpaceSettings) -> None:
         if settings.other_name is not None:
@@ -274,6 +383,10 @@ class SpaceFactory:
             member = settings.members.get(name)
             is_joining_late = settings.config.reference_compat and not (member and member.auto_connect)
             output.join(host, name, welcome_at_first_post=is_joining_late)
+
+
+async def _nobody_asks(_host: SpaceHost) -> None:
+    """Until somebody does."""
 
 
 def _resume(host: SpaceHost, config: SpaceConfig) -> None:

@@ -250,6 +250,15 @@ class Space:
         """D-24: undo a kick, without what an administrator had added; a new token is minted."""
         return operator_changes.restore_member(self.state, name, mint, drops_added=drops_added)
 
+    def begin_like(self, model: Space) -> None:
+        """Before anything happens here: who was removed from the model is, and its void tokens are void."""
+        roster = self.state.roster
+        for name, member in roster.members.items():
+            known = model.state.roster.members.get(name)
+            held = () if known is None else known.credentials
+            roster.set_credentials(member, tuple(each for each in member.credentials if each in held))
+            member.kicked = known is None or known.kicked
+
     def rotate_credential(
         self, name: str, token: Token, now: float, mint: Mint, *, keep: bool
     ) -> list[Effect]:

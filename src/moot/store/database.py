@@ -105,6 +105,17 @@ class Database:
         """The copy of a space's marker; raises UsageError for one that is damaged."""
         return self._run(lambda: _load_marker(self._connection, self.path, space))
 
+    def forget(self, space: str) -> asyncio.Future[None]:
+        """Remove all that is kept of a space."""
+
+        def remove() -> None:
+            with self._connection as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("DELETE FROM snapshots WHERE space = ?", (space,))
+                connection.execute("DELETE FROM positions WHERE space = ?", (space,))
+
+        return self._run(remove)
+
     async def wait_answering(self, work: asyncio.Future[T], stall_seconds: float) -> T:
         """What `work` came to, as long as the disk answers. Raises TimeoutError; `work` itself goes on.
 

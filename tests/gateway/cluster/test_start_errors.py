@@ -47,13 +47,6 @@ async def test_nobody_is_there(tmp_path: Path) -> None:
     assert "secret" not in said
 
 
-async def test_spaces_that_would_be_made_on_demand(settings: dict[str, Json], tmp_path: Path) -> None:
-    """Each gateway would make its own: a clear error instead."""
-    with pytest.raises(UsageError, match=r"auto_create_spaces: not in a cluster.*name them"):
-        async with running_gateway(tmp_path, PEOPLE, cluster=settings, auto_create_spaces="lab"):
-            pass
-
-
 async def test_too_few_servers_for_three_copies(settings: dict[str, Json], tmp_path: Path) -> None:
     said = await refusal(tmp_path, settings | {"replicas": 3})
     assert "cannot keep 3 copies" in said

@@ -15,7 +15,7 @@ import yaml
 from nats.js.api import StreamInfo
 
 from moot import __version__
-from moot.cli import cluster, main
+from moot.cli import admin_request, main
 from moot.config import load
 from moot.errors import Refused
 from moot.gateway.cluster import cluster_status
@@ -330,7 +330,7 @@ def test_a_token_of_the_environment_goes_to_no_host_that_a_file_names(
         asked.append((url, token))
         raise Refused("enough")
 
-    monkeypatch.setattr(cluster, "_request", answer)
+    monkeypatch.setattr(admin_request, "_request", answer)
     monkeypatch.setenv("MOOT_ADMIN_TOKEN_FILE", token_file)
     monkeypatch.delenv("MOOT_URL", raising=False)
     folder = tmp_path / "cloned"

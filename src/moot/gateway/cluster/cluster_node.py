@@ -48,6 +48,7 @@ from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.nats.stream_health import wait_led
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
 from moot.gateway.cluster.shared_input import encode_shared_input
+from moot.gateway.created_spaces import EndedSpace, explain_ended
 from moot.gateway.hosting.input_order import Outcome, Tell
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
@@ -80,7 +81,15 @@ class ClusterNode:
         initial_state: Callable[[str], Awaitable[dict[str, Json] | None]],
         copied_until: Callable[[str, str], float],
         close_sockets: Callable[[str], None],
+        made_here: Callable[[Shard], Mapping[str, str]],
+        config_like: Callable[[str, str], SpaceConfig],
+        end_space: Callable[[str, EndedSpace], None],
     ) -> None:
+        """`made_here`: spaces of this gateway's folder that were made at run time, and after which one each;
+        `config_like` is their configuration. `end_space` closes one that was archived or deleted."""
+        self._made_here = made_here
+        self._config_like = config_like
+        self._end_space = end_space
         self.config = config
         self.name = config.gateway or default_name(port)
         gone_beats = max(2, round(config.gone_seconds / config.heartbeat_seconds))
@@ -128,7 +137,7 @@ class ClusterNode:
             keep_log=config.keep_log,
             copied_until=self._copied_until,
         )
-        applier = LogApplier(config, self._configs, self._open_space, snapshots, self._fail)
+        applier = LogApplier(config, self._configs, self._open_space, snapshots, self._fail, self._end_space)
         for shard in self.shards:
             await self._open_shard(connection, shard, snapshots, applier)
         await self.frames.start(connection, self._tasks)
@@ -159,6 +168,9 @@ class ClusterNode:
         # Behind the leader's end nothing was acknowledged; another server may know less of it.
         info = await wait_led(connection, name, self.config.connect_seconds)
         position, states = await snapshots.load(shard, info.state.first_seq, self._configs)
+        for space, ended in shard.ended.items():
+            # It may have happened while this gateway was away.
+            self._end_space(space, ended)
         for space, state in states.items():
             applier.open_space(shard, space, state)
 
@@ -226,10 +238,15 @@ class ClusterNode:
             name for name in self._configs if self.shard_of(name) is shard and name not in shard.orders
         ]
         for name in missing:
+            if (ended := shard.ended.get(name)) is not None:
+                raise UsageError(f"{explain_ended(name, ended)}: take it out of this gateway's file")
             state = await self._initial_state(name)
             if state is None:
                 state = Space(self._configs[name]).save() | {"config": save_config(self._configs[name])}
             self._append(shard, name, "create", {"state": state}, None)
+        for name, like in self._made_here(shard).items():
+            if (state := await self._initial_state(name)) is not None:
+                self._append(shard, name, "create", {"state": state, "like": like}, None)
         created: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._append(shard, "", "announced", {}, lambda _outcome: created.set_result(None))
         while not created.done():
@@ -257,7 +274,12 @@ class ClusterNode:
 
     def _compare_configs(self, shard: Shard, others: list[str]) -> None:
         """A gateway that is alone brings its file and its address with it; others are told what differs."""
-        for name, config in self._configs.items():
+        made = {
+            name: self._config_like(name, like)
+            for name, like in shard.likes.items()
+            if name in shard.orders and like in self._configs
+        }
+        for name, config in (made | dict(self._configs)).items():
             order = shard.orders.get(name)
             if order is None:
                 continue
@@ -310,7 +332,7 @@ class ClusterNode:
         return [
             f"space {name}: {', '.join(differ)}"
             for name, (differ, config) in self._differing.items()
-            if self.shard_of(name).orders[name].space.state.config is config
+            if (order := self.shard_of(name).orders.get(name)) and order.space.state.config is config
         ]
 
     def shard_of(self, space: str) -> Shard:

@@ -15,6 +15,7 @@ from moot.gateway.cluster.nats.batch import InputParts
 from moot.gateway.cluster.nats.gateway_table import GatewayTable, KnownGateway
 from moot.gateway.cluster.nats.log_reader import LOST_MESSAGES
 from moot.gateway.cluster.nats.shared_log import SharedLog
+from moot.gateway.created_spaces import EndedSpace
 from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
@@ -68,6 +69,9 @@ class Shard:
         self.unknown: set[str] = set()
         # Spaces that operators have dropped; one of the same name may have been made since.
         self.dropped: set[str] = set()
+        # Spaces that were made while gateways ran, and after which, and those of them that have ended.
+        self.likes: dict[str, str] = {}
+        self.ended: dict[str, EndedSpace] = {}
         # Epochs of gateways that the log says to live, and that gave no sign of life at our start.
         self.silent: dict[str, int] = {}
         self.log: SharedLog

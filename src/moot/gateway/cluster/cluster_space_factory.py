@@ -12,22 +12,26 @@ from typing import Final
 import msgspec
 
 from moot.config.cluster_config import ClusterConfig
-from moot.config.configuration import Configuration
-from moot.errors import UsageError
-from moot.gateway.access import SpaceDirectory
+from moot.config.configuration import Configuration, SpaceSettings
+from moot.config.loader import is_space_name
+from moot.errors import Unavailable, UsageError
+from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.log_applier import explain_dropped
 from moot.gateway.cluster.log_order import LogOrder
+from moot.gateway.created_spaces import CLUSTER_FILE, End, EndedSpace, explain_ended
 from moot.gateway.hosting.durability import CarriedOut, PendingEffects
+from moot.gateway.hosting.input_order import Outcome, Tell, wait_applied
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import recorded_time
 from moot.gateway.hosting.space_restore import restore_space
-from moot.gateway.space_factory import CLUSTER_FILE, SpaceFactory
+from moot.gateway.space_factory import SpaceFactory
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
+from moot.resilience.task_set import TaskSet
 from moot.space.config_json import save_config
 from moot.space.effects import Mail
 from moot.space.space import Space
@@ -93,6 +97,10 @@ def _nobody_waits() -> None:
     """It was carried out when it came."""
 
 
+def _nobody_told(_outcome: Outcome) -> None:
+    """Whoever wants the space looks again when the log has brought it."""
+
+
 class ClusterSpaceFactory(SpaceFactory):
     """Opens the spaces of one gateway of a cluster."""
 
@@ -110,10 +118,9 @@ class ClusterSpaceFactory(SpaceFactory):
     ) -> None:
         super().__init__(configuration, directory, database, url=url, on_mail=on_mail)
         self._opened: dict[str, SpaceHost] = {}
-        if configuration.gateway.auto_create_spaces:
-            raise UsageError(
-                "gateway.auto_create_spaces: not in a cluster, whose gateways have the same spaces; name them"
-            )
+        # Whether spaces are served: one that the log brings from now on was made while gateways run.
+        self._is_open = False
+        self._tasks = TaskSet("spaces")
         self.node = ClusterNode(
             cluster,
             port=port,
@@ -124,16 +131,22 @@ class ClusterSpaceFactory(SpaceFactory):
             initial_state=self._initial_state,
             copied_until=self._copied_until,
             close_sockets=close_sockets,
+            made_here=self._made_here,
+            config_like=lambda name, like: self._space_config(name, configuration.spaces[like]),
+            end_space=self._note_ended,
         )
 
     async def open_all(self) -> None:
         await self.node.start()
         self._directory.guest_prefix = f"{self.node.name}-{self.node.shards[0].log.writer.epoch}-"
-        for name, settings in self._configuration.spaces.items():
-            host = self._opened[name]
+        for name, host in self._opened.items():
+            settings = self._configuration.spaces.get(name)
             self._add_to_directory(name, host, settings)
-            self._add_outputs(host, settings)
+            if settings is not None:
+                self._add_outputs(host, settings)
             log.info("space open", extra={"space": name, "position": self.node.shard_of(name).log.position})
+        self._is_open = True
+        self._let_members_create()
 
     async def close(self) -> None:
         try:
@@ -142,17 +155,27 @@ class ClusterSpaceFactory(SpaceFactory):
             # Whatever NATS does, the journals go to disk; those of a start that failed are not served yet.
             served = self._directory.hosts
             unserved = (host.stop() for name, host in self._opened.items() if name not in served)
+            await self._tasks.wait(_CLOSE_SECONDS)
+            await self._tasks.close()
             await asyncio.gather(super().close(), *unserved, self.node.disconnect())
 
     def _open_space(self, name: str, space: Space, shard: Shard, is_ours: bool) -> LogOrder:
-        options = self._options(name, self._configuration.spaces[name])
+        folder, like = self._folder(name), shard.likes.get(name)
+        mark = folder / CLUSTER_FILE
+        if name in self._created.ended and not (mark.exists() and mark.read_text() == shard.identity):
+            raise UsageError(explain_ended(name, self._created.ended[name]))
+        options = self._options(name, self._settings_of(name, like))
         options = msgspec.structs.replace(options, clock=shard.clock, fast_path=False)
-        folder = self._folder(name)
         copied_until = self._copied_until(name, shard.identity, is_ours)
+        try:
+            write_atomically(mark, shard.identity.encode())
+            if like is not None and name not in self._configuration.spaces:
+                self._created.note_created(name, like)
+        except OSError as fault:
+            raise UsageError(f"{folder} cannot be written: {fault.strerror}") from None
         journal = open_journal(options.folder, options.journal, sync_seconds=_SYNC_SECONDS)
         journal.clock = shard.clock
         journal.close_seconds = _CLOSE_SECONDS
-        write_atomically(folder / CLUSTER_FILE, shard.identity.encode())
         applier = self._applier(options, space, journal, LogDurability)
         order = LogOrder(applier, self.node, shard, copied_until)
         host = self._opened[name] = SpaceHost(applier, order)
@@ -162,7 +185,90 @@ class ClusterSpaceFactory(SpaceFactory):
         if shard.clock.latest > copied_until:
             # What lies between is not in this gateway's copy; from here on it tells everything again.
             host.record_state("a gateway of a cluster begins here")
+        if self._is_open:
+            self._add_to_directory(name, host, None)
+            self.on_created(host)
         return order
+
+    def _settings_of(self, name: str, like: str | None) -> SpaceSettings:
+        spaces = self._configuration.spaces
+        return spaces.get(name) or spaces[like or ""]
+
+    # Spaces that are made and ended while gateways run
+
+    def create(self, name: str) -> SpaceHost | AccessDenied:
+        refusal = self._why_not(name)
+        if refusal is not None:
+            return AccessDenied(404, f"no space {name[:64]!r} on this gateway: {refusal}")
+        if (full := self._limit_created()) is not None:
+            return full
+        try:
+            self._ask_for(name, self._configuration.model_space or "", "", _nobody_told)
+        except Unavailable as unavailable:
+            return AccessDenied(503, unavailable.message, retry_after=1)
+        return AccessDenied(503, "the space is being made: try again in a moment", 1, is_pending=True)
+
+    async def create_space(self, name: str, like: str | None, by: str) -> str:
+        like = self._model_for(name, like)
+        await wait_applied(partial(self._ask_for, name, like, by))
+        if name not in self._directory.hosts:
+            raise Unavailable(f"space {name!r} was made, and this gateway cannot open it: see its log")
+        return like
+
+    def _ask_for(self, name: str, like: str, by: str, tell: Tell) -> None:
+        space = self._new_space(name, like)
+        state = space.save() | {"config": save_config(space.state.config)}
+        facts: dict[str, Json] = {"state": state, "like": like, "by": by}
+        self.node.submit(self.node.shard_of(name), name, "create", facts, tell)
+
+    def _why_not(self, name: str) -> str | None:
+        if not is_space_name(name):
+            return super()._why_not(name)
+        shard = self.node.shard_of(name)
+        if (ended := shard.ended.get(name)) is not None:
+            return explain_ended(name, ended)
+        return (
+            "there is one that this gateway cannot open" if name in shard.unknown else super()._why_not(name)
+        )
+
+    async def end_space(self, name: str, how: End, by: str) -> None:
+        if name in self._configuration.spaces:
+            self._created.check_may_end(name, how, self._configuration.spaces)
+        shard = self.node.shard_of(name)
+        await wait_applied(partial(self.node.submit, shard, name, "end", {"how": how, "by": by}))
+        if how == "deleted":
+            await self.node.status.forget_content(name)
+
+    def _ended(self) -> dict[str, EndedSpace]:
+        return {name: each for shard in self.node.shards for name, each in shard.ended.items()}
+
+    def _note_ended(self, name: str, ended: EndedSpace) -> None:
+        """The log says that a space has ended: so has what this gateway has of it."""
+        opened = self._opened.pop(name, None)
+        host = self._let_go(name, ended) or opened
+        if self._created.ended.get(name) != ended and self._folder(name).exists():
+            try:
+                self._created.note_ended(name, ended)
+            except OSError as fault:
+                # The next start is told again.
+                log.error("the end of a space is not noted", extra={"space": name, "fault": str(fault)})
+        self._tasks.start(self._clear(name, ended, host))
+
+    def _made_here(self, shard: Shard) -> dict[str, str]:
+        """Spaces that this gateway made while it was alone, or in another cluster."""
+        found = {}
+        for name, like in self._created.models.items():
+            if name in shard.orders or name in shard.unknown or name in self._configuration.spaces:
+                continue
+            if self.node.shard_of(name) is not shard or like not in self._configuration.spaces:
+                continue
+            mark = self._folder(name) / CLUSTER_FILE
+            if mark.exists() and mark.read_text() == shard.identity:
+                # What was revoked there since this copy was made would be allowed again.
+                log.error("space not served", extra={"space": name, "why": explain_dropped(name)})
+                continue
+            found[name] = like
+        return found
 
     def _send_mail(self, mail: Mail, space: str) -> None:
         if mail.token.secret is not None:
@@ -196,7 +302,7 @@ class ClusterSpaceFactory(SpaceFactory):
         if mark.exists() and mark.read_text() == self.node.shard_of(name).identity:
             # What was revoked there since this copy was made would be allowed again.
             raise UsageError(explain_dropped(name))
-        settings = self._configuration.spaces[name]
+        settings = self._settings_of(name, self._created.models.get(name))
         options, config = self._options(name, settings), self._space_config(name, settings)
         restored = await restore_space(options, config, self._database)
         await restored.journal.close()

@@ -171,6 +171,11 @@ class ClusterStatus:
                 await self.on_dropped(name)
             return sorted(self._known() - statuses.keys())
 
+    async def forget_content(self, name: str) -> None:
+        """Remove large values of a space that was deleted."""
+        if self.on_dropped is not None:
+            await self.on_dropped(name)
+
     async def _hash_states(self) -> dict[int, int]:
         """Let all gateways hash their states at one message of each shard; returns which, by shard."""
         done = await asyncio.gather(*(self._hash_shard(shard) for shard in self._node.shards))

@@ -20,7 +20,9 @@ from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
 from moot.gateway.cluster.nats.log_writer import PendingInput
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
 from moot.gateway.cluster.shared_input import SharedInput, read_shared_input
+from moot.gateway.created_spaces import EndedSpace, explain_ended
 from moot.gateway.hosting.input_order import Outcome
+from moot.protocol.envelope import rfc3339
 from moot.space.config import SpaceConfig
 from moot.space.config_json import load_config
 from moot.space.effects import Token
@@ -45,8 +47,10 @@ class LogApplier:
         open_space: OpenSpace,
         snapshots: ShardSnapshots,
         fail: Callable[[UsageError], None],
+        end_space: Callable[[str, EndedSpace], None],
     ) -> None:
         self._config = config
+        self._end_space = end_space
         self._configs = configs
         self._open_space = open_space
         self._snapshots = snapshots
@@ -91,7 +95,8 @@ class LogApplier:
 
     def open_space(self, shard: Shard, name: str, state: dict[str, Any], *, is_ours: bool = False) -> None:
         """Serve a space from this state, if it is configured here."""
-        if name not in self._configs:
+        like = shard.likes.get(name)
+        if name not in self._configs and like not in self._configs:
             # Its inputs are passed over; a gateway whose configuration has it serves it.
             if name not in shard.unknown:
                 log.warning("the cluster has a space that is not configured here", extra={"space": name})
@@ -102,7 +107,12 @@ class LogApplier:
         try:
             shard.orders[name] = self._open_space(name, Space(config, saved=state), shard, is_ours)
         except UsageError as fault:
-            self._fail(fault)
+            if like is None:
+                self._fail(fault)
+                return
+            # Nobody here asked for it: the other spaces of this gateway go on.
+            log.error("space not served here", extra={"space": name, "why": str(fault)})
+            shard.unknown.add(name)
 
     def _apply_input(
         self, shard: Shard, gateway: str, input: LoggedInput, seed: bytes, pending: PendingInput | None
@@ -114,9 +124,9 @@ class LogApplier:
             if not stored.space:
                 self._apply_own_input(shard, gateway, stored.input, stored.who, input)
             elif stored.input == "create":
-                if order is None:
-                    state = _decode_object(bytes(stored.state))
-                    self.open_space(shard, stored.space, state, is_ours=pending is not None)
+                outcome = self._create(shard, stored, is_ours=pending is not None)
+            elif stored.input == "end":
+                outcome = self._end(shard, stored)
             elif stored.input == "drop":
                 outcome = self._drop_space(shard, stored)
             elif order is not None:
@@ -125,12 +135,42 @@ class LogApplier:
                 if pending is not None and pending.secrets:
                     secret = Token(stored.tokens[0], pending.secrets[0])
                 outcome = order.apply(stored, input, seed, secret)
+            elif (ended := shard.ended.get(stored.space)) is not None:
+                outcome = InvalidOperation(f"this space was {ended.ended}")
         except Exception as fault:
             # All gateways meet it; should it be one alone, then its state differs and it finds out.
             log.exception("an input of the log could not be applied", extra={"gateway": gateway})
             outcome = fault
         if pending is not None and pending.on_done is not None:
             pending.on_done(outcome)
+
+    def _create(self, shard: Shard, stored: SharedInput, *, is_ours: bool) -> InvalidOperation | None:
+        """Open a space that is new; one that another gateway has made meanwhile is there already."""
+        name = stored.space
+        if (ended := shard.ended.get(name)) is not None:
+            return InvalidOperation(explain_ended(name, ended))
+        if name in shard.orders or name in shard.unknown:
+            return InvalidOperation(f"there is a space {name!r} already")
+        if stored.like:
+            shard.likes[name] = stored.like
+        self.open_space(shard, name, _decode_object(bytes(stored.state)), is_ours=is_ours)
+        return None
+
+    def _end(self, shard: Shard, stored: SharedInput) -> InvalidOperation | None:
+        """Close a space that was made while gateways ran, on all of them, for good."""
+        name, before = stored.space, shard.ended.get(stored.space)
+        if before is None and name not in shard.likes:
+            return InvalidOperation(f"no space {name!r} was made while these gateways ran")
+        if before is not None and stored.how == "archived":
+            return InvalidOperation(explain_ended(name, before))
+        shard.ended[name] = ended = EndedSpace(stored.how, stored.by, rfc3339(shard.clock.latest))
+        shard.likes.pop(name, None)
+        shard.unknown.discard(name)
+        shard.orders.pop(name, None)
+        self._end_space(name, ended)
+        # At once: whoever begins behind it does not meet it, and the log can be trimmed.
+        shard.counted = self._config.snapshot_inputs
+        return None
 
     def _drop_space(self, shard: Shard, stored: SharedInput) -> InvalidOperation | None:
         """Forget a space, if each gateway that lives by the log has said that its file does not have it.
@@ -147,6 +187,7 @@ class LogApplier:
             return None
         log.warning("space dropped", extra={"space": name, "by": stored.by})
         shard.unknown.discard(name)
+        shard.likes.pop(name, None)
         shard.dropped.add(name)
         # At once: whoever begins behind it meets no space that was dropped, and the log can be trimmed.
         shard.counted = self._config.snapshot_inputs

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any
 
+import msgspec
+
 from moot import __version__
 from moot.errors import UsageError
 from moot.gateway.cluster.cluster_shard import Shard, StoredSnapshot, hash_states
@@ -13,6 +15,7 @@ from moot.gateway.cluster.nats.batch import LoggedInput
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnection
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.shared_input import encode_shared_input
+from moot.gateway.created_spaces import EndedSpace
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 
@@ -70,6 +73,8 @@ class ShardSnapshots:
         shard.snapshots, shard.purgeable = fields["number"], found.position
         shard.stored = StoredSnapshot(found.position, fields["time"])
         shard.versions = set(fields.get("versions", [fields["version"]]))
+        shard.likes = dict(fields.get("likes", {}))
+        shard.ended = msgspec.convert(fields.get("ended", {}), dict[str, EndedSpace])
         return found.position, fields["spaces"]
 
     def take(self, shard: Shard, sequence: int) -> None:
@@ -90,6 +95,8 @@ class ShardSnapshots:
             "gateways": shard.table.save(),
             "spaces": states,
             "dropped": sorted(shard.dropped),
+            "likes": dict(shard.likes),
+            "ended": msgspec.to_builtins(shard.ended),
         }
         hashes: dict[str, Json] = {"position": sequence, "hashes": dict(shard.hashes)}
         self._tasks.start(self._store_one(shard, sequence, fields, hashes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from moot.errors import UsageError
+from moot.gateway.created_spaces import End
 from moot.gateway.hosting.stored_input import StoredInput
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
@@ -14,6 +15,10 @@ class SharedInput(StoredInput):
     """An input as the log has it: a record of the journal before it was applied."""
 
     space: str = ""
+    # Of `create`: the space of the configuration after which it is made while gateways run.
+    like: str = ""
+    # Of `end`: archived or deleted.
+    how: End = "archived"
 
 
 _decoder = msgspec.json.Decoder(SharedInput)

@@ -156,6 +156,12 @@ class LogKeeper:
         """Have something done between two rounds, by the thread that writes the logs."""
         await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
+    async def close(self, host: SpaceHost) -> None:
+        """After its journal is closed, for good: sign for its end, and let go of it."""
+        if self._executor is not None and host.journal.is_written:
+            await self._advance(host.name, host)
+        self.logs.pop(host.name, None)
+
     async def stop(self) -> None:
         """After the journals are closed: sign for their ends."""
         if self._task is None:
@@ -212,7 +218,7 @@ class LogKeeper:
     async def _round(self) -> None:
         self._wake.clear()
         for name, host in list(self._directory.hosts.items()):
-            if host.journal.is_written:
+            if host.journal.is_written and self._directory.hosts.get(name) is host:
                 await self._advance(name, host)
         async with self._rounds:
             self._rounds.notify_all()

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
-from moot.errors import MalformedEnvelope, RateLimited, Unavailable, UsageError
+from moot.errors import InvalidOperation, MalformedEnvelope, RateLimited, Unavailable, UsageError
 from moot.gateway.hosting.durability import CarriedOut
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.message_refusals import MessageRefusals, space_member
@@ -78,6 +78,8 @@ class InputApplier:
         # How many envelopes took the slow path.
         self.received = 0
         self.connected_at: dict[SessionId, float] = {}
+        # It was archived or deleted: who was on the way to it comes too late.
+        self.is_ended = False
         self._space = journaled.space
         self._journal = journaled.journal
         self._durability = journaled.durability
@@ -86,6 +88,7 @@ class InputApplier:
 
     def join(self, joining: NewSession, attach: Callable[[], None] | None = None) -> None:
         """Let a session join; raises Refused. `attach` connects its outbox before anything is sent to it."""
+        self._check_open()
         session, who, dialect, options = joining
         options = check_token(self._space.state, who, options, self.journaled.clock())
         now, mint = self.journaled.clock(), self.journaled.next_mint()
@@ -98,6 +101,10 @@ class InputApplier:
         facts: dict[str, Json] = {"options": msgspec.to_builtins(options)}
         number = self.journaled.record("join", now, mint, session=session, who=who, dialect=dialect, **facts)
         self.journaled.carry_out(effects, number, now)
+
+    def _check_open(self) -> None:
+        if self.is_ended:
+            raise InvalidOperation("this space has been archived or deleted")
 
     def know_session(self, session: SessionId, who: str, dialect: DialectName) -> None:
         """A session is in the space from now on."""
@@ -140,6 +147,7 @@ class InputApplier:
 
         `facts` are what its record says. None: nobody waits for the disk.
         """
+        self._check_open()
         journaled, input = self.journaled, stored.input
         now, mint = journaled.clock(), journaled.next_mint()
         effects = apply_act(self._space, stored, now, mint)
@@ -269,6 +277,7 @@ class InputApplier:
 
     def post(self, posting: NewSession, body: bytes) -> Applied | Reply:
         """Apply the envelope of a post; its effects wait for the disk. A refusal is returned as the reply."""
+        self._check_open()
         session, who, dialect, options = posting
         options = check_token(self._space.state, who, options, self.journaled.clock())
         now, mint = self.journaled.clock(), self.journaled.next_mint()

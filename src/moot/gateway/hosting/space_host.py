@@ -65,6 +65,12 @@ class SpaceHost:
         self.refusals.log.flush()
         await self.journaled.stop()
 
+    def end(self, reason: str) -> None:
+        """Close its connections; nothing more happens in this space."""
+        for session in list(self.delivery.sessions):
+            self.end_session(session, reason)
+        self.applier.is_ended = True
+
     # What members do
 
     @property

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from moot.errors import InvalidOperation, InvalidRequest
 from moot.gateway.access import AccessDenied
+from moot.gateway.created_spaces import End, SpaceOperations
 from moot.gateway.http.history_routes import before_of, limit_of, settle
 from moot.gateway.http.http_replies import (
     RequestRefused,
@@ -34,6 +35,8 @@ from moot.space.temporary_tokens import MAX_LIFE_SECONDS
 
 # Rights of one member, of which a large envelope holds the most.
 _MAX_BODY_BYTES: Final = 2 << 20
+# Two names of spaces.
+_MAX_NAME_BYTES: Final = 1_024
 
 
 class ClusterOperations(Protocol):
@@ -58,6 +61,7 @@ class AdminRoutes:
         *,
         connections: Callable[[], list[dict[str, Json]]],
         cluster: ClusterOperations | None,
+        spaces: SpaceOperations,
         max_minted_token_seconds: float,
         sign_in: SignInService | None,
     ) -> None:
@@ -65,6 +69,7 @@ class AdminRoutes:
         self._rotation = rotation
         self._connections = connections
         self._cluster = cluster
+        self._spaces = spaces
         self._max_minted_token_seconds = max_minted_token_seconds
         self._sign_in = sign_in
         self._audit_turn = asyncio.Lock()
@@ -213,11 +218,50 @@ class AdminRoutes:
         unasked = await cluster.drop_space(name, admin)
         return json_response(200, {"space": name, "status": "dropped", "not_asked": unasked})
 
-    def _operated(self, request: Request) -> tuple[ClusterOperations, str]:
-        """The cluster, for an administrator of the whole gateway; raises RequestRefused."""
+    async def spaces(self, request: Request) -> Response:
+        """All spaces of this gateway, those that have ended too."""
+        self._everywhere(request)
+        self._identity.check_current()
+        return json_response(200, {"spaces": self._spaces.describe_spaces()})
+
+    async def create_space(self, request: Request) -> Response:
+        """Make a space after one of the configuration, while the gateway runs."""
+        self._everywhere(request)
+        check_json(request)
+        body = await object_of(request, _MAX_NAME_BYTES)
+        # Again: an administrator's token may be gone by the time that the whole body is here.
+        admin = self._everywhere(request)
+        name, like = body.get("name"), body.get("like")
+        if set(body) - {"name", "like"} or not isinstance(name, str) or not isinstance(like, str | None):
+            raise InvalidRequest(
+                'the body is {"name": NAME}, with "like": SPACE if not after the default one'
+            )
+        made_after = await self._spaces.create_space(name, like, admin)
+        return json_response(201, {"space": name, "like": made_after})
+
+    async def archive_space(self, request: Request) -> Response:
+        """Close a space that was made while the gateway ran, and keep its journal."""
+        return await self._end_space(request, "archived")
+
+    async def delete_space(self, request: Request) -> Response:
+        """Close one, and remove all that is kept of it."""
+        return await self._end_space(request, "deleted")
+
+    async def _end_space(self, request: Request, how: End) -> Response:
+        admin, name = self._everywhere(request), request.path_params["space"]
+        await self._spaces.end_space(name, how, admin)
+        return json_response(200, {"space": name, "status": how})
+
+    def _everywhere(self, request: Request) -> str:
+        """Who administers all of this gateway; raises RequestRefused."""
         admin = self._identity.administrator(request)
         if admin is None:
             raise RequestRefused(AccessDenied(403, "an administrator's token is needed"))
+        return admin
+
+    def _operated(self, request: Request) -> tuple[ClusterOperations, str]:
+        """The cluster, for an administrator of the whole gateway; raises RequestRefused."""
+        admin = self._everywhere(request)
         if self._cluster is None:
             raise RequestRefused(
                 AccessDenied(404, "this gateway is alone: gateway.cluster is not configured")

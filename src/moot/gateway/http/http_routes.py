@@ -23,6 +23,7 @@ from moot.config.gateway_config import GatewayConfig, HttpConfig
 from moot.errors import Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
+from moot.gateway.created_spaces import SpaceOperations
 from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.evidence.witness_service import WitnessService
 from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
@@ -107,6 +108,7 @@ class Endpoints:
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         cluster: ClusterOperations | None,
+        spaces: SpaceOperations,
         shared_content: SharedContent | None,
         logs: LogKeeper,
         witness: WitnessService | None,
@@ -131,6 +133,7 @@ class Endpoints:
             rotation,
             connections=connections,
             cluster=cluster,
+            spaces=spaces,
             max_minted_token_seconds=config.max_minted_token_seconds,
             sign_in=sign_in,
         )
@@ -204,6 +207,10 @@ class Endpoints:
             self._route("/admin/sign-in-rules", self._admin.sign_in_rules, "GET"),
             self._route("/admin/sign-ins", self._admin.sign_ins, "GET"),
             self._route("/admin/connections", self._admin.connections, "GET"),
+            self._route("/admin/spaces", self._admin.spaces, "GET"),
+            self._route("/admin/spaces", self._admin.create_space, "POST"),
+            self._route("/admin/spaces/{space}", self._admin.delete_space, "DELETE"),
+            self._route("/admin/spaces/{space}/archive", self._admin.archive_space, "POST"),
             self._route("/admin/cluster", self._admin.cluster, "GET"),
             self._route("/admin/cluster/spaces/{space}", self._admin.drop_space, "DELETE"),
         ]
