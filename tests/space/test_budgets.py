@@ -5,13 +5,16 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from moot.config.space_reader import read_space
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from moot.protocol.payloads import GatewayNotice
 from moot.space.budgets import period_of
 from moot.space.config_json import load_config, save_config
+from moot.space.effects import Deliver
 from moot.space.space import Space
 
 from .space_driver import SpaceDriver
@@ -268,6 +271,30 @@ def test_what_is_used_is_kept_in_a_snapshot_and_through_a_reload() -> None:
         assert again.state.budgets.used(config.budgets[0], "", driver.now) == Decimal(expected)
     again.state.configure(read_space("s", {}))
     assert "budgets" not in again.save()
+
+
+def test_who_decides_is_told_what_a_changed_budget_says_of_open_proposals_and_only_of_these() -> None:
+    driver = bank()
+    assert driver.says("agent", "mcp/proposal", pay(95), to=["tool"], id="p1") is None
+    other = {"method": "tools/call", "params": {"name": "look", "arguments": {}}}
+    assert driver.says("agent", "mcp/proposal", other, to=["tool"], id="p2") is None
+    config = driver.space.state.config
+
+    def reload(at_most: int | None) -> list[Json]:
+        budgets = {"payments": PAY | {"ask_at": 20, "at_most": at_most}} if at_most else {}
+        changed = msgspec.structs.replace(config, budgets=read_space("s", {"budgets": budgets}).budgets)
+        effects = driver.space.reload(changed, driver.now, driver.mint)
+        votes = [each.message for each in effects if isinstance(each, Deliver)]
+        return [
+            ([*each.correlation_id], [budget["verdict"] for budget in each.payload.get("budgets", [])])
+            for each in votes
+            if isinstance(each, GatewayNotice) and each.kind == "moot/votes"
+        ]
+
+    assert reload(90) == [(["p1"], ["refused"])]
+    assert reload(90) == []
+    assert reload(200) == [(["p1"], ["asks"])]
+    assert reload(None) == [(["p1"], [])]
 
 
 def test_a_space_without_budgets_saves_as_before() -> None:

@@ -11,6 +11,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
 from moot.space import membership, sign_in
+from moot.space.acts.approvals import describe_open_votes
 from moot.space.acts.invites import remove_member
 from moot.space.acts.proposals import bind_open
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
@@ -50,6 +51,7 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
             )
     effects += _configure_guests(state, config, now, mint)
     limits_before = state.config.token_limits
+    told = describe_open_votes(state, now)
     state.configure(config)
     for name, participant in config.participants.items():
         effects += _configure(state, Name(name), participant, limits_before, now, mint)
@@ -59,7 +61,7 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
     for session in limited:
         if session.member not in changed and not session.options.injected:
             effects += welcome(state, session.member, [session.id], now, mint)
-    return effects + bind_open(state, now, mint)
+    return effects + bind_open(state, told, now, mint)
 
 
 def _configure_guests(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:

@@ -66,6 +66,11 @@ def describe_votes(state: State, proposal: ProposalRecord, now: float) -> dict[s
     }
 
 
+def describe_open_votes(state: State, now: float) -> dict[str, dict[str, Json]]:
+    """What people are told of each open proposal."""
+    return {each.id: describe_votes(state, each, now) for each in state.ledger.all_open()}
+
+
 def _by_runtime_id(state: State, votes: Mapping[Name, Name]) -> dict[str, Json]:
     return dict(zip(state.runtime_ids(votes), state.runtime_ids(votes.values()), strict=True))
 

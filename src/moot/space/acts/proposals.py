@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from moot.errors import (
@@ -17,7 +18,7 @@ from moot.errors import (
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint
-from moot.protocol.operation import operation_of
+from moot.protocol.operation import Json, operation_of
 from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act, requests
 from moot.space.acts.approvals import (
@@ -26,6 +27,7 @@ from moot.space.acts.approvals import (
     check_effect_assessment,
     describe_charges,
     describe_effects,
+    describe_open_votes,
 )
 from moot.space.acts.passkey_votes import check_passkey, note_passkey
 from moot.space.continued_calls import find_continued
@@ -370,9 +372,11 @@ def prepare_assign(state: State, session: Session, envelope: Envelope) -> Act:
     return Act(execute)
 
 
-def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
-    """Ask for open proposals, too, what a new configuration asks for; never for less than before."""
-    bound = []
+def bind_open(state: State, told: Mapping[str, dict[str, Json]], now: float, mint: Mint) -> list[Effect]:
+    """Ask for open proposals, too, what a new configuration asks for; never for less than before.
+
+    `told` is what people were told before: of what differs now, they are told again.
+    """
     changed_calls: list[tuple[ProposalRecord, NeededApprovals]] = []
     for each in state.ledger.all_open():
         payload = strict_json.parse_any_depth(each.raw)["payload"] if each.raw else {}
@@ -381,7 +385,6 @@ def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
             continue
         if each.author_votes:
             changed_calls.append((each, needed))
-        before = each.approvals_needed, each.exempt, each.passkey
         if needed.passkey and not each.passkey:
             # Those that were given without one do not count.
             each.passkey, each.approved_by, each.delegated_votes = True, [], {}
@@ -390,14 +393,12 @@ def bind_open(state: State, now: float, mint: Mint) -> list[Effect]:
             each.exempt = needed.exempt
         each.exempt = tuple(name for name in each.exempt if name in needed.exempt)
         each.approvals_needed = max(each.approvals_needed, needed.approvals)
-        if before != (each.approvals_needed, each.exempt, each.passkey):
-            bound.append(each.id)
     for each, needed in changed_calls:
         each.author_votes = may_author_vote(needed, each.operation, state.ledger.named_in(each.counters))
         if not each.author_votes and each.proposer in each.approved_by:
             each.approved_by.remove(each.proposer)
-            bound.append(each.id)
-    return announce_votes(state, dict.fromkeys(bound), now, mint)
+    changed = [id for id, votes in describe_open_votes(state, now).items() if told.get(id) != votes]
+    return announce_votes(state, changed, now, mint)
 
 
 def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:
