@@ -10,7 +10,15 @@ from typing import Final, Literal
 from moot.errors import UsageError
 from moot.values.atoms import Atom, file_atoms, is_path_like
 from moot.values.patches import is_patch, patch_atoms, patch_files
-from moot.values.scalars import amount_atoms, email_atoms, id_atoms, text_atoms, time_atoms
+from moot.values.scalars import (
+    amount_atoms,
+    day_atoms,
+    days_until,
+    email_atoms,
+    id_atoms,
+    text_atoms,
+    time_atoms,
+)
 from moot.values.shell import shell_atoms
 from moot.values.sql import UNSAFE_SLOTS, sql_atoms
 from moot.values.templates import ValueTemplate, is_prose, is_shell_like, is_sql_like, read_template
@@ -36,7 +44,7 @@ from moot.values.word_lists import (
     says_what_runs,
 )
 
-ValueKind = Literal["shell", "path", "patch", "url", "email", "sql", "id", "amount", "time", "text"]
+ValueKind = Literal["shell", "path", "patch", "url", "email", "sql", "id", "amount", "day", "time", "text"]
 
 READERS: Final[dict[ValueKind, Callable[[str], list[Atom] | None]]] = {
     "shell": shell_atoms,
@@ -47,6 +55,8 @@ READERS: Final[dict[ValueKind, Callable[[str], list[Atom] | None]]] = {
     "sql": sql_atoms,
     "id": id_atoms,
     "amount": amount_atoms,
+    # Days from that of the call: texts are taken for it with the call's time at hand only.
+    "day": day_atoms,
     "time": time_atoms,
     "text": text_atoms,
 }
@@ -191,6 +201,10 @@ class ValuePattern:
             return False
         texts = patch_files(value) or [""] if self.kind == "patch" else [value]
         return all(self.index_of(text) is not None for text in texts)
+
+    def admits_at(self, value: object, moment: float) -> bool:
+        """Whether a call of this time may have this value."""
+        return self.admits(days_until(value, moment) if self.kind == "day" else value)
 
     def index_of(self, value: str) -> int | None:
         """The first template that a text matches; None if none does."""

@@ -1,8 +1,9 @@
-"""E-mail addresses, ids, versions, amounts with a currency, dates and times, and prose."""
+"""E-mail addresses, ids, versions, amounts with a currency, dates and times, days from now, and prose."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from moot.values.atoms import Atom, Role, fixed, name_atom
@@ -88,6 +89,34 @@ def time_atoms(text: str) -> list[Atom] | None:
         atoms += [fixed("."), Atom("digits", fraction[1:])] if fraction else []
         atoms += [fixed(zone)] if zone else []
     return atoms
+
+
+_DAYS: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,3})", re.ASCII)
+
+
+def day_atoms(text: str) -> list[Atom] | None:
+    """How many days a date is after that of the call, as `days_until` gives it."""
+    return [Atom("number", text)] if _DAYS.fullmatch(text) else None
+
+
+def days_until(text: object, moment: float) -> str | None:
+    """How many days a date is after that of a moment (in UTC), as a number; None if it is no plain date."""
+    if not isinstance(text, str) or len(text) != len("2026-01-31") or time_atoms(text) is None:
+        return None
+    try:
+        return str((date.fromisoformat(text) - datetime.fromtimestamp(moment, UTC).date()).days)
+    except ValueError:
+        return None
+
+
+def date_after(days: str, moment: float) -> str:
+    """The date that is so many days after that of a moment; what is no number stays as it is."""
+    if day_atoms(days) is None:
+        return days
+    try:
+        return (datetime.fromtimestamp(moment, UTC).date() + timedelta(int(days))).isoformat()
+    except OverflowError:
+        return days
 
 
 def text_atoms(text: str) -> list[Atom] | None:

@@ -12,6 +12,7 @@ from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule, evaluate
 from moot.trust.rules.rule_words import MAX_SENTENCE
 from moot.trust.rules.rule_yaml import rule_as_json, rule_of_json
+from moot.values.scalars import date_after
 from tests.trust.histories import START, call, decided, history
 
 NOW = START + 86_400.0
@@ -199,6 +200,56 @@ def test_a_payee_with_few_payments_is_in_the_same_suggestion_and_one_with_a_reje
     assert verdicts([suggestion.rule], "pay", fine) == ["approve"] * 2
     assert verdicts([suggestion.rule], "pay", wrong) == ["ask"] * 5
     assert all(suggestion.rule.matches(call(dict(each), tool="pay"), NOW) for each in suggestion.allows)
+
+
+def booked(days: list[int]) -> list[Rule]:
+    """What is learned of bookings, one each day, for so many days ahead."""
+    decisions = [
+        decided(call({"room": "blue", "date": date_after(str(ahead), at)}, tool="book", at=at), approved=True)
+        for at, ahead in ((START + 86_400.0 * number, ahead) for number, ahead in enumerate(days))
+    ]
+    found = suggest(decisions, now=START + 86_400.0 * len(days))
+    for each in found:
+        assert each.allows or len(set(days)) == 1
+        for arguments in (*each.allows, *each.refuses):
+            assert isinstance(arguments["date"], str)
+    return [rule_of_json(rule_as_json(each.rule), "rule") for each in found]
+
+
+@pytest.mark.parametrize(
+    ("days", "fine", "asked"),
+    [
+        ([0] * 12, [0], [-1, 1, 7]),
+        ([1, 2, 3, 5, 7, 14] * 2, [1, 3, 7, 14], [0, -1, 15, 400]),
+        ([-1, -3, -7, -2, -9, -4] * 2, [-1, -9], [0, 1, -10]),
+        ([0, 1] * 6, [0, 1], [2, -1]),
+    ],
+)
+def test_dates_are_learned_by_how_far_they_are_from_today(
+    days: list[int], fine: list[int], asked: list[int]
+) -> None:
+    rules = booked(days)
+    (rule,) = rules
+    for later in (20.0, 60.0):
+        now = START + 86_400.0 * later
+        for ahead, decision in [*((each, "approve") for each in fine), *((each, "ask") for each in asked)]:
+            # By the clock of who decides, whatever the call says of its own time.
+            case = call({"room": "blue", "date": date_after(str(ahead), now)}, tool="book", at=START)
+            assert evaluate(rules, case, now, draw=1.0).decision == decision, (later, ahead)
+        for odd in ("tomorrow", date_after(str(fine[0]), now) + "T10:00:00Z", "2026-02-30", None, ["0"], "0"):
+            case = call({"room": "blue", "date": odd}, tool="book", at=now)
+            assert evaluate(rules, case, now).decision == "ask", odd
+    assert "days after that of the call" in rule.words
+
+
+def test_dates_that_are_far_away_or_always_the_same_are_no_days_from_now() -> None:
+    for date in ("2031-01-05", date_after("20", START)):
+        decisions = [
+            decided(call({"date": date}, tool="book", at=START + 86_400.0 * n), approved=True)
+            for n in range(12)
+        ]
+        (found,) = suggest(decisions, now=NOW)
+        assert found.rule.arguments == {"date": date}
 
 
 def test_whom_something_goes_to_has_no_form() -> None:

@@ -72,6 +72,7 @@ _DANGERS: Final = {
     "id": ("injection", "traversal"),
     "amount": ("injection",),
     "time": ("injection",),
+    "day": (),
     "text": ("injection",),
 }
 _ANYTHING: Final = "anything at all; rm -rf ~"

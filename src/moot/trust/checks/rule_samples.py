@@ -15,6 +15,8 @@ from moot.trust.checks.regex_examples import regex_examples
 from moot.trust.history.proposal_case import Case, Path, case_of, put_at
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts, outside_texts
+from moot.values.kinds import ValuePattern
+from moot.values.scalars import date_after
 
 STRANGER: Final = "a-stranger"
 OTHER_HOST: Final = "any-host"
@@ -34,13 +36,18 @@ def sample_call(rule: Rule) -> Case:
         arguments = with_argument(arguments, path, (span.chosen(arguments) or span).low)
     for path, values in rule.values.items():
         arguments = with_argument(
-            arguments, path, next((t for t in edge_texts(values) if values.admits(t)), "x")
+            arguments, path, next((t for t in _edges(values) if values.admits_at(t, 0.0)), "x")
         )
     for name, value in rule.equals.items():
         arguments[name] = copy.deepcopy(value)
     params: dict[str, Json] = {"name": tool, "arguments": arguments}
     case = case_of("check", str(proposer), to, {"method": str(method), "params": params})
     return changed_call(case, tool=str(tool), arguments=arguments, unexpected_fields=())
+
+
+def _edges(values: ValuePattern) -> Iterator[str]:
+    """Of days as dates, for a call at the beginning of time."""
+    return (date_after(text, 0.0) if values.kind == "day" else text for text in edge_texts(values))
 
 
 def sample_calls(rule: Rule) -> Iterator[Case]:

@@ -4,6 +4,7 @@ Every argument has some options:
 
     the same value each time       that value
     values that keep coming back   each of them
+    dates near that of the call    how many days after it, where they are no list
     texts that are new             templates of their kind (`text_patterns`), or nothing
     numbers that are new           the range seen, in pieces where there is a large gap
     elements of a list             the same for each of them, in lists no longer than seen
@@ -33,9 +34,10 @@ from moot.trust.learning.text_patterns import cover_texts
 from moot.trust.rules.conditions import Range, RangeByText, canonical
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_words import range_text, template_text
-from moot.values.covers import MAX_VALUES, MIN_NEW_NUMBERS, MIN_REPEATS, values_recur
-from moot.values.kinds import ValueKind, ValuePattern
+from moot.values.covers import MAX_VALUES, MIN_NEW_NUMBERS, MIN_REPEATS, cover_values, values_recur
+from moot.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern
 from moot.values.quoting import literal
+from moot.values.scalars import days_until
 from moot.values.templates import escape
 from moot.values.word_lists import CHANGING_METHODS
 
@@ -43,6 +45,8 @@ from moot.values.word_lists import CHANGING_METHODS
 MIN_TWO_NUMBERS: Final = 30
 # A rejection in a row is forgotten after so many approvals in it: less than 3 % would be rejected.
 MIN_SINCE_REJECTION: Final = 100
+# Dates are compared with that of the call if all are within so many days of it.
+MAX_DAYS: Final = 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
     First with wide options; where one of those matches a rejection, what was approved there once more with
     narrow ones.
     """
+    kind, lessons = _with_days(kind, lessons)
     left = lessons.approved
     for wide in (True, False):
         options = [
@@ -175,6 +180,31 @@ def _joined_ranges(
             for row in found:
                 del left[row]
     yield from (rows[row][1] for row in left)
+
+
+def _with_days(kind: CaseKind, lessons: Lessons) -> tuple[CaseKind, Lessons]:
+    """Dates as days after that of the call, where they differ and all are near it."""
+    near = []
+    for path, type in kind.shape if lessons.approved else ():
+        texts = Counter(str(example.values[path]) for example in lessons.approved)
+        if type == "text" and EACH not in path and len(texts) > 1 and not values_recur(texts):
+            days = [days_until(each.values[path], each.case.at) for each in lessons.approved]
+            if all(each is not None and abs(int(each)) <= MAX_DAYS for each in days):
+                near.append(path)
+    if not near:
+        return kind, lessons
+
+    def with_days(examples: Sequence[Example]) -> list[Example]:
+        return [
+            Example(
+                each.case,
+                {**each.values, **{path: days_until(each.values[path], each.case.at) for path in near}},
+            )
+            for each in examples
+        ]
+
+    shape = tuple((path, "day" if path in near else type) for path, type in kind.shape)
+    return replace(kind, shape=shape), Lessons(with_days(lessons.approved), with_days(lessons.rejected))
 
 
 def _changes_below(parts: Sequence[Options], examples: Sequence[Example]) -> bool:
@@ -267,6 +297,10 @@ def options_of(
                 reads=reads,
             )
             return None if cover is None else Options(cover.options, cover.first_times, cover.kind)
+        case "day":
+            covers = cover_values("day", values)[:MAX_TEMPLATES]
+            templates = tuple(str(each.template) for each in covers)
+            return Options(templates, tuple(each.first_times for each in covers), "day") if covers else None
         case "number":
             counts = Counter(map(repr, values))
             if EACH in path or (len(counts) >= MIN_NEW_NUMBERS and not values_recur(counts)):

@@ -26,7 +26,9 @@ from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_words import count_text, describe_shortly, join_names
 from moot.trust.rules.rule_yaml import rule_as_json
 from moot.values.examples import edge_texts, outside_texts
+from moot.values.kinds import ValuePattern
 from moot.values.quoting import anchored
+from moot.values.scalars import date_after
 
 # A call that may be repeated (declared read-only or idempotent): this factor times the most that people
 # approved in one hour, at least MIN_HOURLY. Any other call only as often as people approved it.
@@ -75,7 +77,8 @@ def _chosen(
 def _edges(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
     """Each open part in turn, then all of them together."""
     options: dict[Path, list[Json]] = {
-        path: list(dict.fromkeys(edge_texts(pattern))) for path, pattern in rule.values.items()
+        path: list(dict.fromkeys(_texts_at(pattern, edge_texts(pattern), base)))
+        for path, pattern in rule.values.items()
     }
     for path, span in ((path, each.chosen(base.arguments) or each) for path, each in rule.range.items()):
         middle = (span.low + span.high) / 2
@@ -90,7 +93,7 @@ def _edges(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
 
 def _outside(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
     outside: list[Iterator[dict[str, Json]]] = [
-        (_with(base, {path: text}) for text in outside_texts(pattern))
+        (_with(base, {path: text}) for text in _texts_at(pattern, outside_texts(pattern), base))
         for path, pattern in rule.values.items()
     ]
     outside += [
@@ -111,6 +114,11 @@ def _outside(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
                 outside.remove(each)
             else:
                 yield arguments
+
+
+def _texts_at(pattern: ValuePattern, texts: Iterator[str], base: Case) -> Iterator[str]:
+    """The texts as the call of an example has them."""
+    return (date_after(text, base.at) for text in texts) if pattern.kind == "day" else texts
 
 
 def _with(base: Case, values: dict[Path, Json]) -> dict[str, Json]:

@@ -25,6 +25,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
@@ -174,7 +175,7 @@ class Rule:
                 yield part
         if not self._matches_hosts(case.to):
             yield "to"
-        yield from self._argument_mismatches(case)
+        yield from self._argument_mismatches(case, now)
         if careful and case.unexpected_fields:
             yield from case.unexpected_fields
         if self.hours is not None and not self.hours.admits(now):
@@ -204,7 +205,7 @@ class Rule:
             for name in to
         )
 
-    def _argument_mismatches(self, case: Case) -> Iterator[str]:
+    def _argument_mismatches(self, case: Case, now: float) -> Iterator[str]:
         node, careful = self._nodes.get("arguments"), self.is_careful
         if isinstance(node, Fields):
             for name, inner in node.literal:
@@ -217,7 +218,8 @@ class Rule:
             if own is None or not is_true_at(case.arguments, path, own.admits):
                 yield f"range.{path_text(path)}"
         for path, pattern in self.values.items():
-            if not is_true_at(case.arguments, path, pattern.admits):
+            test = partial(pattern.admits_at, moment=now) if pattern.kind == "day" else pattern.admits
+            if not is_true_at(case.arguments, path, test):
                 yield f"arguments.{path_text(path)}"
         for name, value in self.equals.items():
             if name not in case.arguments or not is_same_json(case.arguments[name], value):

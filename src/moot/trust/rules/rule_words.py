@@ -106,6 +106,9 @@ _SLOT_WORDS = {
 }
 
 
+_KIND_WORDS: Final = {"sql": ("SQL of the form ", ""), "day": ("", " days after that of the call")}
+
+
 def range_text(span: Range, forms: int | None = None) -> str:
     """The numbers of a range, or those for each text of another argument, in words."""
     if isinstance(span, RangeByText):
@@ -117,7 +120,8 @@ def range_text(span: Range, forms: int | None = None) -> str:
 def template_text(values: ValuePattern, forms: int | None = None) -> str:
     """What an argument of one kind may be, in words."""
     shown = _first([_SLOT_WORDS.get(text, f"“{text}”") for text in values.texts()], forms)
-    return f"{'SQL of the form ' if values.kind == 'sql' else ''}{join_names(shown, joint='or')}"
+    before, behind = _KIND_WORDS.get(values.kind, ("", ""))
+    return f"{before}{join_names(shown, joint='or')}{behind}"
 
 
 def limits_text(limits: RuleLimits, *, days: bool = False) -> str:

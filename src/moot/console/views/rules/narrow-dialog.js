@@ -43,7 +43,7 @@ function spans(range, path = []) {
 }
 
 // The kinds of values that a rule has templates for.
-const KINDS = ["shell", "path", "url", "email", "sql", "id", "amount", "time", "text"];
+const KINDS = ["shell", "path", "url", "email", "sql", "id", "amount", "day", "time", "text"];
 
 /** The templates of one kind by path. @param {any} values @param {string[]} [path] @returns {{path: string[], templates: any}[]} */
 function templatesOf(values, path = []) {
