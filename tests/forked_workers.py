@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fork_server import OwnForkServer
-from tests.warm_start import SERVER, own_server
+from tests.warm_start import SDK_SERVER, SERVER, own_server
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -22,6 +22,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
     if sys.platform != "linux" or config.getoption("cov_source", None):
         return
     os.environ[SERVER] = str(own_server().folder)
+    os.environ[SDK_SERVER] = str(own_server("sdk").folder)
     server = OwnForkServer("tests.worker_server", *config.args)
     config.add_cleanup(server.end)
     for spec in specs:

@@ -29,9 +29,11 @@ from typing import IO
 from moot.protocol.operation import Json
 from tests.cli.programs import MODULES
 from tests.fork_server import ForkServer, OwnForkServer
+from tests.warm_server import SDK_SERVERS
 
-# Where the server of all workers listens.
+# Where the servers of all workers listen: that of our programs, and that of MCP servers made with the SDK.
 SERVER = "MOOT_TESTS_WARM_SERVER"
+SDK_SERVER = "MOOT_TESTS_WARM_SDK_SERVER"
 _ROOT = Path(__file__).parent.parent
 # What the interpreter, the loader, the C library or our modules read once, when they are loaded.
 _READ_BEFORE = ("PYTHON", "MOOT_PURE_PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "SSL_", "OPENSSL_")
@@ -175,6 +177,13 @@ def warm_command(program: str = "moot") -> list[str]:
     return _server().command(program)
 
 
+def sdk_server(name: str) -> list[str]:
+    """The command line of a server of `tests/mcp/servers` that is made with the official SDK."""
+    if sys.platform != "linux":
+        return [sys.executable, "-m", SDK_SERVERS[name]]
+    return _sdk_server().command(name)
+
+
 @cache
 def warm_programs() -> Path:
     """A folder for the PATH, with all programs."""
@@ -191,12 +200,19 @@ def _server(shim: str | None = None) -> ForkServer:
     """That of all workers, our own if there are none, or one with the library that makes faults."""
     if shim is None and SERVER in os.environ:
         return ForkServer(Path(os.environ[SERVER]))
-    return own_server(shim)
+    return own_server(shim=shim)
 
 
-def own_server(shim: str | None = None) -> OwnForkServer:
+@cache
+def _sdk_server() -> ForkServer:
+    if SDK_SERVER in os.environ:
+        return ForkServer(Path(os.environ[SDK_SERVER]))
+    return own_server("sdk")
+
+
+def own_server(*words: str, shim: str | None = None) -> OwnForkServer:
     """One that lasts as long as this process."""
     environ = _AT_START | ({"LD_PRELOAD": shim} if shim else {})
-    server = OwnForkServer("tests.warm_server", environ=environ)
+    server = OwnForkServer("tests.warm_server", *words, environ=environ)
     atexit.register(server.end)
     return server

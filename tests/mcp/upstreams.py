@@ -28,6 +28,8 @@ from moot.mcp.upstream import (
 )
 from moot.resilience.restart_loop import RestartPolicy
 from tests.waiting import HANG_SECONDS, bounded, until
+from tests.warm_server import SDK_SERVERS
+from tests.warm_start import sdk_server
 
 SERVERS = Path(__file__).parent / "servers"
 NODE = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
@@ -77,9 +79,13 @@ class RecordedEvents:
                 await self.news.wait()
 
 
+def _command(name: str) -> list[str]:
+    return sdk_server(name) if name in SDK_SERVERS else [sys.executable, str(SERVERS / f"{name}.py")]
+
+
 def script(name: str, *arguments: str, env: dict[str, str] | None = None) -> StdioServer:
     """A server of `tests/mcp/servers`."""
-    argv = (sys.executable, str(SERVERS / f"{name}.py"), *arguments)
+    argv = (*_command(name), *arguments)
     return StdioServer(command=Command(argv=argv, env=env or {}), inherited=os.environ)
 
 
@@ -146,7 +152,7 @@ async def serve_two_eras(which: str = "both") -> AsyncIterator[str]:
 @contextmanager
 def running_two_eras() -> Iterator[str]:
     """The same for several tests, each with an event loop of its own."""
-    argv = [sys.executable, str(SERVERS / "two_eras.py"), "both", "0"]
+    argv = [*_command("two_eras"), "both", "0"]
     with subprocess.Popen(argv, stderr=subprocess.PIPE) as process:  # noqa: S603
         try:
             assert process.stderr is not None
@@ -163,7 +169,7 @@ def running_two_eras() -> Iterator[str]:
 async def _serve_script(name: str, argument: str, port: int) -> AsyncIterator[int]:
     """A server of `tests/mcp/servers` that tells its port."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(SERVERS / f"{name}.py"), argument, str(port), stderr=asyncio.subprocess.PIPE
+        *_command(name), argument, str(port), stderr=asyncio.subprocess.PIPE
     )
     try:
         assert process.stderr is not None

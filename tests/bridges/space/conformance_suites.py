@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import Server, StdioServer, UpstreamOptions
 from tests.bridges.foreign_servers import MODULES, NODE, ROOT
 from tests.bridges.served_space import ServedMember, served_space
+from tests.warm_start import sdk_server
 
 # Scenarios of extensions: whoever does not speak them cannot be judged by them.
 EXTENSIONS: Final = ("tasks-", "sep-2640-")
@@ -133,5 +133,5 @@ async def bridged_chain(folder: Path, server: Server, era: Era | None = None) ->
 
 def fixtures_process(*arguments: str) -> StdioServer:
     """Our server with the suite's fixtures, made with the official SDK, as a process."""
-    argv = (sys.executable, "-m", "tests.mcp.servers.fixtures", *arguments)
+    argv = (*sdk_server("fixtures"), *arguments)
     return StdioServer(command=Command(argv=argv, cwd=str(ROOT)), inherited=os.environ)

@@ -8,7 +8,6 @@ everything-servers of others are in `conformance_soak`: they cannot be installed
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from tests.bridges.space.conformance_suites import (
     problems,
     run,
 )
+from tests.warm_start import sdk_server
 
 __all__ = ["INSPECTOR", "NODE", "run"]
 
@@ -76,7 +76,7 @@ async def test_every_tool_works_with_a_server_that_speaks_both_eras_and_whose_to
     tmp_path: Path,
 ) -> None:
     """So are the everything-servers of both SDKs and of the suite: see `conformance_soak`."""
-    argv = (sys.executable, "-m", "tests.mcp.servers.fixtures", "--one-era", "--http", "{port}")
+    argv = (*sdk_server("fixtures"), "--one-era", "--http", "{port}")
     async with listening(argv, ROOT) as url, bridged_chain(tmp_path, HttpServer(url=url)) as shown:
         for number, (suite, least) in enumerate(((OLD_SUITE, 32), (STATELESS_SUITE, 40))):
             found = await judge_on_any_machine(shown.url, suite, tmp_path / f"found-{number}")

@@ -196,7 +196,8 @@ async def over_stdio(*, handshake: bool) -> None:
             await made.run(source, sink, made.create_initialization_options())
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
+    arguments = sys.argv[1:]
     fixture_tools.ONE_ERA = "--one-era" in arguments
     if "--http" in arguments:
         port = int(arguments[arguments.index("--http") + 1])
@@ -206,4 +207,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
