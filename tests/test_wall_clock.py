@@ -40,6 +40,7 @@ FILES: Final = {
     "gateway/hosting/own_connections.py": STAMP,
     "gateway/cluster/nats/log_writer.py": "what NATS says of the time is held against it (0153)",
     "conformance/live_driver.py": STAMP,
+    "gateway/space_factory.py": "when a space was archived or deleted",
     "gateway/http/admin_routes.py": "tokens say by the wall clock when they were issued",
     "gateway/sign_in/provider_check.py": "tokens say by the wall clock when they were issued and expire",
     "gateway/sign_in/sign_in_service.py": "tokens say by the wall clock when they were issued and expire",

@@ -225,7 +225,7 @@ def test_paths_widen_by_folder_and_ending() -> None:
         ),
         (
             "day",
-            [f"2026-01-{n}" for n in range(10, 24)],
+            [f"2026-{n:02}-14" for n in range(1, 13)],
             ["2027-05-05"],
             ["2027-13-05", "2027-05-05; x", "tomorrow"],
         ),

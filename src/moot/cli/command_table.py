@@ -18,7 +18,7 @@ SHORT_HELP: Final = """\
 usage: moot COMMAND ...      `moot COMMAND --help` explains each with examples
 run a space  init        make a space from a template
              up          run a whole space: gateway, members and MCP servers
-             serve       run only the gateway; `reload` applies a changed file
+             serve       run only the gateway; `reload` applies changes; `space`
              demo        watch a scripted space; --live starts a real one
 take part    open        open the console in your browser, signed in
              join        chat, watch and decide in this terminal
@@ -37,7 +37,7 @@ manage       member      invite, grant, revoke, pause, kick, …; `passkeys`
              proposal    vote, withdraw, explain, history; `receipt`
              rules       let rules decide; `origins`: what asks; `review`: a no
              journal     read, search, export, verify it; `verify`: the setup
-also         login, logout, hook, space, cluster, xp, message, conformance, completion
+also         login, logout, hook, cluster, xp, message, conformance, completion
 """
 
 _ABOUT: Final = """
