@@ -96,6 +96,19 @@ def test_which_space_and_whom_can_be_chosen(tmp_path: Path) -> None:
         found(tmp_path, CliOverrides(space="c"))
 
 
+def test_a_space_that_was_made_at_run_time_is_known_by_its_model(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    data = load(path, environ=NO_ENVIRONMENT).gateway.data
+    for name, model in (("garden", "b"), ("orphan", "gone")):
+        (data / "spaces" / name).mkdir(parents=True)
+        (data / "spaces" / name / "like").write_text(model)
+    settings = found(tmp_path, CliOverrides(space="garden"))
+    assert (settings.space, settings.participant) == ("garden", "bob")
+    for name in ("orphan", "../garden"):
+        with pytest.raises(UsageError, match=f"no space {name}: there is a, b"):
+            found(tmp_path, CliOverrides(space=name))
+
+
 def test_who_is_not_clear_has_to_be_said(tmp_path: Path) -> None:
     written(tmp_path, "spaces: {lab: {participants: {a: ['*'], b: ['*']}}}")
     with pytest.raises(UsageError, match=r"--as NAME is missing.*there is a, b"):

@@ -80,6 +80,22 @@ async def test_where_tokens_were_made_is_said_and_what_a_reload_leaves_out_too(t
         assert not any("gateway.admin_tokens" in line for line in gateway.lines)
 
 
+async def test_a_reload_names_the_first_administrator_and_takes_the_last_one_away(tmp_path: Path) -> None:
+    people: Json = {"alice": {"capabilities": ["*"]}}
+    file = write_config(tmp_path, settings(people))
+    async with served(file) as gateway:
+        write_config(tmp_path, settings(people, admin_tokens={"root": {}}))
+        assert await gateway.reload() == "reloaded"
+        made = ("space", "create", "garden", "--gateway", gateway.url, "--admin-token-file")
+        token = tmp_path / "data" / "admin" / "root.token"
+        code, output = await command(*made, str(token), cwd=tmp_path)
+        assert (code, output) == (0, "garden is made: whoever may join lab may join it\n")
+        write_config(tmp_path, settings(people))
+        assert await gateway.reload() == "reloaded"
+        code, output = await command(*made, str(token), cwd=tmp_path)
+        assert (code, "an administrator's token is needed" in output) == (3, True)
+
+
 async def test_a_reload_changes_rights_and_drops_nobody_else(tmp_path: Path) -> None:
     """SIGHUP: rights, newcomers and rotated tokens; who is no longer named is removed."""
     file = write_config(tmp_path, settings())

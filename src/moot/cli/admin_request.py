@@ -68,7 +68,10 @@ def ask_gateway(
             " of its moot.yaml"
         )
     if not file:
-        raise UsageError("--admin-token-file FILE is missing: the token of an administrator of the gateway")
+        raise UsageError(
+            "--admin-token-file FILE is missing: the token of an administrator of the gateway. It has"
+            " one with `admin_tokens: {root: {}}` under `gateway:` in its file, after `moot reload`"
+        )
     token = token_from(file)
     missed: list[str] = []
     for url in urls:

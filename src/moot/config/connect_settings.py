@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wildcard
-from moot.config.loader import load
+from moot.config.loader import is_space_name, load
 from moot.errors import UsageError
 from moot.private_files import FileToken, name_from, token_from
 
@@ -62,6 +62,8 @@ CONFIG_NAMES: Final = ("moot.yaml", "space.yaml", ".mew/space.yaml")
 RUN_FILE: Final = Path("run/up.json")
 # The running gateway's, there too; its time is that at which the gateway last read its configuration.
 GATEWAY_FILE: Final = Path("run/gateway.json")
+# In the folder of a space that was made at run time: after which space of the file.
+LIKE_FILE: Final = "like"
 # That of the administrator whom `moot up --cluster` adds, under the data folder.
 CLUSTER_TOKEN_FILE: Final = Path("admin/cluster.token")
 
@@ -150,7 +152,7 @@ def admin_settings(
         )
     configuration = load(path, environ=environ, dry=True, unset={})
     url = address_of(configuration.gateway)
-    return ConnectSettings(url=url, space=_space(configuration, space, path), token=token)
+    return ConnectSettings(url=url, space=_space(configuration, space, path)[0], token=token)
 
 
 def cluster_settings(*, environ: Mapping[str, str], folder: Path) -> tuple[str, Path | None] | None:
@@ -223,8 +225,7 @@ def _from_config(
     # Not the secrets of others: whoever starts an agent need not give it those of a person.
     unset: dict[str, str] = {}
     configuration = load(path, environ=environ, dry=True, secrets=secrets, unset=unset)
-    name = _space(configuration, asked.space or environ.get(SPACE), path)
-    settings = configuration.spaces[name]
+    name, settings = _space(configuration, asked.space or environ.get(SPACE), path)
     if token is not None:
         return ConnectSettings(url=address_of(configuration.gateway), space=name, token=token)
     person = asked.name or settings.default_participant or _only_person(settings, path)
@@ -272,16 +273,30 @@ def _why_no_token(settings: SpaceSettings, name: str, unset: Mapping[str, str], 
     )
 
 
-def _space(configuration: Configuration, asked: str | None, path: Path) -> str:
+def _space(configuration: Configuration, asked: str | None, path: Path) -> tuple[str, SpaceSettings]:
+    """Its name, and its settings; for one that was made at run time, those of its model."""
     if asked is not None:
         for name, settings in configuration.spaces.items():
             if asked in (name, settings.other_name):
-                return name
+                return name, settings
+        model = configuration.spaces.get(_model_of(configuration.gateway, asked))
+        if model is not None:
+            return asked, model
         raise UsageError(f"{path}: no space {asked}: {_names(configuration.spaces)}")
     chosen = configuration.default_space
     if chosen is None:
         raise UsageError(f"--space NAME is missing: {_names(configuration.spaces)}")
-    return chosen
+    return chosen, configuration.spaces[chosen]
+
+
+def _model_of(gateway: GatewayConfig, space: str) -> str:
+    """After which space of the file one was made while the gateway of this folder ran; empty if none was."""
+    if not is_space_name(space):
+        return ""
+    try:
+        return (gateway.data / "spaces" / space / LIKE_FILE).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _only_person(settings: SpaceSettings, path: Path) -> str:

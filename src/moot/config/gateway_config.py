@@ -231,12 +231,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(f"https://{name.lower()}{'' if _has_port(name) else shown}" for name in names)
 
     @property
-    def offered_endpoints(self) -> HttpConfig:
-        """Which endpoints there are: none of /admin/ where nobody administers."""
-        has_administrators = bool(self.admin_tokens) or bool(self.oidc)
-        return msgspec.structs.replace(self.http, admin=self.http.admin and has_administrators)
-
-    @property
     def scheme(self) -> str:
         return "http" if self.tls is None else "https"
 

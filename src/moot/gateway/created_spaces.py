@@ -18,13 +18,13 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from moot.config.connect_settings import LIKE_FILE
 from moot.errors import InvalidOperation, UsageError
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.store.journal_segments import sync_folder
 
-_LIKE_FILE: Final = "like"
 _ENDED_FILE: Final = "ended"
 # In the folder of a space: of which cluster's log its journal is a copy.
 CLUSTER_FILE: Final = "cluster"
@@ -66,7 +66,7 @@ class CreatedSpaces:
         # Name → the space after which it was made.
         self.models: dict[str, str] = {}
         self.ended: dict[str, EndedSpace] = {}
-        for mark in sorted(folder.glob(f"*/{_LIKE_FILE}")):
+        for mark in sorted(folder.glob(f"*/{LIKE_FILE}")):
             self.models[mark.parent.name] = mark.read_text("utf-8")
         for mark in sorted(folder.glob(f"*/{_ENDED_FILE}")):
             try:
@@ -79,7 +79,7 @@ class CreatedSpaces:
         """On disk when this returns: without it the space would be gone after a power cut. Raises OSError."""
         folder = self._folder / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(folder / _LIKE_FILE, model.encode())
+        write_atomically(folder / LIKE_FILE, model.encode())
         sync_folder(folder)
         sync_folder(folder.parent)
         self.models[name] = model
@@ -87,7 +87,7 @@ class CreatedSpaces:
     def note_configured(self, name: str) -> None:
         """The file has it now, with people of its own: it is no longer one of these. Raises OSError."""
         if self.models.pop(name, None) is not None:
-            (self._folder / name / _LIKE_FILE).unlink()
+            (self._folder / name / LIKE_FILE).unlink()
 
     def check_may_end(self, name: str, how: End, configured: Container[str]) -> EndedSpace | None:
         """How it has ended before; raises InvalidOperation."""

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import yaml
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -116,7 +117,7 @@ class Endpoints:
     ) -> None:
         self.directory = directory
         self.origin_policy = origin_policy
-        self.offered = config.offered_endpoints
+        self.offered = config.http
         self._cluster_addresses = () if config.cluster is None else config.cluster.addresses
         self.readiness = readiness
         self._metrics = metrics
@@ -126,7 +127,8 @@ class Endpoints:
         self._gateway_origins = sorted({*pages, *(each.replace("http", "ws", 1) for each in pages)})
         console = installed_console() if self.offered.console else None
         self._console = None if console is None else console.with_gateways(self._cluster_addresses)
-        identity = RequestIdentity(directory, access_limiter, has_administrators=self.offered.admin)
+        identity = RequestIdentity(directory, access_limiter, may_administer=self.offered.admin)
+        self._identity = identity
         self._members = MemberRoutes(identity, config)
         self._admin = AdminRoutes(
             identity,
@@ -304,7 +306,8 @@ class Endpoints:
         )
 
     async def openapi(self, _: Request) -> Response:
-        return json_response(200, openapi(self._version, self.offered, witness=self._witness is not None))
+        offered = msgspec.structs.replace(self.offered, admin=self._identity.has_administrators)
+        return json_response(200, openapi(self._version, offered, witness=self._witness is not None))
 
     async def metrics(self, _: Request) -> Response:
         return PlainTextResponse(self._metrics(), media_type=CONTENT_TYPE, headers=HEADERS)
@@ -340,7 +343,7 @@ def openapi(version: str, offered: HttpConfig, *, witness: bool = True) -> Json:
     paths = dict(document["paths"])
     messages = paths["/participants/{id}/messages"] = dict(paths["/participants/{id}/messages"])
     if not offered.poll:
-        for part in ("history", "decisions", "log/{path}"):
+        for part in ("history", "decisions", "receipts/{id}", "log/{path}"):
             del paths[f"/spaces/{{space}}/{part}"]
         del messages["get"]
     if not offered.inject:

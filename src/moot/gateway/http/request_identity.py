@@ -17,11 +17,18 @@ class RequestIdentity:
     """Finds members and administrators behind requests."""
 
     def __init__(
-        self, directory: SpaceDirectory, access_limiter: AccessLimiter, *, has_administrators: bool
+        self, directory: SpaceDirectory, access_limiter: AccessLimiter, *, may_administer: bool
     ) -> None:
+        """`may_administer`: whether the configuration has endpoints for administrators at all."""
         self._directory = directory
         self._access_limiter = access_limiter
-        self._has_administrators = has_administrators
+        self._may_administer = may_administer
+
+    @property
+    def has_administrators(self) -> bool:
+        """Asked each time: a reload names some, or takes the last one away."""
+        named = bool(self._directory.admin_tokens) or self._directory.sign_in is not None
+        return self._may_administer and named
 
     async def member(self, request: Request) -> TokenIdentity:
         """The member that the path names, for whoever may join as it; raises RequestRefused."""
@@ -68,7 +75,7 @@ class RequestIdentity:
 
         Raises RequestRefused after too many wrong ones.
         """
-        if not self._has_administrators:
+        if not self.has_administrators:
             return None
         token = bearer(request.headers.get("authorization"))
         admin = self._directory.administrator(token, space)
@@ -81,7 +88,7 @@ class RequestIdentity:
     def also_administers(self, request: Request, host: SpaceHost) -> bool:
         """Whether the token of a member is that of an administrator of this space, too; counts nothing."""
         token = bearer(request.headers.get("authorization"))
-        return self._has_administrators and self._directory.administrator(token, host.name) is not None
+        return self.has_administrators and self._directory.administrator(token, host.name) is not None
 
     def check_current(self) -> None:
         """Raises Unavailable where what is known here of a space may be old."""
