@@ -38,7 +38,7 @@ class Browser:
         self.token = token
 
     async def post(self, path: str, body: Any) -> Any:
-        headers = {"Origin": self.origin, "Host": self.origin.removeprefix("http://")}
+        headers = {"Origin": self.origin, "Host": self.origin.partition("//")[2]}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         answer = await self.gateway.http.post(path, json=body, headers=headers)

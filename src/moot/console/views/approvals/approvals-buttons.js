@@ -113,17 +113,17 @@ export function decideRow(context, proposal, actions, able) {
       html.p(
         { class: "soft vote-line" },
         voteSteps(proposal),
-        hasVoted(proposal, state.me.id)
-          ? `You voted: ${voteText(proposal)}.`
-          : `Needs ${proposal.votesNeeded} approvals, ${proposal.votesNeeded - proposal.votesMissing} so far: vote`,
+        hasVoted(proposal, state.me.id) ? `You voted: ${voteText(proposal)}.` : neededText(proposal),
       ),
     !able.approve &&
-      missing === 0 &&
+      !(missing > 0 && hasVoted(proposal, state.me.id)) &&
       html.p(
         { class: "soft" },
-        proposal.to.length === 0 && !actions.chosenHost
-          ? "No host is named: choose who runs it."
-          : "Your permissions do not allow this call, so you cannot approve it.",
+        missing > 0
+          ? "Your permissions do not allow votes (moot/approve)."
+          : proposal.to.length === 0 && !actions.chosenHost
+            ? "No host is named: choose who runs it."
+            : "Your permissions do not allow this call, so you cannot approve it.",
       ),
     html.div(
       { class: "action-row decide" },
@@ -166,6 +166,11 @@ export function decideRow(context, proposal, actions, able) {
       }),
     ),
   ];
+}
+
+/** @param {Proposal} proposal */
+function neededText({ votesNeeded: needed, votesMissing: missing, passkey }) {
+  return `Needs ${needed} ${needed === 1 ? "approval" : "approvals"}${passkey ? " with a passkey" : ""}, ${needed - missing} so far: vote`;
 }
 
 /** A dot for each vote that is needed. @param {Proposal} proposal */
