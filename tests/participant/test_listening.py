@@ -145,9 +145,9 @@ async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -
                 assert item.payload["text"] == "before anybody iterates"
                 break
         # Letting go of it closes it.
-        assert len(alice._parts.readers._feeds) == 1
+        assert len(alice._parts.readers.feeds) == 1
         del reader
-        assert alice._parts.readers._feeds == []
+        assert alice._parts.readers.feeds == []
         other = alice.envelopes()
         await other.aclose()
         assert [each async for each in other] == []

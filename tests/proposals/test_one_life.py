@@ -82,14 +82,15 @@ def follow_by_life(heard: Iterable[Heard]) -> Found:
     return {life.id: _facts(life) for life in tracker}
 
 
-def follow_by_sdk(heard: Iterable[Heard]) -> Found:
+def follow_by_sdk(heard: Iterable[Heard], *, looks: bool = True) -> Found:
     runner = HandlerRunner(lambda _: None, SendCounts(), 100)
     proposals = ProposalList(ParticipantLimits(), Roster("mew", runner), runner)
     for each in heard:
         proposals.set_gateway_time(each.at)
-        proposals.open()
+        if looks:
+            proposals.open()
         if each.raw and (envelope := _read(each.raw)).kind == "mcp/proposal":
-            proposals.add(envelope, own=False)
+            proposals.hear(envelope)
         elif each.raw:
             proposals.observe(_read(each.raw))
         for told, proposed in _entries(each.page) if each.page else ():
@@ -97,6 +98,11 @@ def follow_by_sdk(heard: Iterable[Heard]) -> Found:
         for id in _not_known(each.page) if each.page else ():
             proposals.mark_forgotten(id)
     return {seen.id: _facts(seen) for seen in proposals}
+
+
+def follow_by_sdk_late(heard: Iterable[Heard]) -> Found:
+    """Decision 0259: nobody looks before the end."""
+    return follow_by_sdk(heard, looks=False)
 
 
 def follow_by_rules(heard: Iterable[Heard]) -> Found:
@@ -128,7 +134,7 @@ def test_the_gateway_says_so(story: ToldStory) -> None:
         assert {key: _facts(life)[key] for key in known} == known
 
 
-@pytest.mark.parametrize("follow", [follow_by_life, follow_by_sdk, follow_by_rules])
+@pytest.mark.parametrize("follow", [follow_by_life, follow_by_sdk, follow_by_sdk_late, follow_by_rules])
 @pytest.mark.parametrize("story", TOLD, ids=lambda story: story.name)
 def test_whoever_listens_says_so_and_hearing_it_twice_changes_nothing(
     story: ToldStory, follow: Callable[[Iterable[Heard]], Found]

@@ -129,7 +129,7 @@ def test_an_outcome_that_nobody_knows_is_not_undone_by_the_inputs_before_it() ->
 
 def test_a_question_of_an_earlier_request_is_not_the_answer_to_the_last() -> None:
     proposals = make_list()
-    seen = proposals.add(proposed(), own=True)
+    seen = proposals.add(proposed())
     for each in TWO_INPUTS[:2]:
         proposals.observe(each)
     proposals.restore(told("r2"), None)
@@ -141,7 +141,7 @@ def test_a_question_of_an_earlier_request_is_not_the_answer_to_the_last() -> Non
 
 def test_whoever_sent_the_last_request_can_cancel_it_and_nobody_else() -> None:
     proposals = make_list()
-    seen = proposals.add(proposed(), own=True)
+    seen = proposals.add(proposed())
     for each in (*TWO_INPUTS[:3], cancelled("r2", "ana")):
         proposals.observe(each)
     assert seen.state == "fulfilled"
@@ -152,7 +152,7 @@ def test_whoever_sent_the_last_request_can_cancel_it_and_nobody_else() -> None:
 
 def test_the_error_of_one_host_is_told_whatever_the_others_say_after_it() -> None:
     proposals = make_list()
-    seen = proposals.add(proposed("a", "b", "c"), own=True)
+    seen = proposals.add(proposed("a", "b", "c"))
     proposals.observe(requested("r1", to=("a", "b", "c")))
     proposals.observe(answered("r1", BROKEN, "a"))
     for host in ("b", "c"):
@@ -164,7 +164,7 @@ def test_the_error_of_one_host_is_told_whatever_the_others_say_after_it() -> Non
 
 def test_the_result_that_is_told_is_that_of_the_host_which_is_told() -> None:
     proposals = make_list()
-    seen = proposals.add(proposed("a", "b"), own=True)
+    seen = proposals.add(proposed("a", "b"))
     proposals.observe(requested("r1", to=("a", "b")))
     for host in ("a", "b"):
         proposals.observe(answered("r1", {"result": {"content": [host]}}, host))
@@ -173,7 +173,7 @@ def test_the_result_that_is_told_is_that_of_the_host_which_is_told() -> None:
 
 def test_the_history_tells_which_of_several_hosts_failed() -> None:
     proposals = make_list()
-    seen = proposals.add(proposed("a", "b"), own=True)
+    seen = proposals.add(proposed("a", "b"))
     proposals.restore(told("r1", "failed", asked=["a", "b"], waiting_for=[]), None)
     proposals.observe(answered("r1", DONE, "a"))
     proposals.observe(answered("r1", BROKEN, "b"))
@@ -182,7 +182,7 @@ def test_the_history_tells_which_of_several_hosts_failed() -> None:
 
 async def test_of_several_hosts_one_that_left_is_given_up_when_the_others_have_answered() -> None:
     proposals = make_list({"id": "a"})
-    seen = proposals.add(proposed("a", "b"), own=True)
+    seen = proposals.add(proposed("a", "b"))
     proposals.observe(requested("r1", to=("a", "b")))
     proposals.handle_member_left("b")
     done = asyncio.Event()
@@ -195,7 +195,7 @@ async def test_of_several_hosts_one_that_left_is_given_up_when_the_others_have_a
 
 def test_a_host_that_is_away_for_a_moment_after_we_asked_the_gateway_is_waited_for() -> None:
     proposals = make_list()
-    seen = proposals.add(proposed(), own=True)
+    seen = proposals.add(proposed())
     proposals.observe(requested("r1"))
     proposals.restore(told("r1"), None)
     proposals.observe(lost("r1", "host_left"))
@@ -225,7 +225,7 @@ def test_a_proposer_that_came_back_under_another_id_can_withdraw() -> None:
 
 def test_of_rejections_and_their_explanations_only_so_many_are_kept() -> None:
     proposals = make_list()
-    seen = proposals.add(proposed(), own=True)
+    seen = proposals.add(proposed())
     for number in range(MAX_REJECTIONS + 10):
         proposals.observe(said("mcp/reject", f"x{number}", "p1", id=f"no{number}", reason="unsafe"))
     for _ in range(MAX_EXPLANATIONS + 10):

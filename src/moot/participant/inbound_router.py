@@ -71,8 +71,10 @@ class InboundRouter:
             parts.contexts.handle(envelope)
         if parts.controls.transcript is not None:
             parts.recorder.record(envelope, parts.controls.transcript)
-        parts.handlers.call(envelope, own=own)
-        parts.readers.put(envelope, own=own)
+        if parts.handlers.patterns:
+            parts.handlers.call(envelope, own=own)
+        if parts.readers.feeds:
+            parts.readers.put(envelope, own=own)
 
     def replay(self, history: Iterable[Envelope]) -> list[Envelope]:
         """Learn what was sent before we joined; nothing is handled or answered. Returns what was new."""
@@ -210,10 +212,11 @@ class InboundRouter:
         self._parts.proposals.observe(envelope)
 
     def _route_proposal(self, envelope: Envelope) -> None:
-        own = envelope.sender == self._parts.sender.me
-        self._parts.proposals.add(envelope, own=own)
-        if not own:
-            self._parts.server.handle_proposal(envelope)
+        if envelope.sender == self._parts.sender.me:
+            self._parts.proposals.add(envelope)
+            return
+        self._parts.proposals.hear(envelope)
+        self._parts.server.handle_proposal(envelope)
 
     def _route_chat(self, envelope: Envelope) -> None:
         self._parts.chats.handle(envelope)

@@ -135,14 +135,16 @@ class MemberSession:
     async def _restore_missed_decisions(self) -> None:
         """What became of proposals meanwhile: results from the history, the rest from the gateway."""
         parts = self._parts
-        if len(parts.proposals) or self._lost_fault is not None:
+        is_followed = parts.proposals.is_followed
+        if (is_followed and len(parts.proposals)) or self._lost_fault is not None:
             since = self._lost_at - self._kept_seconds - HISTORY_MARGIN_SECONDS
             history = await fetch_history(parts.options, self.link.url, parts.sender.me, since)
             self.router.replay_decisions(history or [], self._known_before_loss)
             if self._lost_fault is not None:
                 self.router.settle_requests(history or [], self._lost_fault)
                 self._lost_fault = None
-        await parts.proposal_sync.refresh(self.link.url)
+        if is_followed:
+            await parts.proposal_sync.refresh(self.link.url)
 
     def handle_frame(self, frame: Frame) -> None:
         if self._held is None:

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Set
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from moot.protocol.operation import Json
@@ -27,6 +28,8 @@ _SURELY_EXACT_EXPONENT: Final = 290
 _DIGITS: Final = "\ud800"
 
 
+# Whoever gets a request compares it when it is checked and when its proposal is settled.
+@lru_cache(maxsize=4)
 def fingerprint(raw: bytes, *, without: Set[str] = frozenset()) -> str:
     """The hash of method and params in the payload of an envelope's bytes (already accepted).
 

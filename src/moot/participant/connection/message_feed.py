@@ -101,7 +101,7 @@ class Feeds(Generic[T]):
     """All readers of one kind of item."""
 
     def __init__(self, counts: SendCounts) -> None:
-        self._feeds: list[Feed[T]] = []
+        self.feeds: list[Feed[T]] = []
         self._counts = counts
         self._ended = False
 
@@ -111,26 +111,26 @@ class Feeds(Generic[T]):
         if self._ended:
             feed.end()
         else:
-            self._feeds.append(feed)
+            self.feeds.append(feed)
         return feed
 
     def close(self, feed: Feed[T]) -> None:
         feed.end()
-        if feed in self._feeds:
-            self._feeds.remove(feed)
+        if feed in self.feeds:
+            self.feeds.remove(feed)
 
     def read(self, max_messages: int, *, own: bool = True) -> Reader[T]:
         """A feed from now on, for as long as somebody holds it; `own`: also of what we sent ourselves."""
         return Reader(self, self.open(max_messages, own=own))
 
     def put(self, item: T | MissedMessages, *, own: bool = False) -> None:
-        for feed in self._feeds:
+        for feed in self.feeds:
             if feed.has_own or not own:
                 feed.put(item)
 
     def end(self) -> None:
         self._ended = True
-        for feed in self._feeds:
+        for feed in self.feeds:
             feed.end()
 
 
@@ -205,26 +205,24 @@ class KindHandlers:
 
     def __init__(self, runner: HandlerRunner) -> None:
         self._runner = runner
-        self._patterns: list[tuple[Callable[[str], bool], bool, Callable[[Envelope], None]]] = []
+        self.patterns: list[tuple[Callable[[str], bool], bool, Callable[[Envelope], None]]] = []
         # By kind, in the order of registration; emptied when a handler is added.
         self._by_kind: dict[str, list[tuple[bool, Callable[[Envelope], None]]]] = {}
 
     def add(self, kind: str, handler: Callable[[Envelope], Any], *, own: bool) -> None:
         """`own`: also call it for envelopes that we sent ourselves."""
         wanted = glob(kind)
-        self._patterns.append((wanted.matches, own, self._runner.start(handler).call))
+        self.patterns.append((wanted.matches, own, self._runner.start(handler).call))
         self._by_kind.clear()
 
     def call(self, envelope: Envelope, *, own: bool) -> None:
-        if not self._patterns:
-            return
         kind = envelope.kind
         found = self._by_kind.get(kind)
         if found is None:
             if len(self._by_kind) >= 256:
                 # Kinds are whatever senders make up (D-08).
                 self._by_kind.clear()
-            found = self._by_kind[kind] = [(o, f) for matches, o, f in self._patterns if matches(kind)]
+            found = self._by_kind[kind] = [(o, f) for matches, o, f in self.patterns if matches(kind)]
         for wants_own, handler in found:
             if wants_own or not own:
                 handler(envelope)

@@ -147,7 +147,7 @@ class ProposalClient:
             if not options.get("stay_open", False):
                 self._send_withdrawal(sent.id)
             raise
-        seen = self._proposals.get(echo.id) or self._proposals.add(echo, own=True)
+        seen = self._proposals.get(echo.id) or self._proposals.add(echo)
         stop = None if listener is None else self._requests.follow_fulfilment(seen, listener)
         proposal = Proposal(
             seen,

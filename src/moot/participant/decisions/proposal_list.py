@@ -8,7 +8,7 @@ proposals and those of others alike; `own_proposal` waits for the outcome of our
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -25,6 +25,7 @@ from moot.participant.connection.message_feed import (
 )
 from moot.participant.connection.roster import Roster
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
+from moot.participant.decisions.unread_proposals import UnreadProposals
 from moot.participant.limits import ParticipantLimits
 from moot.protocol import strict_json
 from moot.protocol.continuation import given_input, is_same_call
@@ -95,6 +96,8 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def __init__(self, limits: ParticipantLimits, roster: Roster, runner: HandlerRunner) -> None:
         super().__init__()
+        # Until somebody looks.
+        self._unread: UnreadProposals | None = UnreadProposals()
         self._limits = limits
         self._clock = SteadyClock()
         # By how much the gateway's clock is ahead of ours, as far as it was told.
@@ -113,7 +116,36 @@ class ProposalList(ProposalTracker[SeenProposal]):
         self._incoming: Feeds[SeenProposal] = Feeds(runner.counts)
         self._handlers: list[RunningHandler[SeenProposal]] = []
 
-    # Looking up
+    # Looking up. Whoever does it first makes this a list that is kept up to date.
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether anybody has looked."""
+        return self._unread is None
+
+    def follow(self) -> None:
+        """Read what came so far; from now on everything is read as it comes."""
+        unread, self._unread = self._unread, None
+        if unread is None:
+            return
+        for at, name, envelope in unread.messages:
+            self.expire(at)
+            if envelope.kind == "mcp/proposal":
+                self._add(envelope, at)
+            else:
+                self._read(envelope, at, name)
+        if unread.is_uncertain:
+            self._set_uncertain([seen for seen in self._known.values() if not seen.is_over], True)
+        for member in unread.left:
+            self.handle_member_left(member)
+
+    def __len__(self) -> int:
+        self.follow()
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[SeenProposal]:
+        self.follow()
+        return super().__iter__()
 
     def get(self, id: str) -> SeenProposal | None:
         self._expire()
@@ -131,14 +163,17 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def unknown_outcomes(self) -> list[SeenProposal]:
         """Those that were approved, and nobody knows what came of them; a person can settle them."""
+        self.follow()
         return [seen for seen in self._known.values() if seen.outcome == "unknown"]
 
     def incoming(self, *, max_messages: int | None = None) -> Reader[SeenProposal]:
         """Every proposal of others from now on; `MissedMessages` in place of those that were missed."""
+        self.follow()
         return self._incoming.read(max_messages or message_feed.MAX_FEED_MESSAGES)
 
     def on_proposal(self, handler: Callable[[SeenProposal], Any]) -> Callable[[SeenProposal], Any]:
         """Call this function or coroutine function for each proposal of others; works as a decorator."""
+        self.follow()
         self._handlers.append(self._runner.start(handler))
         return handler
 
@@ -147,6 +182,10 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
         One that brings the input which an approved call of its sender waits for is that call but for it.
         """
+        if self._unread is not None:
+            if self._unread.are_repeated_by(request):
+                return True
+            self.follow()
         named = [self._known[id] for id in request.correlation_id if id in self._known]
         for seen in named:
             brings_input = seen.status == "fulfilled" and request.sender == seen.proposer
@@ -162,13 +201,27 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     # What arrives. All of it has passed the checks.
 
-    def add(self, envelope: Envelope, *, own: bool) -> SeenProposal:
+    def hear(self, envelope: Envelope) -> None:
+        """Somebody else proposes."""
+        if self._unread is not None:
+            self._unread.add(envelope, self._gateway_now(), envelope.sender)
+            return
+        seen = self._add(envelope, self._gateway_now())
+        self._incoming.put(seen)
+        for handler in self._handlers:
+            handler.call(seen)
+
+    def add(self, envelope: Envelope) -> SeenProposal:
+        """One of ours, or of the past; no handler sees it."""
+        self.follow()
+        return self._add(envelope, self._gateway_now())
+
+    def _add(self, envelope: Envelope, now: float) -> SeenProposal:
         seen = self._known.get(envelope.id)
         # The history repeats what the gateway told: whoever holds it sees what becomes of it.
         if seen is None or seen.envelope.raw != envelope.raw:
             self._bytes += len(envelope.raw)
             self._make_room()
-            now = self._gateway_now()
             seen = SeenProposal(
                 id=envelope.id,
                 proposer=envelope.sender,
@@ -182,15 +235,11 @@ class ProposalList(ProposalTracker[SeenProposal]):
                     seen.alike.append(other)
                     other.alike.append(seen)
             self.track(seen)
-        if not own:
-            self._incoming.put(seen)
-            for handler in self._handlers:
-                handler.call(seen)
         return seen
 
     def add_past(self, envelope: Envelope) -> None:
         """One from before we joined; no handler sees it. Its time began when it was made."""
-        seen = self.add(envelope, own=True)
+        seen = self.add(envelope)
         with suppress(ValueError):
             made = datetime.fromisoformat(envelope.ts).timestamp()
             seen.expires = min(seen.expires, made + self._limits.proposal_seconds)
@@ -198,7 +247,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def add_recorded(self, call: RecordedProposal, sender: str) -> SeenProposal:
         """One of ours from an earlier run, as we wrote it down; whoever asks the gateway learns the rest."""
-        seen = self._known.get(call.id)
+        seen = self.get(call.id)
         if seen is None:
             fields = {
                 "protocol": "mew/v0.4",
@@ -210,19 +259,30 @@ class ProposalList(ProposalTracker[SeenProposal]):
                 "payload": {"method": call.method, "params": call.params},
             }
             raw = strict_json.encode(fields)
-            seen = self.add(DIALECTS["mew"].decode(raw, ANY_SIZE), own=True)
+            seen = self.add(DIALECTS["mew"].decode(raw, ANY_SIZE))
             seen.recorded = True
         return seen
 
     def observe(self, envelope: Envelope) -> None:
         """Learn what a message says about the proposals that are known here."""
+        unread = self._unread
+        if unread is not None and not unread.proposals:
+            return
         name = self._roster.names_of([envelope.sender])[0]
-        for seen in self.apply(envelope, self._clock() + self._gateway_ahead_seconds, name):
+        now = self._clock() + self._gateway_ahead_seconds
+        if unread is not None:
+            unread.add(envelope, now, name)
+            return
+        self._read(envelope, now, name)
+
+    def _read(self, envelope: Envelope, now: float, name: str) -> None:
+        for seen in self.apply(envelope, now, name):
             if envelope.kind == "moot/votes":
                 _note_count(seen, envelope.payload)
             elif envelope.kind == "mcp/response" and seen.waiting:
                 self._give_up(seen)
-            seen.notify_watchers()
+            if seen.watchers:
+                seen.notify_watchers()
 
     def _note_origins(self, life: SeenProposal, envelope: Envelope, by: str) -> bool:
         before = life.origins_bytes
@@ -249,6 +309,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def handle_bad_answer(self, envelope: Envelope, fault: str) -> None:
         """An answer that is none: nobody knows what its host did."""
+        self.follow()
         for seen in [each for id in envelope.correlation_id for each in self._requests.get(id, ())]:
             if envelope.sender in seen.asked and seen.lose_track("host_does_not_know"):
                 seen.error = BadAnswer(envelope.sender, fault)
@@ -256,6 +317,9 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def handle_member_left(self, member: str) -> None:
         """Fulfilments that this member was asked for lack its answer, unless it is back soon."""
+        if self._unread is not None:
+            self._unread.note_left(member)
+            return
         waiting = [seen for seen in self._known.values() if member in seen.waiting]
         if waiting:
             grace = self._limits.host_return_seconds
@@ -278,9 +342,10 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def restore(self, reported: GatewayProposal, envelope: Envelope | None) -> None:
         """Take over what the gateway says about one proposal; no handler sees it."""
+        self.follow()
         seen = self._known.get(reported.proposal_id)
         if seen is None and envelope is not None:
-            seen = self.add(envelope, own=True)
+            seen = self.add(envelope)
             seen.is_told = True
             with suppress(ValueError):
                 seen.proposed_at = datetime.fromisoformat(reported.proposed_at).timestamp()
@@ -302,17 +367,22 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def mark_forgotten(self, id: str) -> None:
         """The gateway does not remember it, so it is not open."""
+        self.follow()
         for seen in self.forget(id, self._gateway_now()):
             seen.notify_watchers()
 
     def mark_uncertain(self) -> None:
         """We were away: whatever is not over may have changed without us."""
         self.knowledge = "not_known"
+        if self._unread is not None:
+            self._unread.is_uncertain = True
         self._set_uncertain([seen for seen in self._known.values() if not seen.is_over], True)
         self._incoming.put(MissedMessages("reconnected"))
 
     def clear_uncertain(self) -> None:
         """Everything that we missed while we were away is known after all."""
+        if self._unread is not None:
+            self._unread.is_uncertain = False
         self._set_uncertain([seen for seen in self._known.values() if seen.uncertain], False)
 
     def _set_uncertain(self, changed: list[SeenProposal], value: bool) -> None:
@@ -332,6 +402,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
         return self._clock() + self._gateway_ahead_seconds
 
     def _expire(self) -> None:
+        self.follow()
         for seen in self.expire(self._gateway_now()):
             seen.notify_watchers()
 
