@@ -11,10 +11,10 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
+from moot.net.upgrade_refused import UpgradeRefused
 from moot.net.websocket_client import (
     ClientSocket,
     DialLimits,
-    UpgradeRefused,
     dial,
     should_reconnect,
     websocket_url,

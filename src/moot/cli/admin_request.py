@@ -89,8 +89,8 @@ def _request(
 
     from moot.cli.bounded_request import request_bounded
     from moot.errors import Unreachable
-    from moot.net.websocket_client import UpgradeRefused
-    from moot.participant.connection.connect_errors import explain_failed_request, explain_not_admitted
+    from moot.net.connect_errors import explain_failed_request, explain_not_admitted
+    from moot.net.upgrade_refused import UpgradeRefused
 
     # ws:// and wss:// name the same gateway.
     base = f"http{url[2:]}" if url.startswith("ws") else url

@@ -21,9 +21,9 @@ from moot.conformance.row_verdicts import LEVELS, VectorOutcome, by_row, count_l
 from moot.conformance.runner import Failed, run_vector
 from moot.conformance.vectors import Vector, load_vectors
 from moot.errors import UsageError
+from moot.net.connect_errors import explain_unreachable
 from moot.operations.text_table import TextTable
 from moot.participant import token_from
-from moot.participant.connection.connect_errors import explain_unreachable
 
 Vectors = Iterable[tuple[str, Vector]]
 

@@ -18,13 +18,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from moot.config.configuration import Configuration, SpaceSettings
-from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wildcard
-from moot.config.loader import is_space_name, load
+from moot.config.secret import Secret
 from moot.errors import UsageError
 from moot.private_files import FileToken, name_from, token_from
+
+if TYPE_CHECKING:
+    from moot.config.configuration import Configuration, SpaceSettings
+    from moot.config.gateway_config import GatewayConfig
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +152,8 @@ def admin_settings(
         raise UsageError(
             "--gateway URL is missing: the address of the gateway; or run this in the folder of its moot.yaml"
         )
+    from moot.config.loader import load
+
     configuration = load(path, environ=environ, dry=True, unset={})
     url = address_of(configuration.gateway)
     return ConnectSettings(url=url, space=_space(configuration, space, path)[0], token=token)
@@ -163,6 +167,8 @@ def cluster_settings(*, environ: Mapping[str, str], folder: Path) -> tuple[str, 
     path = find_config(folder)
     if path is None:
         return None
+    from moot.config.loader import load
+
     configuration = load(path, environ=environ, dry=True, unset={})
     gateway = configuration.gateway
     files = [*configuration.admin_token_files.values(), gateway.data / CLUSTER_TOKEN_FILE]
@@ -185,6 +191,8 @@ def token_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) 
 
 def address_of(gateway: GatewayConfig) -> str:
     """How this gateway is reached from its own machine; a `moot up` that runs says it itself."""
+    from moot.config.gateway_config import bracketed, is_wildcard
+
     running = read_run_file(gateway.data)
     if running is not None:
         return str(running["url"])
@@ -224,6 +232,8 @@ def _from_config(
     secrets: dict[str, Secret] = {}
     # Not the secrets of others: whoever starts an agent need not give it those of a person.
     unset: dict[str, str] = {}
+    from moot.config.loader import load
+
     configuration = load(path, environ=environ, dry=True, secrets=secrets, unset=unset)
     name, settings = _space(configuration, asked.space or environ.get(SPACE), path)
     if token is not None:
@@ -291,6 +301,8 @@ def _space(configuration: Configuration, asked: str | None, path: Path) -> tuple
 
 def _model_of(gateway: GatewayConfig, space: str) -> str:
     """After which space of the file one was made while the gateway of this folder ran; empty if none was."""
+    from moot.config.loader import is_space_name
+
     if not is_space_name(space):
         return ""
     try:

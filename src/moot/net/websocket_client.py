@@ -32,8 +32,9 @@ from picows import (
     ws_connect,
 )
 
-from moot.errors import MootError, OutboxFull, TimedOut, Unreachable, UsageError
+from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.outbound import OpenSocket, explain_untrusted
+from moot.net.upgrade_refused import UpgradeRefused
 from moot.protocol.close_codes import CLOSE_CODES
 
 log = logging.getLogger(__name__)
@@ -50,8 +51,6 @@ MAX_MESSAGE_FRAGMENTS: Final = 4_352
 # How long the other side may take to answer our close.
 CLOSE_SECONDS: Final = 3.0
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
-# Answers of a gateway that is busy, or of a proxy in front of one that restarts.
-_TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class DialLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,20 +67,6 @@ class DialLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS: Final = DialLimits()
-
-
-class UpgradeRefused(MootError):
-    """An HTTP answer where a WebSocket was asked for."""
-
-    def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"HTTP {status}: {body[:400].decode('utf-8', 'replace')}")
-        self.status = status
-        self.body = body
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether trying again later can help."""
-        return self.status in _TEMPORARY_STATUSES
 
 
 class MessageListener(Protocol):

@@ -5,33 +5,46 @@ The shell has them as commands, `moot join` as slash commands, in lines and full
 
 from __future__ import annotations
 
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from moot.operations import (
-    call_operations,
-    compensate_operation,
-    content_operation,
-    decision_operations,
-    member_operations,
-    message_operations,
-    plan_operations,
-    preview_operations,
-    proposal_operations,
-    stream_operations,
-    talk_operations,
-)
-from moot.operations.operation import UserOperation
+if TYPE_CHECKING:
+    from moot.operations.operation import UserOperation
 
-OPERATIONS: Final[tuple[UserOperation, ...]] = (
-    *message_operations.OPERATIONS,
-    *proposal_operations.OPERATIONS,
-    *decision_operations.OPERATIONS,
-    *compensate_operation.OPERATIONS,
-    *preview_operations.OPERATIONS,
-    *talk_operations.OPERATIONS,
-    *plan_operations.OPERATIONS,
-    *call_operations.OPERATIONS,
-    *content_operation.OPERATIONS,
-    *member_operations.OPERATIONS,
-    *stream_operations.OPERATIONS,
-)
+    OPERATIONS: tuple[UserOperation, ...]
+
+# Module → its operations. A command loads the module of its own one: all of them take longer than most do.
+_MODULES: Final = {
+    "message_operations": ("send", "chat", "ack", "cancel", "stop"),
+    "proposal_operations": ("proposals", "budgets"),
+    "decision_operations": ("approve", "vote", "reject", "withdraw", "settle"),
+    "compensate_operation": ("compensate",),
+    "preview_operations": ("preview", "undo"),
+    "talk_operations": ("delegate", "comment", "assign"),
+    "plan_operations": ("plans", "plan"),
+    "call_operations": ("tools", "call", "propose", "request", "reasoning"),
+    "content_operation": ("content",),
+    "member_operations": (
+        "members", "invite", "grant", "revoke", "kick", "pause", "resume", "shutdown", "capabilities",
+        "status", "control",
+    ),
+    # Only as slash commands.
+    "stream_operations": (),
+}  # fmt: skip
+
+
+def operation_named(name: str) -> UserOperation:
+    """The operation of this name; it has to be one that the shell has."""
+    module = next(module for module, names in _MODULES.items() if name in names)
+    return next(each for each in _operations_of(module) if each.name == name)
+
+
+def _operations_of(module: str) -> tuple[UserOperation, ...]:
+    found: tuple[UserOperation, ...] = import_module(f"moot.operations.{module}").OPERATIONS
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name != "OPERATIONS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return tuple(each for module in _MODULES for each in _operations_of(module))

@@ -17,7 +17,7 @@ from moot.cli.bounded_request import request_bounded
 from moot.config.gateway_config import is_loopback
 from moot.config.sign_in_store import SignInStore, StoredSignIn
 from moot.errors import Refused, Unauthorized, Unreachable, UsageError
-from moot.participant.connection.connect_errors import explain_failed_request
+from moot.net.connect_errors import explain_failed_request
 
 _PROVIDER: Final = "a provider of OpenID Connect"
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"

@@ -40,8 +40,8 @@ def request_gateway(
 
     from moot.cli.bounded_request import request_bounded
     from moot.net.client_tls import verification_for
-    from moot.net.websocket_client import UpgradeRefused
-    from moot.participant.connection.connect_errors import explain_failed_request, explain_not_admitted
+    from moot.net.connect_errors import explain_failed_request, explain_not_admitted
+    from moot.net.upgrade_refused import UpgradeRefused
 
     headers = {"Authorization": f"Bearer {token}"}
     missed: list[str] = []

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
-from moot.cli.client.member_access import add_access_commands
-from moot.cli.client.member_token import add_token_command
-from moot.operations.operation import UserOperation
-from moot.operations.operation_table import OPERATIONS
+from moot.operations.operation_table import operation_named
 from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
-    from moot.operations.operation import SignInLink
+    from moot.operations.operation import SignInLink, UserOperation
 
 # Group → its operations, in the order of the help. `moot proposal` has commands of other kinds, too.
 GROUPS: Final = {
@@ -51,6 +48,9 @@ def add_command(commands: Any, name: str) -> None:
     """Add one of the daily commands, or the group `member` or `message`."""
     match name:
         case "member":
+            from moot.cli.client.member_access import add_access_commands
+            from moot.cli.client.member_token import add_token_command
+
             group = program.add_group(
                 commands,
                 name,
@@ -79,7 +79,7 @@ def add_operations(group: Any, name: str) -> None:
 
 
 def _add_operation(commands: Any, name: str) -> None:
-    operation = next(each for each in OPERATIONS if each.name == name)
+    operation = operation_named(name)
     parser = program.add_command(
         commands,
         name,
@@ -110,7 +110,6 @@ def run(options: argparse.Namespace) -> int:
 
 async def _perform(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_proposed, print_result
-    from moot.cli.client.text_editor import edit_text
     from moot.operations.operation import ClientContext
     from moot.participant import ParticipantLimits, connect
 
@@ -136,13 +135,19 @@ async def _perform(options: argparse.Namespace) -> int:
             make_link=partial(_make_link, settings.url),
             console_url=settings.url,
             on_waiting=lambda text: print(text, file=sys.stderr, flush=True),
-            edit_text=edit_text,
+            edit_text=_edit_text,
         )
         if operation.needs_history:
             context.history = await space.recall()
         result = await operation.run(context, options)
     print_result(result, as_json=options.json)
     return result.code
+
+
+async def _edit_text(text: str) -> str:
+    from moot.cli.client.text_editor import edit_text
+
+    return await edit_text(text)
 
 
 async def _make_link(gateway: str, token: str) -> tuple[SignInLink, str]:

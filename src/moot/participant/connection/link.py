@@ -18,14 +18,14 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
+from moot.net.connect_errors import explain_not_admitted, explain_unreachable
+from moot.net.upgrade_refused import UpgradeRefused
 from moot.net.websocket_client import (
     ABNORMAL_CLOSE,
     ClientSocket,
-    UpgradeRefused,
     dial,
     should_reconnect,
 )
-from moot.participant.connection.connect_errors import explain_not_admitted, explain_unreachable
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape

@@ -11,7 +11,7 @@ import orjson
 
 from moot.errors import NotAdmitted, Unreachable
 from moot.net.outbound import explain_untrusted
-from moot.net.websocket_client import UpgradeRefused
+from moot.net.upgrade_refused import UpgradeRefused
 from moot.private_files import FileToken
 
 _HINTS: Final = {

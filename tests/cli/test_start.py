@@ -1,0 +1,64 @@
+"""What commands load: people wait for it each time, and most of a short command's CPU goes into it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.rows import for_each_row
+from tests.waiting import HANG_SECONDS
+
+_SCRIPT = """
+import sys
+from moot.cli import main
+try: main(sys.argv[1:])
+except SystemExit: pass
+print('\\n'.join(sys.modules))
+"""
+
+
+def loaded_by(folder: Path, *words: str) -> set[str]:
+    """All modules of a fresh interpreter after a command that finds its gateway gone."""
+    token = folder / "me.token"
+    token.write_text("a-token-of-nobody-at-all\n")
+    token.chmod(0o600)
+    # Nobody listens on port 1.
+    where = ["--gateway", "http://127.0.0.1:1", "--token-file", str(token)]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MOOT_", "COV"))}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", _SCRIPT, *words, *where],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_SECONDS,
+        cwd=folder,
+        env=clean,
+    )
+    assert "cannot be reached: connection refused" in done.stderr
+    return set(done.stdout.split())
+
+
+@for_each_row(
+    "words, most",
+    # 431, 426 and 337 in November 2026; a bound and not the number, for other versions of libraries.
+    [(("proposals",), 450), (("members",), 450), (("decisions",), 375)],
+)
+def test_a_short_command_loads_few_modules(tmp_path: Path, words: tuple[str, ...], most: int) -> None:
+    assert len(loaded_by(tmp_path, *words)) <= most
+
+
+def test_who_has_an_address_and_a_token_reads_no_yaml(tmp_path: Path) -> None:
+    assert not {"yaml", "moot.config.loader"} & loaded_by(tmp_path, "proposals")
+
+
+def test_an_operation_loads_no_other_ones(tmp_path: Path) -> None:
+    operations = "moot.operations"
+    loaded = loaded_by(tmp_path, "proposals")
+    assert f"{operations}.proposal_operations" in loaded
+    assert not {f"{operations}.{name}_operations" for name in ("member", "plan", "stream")} & loaded
+
+
+def test_a_question_over_http_joins_no_space(tmp_path: Path) -> None:
+    assert not {"picows", "uvloop", "moot.participant.joined_space"} & loaded_by(tmp_path, "decisions")
