@@ -243,3 +243,16 @@ def test_a_token_that_gave_way_to_others_hides_nothing_that_was_made_with_it() -
     assert lab.find_token_owner("grandchild") == "root"
     lab.sign_out((), issued_before=0.0, forget_at=1_000.0, now=20.0, mint=FreshMint(), tokens=["static"])
     assert lab.find_token_owner("grandchild") is None
+
+
+def test_a_space_made_after_another_lets_nobody_sign_in_who_was_removed_or_signed_out_there() -> None:
+    lab = space()
+    lab.sign_in(person("ana"), 10.0, FreshMint())
+    lab.state.roster.members[Name("ana")].kicked = True
+    lab.sign_out(["sub-bob"], issued_before=60.0, forget_at=1_000.0, now=20.0, mint=FreshMint())
+    garden = space()
+    garden.begin_like(lab)
+    for refused in (person("ana", token="t-2", issued=70.0), person("bob", token="t-3", issued=60.0)):
+        with pytest.raises(Unauthorized):
+            garden.sign_in(refused, 30.0, FreshMint())
+    garden.sign_in(person("bob", token="t-4", issued=61.0), 30.0, FreshMint())

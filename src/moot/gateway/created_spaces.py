@@ -89,8 +89,8 @@ class CreatedSpaces:
         if self.models.pop(name, None) is not None:
             (self._folder / name / LIKE_FILE).unlink()
 
-    def check_may_end(self, name: str, how: End, configured: Container[str]) -> EndedSpace | None:
-        """How it has ended before; raises InvalidOperation."""
+    def check_may_end(self, name: str, how: End, configured: Container[str]) -> None:
+        """Raises InvalidOperation."""
         if name in configured:
             raise InvalidOperation(
                 f"space {name!r} is in the file of this gateway: nothing was changed. Take it out of there"
@@ -100,13 +100,20 @@ class CreatedSpaces:
             raise InvalidOperation(f"this gateway has made no space {name[:64]!r}")
         if ended is not None and how == "archived":
             raise InvalidOperation(f"space {name!r} was {ended.ended} on {ended.at[:10]}")
-        return ended
 
     def note_ended(self, name: str, ended: EndedSpace) -> None:
         """On disk when this returns, before anything of it is removed. Raises OSError."""
-        folder = self._folder / name
+        folder, before = self._folder / name, self.ended.get(name)
         write_atomically(folder / _ENDED_FILE, msgspec.json.encode(ended))
-        sync_folder(folder)
+        try:
+            sync_folder(folder)
+        except OSError:
+            # Or the next start would end, and remove, what whoever asked was told is as before.
+            if before is None:
+                (folder / _ENDED_FILE).unlink()
+            else:
+                write_atomically(folder / _ENDED_FILE, msgspec.json.encode(before))
+            raise
         self.ended[name] = ended
         self.models.pop(name, None)
 

@@ -111,6 +111,10 @@ class SpaceFactory:
         self._check_not_ended(name)
         self._leave_cluster(name)
         restored = await restore_space(options, config, self._database)
+        like = self._created.models.get(name)
+        if restored.is_new and like is not None:
+            # Its journal did not reach the disk when it was made.
+            restored.space.begin_like(self._directory.hosts[like].space)
         if isinstance(options.clock, SteadyClock):
             options.clock.advance_to(restored.latest)
         host = self._host(options, restored.space, restored.journal)
@@ -217,15 +221,18 @@ class SpaceFactory:
         return space
 
     async def end_space(self, name: str, how: End, by: str) -> None:
-        before = self._created.check_may_end(name, how, self._configuration.spaces)
+        self._created.check_may_end(name, how, self._configuration.spaces)
         ended = EndedSpace(how, by, rfc3339(time.time()))
         try:
             self._created.note_ended(name, ended)
         except OSError as fault:
-            if before is not None:
-                self._created.ended[name] = before
             raise Unavailable(f"nothing was changed: {fault.strerror}") from None
-        await self._clear(name, ended, self._let_go(name, ended))
+        fault_text = await self._clear(name, ended, self._let_go(name, ended))
+        if fault_text is not None:
+            raise Unavailable(
+                f"space {name!r} is {how}, but what was said there is not removed yet: {fault_text}. "
+                "Delete it again, or restart the gateway"
+            )
 
     def _let_go(self, name: str, ended: EndedSpace) -> SpaceHost | None:
         """Close the connections to a space; nothing happens in it from now on."""
@@ -235,8 +242,8 @@ class SpaceFactory:
             host.end(f"this space was {ended.ended}")
         return host
 
-    async def _clear(self, name: str, ended: EndedSpace, host: SpaceHost | None) -> None:
-        """Let go of the files of a space that has ended; what fails is done at the next start."""
+    async def _clear(self, name: str, ended: EndedSpace, host: SpaceHost | None) -> str | None:
+        """Let go of the files of a space that has ended; what failed, which is done at the next start."""
         if host is not None:
             await host.stop()
             await self.on_ended(host)
@@ -246,6 +253,8 @@ class SpaceFactory:
                 await asyncio.to_thread(self._created.remove_files, name)
             except (OSError, sqlite3.Error) as fault:
                 log.error("deleted space is not removed yet", extra={"space": name, "fault": str(fault)})
+                return getattr(fault, "strerror", None) or str(fault)
+        return None
 
     def _check_not_ended(self, name: str) -> None:
         ended = self._created.ended.get(name)

@@ -251,8 +251,17 @@ class Space:
         return operator_changes.restore_member(self.state, name, mint, drops_added=drops_added)
 
     def begin_like(self, model: Space) -> None:
-        """Before anything happens here: who was removed from the model is, and its void tokens are void."""
+        """Before anything happens here: who was removed from the model is, and its void tokens are void.
+
+        Also those who sign in: a token of their provider that was revoked there lets nobody in here.
+        """
         roster = self.state.roster
+        for known in model.state.roster.members.values():
+            if known.kicked and known.subject is not None and known.name not in roster.members:
+                removed = SpaceMember(known.name)
+                removed.subject = known.subject
+                roster.add(removed)
+        self.state.temporary_tokens.begin_like(model.state.temporary_tokens)
         for name, member in roster.members.items():
             known = model.state.roster.members.get(name)
             held = () if known is None else known.credentials

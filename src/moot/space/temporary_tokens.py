@@ -174,6 +174,10 @@ class TemporaryTokens:
             if found & set(token.keys) and token.issued_at <= issued_before
         ]
 
+    def begin_like(self, other: TemporaryTokens) -> None:
+        """Take over what is void there."""
+        self._void = dict(other._void)
+
     def save(self) -> dict[str, Json]:
         return {
             "tokens": [msgspec.to_builtins(token) for token in self.by_hash.values()],

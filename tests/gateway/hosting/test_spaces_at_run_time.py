@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from moot.cli import main
 from moot.config import load
 from moot.errors import InvalidOperation, UsageError
+from moot.gateway import created_spaces
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.operation import Json
 from moot.space.members import Options
@@ -253,3 +255,61 @@ async def test_the_command_makes_lists_and_deletes_when_the_name_is_typed_again(
         code, told = await run("delete", "garden")
         assert (code, "garden is deleted" in told) == (0, True)
         await until(lambda: not gateway.journal("garden").exists())
+
+
+async def test_after_a_power_cut_before_its_journal_a_new_space_lets_in_nobody_who_was_removed(
+    tmp_path: Path,
+) -> None:
+    file = configured(tmp_path)
+    async with running_gateway(tmp_path, file=file) as gateway:
+        alice = await gateway.join("alice")
+        assert await alice.refused("space/kick", {"participant_id": "bob"}) is None
+        folder = gateway.journal("garden").parent
+    folder.mkdir()
+    (folder / "like").write_text("lab")
+    async with running_gateway(tmp_path, file=file) as gateway:
+        assert await gateway.status("/ws?space=garden", token="t-bob") in (401, 403)
+        await gateway.join("alice", space="garden")
+
+
+async def test_what_was_told_to_be_unchanged_is_there_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = configured(tmp_path)
+    async with running_gateway(tmp_path, file=file) as gateway:
+        assert await create(gateway, "garden") == 201
+        assert await create(gateway, "meadow") == 201
+        assert (await gateway.admin("POST", "spaces/meadow/archive")).status_code == 200
+        with monkeypatch.context() as disk:
+            disk.setattr(created_spaces, "sync_folder", fail)
+            for name in ("garden", "meadow"):
+                answer = await gateway.admin("DELETE", f"spaces/{name}")
+                assert (answer.status_code, "nothing was changed" in answer.json()["message"]) == (503, True)
+    async with running_gateway(tmp_path, file=file) as gateway:
+        assert await spaces(gateway) == {
+            "garden": "open",
+            "lab": "open",
+            "meadow": "archived",
+            "vault": "open",
+        }
+        assert gateway.journal("meadow").exists()
+
+
+async def test_who_deletes_is_told_what_could_not_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_gateway(tmp_path, file=configured(tmp_path)) as gateway:
+        assert await create(gateway, "garden") == 201
+        with monkeypatch.context() as disk:
+            disk.setattr(created_spaces.CreatedSpaces, "remove_files", fail)
+            answer = await gateway.admin("DELETE", "spaces/garden")
+        assert answer.status_code == 503
+        assert "not removed yet: disk failed. Delete it again" in answer.json()["message"]
+        assert await gateway.status("/ws?space=garden", token="t-alice") == 404
+        assert gateway.journal("garden").exists()
+        assert (await gateway.admin("DELETE", "spaces/garden")).status_code == 200
+        assert not gateway.journal("garden").exists()
+
+
+def fail(*_: object) -> None:
+    raise OSError(errno.EIO, "disk failed")

@@ -306,6 +306,9 @@ class ClusterSpaceFactory(SpaceFactory):
         options, config = self._options(name, settings), self._space_config(name, settings)
         restored = await restore_space(options, config, self._database)
         await restored.journal.close()
+        if restored.is_new:
+            # As if it were not there: nobody was ever in it.
+            return None
         space, mint = restored.space, FreshMint()
         space.restart(restored.latest, mint)
         # From here on the log keeps what happens, whatever the disk was like.
