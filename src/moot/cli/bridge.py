@@ -127,6 +127,8 @@ def add_command(commands: Any, name: str) -> None:
     )
     add("--pins", type=Path, metavar="FILE", help="where definitions are pinned (default: .moot/pins.json)")
     add("--no-pin", action="store_true", help="offer tools whose definition changed; changes are still shown")
+    plans_help = "show what the server plans for a proposed call, and call only while it plans the same"
+    add("--plans", action="store_true", help=plans_help)
     add("--accept-changes", action="store_true", help="accept all changes since the last run")
     add_log_level(parser)
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the MCP server")
@@ -231,6 +233,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         dialect=options.dialect,
         pin=not options.no_pin,
         pins_file=options.pins or Path(".moot/pins.json"),
+        plans=options.plans,
         accept_changes=options.accept_changes,
         must_start=True,
         oauth=_oauth(options),

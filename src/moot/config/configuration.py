@@ -73,6 +73,8 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     credentials: Literal["server", "requester", "approver"] = "server"
     # D-87: a tool whose definition changes is held back until somebody consents.
     pin: bool = True
+    # Proposed calls are planned by the tools that the server names for it (decision 0277).
+    plans: bool = False
     # The only era of MCP to use. Without it both over HTTP, and for a command the handshake where it has it.
     era: Literal["handshake", "stateless"] | None = None
 

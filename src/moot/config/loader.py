@@ -81,8 +81,8 @@ _BOXED_RIGHTS: Final = (
         [{"kind": "mcp/proposal", "payload": {"method": "tools/call", "params": {"name": WIDEN_BOX}}}]
     ),
 )
-# Where proposed calls are tried first: to say what they did.
-_PREVIEW_RIGHTS: Final = (*_BOXED_RIGHTS, *read_capabilities([{"kind": "moot/preview"}]))
+# Where proposed calls are tried or planned first: to say what they do.
+_PREVIEW_RIGHTS: Final = read_capabilities([{"kind": "moot/preview"}])
 
 _SERVER_KEYS: Final = frozenset(McpServerConfig.__struct_fields__)
 # What else may be said of a server that no participant of its name stands for.
@@ -101,9 +101,10 @@ def read_servers(
         server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
         if not known:
             about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
-            rights = SERVER_RIGHTS
-            if isinstance(server.box, BoxConfig):
-                rights = _PREVIEW_RIGHTS if server.box.preview else _BOXED_RIGHTS
+            box = server.box if isinstance(server.box, BoxConfig) else None
+            rights = SERVER_RIGHTS if box is None else _BOXED_RIGHTS
+            if server.plans or (box is not None and box.preview):
+                rights = (*rights, *_PREVIEW_RIGHTS)
             read_participant(name, about, place, reading, folder=folder, defaults=rights, found=found)
         member = found.members.get(name, MemberConfig())
         if member.mcp_server is not None or member.command is not None:

@@ -266,6 +266,8 @@ def read_mcp_server(value: Json, path: str, reading: ReadContext) -> McpServerCo
     ):
         if key in section and not reading.lenient:
             raise UsageError(f"{at(path, key)}: has a meaning only with {of}")
+    if server.plans and server.credentials != "server":
+        raise UsageError(f"{at(path, 'plans')}: are made with the account of the bridge: credentials: server")
     if server.oauth is not None and any(name.lower() == "authorization" for name in server.headers):
         raise UsageError(f"{at(path, 'oauth')}: cannot stand beside the header Authorization")
     return server

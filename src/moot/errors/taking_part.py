@@ -33,9 +33,11 @@ MootError
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from moot.errors.base import MootError
+
+_INVALID_PARAMS: Final = -32602
 
 
 class Unreachable(MootError):
@@ -116,7 +118,8 @@ class McpError(CallFailed):
     """A JSON-RPC error. A host raises it to answer with exactly this code, message and data."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(f"{message} ({code})")
+        # Of all codes, "invalid params" is what tells people least: the message says what was wrong.
+        super().__init__(message if code == _INVALID_PARAMS else f"{message} ({code})")
         self.code = code
         self.message = message
         self.data = data

@@ -2,8 +2,9 @@
 
 Everybody in the space reads it, so it names paths and counts lines, and no more. Whoever may ask for the rest
 asks the member that would carry the call out, by the method `moot/preview`. With an `effect` the call is
-bound: approving applies that effect or nothing; `why` says why there is none. It comes from another member,
-so it is bounded here, and what does not fit is no preview.
+bound: approving applies that effect or nothing; `why` says why there is none. With a `plan` it is what the
+server says itself that it would do, and `effect` is the hash of that (decision 0277). It comes from another
+member, so it is bounded here, and what does not fit is no preview.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ EFFECT_KEY: Final = "moot/effect"
 # Paths that one report names; it says how many more there are.
 MAX_TOLD_CHANGES: Final = 100
 MAX_TRIED: Final = 20
+MAX_PLAN_LINES: Final = 100
+MAX_TEXT_CHARS: Final = 1_000
 
-_Text = Annotated[str, msgspec.Meta(max_length=1_000)]
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -71,14 +74,20 @@ class PreviewReport(msgspec.Struct, frozen=True, omit_defaults=True):
     more: _Count = 0
     # Hosts that it wanted to connect to, and did not reach.
     tried: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=MAX_TRIED)] = ()
+    # What its server says that it would do, in place of changes; None: this is no plan.
+    plan: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=MAX_PLAN_LINES)] | None = None
 
     def lines(self) -> list[str]:
         """For people."""
         tried = [f"preview: wanted to connect to {show_hidden(each)}" for each in self.tried]
         if not self.effect:
             return [f"no preview that binds: {show_hidden(self.why)}; approving runs the call itself", *tried]
-        found = [f"preview: {each.text()}" for each in self.changes] or ["preview: changes nothing"]
         more = [f"preview: and {self.more} more"] if self.more else []
+        if self.plan is not None:
+            planned = [f"its server plans: {show_hidden(each)}" for each in self.plan or ("nothing",)]
+            end = f"approving makes the call only while its server plans exactly this, {self.effect[:8]}"
+            return [*planned, *more, "nothing was tried: these are the words of the server", end]
+        found = [f"preview: {each.text()}" for each in self.changes] or ["preview: changes nothing"]
         end = f"approving applies exactly this effect, {self.effect[:8]}, or nothing"
         return [*found, *more, *tried, end]
 

@@ -128,6 +128,7 @@ class BridgedServer:
                 token=variables.token.reveal(),
                 pin=self._server_config.pin,
                 pins_file=self._pins,
+                plans=self._server_config.plans,
                 oauth=await self._oauth(),
                 credentials=self._server_config.credentials,
                 upstream=UpstreamOptions(era=self._server_config.era),

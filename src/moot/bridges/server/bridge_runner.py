@@ -10,15 +10,25 @@ from dataclasses import replace
 from moot.box.boxed_child import Box, boxed
 from moot.bridges.server.box_reports import BoxReports
 from moot.bridges.server.bridge_settings import BridgeSettings
-from moot.bridges.server.call_previews import CallPreviews
-from moot.bridges.server.server_member import ServerControls, ServerMember
+from moot.bridges.server.overlay_previews import OverlayPreviews
+from moot.bridges.server.server_member import ServerMember
 from moot.bridges.server.server_sign_in import ServerSignIn
 from moot.bridges.server.standby import is_absent
 from moot.errors import UsageError
 from moot.mcp.tool_pins import Pins
 from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, open_upstream
-from moot.participant import connect
+from moot.participant import Control, Controls, connect
 from moot.resilience.task_set import end_tasks
+
+
+class ServerControls(Controls):
+    """The controls of a bridged server: a restart restarts the server."""
+
+    def __init__(self, member: ServerMember) -> None:
+        self._member = member
+
+    async def on_restart(self, control: Control) -> None:  # noqa: ARG002
+        self._member.upstream.restart()
 
 
 @asynccontextmanager
@@ -34,6 +44,8 @@ async def bridged(
 
     `on_opened` is given the server as soon as it is started, before it has answered anything.
     """
+    if settings.plans and settings.credentials != "server":
+        raise UsageError("plans are made with the account of the bridge: credentials has to be server")
     pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
     server, sign_in, options = settings.server, None, settings.upstream
     if settings.secrets is not None:
@@ -51,15 +63,15 @@ async def bridged(
         server = replace(server, auth=sign_in.credential)
     elif settings.credentials != "server":
         raise UsageError("only a server with a URL is called with accounts of members")
-    reports = previews = None
+    reports = overlay = None
     if settings.box is not None and isinstance(server, StdioServer):
         reports = BoxReports(settings.box, server.label)
         fill_head = None if settings.secrets is None else settings.secrets.fill_head
         box = replace(settings.box, report=reports.add, widened=reports.widenings, fill_head=fill_head)
-        previews = _previews(settings, box)
+        overlay = _overlay(settings, box)
         server = boxed(server, box)
-        if previews is not None:
-            server = previews.pause.watch(server)
+        if overlay is not None:
+            server = overlay.pause.watch(server)
     member = ServerMember(
         server,
         pins,
@@ -67,7 +79,8 @@ async def bridged(
         sign_in=sign_in,
         box_reports=reports,
         has_secrets=settings.secrets is not None,
-        previews=previews,
+        overlay=overlay,
+        plans=settings.plans,
     )
     async with open_upstream(server, options, member.callbacks()) as upstream:
         if on_opened is not None:
@@ -100,7 +113,7 @@ async def bridged(
                     await sign_in.personal.close()
 
 
-def _previews(settings: BridgeSettings, box: Box) -> CallPreviews | None:
+def _overlay(settings: BridgeSettings, box: Box) -> OverlayPreviews | None:
     """What tries proposed calls, where that is wanted; raises UsageError."""
     if not box.config.preview or not box.config.write or not isinstance(settings.server, StdioServer):
         return None
@@ -108,7 +121,7 @@ def _previews(settings: BridgeSettings, box: Box) -> CallPreviews | None:
         raise UsageError("its box: a preview needs a folder for what is applied")
     # Beside the homes of boxes, which are in the folder of the space that no box shows.
     folder = box.home.parent.parent / "effects" / box.home.name
-    return CallPreviews(box, settings.server, folder, settings.secrets)
+    return OverlayPreviews(box, settings.server, folder, settings.secrets)
 
 
 async def _wait_until_ready(

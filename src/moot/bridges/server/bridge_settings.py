@@ -34,6 +34,8 @@ class BridgeSettings:
     pin: bool = True
     # Where pins are kept; None: only while the bridge runs.
     pins_file: Path | None = None
+    # Proposed calls are planned by the tools that theirs name for it, and made while the plan holds.
+    plans: bool = False
     # Accept, once, every tool that changed since the last start.
     accept_changes: bool = False
     # Do not join if the first attempt to start the server fails.

@@ -1,12 +1,12 @@
-"""Previews of proposed calls at a boxed server, what approving them does, and taking that back.
+"""Previews of proposed calls: who gets one and when, and what approving goes by then.
 
-How it works. A proposal that names us alone is queued; one after the other, the call is made of a second
-instance in an overlay, and the space is told what it did (`moot/preview`). From then on the proposal is
-bound: the request that carries it out gets the effect applied, and the result that was seen; the server
-itself is not called. If a file is not as it was by then, nothing is done. A proposal that is carried out
-before its preview was told, or whose preview does not bind, runs as any other.
+How it works. A proposal that names us alone is queued; one after the other, previews are made, and the space
+is told (`moot/preview`). From then on the proposal is bound to what was told. Where the tool names one that
+plans it, that is the server's own plan, and the call is made only while it holds (`ServerPlans`). In a box
+with previews it is what the call did in an overlay, and that is applied in its place (`OverlayPreviews`).
+A proposal that is carried out before its preview was told, or whose preview does not bind, runs as any other.
 
-    moot/preview {proposal}    all of a preview: differences and the result; made anew if files changed
+    moot/preview {proposal}    all of a preview: what differs and the result; made anew if it is old
     moot/undo {proposal}       takes back what was applied, while the files are as it left them
 """
 
@@ -17,29 +17,18 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-import msgspec
-
-from moot.box.boxed_child import Box
-from moot.bridges.server.call_secrets import CallSecrets
-from moot.bridges.server.preview_run import CallPreview, call_hash, preview_call
-from moot.bridges.server.server_pause import ServerPause
+from moot.bridges.server.overlay_previews import OverlayPreviews, nothing_done, with_effect
+from moot.bridges.server.server_plans import PLAN_ID, ServerPlans
 from moot.errors import McpError, MootError, UsageError
 from moot.mcp.eras import JsonObject
-from moot.mcp.upstream import StdioServer, Upstream
 from moot.participant import IncomingRequest, JoinedSpace, SeenProposal
-from moot.preview.effect_store import AboutEffect, EffectStore, StoredEffect
-from moot.preview.effect_text import differences, report_of
-from moot.preview.effect_writer import EffectWriter
 from moot.preview.path_state import NotBound
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.preview_report import (
-    EFFECT_KEY,
     PREVIEW_KIND,
     PREVIEW_METHOD,
     UNDO_METHOD,
@@ -52,39 +41,30 @@ log = logging.getLogger(__name__)
 # One runs, the others wait; who proposes faster than that gets no previews for the rest.
 MAX_WAITING: Final = 16
 MAX_WAITING_EACH: Final = 4
+MakeCall = Callable[[IncomingRequest], Awaitable[JsonObject]]
 PREVIEW_METHODS: Final = frozenset({PREVIEW_METHOD, UNDO_METHOD})
-# What is run or read outside of a box, wherever it is below a folder.
-_GIT_RUNS: Final = frozenset({"hooks", "config"})
 
 
 class CallPreviews:
     """The previews of one bridge."""
 
-    def __init__(self, box: Box, server: StdioServer, folder: Path, secrets: CallSecrets | None) -> None:
-        """`server`: without any secret. Raises UsageError if its effects cannot be kept in `folder`."""
-        self.pause = ServerPause()
-        self._box = box
-        self._server = server
-        self._secrets = secrets
-        self._store = EffectStore(folder)
-        self._writer = EffectWriter(self._store)
-        try:
-            self._store.load()
-            self._writer.recover()
-        except (OSError, ValueError) as fault:
-            raise UsageError(f"{folder}: what was applied last cannot be finished: {fault}") from None
-        self._is_reading: Callable[[str], bool] = lambda _tool: False
-        self._space: JoinedSpace | None = None
-        self._upstream: Upstream | None = None
+    def __init__(
+        self,
+        space: JoinedSpace,
+        overlay: OverlayPreviews | None,
+        plans: ServerPlans | None,
+        is_reading: Callable[[str], bool],
+    ) -> None:
+        """`is_reading`: of a tool, whether it says that it only reads."""
+        self._space = space
+        self._overlay = overlay
+        self._plans = plans
+        self._is_reading = is_reading
         self._waiting: deque[str] = deque()
         self._wake = asyncio.Event()
         self._running: tuple[str, asyncio.Task[PreviewReport]] | None = None
         # What was carried out: no preview of it is told any more.
         self._over: deque[str] = deque(maxlen=1_000)
-
-    def attach(self, upstream: Upstream, space: JoinedSpace, is_reading: Callable[[str], bool]) -> None:
-        """`is_reading`: of a tool, whether it says that it only reads."""
-        self._upstream, self._space, self._is_reading = upstream, space, is_reading
         space.on("mcp/proposal")(self._on_proposal)
 
     async def run(self) -> None:
@@ -103,9 +83,11 @@ class CallPreviews:
 
     def _on_proposal(self, envelope: Envelope) -> None:
         space = self._space
-        if space is None or list(envelope.to) != [space.me] or not space.may(PREVIEW_KIND, {"why": "-"}):
+        if list(envelope.to) != [space.me]:
             return
-        if self._obstacle(envelope.payload) is not None:
+        if self._plans is not None:
+            self._plans.note(envelope.id)
+        if self._obstacle(envelope.payload) is not None or not space.may(PREVIEW_KIND, {"why": "-"}):
             return
         known = [space.proposals.get(id) for id in self._waiting]
         own = sum(each is not None and each.proposer == envelope.sender for each in known)
@@ -145,68 +127,46 @@ class CallPreviews:
 
     async def _make(self, id: str) -> PreviewReport:
         seen = self._open(id)
-        if (obstacle := self._obstacle(seen.envelope.payload)) is not None:
+        payload = seen.envelope.payload
+        plans = None
+        if self._plans is not None and await self._plans.cover(payload):
+            plans = self._plans
+        obstacle = self._obstacle(payload)
+        if obstacle is None and plans is None and self._overlay is None:
+            obstacle = "this tool names none that plans it"
+        if obstacle is not None:
             raise UsageError(f"no preview of this: {obstacle}")
-        info = None if self._upstream is None else self._upstream.server_info
         started_at = time.monotonic()
+        former = None if plans is None else plans.told(id)
         try:
-            made = await preview_call(
-                self._box,
-                self._server,
-                seen.params,
-                era=None if info is None else info.era,
-                folder=self._store.folder,
-                is_protected=self._is_protected,
-            )
-            report = await asyncio.to_thread(self._keep, id, made)
+            if plans is not None:
+                report = await plans.make(id, seen.params)
+            else:
+                assert self._overlay is not None  # noqa: S101  # else there is an obstacle
+                report = await self._overlay.make(id, seen.params)
         except NotBound as fault:
             report = PreviewReport(why=str(fault)[:900])
         log.info("preview", extra={"proposal": id, "seconds": round(time.monotonic() - started_at, 3)})
         # While it was made, it may have been decided.
         self._open(id)
-        if self._space is not None:
+        if former is None or former.hash != report.effect:
             await self._space.send(PREVIEW_KIND, report.as_json(), about=id)
         return report
 
-    def _keep(self, id: str, made: CallPreview) -> PreviewReport:
-        report = report_of(made.effect, made.contents, made.tried)
-        if made.why:
-            return PreviewReport(why=made.why, tried=made.tried)
-        about = AboutEffect(id, self._mask(made.result), report.as_json(), time.time())
-        for former in self._told_of(id):
-            self._store.drop(former)
-        self._store.save(made.effect, made.contents, about)
-        return report
-
-    def _told_of(self, id: str) -> list[StoredEffect]:
-        found = self._store.of(id)
-        return [found] if found is not None and found.status == "told" else []
-
     def _open(self, id: str) -> SeenProposal:
-        space = self._space
-        seen = None if space is None else space.proposals.get(id)
-        if space is None or seen is None or list(seen.to) != [space.me]:
+        seen = self._space.proposals.get(id)
+        if seen is None or list(seen.to) != [self._space.me]:
             raise UsageError("there is no such proposal for this member")
         if seen.status != "pending" or id in self._over:
             raise UsageError("this proposal is not pending any more")
         return seen
 
-    def _is_protected(self, path: Path) -> bool:
-        parts = path.parts
-        in_git = any(a == ".git" and b in _GIT_RUNS for a, b in pairwise(parts))
-        own = path in (self._box.folder / "moot.yaml", self._box.folder / "space.yaml")
-        return in_git or own or any(path.is_relative_to(each) for each in self._box.hidden)
-
-    def _mask(self, value: JsonObject) -> JsonObject:
-        masked = value if self._secrets is None else self._secrets.mask(value)
-        return masked if isinstance(masked, dict) else {}
-
     # What is carried out
 
-    async def carry_out(self, request: IncomingRequest) -> JsonObject | None:
-        """The result of a bound proposal, whose effect is applied now; None: the call runs as any other.
+    async def carry_out(self, request: IncomingRequest, call: MakeCall) -> JsonObject:
+        """The result of a call of a tool, as what was told of its proposal binds it; raises McpError.
 
-        Raises McpError if nothing was done.
+        `call` makes it, where it is made.
         """
         about = request.envelope.correlation_id
         wanted = request.envelope.payload.get("effect")
@@ -214,94 +174,42 @@ class CallPreviews:
         self._waiting = deque(each for each in self._waiting if each not in about)
         if self._running is not None and self._running[0] in about:
             self._running[1].cancel()
-        bound = [each for id in about for each in self._told_of(id)]
-        if not bound:
-            if wanted is not None:
-                raise _nothing_done("the effect that was approved is not known here any more")
-            return None
-        stored = bound[0]
-        if wanted is not None and wanted != stored.hash:
-            raise _nothing_done(f"what was approved is not the last preview, {stored.hash[:8]}")
-        if stored.effect.call != call_hash(request.method, request.params):
-            raise _nothing_done("this is not the call of the preview")
-        await self._write(stored, self._writer.apply)
-        result = stored.about.result if isinstance(stored.about.result, dict) else {}
-        return _with_effect(result, {"effect": stored.hash, "applied": len(stored.effect.changes)})
+        if self._plans is not None and (plan := await self._plans.check(request)) is not None:
+            meta = {name: value for name, value in request.meta.items() if name != PLAN_ID}
+            told = {PLAN_ID: plan.id} if plan.id is not None else {}
+            request.params = {**request.params, "_meta": meta | told}
+            return with_effect(await self._call(request, call), {"effect": plan.hash})
+        if self._overlay is not None and (applied := await self._overlay.carry_out(request)) is not None:
+            return applied
+        if wanted is not None:
+            raise nothing_done("what was approved is not known here any more")
+        return await self._call(request, call)
+
+    async def _call(self, request: IncomingRequest, call: MakeCall) -> JsonObject:
+        if self._overlay is None:
+            return await call(request)
+        async with self._overlay.pause.call():
+            return await call(request)
 
     async def handle(self, request: IncomingRequest) -> JsonObject:
         """The methods of PREVIEW_METHODS; raises McpError."""
         id = request.params.get("proposal")
         if not isinstance(id, str):
             raise McpError(INVALID_PARAMS, f"{request.method} needs params.proposal, the id of a proposal")
+        whole = request.params.get("check") is not True
         if request.method == UNDO_METHOD:
-            return await self._undo(id)
-        stored = self._store.of(id)
-        is_current = stored is not None and await asyncio.to_thread(self._is_current, stored)
-        if not is_current:
-            # Also where one was told: what it says is not so any more.
-            try:
-                report = await self._preview(id)
-            except MootError as fault:
-                raise McpError(INVALID_PARAMS, str(fault)) from None
-            stored = self._store.of(id) if report.effect else None
-            if stored is None:
-                return {"report": report.as_json()}
-        assert stored is not None  # noqa: S101  # told, or just made
-        if request.params.get("check") is True:
-            # Everybody reads the answer, so it says no more than was told.
-            return {"report": stored.about.report}
-        return self._mask(await asyncio.to_thread(_whole, stored))
-
-    async def _undo(self, id: str) -> JsonObject:
-        stored = self._store.of(id)
-        if stored is None:
-            raise _nothing_done("no applied effect of this proposal is kept here")
-        await self._write(stored, self._writer.undo)
-        count = len(stored.effect.changes)
-        text = f"Taken back: {count} {'path is' if count == 1 else 'paths are'} as before."
-        result: JsonObject = {"content": [{"type": "text", "text": text}]}
-        return _with_effect(result, {"effect": stored.hash, "undone": count})
-
-    async def _write(self, stored: StoredEffect, write: Callable[[StoredEffect], None]) -> None:
-        assert self._upstream is not None  # noqa: S101  # requests come when it is there
+            if self._overlay is None:
+                raise nothing_done("what this server did cannot be taken back here")
+            return await self._overlay.undo(id)
+        if self._overlay is not None and (stored := await self._overlay.current(id)) is not None:
+            return await self._overlay.show(stored, whole=whole)
         try:
-            # Not for what changes nothing: the server runs on.
-            if not stored.effect.changes:
-                await asyncio.to_thread(write, stored)
-                return
-            async with self.pause.pause(self._upstream):
-                # To its end, also when the caller goes.
-                await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(write, stored)))
-        except NotBound as fault:
-            raise _nothing_done(str(fault)) from None
-        finally:
-            self._wake.set()
-
-    def _is_current(self, stored: StoredEffect) -> bool:
-        if stored.status == "undone":
-            return True
-        try:
-            self._writer.check(stored)
-        except (NotBound, OSError):
-            # What was applied stays what it is, whatever came after it.
-            return stored.status == "applied"
-        return True
-
-
-def _whole(stored: StoredEffect) -> JsonObject:
-    return {
-        "report": stored.about.report,
-        "status": stored.status,
-        "differences": differences(stored.effect, stored.content),
-        "result": stored.about.result,
-        "document": msgspec.to_builtins(stored.effect),
-    }
-
-
-def _nothing_done(why: str) -> McpError:
-    return McpError(INVALID_PARAMS, f"nothing was done: {why}")
-
-
-def _with_effect(result: JsonObject, effect: JsonObject) -> JsonObject:
-    meta = result.get("_meta")
-    return result | {"_meta": {**(meta if isinstance(meta, dict) else {}), EFFECT_KEY: effect}}
+            report = await self._preview(id)
+        except MootError as fault:
+            raise McpError(INVALID_PARAMS, str(fault)) from None
+        if self._plans is not None and (plan := self._plans.told(id)) is not None:
+            # Everybody reads the answer to a check, too; it says no more than was told.
+            return {"report": report.as_json()} | (plan.whole() if whole else {})
+        if self._overlay is not None and (stored := await self._overlay.current(id)) is not None:
+            return await self._overlay.show(stored, whole=whole)
+        return {"report": report.as_json()}

@@ -105,3 +105,9 @@ def withheld_error(name: object) -> McpError:
     """The error of a call to a tool that has changed."""
     text = f"the tool {name} has changed since it was first seen, so it is withheld"
     return McpError(INVALID_PARAMS, f"{text} until the operator of this bridge accepts the change")
+
+
+def only_reads(tool: JsonObject) -> bool:
+    """Whether a tool says so of itself."""
+    said = tool.get("annotations")
+    return isinstance(said, dict) and said.get("readOnlyHint") is True

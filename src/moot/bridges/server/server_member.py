@@ -18,12 +18,21 @@ from moot.bridges.server.box_reports import BoxReports
 from moot.bridges.server.call_identity import owner_of, with_identity
 from moot.bridges.server.call_previews import PREVIEW_METHODS, CallPreviews
 from moot.bridges.server.call_secrets import check_use
-from moot.bridges.server.offer_screen import OfferScreen, readable, readable_error, withheld_error
+from moot.bridges.server.offer_screen import (
+    OfferScreen,
+    only_reads,
+    readable,
+    readable_error,
+    withheld_error,
+)
+from moot.bridges.server.overlay_previews import OverlayPreviews
 from moot.bridges.server.personal_calls import PersonalCalls
+from moot.bridges.server.pin_reports import report_changes
 from moot.bridges.server.server_messages import ServerMessages
+from moot.bridges.server.server_plans import ServerPlans, plan_tool_of
 from moot.bridges.server.server_sign_in import ServerSignIn
 from moot.bridges.server.sign_in_requests import SIGN_IN_METHODS
-from moot.errors import McpError, MootError
+from moot.errors import McpError
 from moot.mcp.eras import (
     FEATURES,
     HANDSHAKE_VERSION,
@@ -40,7 +49,7 @@ from moot.mcp.eras import (
 )
 from moot.mcp.tool_pins import PinChange, Pins
 from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
-from moot.participant import Control, Controls, IncomingRequest, JoinedSpace, PresenceEvent
+from moot.participant import IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, show_hidden, show_hidden_in
 from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.not_offered import mark_result
@@ -64,16 +73,6 @@ _SESSION_NOTIFICATIONS: Final = frozenset(
 _CHECK_SECONDS: Final = 1.0
 
 
-class ServerControls(Controls):
-    """The controls of a bridged server: a restart restarts the server."""
-
-    def __init__(self, member: ServerMember) -> None:
-        self._member = member
-
-    async def on_restart(self, control: Control) -> None:  # noqa: ARG002
-        self._member.upstream.restart()
-
-
 class ServerMember:
     """A member that forwards requests to an MCP server. Made by `bridged`."""
 
@@ -86,15 +85,19 @@ class ServerMember:
         sign_in: ServerSignIn | None = None,
         box_reports: BoxReports | None = None,
         has_secrets: bool = False,
-        previews: CallPreviews | None = None,
+        overlay: OverlayPreviews | None = None,
+        plans: bool = False,
     ) -> None:
-        """`sign_in`: how members sign in at a server that asks for it. The others: of one in a box."""
+        """`sign_in`: how members sign in at a server that asks for it. `plans`: ask it for those of calls."""
         self._has_secrets = has_secrets
         self.server = server
         self.pins = pins
         self.sign_in = sign_in
         self._box_reports = box_reports
-        self._previews = previews
+        self._overlay = overlay
+        self._previews: CallPreviews | None = None
+        # By tool, the one that plans it; None: nobody is to ask.
+        self._planned: dict[str, str] | None = {} if plans else None
         if sign_in is not None:
             sign_in.on_signed_in = self._on_signed_in
         self._accept_changes = accept_changes
@@ -105,7 +108,7 @@ class ServerMember:
         self._log_levels: dict[str, str] = {}
         # Tools that the server listed in its present run; None before it did.
         self._tools: frozenset[str] | None = None
-        self._reading: frozenset[str] = frozenset()  # say of themselves that they only read
+        self._reading: set[str] = set()  # say of themselves that they only read
         # Set while the server's present tools have been compared with their pins.
         self._checked = asyncio.Event()
         self._check_needed = asyncio.Event()
@@ -151,8 +154,14 @@ class ServerMember:
         self._upstream, self._space = upstream, space
         space.server.use_handler(self.handle, notifications=self.handle_notification, can_run=self.can_run)
         space.roster.on_change(self._presence)
-        if self._previews is not None:
-            self._previews.attach(upstream, space, lambda tool: tool in self._reading)
+        if self._overlay is not None:
+            self._overlay.attach(upstream)
+        plans = None
+        if self._planned is not None:
+            plans = ServerPlans(space, self._read_by, self._planned.get, self._wait_for_tools)
+        if self._overlay is not None or plans is not None:
+            is_reading = self._reading.__contains__
+            self._previews = CallPreviews(space, self._overlay, plans, is_reading)
 
     async def run(self) -> None:
         """Report changes to the space, until cancelled."""
@@ -213,10 +222,14 @@ class ServerMember:
             check_use(request.params, self.space.roster.get(request.sender), self.space.name)
         if self._previews is None:
             return await self._forward(request)
-        if (bound := await self._previews.carry_out(request)) is not None:
-            return bound
-        async with self._previews.pause.call():
-            return await self._forward(request)
+        return await self._previews.carry_out(request, self._forward)
+
+    async def _read_by(self, tool: str, params: JsonObject) -> JsonObject:
+        """Call a tool that only reads for ourselves; raises McpError for any other."""
+        await self._check_listed(tool)
+        if tool not in self._reading:
+            raise McpError(INVALID_PARAMS, f"{tool} does not say that it only reads")
+        return await self.upstream.request("tools/call", params)
 
     @property
     def _personal(self) -> PersonalCalls | None:
@@ -285,7 +298,7 @@ class ServerMember:
         shown = self._screen.withhold(LISTS[method], entries if isinstance(entries, list) else [])
         if method == "tools/list":
             check = self.pins.check(shown)
-            await self._report_changes(check.changes)
+            await report_changes(check.changes, self.pins, self.server.label, self.space)
             shown = check.shown
             if self._tools is not None:
                 # A page of a list that may have grown since.
@@ -319,6 +332,18 @@ class ServerMember:
 
     async def _check_listed(self, name: Json) -> None:
         """Raises McpError for a tool that is not listed, or withheld. Nobody can have decided about it."""
+        tools = await self._wait_for_tools()
+        if not is_visible_name(name) or name not in tools:
+            shown = show_hidden(str(name))[:MAX_NAME_CHARS]
+            if self._screen.has_withheld("tools", name):
+                text = f"the tool {shown!r} is withheld: its name or its arguments have hidden characters"
+                raise McpError(INVALID_PARAMS, text)
+            raise McpError(INVALID_PARAMS, f"this server lists no tool {shown!r}: see tools/list")
+        if self.pins.withholds(name):
+            raise withheld_error(name)
+
+    async def _wait_for_tools(self) -> frozenset[str]:
+        """Those that are listed, once that is known; raises McpError."""
         # Waits while the server is being restarted: what comes up then may be something else.
         await self.upstream.wait_for_info()
         while not self._checked.is_set():
@@ -327,14 +352,7 @@ class ServerMember:
         if self._tools is None:
             self._check_needed.set()  # for whoever tries again
             raise McpError(UNREACHABLE, "the MCP server does not list its tools, so none can be called")
-        if not is_visible_name(name) or name not in self._tools:
-            shown = show_hidden(str(name))[:MAX_NAME_CHARS]
-            if self._screen.has_withheld("tools", name):
-                text = f"the tool {shown!r} is withheld: its name or its arguments have hidden characters"
-                raise McpError(INVALID_PARAMS, text)
-            raise McpError(INVALID_PARAMS, f"this server lists no tool {shown!r}: see tools/list")
-        if self.pins.withholds(name):
-            raise withheld_error(name)
+        return self._tools
 
     async def _wait_until_checked(self) -> None:
         """Wait for the pin check of a server that just came up: listing its tools is part of its start."""
@@ -394,35 +412,21 @@ class ServerMember:
                 # Those that are withheld too: a call of one is told why. Not what cannot be pinned.
                 callable_names = {tool["name"] for tool in check.shown} | set(self.pins.changes)
                 self._tools = frozenset(tool["name"] for tool in visible) & callable_names
-                self._reading = frozenset(tool["name"] for tool in visible if _only_reads(tool))
+                self._reading.clear()
+                self._reading |= {tool["name"] for tool in visible if only_reads(tool)}
+                if self._planned is not None:
+                    self._planned.clear()
+                    self._planned |= {tool["name"]: by for tool in visible if (by := plan_tool_of(tool))}
                 if first and self._accept_changes:
                     log.warning("changes accepted", extra={"tools": ", ".join(self.pins.accept())})
                 else:
-                    await self._report_changes(check.changes)
+                    await report_changes(check.changes, self.pins, self.server.label, self.space)
                 first = False
             self._checked.set()
             self._messages.add_list_change("tools")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CHECK_SECONDS):
                     await self._check_at_once.wait()
-
-    async def _report_changes(self, changes: tuple[PinChange, ...]) -> None:
-        """D-87: a change is reported in the log, and in the space if the member may chat."""
-        for change in changes:
-            lines = change.lines()
-            log.warning(
-                "a tool changed", extra={"server": self.server.label, "tool": change.tool, "fields": lines}
-            )
-            withheld = self.pins.withholds(change.tool)
-            end = "withheld until the operator of this bridge accepts it" if withheld else "still offered"
-            # Only which fields differ: models read the chat, and the new text may be written for them.
-            fields = ", ".join(change.field_names())
-            text = f"The tool {change.tool!r} has changed since it was first seen ({fields}); it is {end}."
-            try:
-                if self.space.may("chat", {"text": text}):
-                    await self.space.send("chat", {"text": text})
-            except MootError as fault:
-                log.debug("change not reported in the space", extra={"reason": type(fault).__name__})
 
     async def _announce(self, method: str, params: JsonObject | None, to: tuple[str, ...]) -> bool:
         if self._space is None:
@@ -443,8 +447,3 @@ class ServerMember:
     async def _forget(self, member: str) -> None:
         self._log_levels.pop(member, None)
         await self.upstream.forget(member)
-
-
-def _only_reads(tool: JsonObject) -> bool:
-    said = tool.get("annotations")
-    return isinstance(said, dict) and said.get("readOnlyHint") is True

@@ -266,9 +266,10 @@ class ProposalClient:
         with suppress(McpError, MemberLeft, ValueError):
             answer = await self._requests.request(seen.to, PREVIEW_METHOD, params)
             if read_preview(answer.result.get("report")).effect != shown.effect:
+                changed = "files have changed since the preview" if shown.plan is None else "the plan changed"
                 raise UsageError(
-                    "nothing was done: files have changed since the preview, and there is a new one; look at "
-                    f"it with `moot preview {seen.id[:8]}`, then approve again"
+                    f"nothing was done: {changed}, and there is a new one; look at it with "
+                    f"`moot preview {seen.id[:8]}`, then approve again"
                 )
 
     async def _approve_changed(
