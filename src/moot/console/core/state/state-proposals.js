@@ -1,13 +1,13 @@
 /**
  * The proposals, requests and answers of a space (MEW 3.1, 3.2, 3.3; D-28). What becomes of a proposal is in
- * proposal-life.js; here are the messages that say so.
+ * proposal-life.js; here are the messages that say so. What is known of one is in proposal-record.js.
  *
  * What was pending before we joined, or changed while we were away, the gateway tells on request (`moot/proposals`,
  * D-96); see proposal-sync.js.
  */
 import { trimMap } from "../page/bounded-map.js";
 import { membersOf, parseJson, textAt } from "./json-text.js";
-import { addressees, callOf, correlations, saysUnknown } from "./envelope-fields.js";
+import { callOf, correlations, saysUnknown } from "./envelope-fields.js";
 import {
   REPORTS,
   addVote,
@@ -21,62 +21,16 @@ import {
   resume,
   setVotes,
   settle,
+  waitsForOthers,
 } from "./proposal-life.js";
+import { newProposal } from "./proposal-record.js";
 import { parseTime } from "../page/time.js";
-import { waitsForOthers } from "./proposal-life.js";
 import { Delegations } from "./delegations.js";
 import { ProposalTalk, assign } from "./proposal-talk.js";
 
 /**
- * @typedef {object} Call what a proposal or a request asks for
- * @property {string} method
- * @property {string} name of the tool, resource or prompt; empty if the method has none
- * @property {any} params parsed: numbers may be rounded, so show and send `bodyText` instead
- * @property {string} bodyText {"method":…,"params":…} exactly as it was received
- *
- * @typedef {object} Proposal
- * @property {string} id
- * @property {string} from
- * @property {string[]} to who should execute it
- * @property {Call} call
- * @property {string} raw the whole envelope as it was received
- * @property {number} at
- * @property {string} context
- * @property {string[]} about
- * @property {import("./proposal-life.js").Status} status
- * @property {"" | "withdrawn" | "expired" | "forgotten"} ending how one ended that nobody approved; a rejected one, too
- * @property {boolean} uncertain it may have changed while we were away
- * @property {number} expiresAt by the gateway's clock; 0 if it was not told
- * @property {number} votesNeeded before it can be carried out; 0 if none are needed or it was not told
- * @property {number} votesMissing of these, in the gateway's own count
- * @property {string[]} exempt members who need no votes of others
- * @property {boolean} [passkey] each vote is confirmed with a passkey
- * @property {string[]} counters those that it is a changed version of (decision 0208)
- * @property {string} changedBy the changed version that ran in its place
- * @property {Record<string, string>} delegatedVotes in whose place somebody voted
- * @property {{text: string, verdict: string}[]} [budgets] what it would take of the space’s budgets, as the gateway says
- * @property {{text: string, verdict: string, earlier?: {request_id: string}}[]} [effects] what it would bring about, and whether that was done before
- * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
- * @property {{by: string, at: number, id: string}[]} approvals of a quorum
- * @property {string} fulfilledBy
- * @property {string[]} requests those that carry it out; the last is `requestId`, others were answered with a question
- * @property {string} requestId
- * @property {string[]} asked by it
- * @property {string[]} waiting who of them has not answered
- * @property {boolean} isAnswered by somebody
- * @property {boolean} hasFailed at one of them
- * @property {{at: number, id: string, given: any}[]} inputs what its proposer answered where the host asked for input
- * @property {string} reason of a withdrawal, or why the outcome is unknown
- * @property {string} assessedBy the person who said what came of it, in place of the host
- * @property {string} note what they said about it
- * @property {import("./proposal-talk.js").Comment[]} comments
- * @property {string[]} assigned whom it is for; empty: everybody
- * @property {import("./origin-report.js").OriginReport | null} origins where its values came from, as the last that counts says
- * @property {Map<string, import("./origin-report.js").OriginReport>} originsBy as each said last
- * @property {Map<string, import("./opinion.js").Opinion>} opinions what models think of it, by who asked them
- * @property {Map<string, import("./preview-report.js").PreviewReport>} previews what it did in a preview, by who says so
- * @property {number} settledAt
- * @property {number} outcomeAt when it became unknown, or somebody said what came of it
+ * @typedef {import("./proposal-record.js").Call} Call
+ * @typedef {import("./proposal-record.js").Proposal} Proposal
  *
  * @typedef {object} CallRequest a request and its answer
  * @property {string} id
@@ -108,6 +62,10 @@ export class Proposals {
     this._rejections = new Map();
     this._talk = new ProposalTalk();
     this.delegations = new Delegations();
+    /** What hosts took back, by proposal. @type {Map<string, {by: string, at: number, id: string, host: string}>} */
+    this._undone = new Map();
+    /** What the space's operator says calls bring about, and what makes them good. @type {any[]} */
+    this.effectRules = [];
     /** Whether the gateway tells what is pending, as those of Moot do. */
     this._isTold = false;
   }
@@ -223,6 +181,7 @@ export class Proposals {
    */
   restorePage(raw, isInOrder = true) {
     const left = [];
+    if (isInOrder) this.effectRules = parseJson(textAt(raw, ["payload", "effects"]) ?? "[]") ?? [];
     if (isInOrder) this.delegations.restore(parseJson(textAt(raw, ["payload", "delegations"]) ?? "[]"));
     for (const { text } of membersOf(textAt(raw, ["payload", "proposals"]) ?? "[]")) {
       const told = parseJson(text);
@@ -313,48 +272,8 @@ export class Proposals {
     // A link, the gateway's list and the history tell of the same one: whoever looks at it sees what becomes of it.
     const known = this.byId.get(envelope.id);
     if (known?.raw === raw) return known;
-    /** @type {Proposal} */
-    const proposal = {
-      id: envelope.id,
-      from: String(envelope.from ?? ""),
-      to: addressees(envelope),
-      call: callOf(envelope, raw),
-      raw,
-      at,
-      context: typeof envelope.context === "string" ? envelope.context : "",
-      about: correlations(envelope),
-      status: "pending",
-      ending: "",
-      uncertain: false,
-      expiresAt: 0,
-      votesNeeded: 0,
-      votesMissing: 0,
-      exempt: [],
-      counters: [],
-      changedBy: "",
-      delegatedVotes: {},
-      rejections: [],
-      approvals: [],
-      inputs: [],
-      fulfilledBy: "",
-      requests: [],
-      requestId: "",
-      asked: [],
-      waiting: [],
-      isAnswered: false,
-      hasFailed: false,
-      reason: "",
-      assessedBy: "",
-      note: "",
-      comments: [],
-      assigned: [],
-      origins: null,
-      originsBy: new Map(),
-      opinions: new Map(),
-      previews: new Map(),
-      settledAt: 0,
-      outcomeAt: 0,
-    };
+    const proposal = newProposal(envelope, raw, at);
+    this._noteUndoing(proposal);
     this.byId.set(proposal.id, proposal);
     this._open(proposal);
     return proposal;
@@ -434,6 +353,7 @@ export class Proposals {
       if (!request || (request.to.length > 0 && !request.to.includes(row.from))) continue;
       if (!request.answer) topic = topic ?? "requests";
       request.answer = request.answer ?? { id: row.id, from: row.from, at: row.at, result, error };
+      if (this._addUndoing(request, row, result)) topic = "proposals";
       const executed = (this._executed.get(id) ?? []).filter(
         (each) => each.requestId === id && expectsAnswer(each, row.from),
       );
@@ -447,6 +367,22 @@ export class Proposals {
       }
     }
     return topic;
+  }
+
+  /** What a call changed was taken back. @param {CallRequest} request @param {import("./envelopes.js").Row} row @param {any} result */
+  _addUndoing({ id, from, call }, row, result) {
+    const isDone = call.method === "moot/undo" && Number.isInteger(result?._meta?.["moot/effect"]?.undone);
+    if (!isDone || typeof call.params?.proposal !== "string") return false;
+    this._undone.set(call.params.proposal, { by: from, at: row.at, id, host: row.from });
+    trimMap(this._undone, MAX_SETTLED);
+    return this._known([call.params.proposal]).some((each) => this._noteUndoing(each));
+  }
+
+  /** Its own host says so: nobody else's word counts. @param {Proposal} proposal */
+  _noteUndoing(proposal) {
+    const found = this._undone.get(proposal.id);
+    if (found && proposal.to.includes(found.host)) proposal.undone = found;
+    return proposal.undone !== null;
   }
 
   /** The comment of a rejection, or on a proposal. @param {any} envelope @param {import("./envelopes.js").Row} row */

@@ -244,37 +244,30 @@ export class ApprovalActions {
     return this._proposal.to.length > 0 ? this._proposal.to : this._host ? [this._host] : [];
   }
 
-  /** Whether a press counts; shows the reason if not. */
-  _acceptsPress() {
-    if (
-      !this._proposal ||
-      !this._shown ||
-      this._sending.has(this._proposal.id) ||
-      secondsLeft(this._context, this._proposal.id) > 0
-    )
-      return false;
-    const late = obstacleText(this._context, this._shown);
-    if (late) {
-      this._context.notify(aboutProposal(this._proposal, escapeHidden(late)), "bad");
-      return false;
-    }
-    return performance.now() >= this._guardedUntil;
+  /** What a press is about, if it counts; shows the reason if not. @param {boolean} [own] whether it is for whoever proposed it */
+  _pressed(own = false) {
+    const [proposal, shown] = [this._proposal, this._shown];
+    if (!proposal || !shown || this._sending.has(proposal.id) || secondsLeft(this._context, proposal.id) > 0)
+      return null;
+    const late = obstacleText(this._context, shown);
+    if (late) this._context.notify(aboutProposal(proposal, escapeHidden(late)), "bad");
+    const counts = !late && performance.now() >= this._guardedUntil;
+    return counts && (proposal.from === this._context.state.me.id) === own ? { proposal, shown } : null;
   }
 
   /** Arm, or confirm when armed. @param {boolean} repeated by a key that is held down */
   approve(repeated) {
-    if (repeated || !this._acceptsPress() || this._proposal?.from === this._context.state.me.id) return;
-    if (!this._able(/** @type {Proposal} */ (this._proposal)).approve) return;
+    const pressed = repeated ? null : this._pressed();
+    if (!pressed || !this._able(pressed.proposal).approve) return;
     const host = this._host;
     this._confirmThenRun("approve", "Approving", (shown) => approve(this._context, shown, host));
   }
 
   /** The same with the very same call from now on. @param {boolean} repeated by a key that is held down */
   approveAgain(repeated) {
-    const proposal = this._proposal;
-    const offer = proposal && offerOf(this._context, proposal);
-    if (repeated || !offer || !this._acceptsPress() || this._hosts().length === 0) return;
-    if (this._rights() === "no") return;
+    const pressed = repeated ? null : this._pressed();
+    const offer = pressed && offerOf(this._context, pressed.proposal);
+    if (!offer || this._rights() === "no") return;
     const host = this._host;
     this._confirmThenRun("again", "Approving", (shown) => approveAgain(this._context, shown, offer, host));
   }
@@ -316,7 +309,7 @@ export class ApprovalActions {
 
   /** The held press is over. @param {Confirmed} what */
   _confirmHeld(what) {
-    if (this._armed?.for !== what || !this._acceptsPress()) return;
+    if (this._armed?.for !== what || !this._pressed()) return;
     const { text, act } = this._armed;
     this.disarm();
     void this._decide(text, act);
@@ -333,13 +326,8 @@ export class ApprovalActions {
 
   /** No, without words. */
   rejectPlainly() {
-    if (
-      !this._acceptsPress() ||
-      !this._proposal ||
-      this._proposal.from === this._context.state.me.id ||
-      !this._able(this._proposal).reject
-    )
-      return;
+    const pressed = this._pressed();
+    if (!pressed || !this._able(pressed.proposal).reject) return;
     this._confirmThenRun("reject", "Rejecting", async (shown) => {
       const outcome = await reject(this._context, shown, PLAIN_NO, "");
       return outcome.status === "done" ? { ...outcome, message: "Rejected without a reason" } : outcome;
@@ -347,36 +335,30 @@ export class ApprovalActions {
   }
 
   reject() {
-    if (!this._acceptsPress() || !this._proposal || !this._shown || this._proposal.from === this._context.state.me.id)
-      return;
+    const pressed = this._pressed();
+    if (!pressed) return;
     this.disarm();
     rejectDialog(
       this._context,
-      [this._shown],
-      [summaryOf(this._proposal)],
+      [pressed.shown],
+      [summaryOf(pressed.proposal)],
       (reason, explanation) =>
         void this._decide("Rejecting", (shown) => reject(this._context, shown, reason, explanation)),
     );
   }
 
   grant() {
-    if (
-      !this._acceptsPress() ||
-      !this._proposal ||
-      !this._shown ||
-      this._proposal.from === this._context.state.me.id ||
-      this._hosts().length === 0
-    )
-      return;
+    const pressed = this._pressed();
+    if (!pressed || this._hosts().length === 0) return;
     this.disarm();
     const host = this._host;
     const unread =
       this._isPartlyHidden() && html.p({ class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
     grantDialog(
       this._context,
-      this._proposal,
-      this._shown,
-      summaryOf(this._proposal, unread),
+      pressed.proposal,
+      pressed.shown,
+      summaryOf(pressed.proposal, unread),
       (capability, term) =>
         void this._decide("Approving and granting", (shown) =>
           approveAndGrant(this._context, shown, capability, term, host),
@@ -386,35 +368,29 @@ export class ApprovalActions {
 
   /** It runs as somebody changes it here. */
   change() {
-    const [proposal, shown] = [this._proposal, this._shown];
-    if (!proposal || !shown || !this._acceptsPress() || !mayChange(this._context, proposal)) return;
+    const pressed = this._pressed();
+    if (!pressed || !mayChange(this._context, pressed.proposal)) return;
     this.disarm();
-    changeDialog(this._context, proposal, shown, (act) => void this._decide("Approving", act));
+    changeDialog(this._context, pressed.proposal, pressed.shown, (act) => void this._decide("Approving", act));
   }
 
   /** It, and calls like it. */
   approveTask() {
-    const proposal = this._proposal;
-    if (!this._acceptsPress() || !proposal || proposal.from === this._context.state.me.id) return;
-    if (votesMissingFor(proposal, this._context.state.me.id) > 0 || !offersTask(this._context, proposal)) return;
-    if (
-      callPermissions(this._context.state.me.capabilities, this._context.state, proposal.to, proposal.call).request ===
-      "no"
-    )
-      return;
+    const proposal = this._pressed()?.proposal;
+    if (!proposal || votesMissingFor(proposal, this._context.state.me.id) > 0) return;
+    if (!offersTask(this._context, proposal) || this._rights() === "no") return;
     this.disarm();
     void taskDialog(this._context, proposal, summaryOf(proposal), (act) => void this._decide("Approving", act));
   }
 
   vote() {
-    const me = this._context.state.me.id;
-    if (!this._acceptsPress() || !this._proposal || this._proposal.from === me || !this._able(this._proposal).vote)
-      return;
+    const pressed = this._pressed();
+    if (!pressed || !this._able(pressed.proposal).vote) return;
     this._confirmThenRun("vote", "Voting", (shown) => vote(this._context, shown));
   }
 
   withdraw() {
-    if (!this._acceptsPress() || this._proposal?.from !== this._context.state.me.id) return;
+    if (!this._pressed(true)) return;
     this._confirmThenRun("withdraw", "Withdrawing", (shown) => withdraw(this._context, shown));
   }
 

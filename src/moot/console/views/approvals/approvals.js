@@ -7,7 +7,6 @@
  */
 import { alikeOf } from "../../core/state/alike-proposals.js";
 import { button, html, redraw, replace } from "../../core/page/dom.js";
-import { formatNumber } from "../../core/page/numbers.js";
 import { waitsForOthers } from "../../core/state/proposal-life.js";
 import { registerView } from "../../core/page/router.js";
 import { oneLine } from "../../core/page/text.js";
@@ -26,14 +25,13 @@ import { proposalHistory, notReceived } from "./proposal-history.js";
 import { onHeldChange, takeBackChoice } from "./take-back.js";
 import { planNotice } from "../rules/plan-list.js";
 import { icon } from "../parts/icons.js";
+import { moreBelow } from "../parts/more-below.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../../app.js").Context} Context */
 
 // Decided proposals that are still shown, so that their results can be followed.
 const MAX_DECIDED = 20;
-// About the height of a line of text.
-const LINE_PIXELS = 22;
 
 class ApprovalsView {
   /** @param {HTMLElement} outlet @param {Context} context */
@@ -71,20 +69,12 @@ class ApprovalsView {
     this._body = html.div({
       class: "approvals-body",
       on: {
-        scroll: () => this._drawFold(),
         "moot:grant": () => this._actions.grant(),
         "moot:alike": () => this._bulk.decideAlike(this._shown?.proposal),
         "moot:reject-all": () => this._bulk.rejectAll(this._shown?.proposal.from),
       },
     });
-    this._fold = html.button({
-      type: "button",
-      class: "approvals-fold",
-      hidden: true,
-      on: { click: () => this._body.scrollBy({ top: this._body.clientHeight * 0.9 }) },
-    });
-    this._sizes = new ResizeObserver(() => this._drawFold());
-    this._sizes.observe(this._body);
+    this._fold = moreBelow(this._body);
     this._detail = html.section(
       { class: "approvals-detail", "aria-label": "Proposal" },
       html.div(
@@ -92,7 +82,7 @@ class ApprovalsView {
         button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) }),
       ),
       this._body,
-      this._fold,
+      this._fold.node,
       this._actions.node,
     );
     this._planNotice = html.div({}, planNotice(context));
@@ -214,7 +204,17 @@ class ApprovalsView {
           ].join(" ")
         : "";
     const { origins, opinions, budgets, effects, previews, status } = proposal;
-    const told = [now, origins, opinions, budgets, wishText(proposal), changeText(proposal), status, previews, effects];
+    const told = [
+      now,
+      origins,
+      opinions,
+      budgets,
+      wishText(proposal),
+      changeText(proposal),
+      `${status} ${proposal.undone?.id}`,
+      previews,
+      effects,
+    ];
     const before = this._shown.told;
     if (before.length > 0 && told.some((each, index) => each !== before[index])) view.refresh();
     // Whoever was about to press has not read that it was done before, or another preview.
@@ -243,8 +243,7 @@ class ApprovalsView {
     this._shown = { proposal, view, drawnFor: "", history: historyNode, told: [] };
     this._talk = proposalComments(this._context, proposal);
     replace(this._body, view.node, this._talk.node, historyNode);
-    this._sizes.disconnect();
-    for (const node of [this._body, view.node, historyNode]) this._sizes.observe(node);
+    this._fold.watch([view.node, historyNode]);
     this._body.scrollTop = 0;
     this._actions.show(proposal, view.unread, chosen);
     this._list.draw(this._listed(), id);
@@ -356,6 +355,7 @@ class ApprovalsView {
       proposal.votesNeeded,
       proposal.votesMissing,
       proposal.inputs.length,
+      proposal.undone?.id,
     ].join(" ");
     this._actions.draw();
     if (now === this._shown.drawnFor) return;
@@ -368,14 +368,6 @@ class ApprovalsView {
       if (proposal.fulfilledBy !== this._context.state.me.id)
         this._context.announce(`${oneLine(titleOf(proposal), 60)}: ${oneLine(outcome, 120)}`);
     }
-  }
-
-  /** How much of the proposal is below what can be seen. */
-  _drawFold() {
-    const rest = this._body.scrollHeight - this._body.clientHeight - this._body.scrollTop;
-    const lines = Math.round(rest / LINE_PIXELS);
-    this._fold.hidden = lines < 2 || this._shown === null;
-    if (!this._fold.hidden) this._fold.textContent = `${formatNumber(lines)} more lines below ↓`;
   }
 
   /** @param {Proposal[]} waiting */
@@ -426,7 +418,7 @@ class ApprovalsView {
   }
 
   close() {
-    this._sizes.disconnect();
+    this._fold.watch([]);
     clearInterval(this._clock);
     this._actions.close();
     this._stops.forEach((stop) => stop());

@@ -8,11 +8,12 @@
 import { escapeHidden, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { confirmApproval } from "../../core/connection/passkeys.js";
-import { previewOf } from "../../core/state/preview-report.js";
+import { previewOf, readPreview } from "../../core/state/preview-report.js";
 import { votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
 import { describeError } from "../parts/error-text.js";
+import { isAllowed } from "../capabilities/capability-match.js";
 import { approverStateOf } from "../rules/approver-state.js";
 import { sendCommand } from "../rules/rule-commands.js";
 
@@ -35,6 +36,8 @@ import { sendCommand } from "../rules/rule-commands.js";
  * @property {boolean} [granted] a permission was granted with it
  */
 
+const STALE =
+  "Nothing was done: what it would do has changed since the preview. There is a new one: review it, then approve again.";
 const GRANT_REASON = "approved, and allowed without asking";
 
 /** @param {Proposal} proposal @param {import("../../core/state/state.js").State} [state] with it, what its preview said is what is approved @returns {ReviewedProposal} */
@@ -78,8 +81,13 @@ export function settledText(proposal, me) {
     case "unknown":
       return `${by} approved it${when}; whether it was carried out is not known (${unknownReason(proposal.reason)})`;
     default:
-      return `${by} approved it${proposal.changedBy ? " with changes" : ""}${when}`;
+      return `${by} approved it${proposal.changedBy ? " with changes" : ""}${when}${undoneText(proposal, me)}`;
   }
+}
+
+/** @param {Proposal} proposal @param {string} me */
+function undoneText({ undone }, me) {
+  return undone ? `; ${undone.by === me ? "you" : undone.by} undid it ${ago(undone.at)}` : "";
 }
 
 /** Whether it was withdrawn because its proposer is no longer a member (decision 0015). @param {Proposal} proposal */
@@ -123,6 +131,8 @@ export function obstacleText(context, shown) {
 export async function approve(context, shown, host = "") {
   const proposal = context.state.proposals.byId.get(shown.id);
   if (proposal && votesMissingFor(proposal, context.state.me.id) > 0) return vote(context, shown);
+  const stale = await staleOutcome(context, shown);
+  if (stale) return stale;
   const outcome = await runDecision(
     context,
     shown,
@@ -137,6 +147,21 @@ export async function approve(context, shown, host = "") {
   );
   // The gateway's count is what counts, if ours is not known yet.
   return outcome.status === "approvals" ? vote(context, shown) : outcome;
+}
+
+/**
+ * Files may have changed since the preview: then there is a new one to look at, and nothing is sent. Who cannot ask, or
+ * gets no answer, goes on: what is applied is what was seen, or nothing.
+ * @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome | null>}
+ */
+async function staleOutcome(context, shown) {
+  const params = { proposal: shown.id, check: true };
+  const payload = { jsonrpc: "2.0", id: 0, method: "moot/preview", params };
+  if (!shown.effect || !isAllowed(context.state, "mcp/request", payload, shown.to)) return null;
+  const answer = await context.call(shown.to[0], "moot/preview", params).catch(() => null);
+  const report = readPreview(answer?.report);
+  if (!report || report.effect === shown.effect) return null;
+  return { status: "mismatch", message: STALE };
 }
 
 /** What was seen is what is applied. @param {ReviewedProposal} shown */
@@ -199,6 +224,8 @@ export function reject(context, shown, reason, explanation) {
 
 /** Vote for it, where the space requires several approvals; the last vote carries it out. @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
 export async function vote(context, shown) {
+  const stale = await staleOutcome(context, shown);
+  if (stale) return stale;
   const outcome = await runDecision(
     context,
     shown,

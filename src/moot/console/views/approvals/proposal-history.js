@@ -7,6 +7,7 @@ import { unknownReason } from "../../core/state/envelope-fields.js";
 import { answerView, progressOf, progressView } from "../parts/call-result.js";
 import { icon } from "../parts/icons.js";
 import { changesView } from "./changed-call.js";
+import { compensationView } from "./compensation.js";
 import { receiptButton } from "./receipt-button.js";
 import { isOrphaned, recordText } from "./proposal-decisions.js";
 
@@ -93,6 +94,7 @@ export function proposalHistory(context, proposal) {
     html.h3({}, "History"),
     html.ol({ class: "history-steps" }, steps),
     resultView(context, proposal),
+    compensationView(context, proposal),
     (proposal.status !== "pending" || proposal.rejections.length > 0) &&
       proposal.ending !== "expired" &&
       receiptButton(context, proposal.id),
@@ -203,6 +205,10 @@ function decisionSteps(context, proposal) {
         html.span({ class: "grow" }, "Running", progress && progressView(progress)),
       ),
     );
+  }
+  if (proposal.undone) {
+    const { by, at, id } = proposal.undone;
+    steps.push(step(context, "over", at, id, [nameNode(context, by), " undid it: files are as before"], proposal));
   }
   return steps;
 }

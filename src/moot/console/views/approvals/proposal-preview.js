@@ -28,6 +28,7 @@ export function previewView(context, proposal) {
 
 /** What its answer says was applied. @param {Context} context @param {Proposal} proposal @returns {string} */
 function appliedEffect({ state }, proposal) {
+  if (proposal.undone) return "";
   const meta = state.proposals.requests.get(proposal.requestId)?.answer?.result?._meta?.["moot/effect"];
   return meta && Number(meta.applied) > 0 ? String(meta.effect) : "";
 }

@@ -81,6 +81,7 @@ export function drawRow(row, proposal, facts) {
     proposal.comments.length,
     proposal.assigned.join(),
     proposal.approvals.length,
+    proposal.undone?.id,
     voteText(proposal),
     proposal.uncertain,
     ...hints.map((each) => each.text),
@@ -140,7 +141,8 @@ function stateTags(proposal, { me, alike }) {
   const again = `The same call is pending ${alike} times; each one that is approved is carried out`;
   const found = {
     fulfilled: () => tag("accent", "running"),
-    done: () => tag("good", approvedBy(proposal.fulfilledBy, me)),
+    done: () =>
+      tag(proposal.undone ? "warn" : "good", outcomeOf(proposal, me), escapeHidden(settledText(proposal, me))),
     failed: () => tag("bad", "failed", escapeHidden(settledText(proposal, me))),
     unknown: () => tag("warn", "outcome unknown"),
   }[String(proposal.status)];
@@ -169,6 +171,12 @@ function commentsText(count) {
 /** "Approved by Ana"; who it was is not always told. @param {string} by @param {string} me */
 export function approvedBy(by, me) {
   return by === me ? "Approved" : `Approved by ${oneLine(by, 24) || "someone"}`;
+}
+
+/** @param {Proposal} proposal @param {string} me */
+function outcomeOf({ fulfilledBy, undone }, me) {
+  if (!undone) return approvedBy(fulfilledBy, me);
+  return `Undone by ${undone.by === me ? "you" : oneLine(undone.by, 24)}`;
 }
 
 /** "Rejected by Ana", or by how many. @param {Proposal} proposal @param {string} me */

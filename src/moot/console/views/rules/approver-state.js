@@ -150,7 +150,7 @@ export class ApproverState {
       Object.assign(record, { origins, plans });
       this._takeRules(record, rules, since);
       this._takeSuggestions(record, suggestions, since);
-      this._takeReport(record, report);
+      record.takeReport(report);
       record.status = "known";
       record.error = "";
       this._tries.delete(approver.id);
@@ -341,10 +341,11 @@ export class ApproverState {
     const first = !this._decided.has(proposal.id);
     this._decided.set(proposal.id, rule ? "rules" : "people");
     trimMap(this._decided, MAX_ACTS);
-    if (first && record && record.status === "known" && !record.reported.has(proposal.id))
-      count(record.days, new Date(row.at).toISOString().slice(0, 10), rule ? "rules" : "people");
-    if (first && rule && record && record.status === "known" && !record.reported.has(proposal.id))
-      countOutcome(record.ruleDays, new Date(row.at).toISOString().slice(0, 10), rule);
+    if (first && record?.status === "known" && !record.reported.has(proposal.id)) {
+      const day = new Date(row.at).toISOString().slice(0, 10);
+      count(record.days, day, rule ? "rules" : "people");
+      if (rule) countOutcome(record.ruleDays, day, rule);
+    }
     if (!rule) return first;
     if (record && !record.included.has(proposal.id)) countOne(record.counted, rule);
     this.ruleDecisions.set(proposal.id, {
@@ -408,26 +409,6 @@ export class ApproverState {
         this._readTrustEnvelope(row, envelopes.envelope(row));
     }
     for (const { rule } of record.rules.values()) record.suggestions.delete(rule.origin?.suggestion);
-  }
-
-  /** @param {RuleRecord} record @param {any} known */
-  _takeReport(record, known) {
-    record.reported = new Set(list(known.counted).map(String));
-    record.days = list(known.days)
-      .filter(isObject)
-      .map((each) => ({ day: String(each.day), people: number(each.people), rules: number(each.rules) }));
-    record.ruleDays = list(known.rule_history)
-      .filter(isObject)
-      .map((each) => ({
-        day: String(each.day),
-        rule: String(each.rule),
-        automatic: number(each.automatic),
-        wrong: number(each.wrong),
-        tripped: number(each.tripped),
-      }));
-    record.observed = isObject(known.observe) ? known.observe : {};
-    record.people = list(known.people).map(String);
-    record.approvals = number(known.approvals);
   }
 
   /** Query again soon; several calls lead to one query. */

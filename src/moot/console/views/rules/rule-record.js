@@ -93,6 +93,26 @@ export class RuleRecord {
     return this.budget !== null || [...this.rules.values()].some((each) => each.left !== null);
   }
 
+  /** What its tool reported of days and people. @param {any} known */
+  takeReport(known) {
+    this.reported = new Set(list(known.counted).map(String));
+    this.days = list(known.days)
+      .filter(isObject)
+      .map((each) => ({ day: String(each.day), people: number(each.people), rules: number(each.rules) }));
+    this.ruleDays = list(known.rule_history)
+      .filter(isObject)
+      .map(({ day, rule, automatic, wrong, tripped }) => ({
+        day: String(day),
+        rule: String(rule),
+        automatic: number(automatic),
+        wrong: number(wrong),
+        tripped: number(tripped),
+      }));
+    this.observed = isObject(known.observe) ? known.observe : {};
+    this.people = list(known.people).map(String);
+    this.approvals = number(known.approvals);
+  }
+
   /** @param {string} name */
   hits(name) {
     return (this.rules.get(name)?.hits ?? 0) + (this.counted.get(name) ?? 0);
