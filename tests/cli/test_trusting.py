@@ -76,7 +76,7 @@ async def _decide(agent: JoinedSpace, alice: JoinedSpace, files: JoinedSpace) ->
 
 @pytest.fixture
 def approver_space(lab: SpaceWithMembers, monkeypatch: pytest.MonkeyPatch) -> SpaceWithApprover:
-    monkeypatch.setattr("moot.operations.rule_commands.ANSWER_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr("moot.operations.approver_client.ANSWER_SECONDS", HANG_SECONDS)
     return SpaceWithApprover(lab, lab.stay(_approver(lab)))
 
 
@@ -111,7 +111,7 @@ def test_without_an_approver_nothing_is_claimed(lab: SpaceWithMembers) -> None:
 def test_a_stop_that_the_approver_does_not_confirm_is_not_claimed(
     lab: SpaceWithMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moot.operations.rule_commands.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("moot.operations.approver_client.ANSWER_SECONDS", 0.2)
     # Connected, but it hears nothing: nobody knows whether rules still decide.
     lab.join("approver")
     code, output = lab.fails("rules", "stop")

@@ -35,7 +35,7 @@ from tests.waiting import HANG_SECONDS
 @pytest.fixture(autouse=True)
 def patient_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """The approver is there, and answers when the machine lets it."""
-    monkeypatch.setattr("moot.operations.rule_commands.ANSWER_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr("moot.operations.approver_client.ANSWER_SECONDS", HANG_SECONDS)
 
 
 class RuleSpace:
@@ -171,13 +171,13 @@ async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) ->
         await pilot.press("enter")
         await until(pilot, lambda: "ALL RULES STOPPED by alice" in pane_text(app.panes.rules))
         assert await lab.write("reports/day-20.md") == "by bob"
-        await says(pilot, "/resume-rules", "all rules resumed")
+        await says(pilot, "/resume-rules", "rules decide again")
         lab.mood = "leave"
         assert await lab.write("reports/day-21.md") == "by approver"
         automatic = [*lab.approver.ledger][-1].id
-        await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"{rule} suspended")
+        await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"rule {rule} is suspended")
         await until(pilot, lambda: "suspended: alice complained: odd" in pane_text(app.panes.rules))
-        await says(pilot, f"/resume-rules {rule}", f"{rule} resumed")
+        await says(pilot, f"/resume-rules {rule}", f"rule {rule} decides again")
         assert await lab.write("reports/day-22.md") == "by approver"
         unreviewed = lab.approver.reviews.unreviewed(rule)
         await says(
@@ -199,7 +199,7 @@ async def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said
     async with rule_space(tmp_path) as lab, lab.space.terminal() as (app, pilot):
         name = await lab.suggested()
         await says(pilot, "/suggestions", name)
-        await says(pilot, f"/dismiss {name[:6]} --reason no", f"dismissed suggestion {name}")
+        await says(pilot, f"/dismiss {name[:6]} --reason no", f"dismissed {name}")
         await until(pilot, lambda: len(lab.store.dismissed) == 1)
         assert app.trust.open_suggestions() == []
         await lab.approver.space.close()

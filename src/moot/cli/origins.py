@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from moot.cli import program
-from moot.cli.rules.approver_client import ask_approver, tell_approver
+from moot.cli.rules.approver_client import approver_of, ask_approver
 from moot.cli.rules.client import add_action
 from moot.cli.table_output import print_table
 from moot.cli.time_argument import parse_end_time
@@ -176,7 +176,7 @@ async def forget_traits(space: JoinedSpace, options: argparse.Namespace) -> Any:
 
 
 async def _change(space: JoinedSpace, options: argparse.Namespace, changes: dict[str, Any]) -> Any:
-    sent, _ = await tell_approver(space, options, "trust/accept", {"tools": changes})
+    sent, _ = await approver_of(space, options).tell("trust/accept", {"tools": changes})
     if not options.json:
         for tool in changes:
             print(printable(f"changed: {tool}"))

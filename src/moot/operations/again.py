@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moot.errors import MootError, TimedOut
+from moot.errors import MootError
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import AgainOffer
 
@@ -32,21 +32,14 @@ def payload_of(seen: SeenProposal, offer: AgainOffer | None) -> dict[str, Json]:
 
 async def remember_call(space: JoinedSpace, payload: dict[str, Json]) -> str:
     """Ask the approver to approve a call again; returns what it said. Raises MootError if it will not."""
-    from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
+    from moot.operations.approver_client import ApproverClient
     from moot.operations.trust_log import TrustLog
 
     approver = TrustLog().find_approver(space)
     if approver is None:
         raise MootError("not remembered: no approver is in this space; `moot rules run` starts one")
-    _, answer = await send_and_wait(space, "trust/accept", payload, to="", about="", approver=approver)
-    if answer is None:
-        raise TimedOut(
-            f"{approver} has not answered within {ANSWER_SECONDS:g} s; `moot rules list` shows whether it"
-            " remembers the call"
-        )
-    if answer.kind == "chat":
-        raise MootError(f"{approver}: {answer.payload.get('text')}")
-    return words_of(answer.payload.get("rule"))
+    _, answer = await ApproverClient(space, approver).tell("trust/accept", payload)
+    return words_of(None if answer is None else answer.payload.get("rule"))
 
 
 def words_of(rule: Json) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.errors import MootError, TimedOut, UsageError, VoteCounted
 from moot.operations.operation import (
@@ -19,6 +19,9 @@ from moot.operations.operation import (
 )
 from moot.operations.text_table import TextTable
 from moot.protocol.operation import Json
+
+if TYPE_CHECKING:
+    from moot.operations.approver_client import ApproverClient
 
 _ABOUT: Final = """\
 A plan is the calls of a task, laid out by an agent (`moot_plan`, `space.plan`) or by a person. Approved once,
@@ -138,11 +141,9 @@ async def _end(context: ClientContext, args: argparse.Namespace) -> OperationRes
 
 
 async def _same(context: ClientContext, args: argparse.Namespace) -> OperationResult:
-    from moot.operations.trust_log import call_approver
-
     _check_may_decide(context, "trust/accept")
     seen = context.proposal(args.id)
-    found = await call_approver(context.space, _approver(context), "trust_plans", {"proposal": seen.id})
+    found = await _approver(context).ask("trust_plans", {"proposal": seen.id})
     same = found["same"]
     until = f"for {hours_text(same['hours'])}, or until somebody writes to {same['member']} again"
     words = f"{same['words'][0]}; {until}"
@@ -162,7 +163,7 @@ async def _same(context: ClientContext, args: argparse.Namespace) -> OperationRe
 
 async def _new(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     from moot.config.strict_yaml import read_yaml
-    from moot.operations.rule_commands import ANSWER_SECONDS
+    from moot.operations.approver_client import ANSWER_SECONDS
 
     try:
         value = read_yaml(Path(args.id).read_text("utf-8"))
@@ -235,9 +236,7 @@ def _nested(path: list[str], value: Json) -> dict[str, Json]:
 
 
 async def _known_plans(context: ClientContext) -> list[Any]:
-    from moot.operations.trust_log import call_approver
-
-    found = await call_approver(context.space, _approver(context), "trust_plans")
+    found = await _approver(context).ask("trust_plans")
     return list(found["plans"])
 
 
@@ -254,7 +253,8 @@ async def _find(context: ClientContext, named: str) -> Any:
     return like[0]
 
 
-def _approver(context: ClientContext) -> str:
+def _approver(context: ClientContext) -> ApproverClient:
+    from moot.operations.approver_client import ApproverClient
     from moot.operations.trust_log import TrustLog
 
     found = TrustLog().find_approver(context.space)
@@ -262,23 +262,14 @@ def _approver(context: ClientContext) -> str:
         raise UsageError(
             "no approver is in this space, so no plan can be approved: `moot rules run` starts one"
         )
-    return found
+    return ApproverClient(context.space, found)
 
 
 async def _tell(context: ClientContext, kind: str, payload: dict[str, Json]) -> OperationResult:
-    from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
-
-    approver = _approver(context)
-    sent, answer = await send_and_wait(context.space, kind, payload, to="", about="", approver=approver)
-    if answer is None:
-        raise TimedOut(
-            f"{approver} has not answered within {ANSWER_SECONDS:g} s; `moot plans` shows what it did"
-        )
-    if answer.kind == "chat":
-        raise MootError(f"{approver}: {answer.payload.get('text')}")
-    plan: Json = answer.payload.get("plan")
+    sent, answer = await _approver(context).tell(kind, payload)
+    plan: Json = None if answer is None else answer.payload.get("plan")
     if not isinstance(plan, dict):
-        raise MootError(f"{approver} does not know plans: its version is older")
+        raise MootError("this approver does not know plans: its version is older")
     head = {"open": "noted", "active": "approved", "ended": "over"}[plan["state"]]
     return OperationResult({"id": sent.id, "plan": plan}, [f"{head}: {plan['task']}", *plan_lines(plan)])
 

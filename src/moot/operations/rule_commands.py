@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +10,10 @@ from dataclasses import asdict
 from typing import Final
 
 from moot.errors import UsageError
+from moot.operations.approver_client import ApproverClient
 from moot.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.operations.rule_lines import (
     indent_lines,
-    review_line,
     rule_head,
     rule_lines,
     share_lines,
@@ -22,15 +21,11 @@ from moot.operations.rule_lines import (
     suggestion_head,
     suggestion_lines,
 )
-from moot.operations.trust_log import TrustLog, call_approver, objects_in
-from moot.participant import JoinedSpace, SentEnvelope
-from moot.protocol.envelope import Envelope
+from moot.operations.trust_log import TrustLog
 from moot.protocol.operation import Json
 from moot.trust.rules.rule_yaml import LIMIT_KEYS, RULE_KEYS
 from moot.values.kinds import KINDS
 
-# The approver answers at once unless it is busy learning.
-ANSWER_SECONDS: Final = 5.0
 # Fields of a rule; anything else that is set is an argument, also one that is called like a kind of value.
 _FIELDS: Final = frozenset(RULE_KEYS) - {"name", "decision", "words", "extra_arguments", "origin", *KINDS}
 _LIMITS: Final = frozenset(LIMIT_KEYS)
@@ -116,44 +111,15 @@ class TrustCommands:
         return OperationResult([asdict(each) for each in shown], lines)
 
     async def _review(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
-        approver = self._log.find_approver(context.space)
-        if approver is None:
-            raise UsageError("no approver is in this space: `moot rules run` starts one")
-        answer = await call_approver(context.space, approver, "trust_reviews")
-        found = [
-            (str(each.get("rule")), decision)
-            for each in objects_in(answer.get("reviews"))
-            if args.rule in (None, each.get("rule"))
-            for decision in objects_in(each.get("decisions"))
-        ]
-        ids = [str(decision.get("id")) for _, decision in found]
-        if args.confirm is not None:
-            return await self._confirm_review(context, args.confirm, ids)
-        if not found:
-            return OperationResult([], ["there is nothing to review"])
-        only = f" {args.rule}" if args.rule else ""
-        lines = [review_line(rule, decision) for rule, decision in found]
-        lines.append(f"all of this was right: /review{only} --confirm {ids[-1]}")
-        lines.append("one of it was wrong: /stop-rules --about ID")
-        return OperationResult([{"rule": rule, **decision} for rule, decision in found], lines)
-
-    async def _confirm_review(self, context: ClientContext, last: str, ids: Sequence[str]) -> OperationResult:
-        matching = [id for id in ids if id.startswith(last)]
-        if len(matching) != 1:
-            raise UsageError(f"{last} does not wait for a review: /review lists what does")
-        # What a rule decided since that was shown stays unreviewed.
-        shown: list[Json] = list(ids[: ids.index(matching[0]) + 1])
-        text = f"reviewed {len(shown)} {'decision' if len(shown) == 1 else 'decisions'}"
-        return await self._send(context, "trust/accept", {"reviewed": shown}, text)
+        return await self._approver(context).review(args.rule, args.confirm)
 
     async def _explain(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
-        approver = self._log.find_approver(context.space)
-        if approver is None:
+        if self._log.find_approver(context.space) is None:
             raise UsageError(
                 "no approver is in this space; where the journal is, `moot proposal explain ID` explains it"
             )
         found = self._full_id(context, args.proposal)
-        answer = await call_approver(context.space, approver, "trust_explain", {"id": found})
+        answer = await self._approver(context).ask("trust_explain", {"id": found})
         lines = answer.get("lines")
         return OperationResult(answer, [str(each) for each in lines] if isinstance(lines, list) else [])
 
@@ -166,116 +132,28 @@ class TrustCommands:
     # Answers to the approver
 
     async def _accept(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
-        found = self._log.suggestion(args.suggestion)
-        payload: dict[str, Json] = {"suggestion": found.name, **_reason(args)}
+        found, approver = self._log.suggestion(args.suggestion), self._approver(context)
         if args.grant:
-            return await self._grant(context, found.payload, payload, found.envelope)
-        if args.set:
-            payload["rule"] = narrow_rule(found.payload.get("rule"), args.set)
-        text = f"accepted suggestion {found.name}"
-        return await self._send(context, "trust/accept", payload, text, to=found.sender, about=found.envelope)
-
-    async def _grant(
-        self, context: ClientContext, suggestion: Json, payload: dict[str, Json], about: str
-    ) -> OperationResult:
-        """The person grants the permission; the approver is only informed."""
-        grant = suggestion.get("grant")
-        if not isinstance(grant, dict):
-            raise UsageError(
-                f"it cannot be granted: {suggestion.get('no_grant')}. Accept it as a rule instead"
-            )
-        who = str(grant.get("participant"))
-        reason = f"suggestion {payload['suggestion']}"
-        given = await context.space.admin.grant(who, [grant.get("capability")], reason=reason)
-        payload |= {"granted": True, "grant": given.id}
-        back = f"granted: {grant.get('words')}. /revoke {who} --grant {given.id} revokes it"
-        return await self._send(context, "trust/accept", payload, back, about=about)
+            return await approver.grant(found.payload, found.name, about=found.envelope)
+        rule = narrow_rule(found.payload.get("rule"), args.set) if args.set else None
+        return await approver.accept(found.name, rule, to=found.sender, about=found.envelope)
 
     async def _dismiss(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
         found = self._log.suggestion(args.suggestion)
-        payload = {"suggestion": found.name, **_reason(args)}
-        about = [found.envelope] if found.envelope else []
-        sent = await context.space.send("trust/dismiss", payload, about=about, confirm=True)
-        return OperationResult({"id": sent.id}, [f"dismissed suggestion {found.name}"])
+        return await self._approver(context).dismiss(found.name, reason=args.reason, about=found.envelope)
 
     async def _stop(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
-        payload = _reason(args) | ({} if args.rule is None else {"rule": args.rule})
         about = "" if args.about is None else self._full_id(context, args.about)
-        text = f"asked to stop {args.rule or ('the rule behind it' if about else 'all rules')}"
-        found = await self._send(context, "trust/stop", payload, text, about=about)
-        if len(found.lines) == 1:
-            raise UsageError(f"not confirmed: {text}, but no answer in {ANSWER_SECONDS:g} s; repeat it")
-        return found
+        return await self._approver(context).stop(args.rule, about=about, reason=args.reason)
 
     async def _observe(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
-        payload: dict[str, Json] = {"observe": args.rule, "on": args.switch == "on"}
-        return await self._send(
-            context, "trust/accept", payload, f"asked to observe {args.rule}: {args.switch}"
-        )
+        return await self._approver(context).observe(args.rule, on=args.switch == "on")
 
     async def _resume(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
-        payload: dict[str, Json] = {"resume": True} if args.rule is None else {"lift": args.rule}
-        text = f"asked to resume {args.rule or 'all rules'}"
-        return await self._send(context, "trust/accept", payload, text)
+        return await self._approver(context).resume(args.rule)
 
-    async def _send(
-        self,
-        context: ClientContext,
-        kind: str,
-        payload: dict[str, Json],
-        text: str,
-        *,
-        to: str = "",
-        about: str = "",
-    ) -> OperationResult:
-        """Send it and wait for the approver's answer; raises UsageError if it refuses."""
-        approver = self._log.find_approver(context.space)
-        sent, answer = await send_and_wait(
-            context.space, kind, payload, to=to, about=about, approver=approver
-        )
-        if answer is not None and answer.kind == "chat":
-            raise UsageError(f"{approver}: {answer.payload.get('text')}")
-        lines = [text]
-        if answer is not None and answer.kind == "trust/rule":
-            rule: Json = answer.payload.get("rule")
-            name = rule.get("name") if isinstance(rule, dict) else rule
-            state = answer.payload.get("state")
-            lines.append(f"{approver}: {name or 'all rules'} {'resumed' if state == 'lifted' else state}")
-            if isinstance(answer.payload.get("resumed_by"), list):
-                people = answer.payload.get("accepting_people")
-                lines.append(f"{approver}: {people} people have to resume it; it decides nothing until then")
-        elif answer is not None and answer.kind == "trust/suggestion":
-            people = answer.payload.get("accepting_people")
-            lines.append(f"{approver}: {people} people have to accept it; it decides nothing until then")
-        elif approver is None:
-            lines.append("not confirmed: no approver is in this space; a later one only obeys a stop")
-        return OperationResult({"id": sent.id}, lines)
-
-
-async def send_and_wait(
-    space: JoinedSpace,
-    kind: str,
-    payload: dict[str, Json],
-    *,
-    to: str,
-    about: str,
-    approver: str | None,
-) -> tuple[SentEnvelope, Envelope | None]:
-    """What was sent, and the approver's answer; None if there was none in time."""
-    messages = space.envelopes()
-    try:
-        sent = await space.send(kind, payload, to=to or (), about=about or (), confirm=True)
-        if approver is None:
-            return sent, None
-        async with asyncio.timeout(ANSWER_SECONDS):
-            async for item in messages:
-                if isinstance(item, Envelope) and item.sender == approver and sent.id in item.correlation_id:
-                    return sent, item
-        return sent, None
-    except TimeoutError:
-        return sent, None
-    finally:
-        await messages.aclose()
+    def _approver(self, context: ClientContext) -> ApproverClient:
+        return ApproverClient(context.space, self._log.find_approver(context.space), command="/")
 
 
 def narrow_rule(rule: Json, settings: Sequence[str]) -> Json:
@@ -324,11 +202,6 @@ def _value(text: str, before: Json) -> Json:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _reason(args: argparse.Namespace) -> dict[str, Json]:
-    reason = getattr(args, "reason", None)
-    return {} if reason is None else {"reason": reason}
 
 
 def _accept_arguments(parser: argparse.ArgumentParser) -> None:

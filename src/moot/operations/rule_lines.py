@@ -84,13 +84,6 @@ def rule_lines(ruled: RuleEntry) -> list[str]:
     return [*lines, f"suspended: {ruled.why}"] if ruled.why else lines
 
 
-def review_line(rule: str, decision: Json) -> str:
-    """A decision of a rule that nobody has reviewed: what was called, with all of its arguments."""
-    arguments = json.dumps(decision.get("arguments", {}), ensure_ascii=False)
-    call = f"{decision.get('tool') or ''} {arguments}".strip()
-    return f"{decision.get('id')}  {rule}, proposed by {decision.get('proposer', '?')}: {call}"
-
-
 def status_lines(log: TrustLog) -> list[str]:
     """What keeps all rules from deciding."""
     report = log.report

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from moot.errors import MootError, UsageError
+from moot.operations.approver_client import ApproverClient, objects_in
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -173,9 +174,11 @@ class TrustLog:
             return "no approver is in this space: `moot rules run` starts one"
         self._decisions.clear()
         try:
-            rules = await call_approver(space, name, "trust_rules")
-            suggestions = await call_approver(space, name, "trust_suggestions")
-            report = await call_approver(space, name, "trust_report")
+            client = ApproverClient(space, name)
+            rules, suggestions, report = [
+                await client.ask(f"trust_{what}", timeout_seconds=_ASK_SECONDS)
+                for what in ("rules", "suggestions", "report")
+            ]
         except MootError as fault:
             return f"{name} did not answer: {fault}"
         self._apply_report(name, rules, suggestions, report)
@@ -247,19 +250,6 @@ class TrustLog:
         raise UsageError(f"unknown suggestion {named}: /suggestions lists them")
 
 
-async def call_approver(
-    space: JoinedSpace, approver: str, tool: str, arguments: dict[str, Json] | None = None
-) -> Json:
-    """Call one of the approver's tools; raises MootError."""
-    given = arguments or {}
-    if not space.may_request(approver, "tools/call", {"name": tool, "arguments": given}):
-        raise UsageError(f"you have no permission to call it (mcp/request to {approver})")
-    answer = (await space.call(approver, tool, given, timeout_seconds=_ASK_SECONDS)).structured
-    if not isinstance(answer, dict):
-        raise UsageError(f"{approver} is not an approver: its answer to {tool} is not understood")
-    return answer
-
-
 def _ids(suggested: SuggestionEntry) -> Iterable[str]:
     return (suggested.name, suggested.envelope) if suggested.envelope else (suggested.name,)
 
@@ -282,7 +272,3 @@ def _whole(value: Json) -> int:
 
 def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
-
-
-def objects_in(value: Json) -> list[Json]:
-    return [each for each in _list(value) if isinstance(each, dict)]

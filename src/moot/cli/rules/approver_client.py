@@ -1,37 +1,39 @@
-"""Asks the approver of a space, and tells it what a person decided about its rules."""
+"""The approver that a command of `moot rules` talks to, and the suggestion that it names."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.errors import MootError, TimedOut, UsageError
+from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
-    from moot.participant import JoinedSpace, SentEnvelope
-    from moot.protocol.envelope import Envelope
+    from moot.operations.approver_client import ApproverClient
+    from moot.participant import JoinedSpace
 
 # `s-` and four characters more.
 _LEAST_PREFIX: Final = 6
 
 
-def check_here(space: JoinedSpace, options: argparse.Namespace) -> None:
-    if options.approver not in space.roster:
+def approver_of(
+    space: JoinedSpace, options: argparse.Namespace, *, must_be_here: bool = True
+) -> ApproverClient:
+    """Whom `--approver` names; raises MootError if it is not here."""
+    from moot.operations.approver_client import ApproverClient
+
+    is_here = options.approver in space.roster
+    if must_be_here and not is_here:
         raise MootError(
             f"no member {options.approver} is here, so nothing was done. `moot up` starts the one in"
             " moot.yaml; `moot rules run --help` shows its lines. --approver NAME names another one"
         )
+    return ApproverClient(space, options.approver if is_here else None)
 
 
 async def ask_approver(
     space: JoinedSpace, options: argparse.Namespace, tool: str, arguments: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    check_here(space, options)
-    outcome = await space.call(options.approver, tool, arguments or {})
-    answer = outcome.structured
-    if not isinstance(answer, dict):
-        raise MootError(f"{options.approver} is no approver: it answered {tool} with something else")
-    return answer
+    return await approver_of(space, options).ask(tool, arguments)
 
 
 async def find_suggestion(space: JoinedSpace, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -39,10 +41,10 @@ async def find_suggestion(space: JoinedSpace, options: argparse.Namespace) -> di
 
     The beginning of an id is enough: `options.suggestion` is all of it from here on.
     """
-    check_here(space, options)
+    approver = approver_of(space, options)
     if not space.may_request(options.approver, "tools/call", {"name": "trust_suggestions", "arguments": {}}):
         return None
-    found = (await ask_approver(space, options, "trust_suggestions"))["suggestions"]
+    found = (await approver.ask("trust_suggestions"))["suggestions"]
     named = [each for each in found if each["suggestion"] == options.suggestion]
     # As of a proposal: less of an id could come to mean another one.
     like = named or [each for each in found if each["suggestion"].startswith(options.suggestion)]
@@ -56,24 +58,3 @@ async def find_suggestion(space: JoinedSpace, options: argparse.Namespace) -> di
     options.suggestion = like[0]["suggestion"]
     one: dict[str, Any] = like[0]
     return one
-
-
-async def tell_approver(
-    space: JoinedSpace, options: argparse.Namespace, kind: str, payload: Any, about: str = ""
-) -> tuple[SentEnvelope, Envelope]:
-    """Said to all, and what the approver answered; raises UsageError when it says no, TimedOut if nothing."""
-    from moot.operations.rule_commands import ANSWER_SECONDS, send_and_wait
-
-    sent, answer = await send_and_wait(space, kind, payload, to="", about=about, approver=options.approver)
-    check_agreed(options, answer)
-    if answer is None:
-        raise TimedOut(
-            f"{options.approver} has not answered within {ANSWER_SECONDS:g} s; `moot rules list` shows"
-            " whether it acted"
-        )
-    return sent, answer
-
-
-def check_agreed(options: argparse.Namespace, answer: Envelope | None) -> None:
-    if answer is not None and answer.kind == "chat":
-        raise MootError(f"{options.approver}: {answer.payload.get('text')}")

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.rules import rule_changes
-from moot.cli.rules.approver_client import (
-    ask_approver,
-)
+from moot.cli.rules.approver_client import ask_approver
 from moot.cli.table_output import print_table
 from moot.errors import MootError
+from moot.operations.operation import OperationResult
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable
 
@@ -140,14 +139,16 @@ def add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any
 
 
 def _run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
+    from moot.cli.client.operation_output import print_error, print_result
     from moot.cli.interruption import run_errand
 
     try:
         found = run_errand(_perform(options))
     except MootError as fault:
         return print_error(fault, as_json=options.json)
-    if options.json:
+    if isinstance(found, OperationResult):
+        print_result(found, as_json=options.json)
+    elif options.json:
         print(json.dumps(found, ensure_ascii=False))
     return 0
 
