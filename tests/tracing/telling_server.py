@@ -4,7 +4,12 @@ import json
 import sys
 from typing import Any
 
-TOOL = {"name": "tell", "inputSchema": {"type": "object"}}
+TOOL = {
+    "name": "tell",
+    "description": "Returns the metadata that came with the call, as JSON text, to follow traces by.",
+    # Closed: whatever is not taken out on the way here refuses the call.
+    "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+}
 
 for line in sys.stdin:
     message = json.loads(line)

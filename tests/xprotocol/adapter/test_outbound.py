@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
 
+from moot import tracing
 from moot.errors import McpError, Unreachable, UsageError
 from moot.mcp.downstream.backend import BackendCall, ListChanged
 from moot.net.address_check import ForbiddenAddress
@@ -569,6 +572,23 @@ async def test_a_tool_with_an_argument_called_proofs_gets_its_own_and_not_ours(t
         # With others the grant goes along, and is what lets the call through.
         out.far.access.clear()
         assert await out.call("weather_current_get", location="Bern")
+
+
+async def test_only_an_endpoint_that_announces_it_is_told_the_trace(tmp_path: Path) -> None:
+    """A contract may be closed: the call would be refused."""
+    tracing.activate(TracerProvider(), MeterProvider())
+    try:
+        async with outbound_environment(tmp_path, CURRENT) as out:
+            await out.call("weather_current_get", location="Bern")
+            assert out.far.served[-1].trace is None
+            await out.far.announce(trace_context=True)
+            remote = out.outward.sources[0].remote
+            await until(lambda: remote is not None and remote.announce and remote.announce.takes_trace)
+            await out.call("weather_current_get", location="Bern")
+            assert (out.far.served[-1].trace or {}).keys() == {"traceparent"}
+            assert out.far.served[-1].payload == {"location": "Bern"}
+    finally:
+        tracing.deactivate()
 
 
 async def test_a_relay_that_lies_about_announces_changes_nothing(tmp_path: Path) -> None:

@@ -374,6 +374,33 @@ def test_a_contract_with_proofs_of_its_own_keeps_them() -> None:
     )
 
 
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
+
+def test_the_context_of_a_trace_is_taken_out_and_gives_no_right() -> None:
+    endpoint = ReceivingEndpoint()
+    outcome = endpoint.receiver.receive(call(payload=PAYLOAD | {"_meta": TRACE}).raw, NOW)
+    assert isinstance(outcome, Accepted)
+    assert (outcome.payload, outcome.trace) == (PAYLOAD, TRACE)
+    refused = endpoint.receiver.receive(call(CAROL, payload=PAYLOAD | {"_meta": TRACE}).raw, NOW)
+    assert fault_of(refused) == "AUTHORIZATION_INSUFFICIENT"
+
+
+@pytest.mark.parametrize("meta", ["text", {}, None, [1], {"traceparent": 1}, TRACE | {"other": "x"}])
+def test_any_other_meta_is_an_argument(meta: Any) -> None:
+    outcome = ReceivingEndpoint().receiver.receive(call(payload=PAYLOAD | {"_meta": meta}).raw, NOW)
+    assert isinstance(outcome, Accepted)
+    assert (outcome.payload, outcome.trace) == (PAYLOAD | {"_meta": meta}, None)
+
+
+def test_a_contract_with_meta_of_its_own_keeps_it() -> None:
+    endpoint = ReceivingEndpoint()
+    endpoint.kinds[KIND] = KindTerms(CAPABILITY, own_meta=True)
+    outcome = endpoint.receiver.receive(call(payload=PAYLOAD | {"_meta": TRACE}).raw, NOW)
+    assert isinstance(outcome, Accepted)
+    assert outcome.payload == PAYLOAD | {"_meta": TRACE}
+
+
 @pytest.mark.parametrize("payload", [[], "text", 5, [PAYLOAD]])
 def test_a_request_whose_payload_is_no_object_is_refused(payload: Any) -> None:
     assert (

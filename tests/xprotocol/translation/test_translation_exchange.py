@@ -289,8 +289,10 @@ def test_a_payload_that_does_not_fit_comes_back_as_invalid_params(payload: Json)
 def test_terms_ask_for_the_capability_of_the_contract_and_know_its_own_members() -> None:
     terms = terms_of(PLAIN)
     assert terms.capability == "com.acme.filesystem.read"
-    assert terms.own_proofs is False
-    schema: Json = {"type": "object", "properties": {"proofs": {"type": "array"}}}
-    assert terms_of(translate_tool(tool("get_x", schema=schema))).own_proofs is True
+    assert (terms.own_proofs, terms.own_meta) == (False, False)
+    for name, own in (("proofs", (True, False)), ("_meta", (False, True))):
+        schema: Json = {"type": "object", "properties": {name: {"type": "array"}}}
+        terms = terms_of(translate_tool(tool("get_x", schema=schema)))
+        assert (terms.own_proofs, terms.own_meta) == own
     with pytest.raises(ContractRefused):
         terms_of(read_contract({"kind": "a.b", "payload": {}}))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from moot import tracing
 from moot.errors import InvalidKey, InvalidStatement, MootError, TimedOut, Unreachable
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts.contracts import Contract, ContractRefused
@@ -28,6 +29,7 @@ from moot.xprotocol.endpoint.endpoint_caller import (
     OnUpdate,
 )
 from moot.xprotocol.endpoint.event_listener import EventListener
+from moot.xprotocol.events.event_receiver import META, PROOFS
 from moot.xprotocol.events.events import ANNOUNCE, REVOKE, SignedPublic
 from moot.xprotocol.events.key_statements import read_revocation
 from moot.xprotocol.identity.keys import sealing_point, signing_point
@@ -59,6 +61,8 @@ class LatestAnnounce:
     enc_key: str | None
     digest: str | None
     display_name: str
+    # It knows what `_meta.traceparent` in a payload is.
+    takes_trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ class RemoteEndpoint:
             event.sender_enc_key,
             digest if isinstance(digest, str) else None,
             name[:200] if isinstance(name, str) else "",
+            event.payload.get("trace_context") is True,
         )
         self._announced.set()
         same = before is not None and before.digest is not None and before.digest == self.announce.digest
@@ -212,10 +217,24 @@ class RemoteEndpoint:
 
     # Calls
 
-    async def call(self, kind: str, payload: Json, *, timeout_seconds: float, proofs: bool = True) -> Json:
-        """Raises what `EndpointCaller.call` raises. `proofs` False: the kind has such an argument."""
-        credentials = self._credentials if proofs else replace(self._credentials, proofs=())
+    async def call(
+        self, kind: str, payload: Json, *, timeout_seconds: float, declared: Collection[str] = ()
+    ) -> Json:
+        """Raises what `EndpointCaller.call` raises. `declared`: what the kind's own arguments are called."""
+        credentials = replace(self._credentials, proofs=()) if PROOFS in declared else self._credentials
+        if META not in declared:
+            payload = self._with_trace(payload)
         return await self._call(kind, payload, timeout_seconds, credentials)
+
+    def _with_trace(self, payload: Json) -> Json:
+        """With the context of what runs here, for an endpoint that takes it; sealed like the rest."""
+        if tracing.active is None or self.announce is None or not self.announce.takes_trace:
+            return payload
+        # Without `tracestate`: that is for programs of one's own.
+        parent = tracing.active.context_members().get("traceparent")
+        if parent is None or not isinstance(payload, dict) or META in payload:
+            return payload
+        return {**payload, META: {"traceparent": parent}}
 
     async def _call(self, kind: str, payload: Json, timeout_seconds: float, credentials: CallProofs) -> Json:
         return await self._caller.call(

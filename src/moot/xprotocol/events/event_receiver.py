@@ -19,7 +19,7 @@ Everything that the receiver must ask others is a hook, and the time comes in as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +52,9 @@ from moot.xprotocol.identity.keys import Identity
 # Long enough for a slow relay to be the reason; whatever is older is not worth a signature check.
 EXPIRED_ANSWERED_SECONDS: Final = 300
 PROOFS: Final = "proofs"
+# Holds the W3C context of the call, as MCP has it (docs/how-to/trace-calls.md).
+META: Final = "_meta"
+_TRACE_MEMBERS: Final = frozenset({"traceparent", "tracestate"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class KindTerms:
     check_payload: Callable[[dict[str, Json]], None] | None = None
     # The contract has a member `proofs` of its own, so that none of ours can come with it.
     own_proofs: bool = False
+    # The same for `_meta`.
+    own_meta: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,11 @@ class Accepted:
     """A request, or an answer that was waited for; all checks passed."""
 
     event: DirectedEvent
-    # Without the proofs.
+    # Without the proofs and the trace.
     payload: Json
     caller: AuthorizedCaller
+    # In which trace the sender made the call, by its own word: it gives no right.
+    trace: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +200,11 @@ class EventReceiver:
         if payload.__class__ is not dict:
             raise SchemaViolation("the payload of a request is a JSON object")
         proofs = [] if terms.own_proofs else _take_proofs(payload)
+        trace = None if terms.own_meta else _take_trace(payload)
         caller = self._hooks.authorize(event, terms.capability, proofs, now)
         if terms.check_payload is not None:
             terms.check_payload(payload)
-        return Accepted(event, payload, caller)
+        return Accepted(event, payload, caller, trace)
 
 
 def _expired(event: DirectedEvent, now: float) -> EventExpired | None:
@@ -218,6 +226,17 @@ def _take_proofs(payload: dict[str, Json]) -> list[Json]:
         return []
     del payload[PROOFS]
     return proofs
+
+
+def _take_trace(payload: dict[str, Json]) -> dict[str, Json] | None:
+    """Take the context of a trace out of a payload; any other `_meta` is an argument of the tool."""
+    meta = payload.get(META)
+    if not isinstance(meta, dict) or not meta.keys() <= _TRACE_MEMBERS or "traceparent" not in meta:
+        return None
+    if not all(isinstance(value, str) for value in meta.values()):
+        return None
+    del payload[META]
+    return meta
 
 
 def _is_proof(value: Json) -> bool:

@@ -77,6 +77,8 @@ def announce_payload(
         **_listed("low_quality_schemas", _low_quality(publications)),
         **_listed("warnings", _contradictions(publications)),
         "schemas_digest": schemas_digest(c for publication in publications for c in publication.contracts),
+        # Calls may say in which trace they are made; whoever does not say so might refuse the member.
+        "trace_context": True,
     }
     return payload if parent_key is None else payload | {"parent_key": parent_key}
 

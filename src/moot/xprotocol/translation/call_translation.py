@@ -14,7 +14,7 @@ from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts.contracts import Contract, ContractRefused
 from moot.xprotocol.contracts.payload_validation import Validator
-from moot.xprotocol.events.event_receiver import PROOFS, KindTerms
+from moot.xprotocol.events.event_receiver import META, PROOFS, KindTerms
 
 TEXT: Final = "utf-8"
 BINARY: Final = "base64"
@@ -32,6 +32,7 @@ def terms_of(contract: Contract) -> KindTerms:
         capability=contract.auth.required_capability,
         check_payload=Validator(contract.payload).check,
         own_proofs=isinstance(declared, dict) and PROOFS in declared,
+        own_meta=isinstance(declared, dict) and META in declared,
     )
 
 

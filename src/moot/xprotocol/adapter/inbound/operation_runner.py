@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from moot import tracing
 from moot.errors import AuthorizationInsufficient, KindNotFound, SchemaViolation
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
@@ -42,6 +43,7 @@ REFRESH_KIND: Final = "xp.schema.refresh"
 UPDATES: Final = "updates"
 
 _NO_CAPABILITY: Final = KindTerms(None)
+_METHODS: Final = {"tool": "tools/call", "prompt": "prompts/get"}
 _OWN_KINDS: Final = frozenset({DESCRIBE_KIND, LIST_KIND, REFRESH_KIND})
 
 
@@ -150,10 +152,30 @@ class OperationRunner:
         if source is None:
             raise KindNotFound("this kind is no longer offered here")
         try:
-            return route.response_kind, await self._call_source(route, source, accepted, proofs)
+            return route.response_kind, await self._call_traced(route, source, accepted, proofs)
         except ContractRefused as refusal:
             # The result is not valid MCP.
             raise SourceFault(Fault("UPSTREAM_ERROR", refusal.message)) from None
+
+    async def _call_traced(
+        self, route: KindRoute, source: McpServerSource, accepted: Accepted, proofs: Sequence[Json]
+    ) -> Json:
+        """`_call_source`, as a span of the sender's trace if calls are traced."""
+        if tracing.active is None:
+            return await self._call_source(route, source, accepted, proofs)
+        params = {"name": accepted.event.kind, "arguments": accepted.payload}
+        with tracing.active.operation(
+            "server",
+            _METHODS.get(route.target, "resources/read"),
+            params if route.target in _METHODS else accepted.payload,
+            carrier=accepted.trace,
+            moot__sender=accepted.event.sender,
+            network__transport="tcp",
+        ) as operation:
+            answer = await self._call_source(route, source, accepted, proofs)
+            if operation is not None and isinstance(answer, dict):
+                operation.result = answer
+            return answer
 
     async def _call_source(
         self, route: KindRoute, source: McpServerSource, accepted: Accepted, proofs: Sequence[Json]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, Self
 
-from moot import __version__
+from moot import __version__, tracing
 from moot.errors import McpError, MootError, Unreachable
 from moot.mcp.downstream.backend import (
     BackendCall,
@@ -36,7 +36,6 @@ from moot.xprotocol.contracts.contracts import Contract, ContractRefused
 from moot.xprotocol.contracts.payload_validation import Validator
 from moot.xprotocol.endpoint.endpoint_caller import fault_of
 from moot.xprotocol.endpoint.remote_endpoint import RemoteEndpoint
-from moot.xprotocol.events.event_receiver import PROOFS
 from moot.xprotocol.events.faults import MCP_ERRORS, Fault, mcp_error, scrub
 from moot.xprotocol.translation.call_translation import payload_result
 from moot.xprotocol.translation.mcp_mirror import MirroredTool, noted, tool_names
@@ -262,11 +261,11 @@ class EndpointsBackend:
         match call.method:
             case "tools/call":
                 listed = await self._find("tools", params["name"])
-                payload = await self._call_tool(listed, params.get("arguments") or {})
+                payload = await self._call_tool(call.method, listed, params.get("arguments") or {})
                 return self._convert(lambda: payload_result(payload, listed.contract))
             case "prompts/get":
                 listed = await self._find("prompts", params["name"])
-                payload = await self._call_tool(listed, params.get("arguments") or {})
+                payload = await self._call_tool(call.method, listed, params.get("arguments") or {})
                 return self._convert(lambda: payload_prompt(payload))
             case "resources/read":
                 return await self._read_resource(params["uri"])
@@ -290,18 +289,39 @@ class EndpointsBackend:
     def _was_listed(self, what: Literal["tools", "prompts"]) -> Mapping[str, ListedTool]:
         return self._revoked.tools if what == "tools" else self._revoked.prompts
 
-    async def _call_tool(self, listed: ListedTool, payload: Json) -> Json:
+    async def _call_tool(self, method: str, listed: ListedTool, payload: Json) -> Json:
         contract, seconds = listed.contract, listed.source.settings.call_timeout_seconds
-        proofs = not _has_own_proofs(contract)
+        declared = contract.payload.get("properties") if isinstance(contract.payload, dict) else None
+        names = declared if isinstance(declared, dict) else {}
 
         async def send(remote: RemoteEndpoint) -> Json:
             # Here, and not by the endpoint only: what it would refuse need not leave this machine.
             listed.arguments.check(payload)
-            return await remote.call(contract.kind, payload, timeout_seconds=seconds, proofs=proofs)
+            return await remote.call(contract.kind, payload, timeout_seconds=seconds, declared=names)
 
-        return await self._call(listed.source, contract.kind, send)
+        traced = {"name": contract.kind, "arguments": payload}
+        return await self._call(listed.source, contract.kind, send, method, traced)
 
     async def _call(
+        self,
+        source: OutboundSource,
+        kind: str,
+        send: Callable[[RemoteEndpoint], Awaitable[Json]],
+        method: str,
+        params: JsonObject,
+    ) -> Json:
+        """One call, as a span of its trace if calls are traced."""
+        if tracing.active is None:
+            return await self._call_endpoint(source, kind, send)
+        with tracing.active.operation(
+            "client", method, params, moot__endpoint=source.settings.address, network__transport="tcp"
+        ) as operation:
+            answer = await self._call_endpoint(source, kind, send)
+            if operation is not None and isinstance(answer, dict):
+                operation.result = answer
+            return answer
+
+    async def _call_endpoint(
         self, source: OutboundSource, kind: str, send: Callable[[RemoteEndpoint], Awaitable[Json]]
     ) -> Json:
         """Make a call and record its outcome; raises the McpError for the client."""
@@ -352,7 +372,7 @@ class EndpointsBackend:
                 else await remote.call(kind, payload_out, timeout_seconds=seconds)
             )
 
-        payload = await self._call(resource.source, kind, send)
+        payload = await self._call(resource.source, kind, send, "resources/read", {"uri": resource.uri})
         return self._convert(lambda: _with_listed_uri(payload_contents(payload), resource.uri, listed_uri))
 
     async def subscribe(self, uri: str) -> None:
@@ -361,7 +381,7 @@ class EndpointsBackend:
         async def send(_remote: RemoteEndpoint) -> None:
             await self._followed.follow(uri, resource.source, resource.resources, resource.uri)
 
-        await self._call(resource.source, resource.resources.subscribe_kind, send)
+        await self._call_endpoint(resource.source, resource.resources.subscribe_kind, send)
 
     async def unsubscribe(self, uri: str) -> None:
         await self._followed.unfollow(uri)
@@ -374,12 +394,6 @@ class EndpointsBackend:
         if found is None:
             raise McpError(RESOURCE_NOT_FOUND, "Resource not found: see resources/list", {"uri": uri})
         return found
-
-
-def _has_own_proofs(contract: Contract) -> bool:
-    """Whether the tool has an argument named like our proofs, which then must not be replaced."""
-    declared = contract.payload.get("properties") if isinstance(contract.payload, dict) else None
-    return isinstance(declared, dict) and PROOFS in declared
 
 
 def _items(listed: Mapping[str, ListedTool]) -> list[JsonObject]:
