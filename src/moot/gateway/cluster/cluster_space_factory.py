@@ -165,7 +165,7 @@ class ClusterSpaceFactory(SpaceFactory):
         if name in self._created.ended and not (mark.exists() and mark.read_text() == shard.identity):
             raise UsageError(explain_ended(name, self._created.ended[name]))
         options = self._options(name, self._settings_of(name, like))
-        options = msgspec.structs.replace(options, clock=shard.clock, fast_path=False)
+        options = msgspec.structs.replace(options, clock=shard.clock)
         copied_until = self._copied_until(name, shard.identity, is_ours)
         try:
             write_atomically(mark, shard.identity.encode())

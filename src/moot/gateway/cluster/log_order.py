@@ -19,18 +19,18 @@ import msgspec
 
 from moot.errors import MalformedEnvelope, OutcomeUnknown, RateLimited, Refused, Unavailable
 from moot.gateway.cluster.nats.batch import LoggedInput
-from moot.gateway.cluster.shared_input import SharedInput
+from moot.gateway.cluster.shared_input import SharedInput, encode_shared_input
 from moot.gateway.hosting.input_applier import Applied, InputApplier, NewSession
 from moot.gateway.hosting.input_order import Outcome, Reject, Tell, wait_applied
 from moot.gateway.hosting.message_refusals import space_member
 from moot.gateway.hosting.mint import FreshMint, SeededMint
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName
+from moot.protocol.envelope import ANY_SIZE, DialectName
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
-from moot.space.config import Name, SessionId
+from moot.space.config import Name, SessionId, SpaceLimits
 from moot.space.effects import Deliver, Reply, Token
-from moot.space.send_rate import SendRate, SendRateLimiter
+from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.space import Space
 
 if TYPE_CHECKING:
@@ -56,10 +56,15 @@ class EdgeRate:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._limiters: dict[str, SendRateLimiter] = {}
+        # The limits of which the rate was made: a reload brings others.
+        self._limits: SpaceLimits | None = None
+        self._known_rate = UNLIMITED
         space.state.limit_rate_at_edge()
 
     def check(self, who: str, size: int) -> None:
         """Count one message; raises RateLimited."""
+        if self._rate == UNLIMITED:
+            return
         rated = self._rated_as(who)
         limiter = self._limiters.get(rated)
         if limiter is None:
@@ -78,7 +83,10 @@ class EdgeRate:
 
     @property
     def _rate(self) -> SendRate:
-        return SendRate.of(self._space.state.limits)
+        limits = self._space.state.limits
+        if limits is not self._limits:
+            self._limits, self._known_rate = limits, SendRate.of(limits)
+        return self._known_rate
 
     def _rated_as(self, who: str) -> str:
         """Guests share a rate, as in a space without a cluster."""
@@ -107,11 +115,17 @@ class LogOrder:
         self._rate = EdgeRate(space)
         self._delivery.find_member = lambda session: space_member(space, session) or None
         applier.frames.exchange = self
+        self._fast_paths = journaled.fast_paths
+        self._fast_paths.is_logged = True
+        # Heads of what a session sends, which are all the same: they are encoded once.
+        self._heads: dict[SessionId, bytes] = {}
         journaled.on_deadline = self._ask_expiry
         journaled.seconds_until = lambda when: max(_MIN_TIMER_SECONDS, shard.clock.seconds_until(when))
         for session in space.state.roster.sessions.values():
             # They joined before the snapshot from which this gateway began.
             applier.know_session(session.id, session.member.name, session.dialect)
+            if session.dialect == "mew":
+                self._fast_paths.begin(session.id, session.member.id)
 
     # To the log
 
@@ -129,6 +143,7 @@ class LogOrder:
             if isinstance(outcome, Refused):
                 if attached:
                     self._delivery.detach(joining.id)
+                    self._heads.pop(joining.id, None)
                 reject(outcome)
             elif self.space.state.config.access == "restricted":
                 # A reload may have come before it in the log, and excluded them.
@@ -145,6 +160,9 @@ class LogOrder:
         attached = True
 
     def leave(self, session: SessionId) -> None:
+        self._heads.pop(session, None)
+        # Its outbox is gone; the space lets go of it later.
+        self._fast_paths.invalidate()
         # Queued even while the log cannot be reached: the others drop the session by themselves later.
         self.submit("leave", {"session": session})
 
@@ -157,15 +175,14 @@ class LogOrder:
                 self.applier.frames.receive(session, data, binary, self.journaled.clock())
             return
         secret: Token | None = None
-        about: tuple[str | None, str | None] = (None, None)
         config = self.space.state.config
         try:
             self._rate.check(line.member, len(data))
-            envelope = DIALECTS[dialect].decode(
-                data, config.limits.envelope, accept_protocols=config.accept_protocols
-            )
-            about = envelope.id or None, envelope.kind
-            secret = _secret_for(envelope.kind)
+            if not self._fast_paths.recognises(session, data):
+                envelope = DIALECTS[dialect].decode(
+                    data, config.limits.envelope, accept_protocols=config.accept_protocols
+                )
+                secret = _secret_for(envelope.kind)
         except RateLimited as refusal:
             self.applier.received += 1
             self._refusals.answer_undecoded(session, refusal, data)
@@ -178,13 +195,20 @@ class LogOrder:
 
         def tell(outcome: Outcome) -> None:
             if isinstance(outcome, Refused):
-                outcome.about, outcome.kind = about
+                outcome.about, outcome.kind = _about(data, dialect, config.accept_protocols)
                 self._refusals.answer(session, outcome, len(data))
 
         try:
-            self._node.submit(
-                self._shard, self.name, "receive", {"session": session}, tell, raw=data, secret=secret
-            )
+            if secret is None:
+                head = self._heads.get(session)
+                if head is None:
+                    head = encode_shared_input(self.name, "receive", {"session": session})
+                    self._heads[session] = head
+                self._node.submit_encoded(self._shard, LoggedInput(head, data), tell)
+            else:
+                self._node.submit(
+                    self._shard, self.name, "receive", {"session": session}, tell, raw=data, secret=secret
+                )
         except Unavailable as refusal:
             tell(refusal)
 
@@ -274,6 +298,14 @@ class LogOrder:
                 return refusal
         return None
 
+    def apply_fast(self, session: SessionId, raw: bytes) -> bool:
+        """Apply an envelope that the fast path takes, with no deadline before it; False: `apply` has to."""
+        now = self.journaled.clock()
+        when = self.space.next_deadline()
+        if (when is not None and when <= now) or now <= self.copied_until:
+            return False
+        return self._fast_paths.accept_logged(session, raw, now)
+
     def expire(self, seed: bytes) -> None:
         """Let the deadlines act that have come by the log's time."""
         when = self.space.next_deadline()
@@ -300,6 +332,15 @@ class LogOrder:
 def _facts_of(start: NewSession) -> dict[str, Json]:
     options = msgspec.to_builtins(start.options)
     return {"session": start.id, "who": start.who, "dialect": start.dialect, "options": options}
+
+
+def _about(data: bytes, dialect: DialectName, protocols: frozenset[str]) -> tuple[str | None, str | None]:
+    """The id and the kind of an envelope that came to nothing, as far as it has them."""
+    try:
+        envelope = DIALECTS[dialect].decode(data, ANY_SIZE, accept_protocols=protocols)
+    except MalformedEnvelope:
+        return None, None
+    return envelope.id or None, envelope.kind
 
 
 def _secret_for(kind: str) -> Token | None:

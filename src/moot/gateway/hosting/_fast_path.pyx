@@ -211,6 +211,9 @@ cdef class SpaceFastPath:
 
     cdef int send(self, list audience, bytes frame) except -1:
         cdef dict frames
+        if not audience:
+            # In a cluster: nobody of this space is at this gateway.
+            return 0
         batch = self._outgoing.batch
         self.delivered += len(audience)
         if batch is not None and batch.audience is audience:
@@ -332,27 +335,46 @@ cdef class SessionFastPath:
 
     def accept(self, bytes data not None):
         """Take one message, whole and in valid UTF-8. False: nothing happened, it has to take the slow path."""
-        cdef SpaceFastPath space = self._space
+        return self._accept(data, 0)
+
+    def accept_at(self, bytes data not None, long long micros):
+        """The same at a time that is given: that of a log, which has put it in order."""
+        return self._accept(data, micros)
+
+    def recognises(self, bytes data not None):
+        """Whether `accept` would take it, but for its id, its rate and the journal: so its form is right."""
+        cdef ScannedEnvelope found
+        return self._find(data, &found) is not None
+
+    cdef tuple _find(self, bytes data, ScannedEnvelope *found):
+        """The row of its kind; None: it has to take the slow path."""
         cdef const unsigned char *text = data
         cdef Py_ssize_t size = len(data)
-        cdef ScannedEnvelope found
-        cdef timespec time
-        cdef long long number, micros
-        cdef double now
-        cdef str id
         cdef tuple row
-        if not self._is_current() or size > self._max_bytes or not scan_envelope(text, size, &found):
-            return False
+        if not self._is_current() or size > self._max_bytes or not scan_envelope(text, size, found):
+            return None
         if not (
             _is(text, found.sender, self._sender)
             and found.id.size <= self._max_id_bytes
             and memcmp(text + found.ts.start, PyBytes_AS_STRING(self._second), SECOND_CHARS) == 0
         ):
-            return False
+            return None
         for row in self._kinds:
             if row[2] is not None and _is(text, found.kind, <bytes> row[1]):
-                break
-        else:
+                return row
+        return None
+
+    cdef bint _accept(self, bytes data, long long micros) except -1:
+        cdef SpaceFastPath space = self._space
+        cdef const unsigned char *text = data
+        cdef Py_ssize_t size = len(data)
+        cdef ScannedEnvelope found
+        cdef timespec time
+        cdef long long number
+        cdef double now
+        cdef str id
+        cdef tuple row = self._find(data, &found)
+        if row is None:
             return False
         id = PyUnicode_DecodeASCII(<const char *> text + found.id.start, found.id.size, NULL)
         if space.knows(id):
@@ -361,10 +383,11 @@ cdef class SessionFastPath:
         number = journal.next_number
         if number >= self._slow_from or not journal.writable:
             return False
-        if clock_gettime(self._clock_id, &time) != 0:
-            return False
-        # Whole microseconds, so that they are written quickly and read again as the same number.
-        micros = <long long> time.tv_sec * 1_000_000 + time.tv_nsec // 1_000 + self._clock_offset_micros
+        if micros == 0:
+            if clock_gettime(self._clock_id, &time) != 0:
+                return False
+            # Whole microseconds, so that they are written quickly and read again as the same number.
+            micros = <long long> time.tv_sec * 1_000_000 + time.tv_nsec // 1_000 + self._clock_offset_micros
         if micros <= 0:
             return False
         now = micros / 1e6

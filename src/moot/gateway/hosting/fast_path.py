@@ -18,6 +18,10 @@ Why that is safe:
   nothing may overtake, when a snapshot is taken, and when a connection goes.
 - The next envelope on the slow path gets a verdict again.
 
+In a cluster a log puts messages in order. There the socket only asks whether the form is one that the fast
+path takes (`recognises`), so that nothing is decoded before the log, and behind it every gateway takes the
+message at the log's time (`accept_logged`).
+
 The compiled part is built where there is a C compiler. Without it, or with MOOT_PURE_PYTHON set, everything
 takes the slow path, with the same outcome. The log says at the start which it is.
 """
@@ -56,6 +60,8 @@ class FastPaths:
         if COMPILED and compiled:
             self._space = SpaceFastPath(state, journal, delivery.outgoing, delivery.history, HistoryEntry)
         self._sessions: dict[SessionId, SessionFastPath] = {}
+        # In a cluster a log puts messages in order and gives them their time: none is taken at its socket.
+        self.is_logged = False
 
     @property
     def accepted(self) -> int:
@@ -79,7 +85,17 @@ class FastPaths:
     def acceptor_of(self, session: SessionId) -> Callable[[bytes], bool] | None:
         """Accepts a text message of this session, or returns False: it has to take the slow path."""
         path = self._sessions.get(session)
-        return None if path is None else path.accept
+        return None if path is None or self.is_logged else path.accept
+
+    def recognises(self, session: SessionId, data: bytes) -> bool:
+        """Whether a text message of this session is one that the fast path takes, as far as its form says."""
+        path = self._sessions.get(session)
+        return path is not None and path.recognises(data)
+
+    def accept_logged(self, session: SessionId, data: bytes, now: float) -> bool:
+        """Take a message that a log has put in order, at its time; False: it has to take the slow path."""
+        path = self._sessions.get(session)
+        return path is not None and path.accept_at(data, round(now * 1e6))
 
     def invalidate(self) -> None:
         """Let every session take the slow path once."""
@@ -111,9 +127,9 @@ class FastPaths:
         limits = state.config.limits.envelope
         if (
             record is None
-            or audience.only_dialect != "mew"
+            or not (audience.only_dialect == "mew" or (self.is_logged and not audience.outboxes))
             # The compiled part reads the clock itself.
-            or not isinstance(clock, SteadyClock)
+            or not (self.is_logged or isinstance(clock, SteadyClock))
         ):
             path.mark_slow(kind)
             return
@@ -127,7 +143,7 @@ class FastPaths:
             audience=audience.outboxes,
             slow_from=slow_from,
             clock_id=CLOCK_ID,
-            clock_offset_micros=clock.offset_micros,
+            clock_offset_micros=clock.offset_micros if isinstance(clock, SteadyClock) else 0,
             # The compiled part counts no objects: what could have too many of them is left to the slow path.
             max_bytes=min(limits.max_bytes, 2 * limits.max_containers + 1),
             max_id_chars=MAX_ID_CHARS,

@@ -136,6 +136,7 @@ class InputApplier:
         """A gateway of the cluster is gone that held these connections."""
         for session in sessions:
             self.forget_session(session)
+            self.journaled.fast_paths.end(session)
         self.journaled.step(
             "gateway_gone",
             lambda now, mint: self._space.drop_sessions(sessions, now, mint),
