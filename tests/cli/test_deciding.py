@@ -259,6 +259,22 @@ def test_of_several_that_begin_alike_all_are_listed(lab: SpaceWithMembers, host:
     assert len(lab.value("proposals")) == 17
 
 
+def test_an_id_that_somebody_chose_is_not_taken_for_the_one_of_which_lists_show_as_much(
+    lab: SpaceWithMembers, host: JoinedSpace
+) -> None:
+    agent = lab.join("agent")
+    shown = proposed(lab, agent)
+    other: Json = {"method": "tools/call", "params": {"name": "write", "arguments": {"path": "~/.bashrc"}}}
+    lab.do(agent.send("mcp/proposal", other, to="host", id=shown.id[:8], confirm=True))
+    code, words = lab.fails("approve", shown.id[:8])
+    assert (code, f"2 proposals start with {shown.id[:8]}" in words) == (2, True)
+    # More of it than before: whoever reads this can type it.
+    assert shown.id[:16] in words
+    assert len(lab.value("proposals")) == 2
+    lab.output_of("approve", shown.id[:12])
+    assert [row["id"] for row in lab.value("proposals")] == [shown.id[:8]]
+
+
 def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(
     lab: SpaceWithMembers, host: JoinedSpace
 ) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from moot.errors import UsageError
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import read_records
-from moot.store.journal_search import JournalQuery, find_number, search
+from moot.store.journal_search import MAX_ALIKE_IDS, JournalQuery, find_number, search, whole_id
 from moot.store.journal_segments import remove_segments
 from moot.store.record_chain import ChainHead, line, seal
 from tests.store.journals import (
@@ -206,3 +207,18 @@ def test_a_record_is_found_by_its_number(folder: Path, index: JournalIndex) -> N
             assert found.number == number
         assert find_number(folder, 11, index=known) is None
         index.catch_up()
+
+
+def test_a_beginning_that_more_ids_have_than_are_looked_at_finds_none_of_them(tmp_path: Path) -> None:
+    """Members choose ids: others' must not hide that a second proposal begins so."""
+    folder = folder_in(tmp_path)
+    chats = [envelope_record(f"abcd-{at:03}", "eve") for at in range(MAX_ALIKE_IDS - 1)]
+    proposals = [envelope_record(id, "agent", kind="mcp/proposal") for id in ("abcd-x", "abcd-y")]
+    write_now(folder, [*chats, *proposals])
+    index = JournalIndex.open(folder)
+    assert index is not None
+    with closing(index):
+        assert index.catch_up()
+        with pytest.raises(UsageError, match="type more of the id"):
+            whole_id(folder, "abcd", index=index, kinds=["mcp/proposal"])
+        assert whole_id(folder, "abcd-x", index=index, kinds=["mcp/proposal"]) == "abcd-x"

@@ -227,10 +227,10 @@ class SpaceFactory:
             self._created.note_ended(name, ended)
         except OSError as fault:
             raise Unavailable(f"nothing was changed: {fault.strerror}") from None
-        fault_text = await self._clear(name, ended, self._let_go(name, ended))
-        if fault_text is not None:
+        await self._clear(name, ended, self._let_go(name, ended))
+        if how == "deleted" and self._created.has_files(name):
             raise Unavailable(
-                f"space {name!r} is {how}, but what was said there is not removed yet: {fault_text}. "
+                f"space {name!r} is closed, but not all of it is removed yet: the gateway's log says why. "
                 "Delete it again, or restart the gateway"
             )
 
@@ -242,8 +242,8 @@ class SpaceFactory:
             host.end(f"this space was {ended.ended}")
         return host
 
-    async def _clear(self, name: str, ended: EndedSpace, host: SpaceHost | None) -> str | None:
-        """Let go of the files of a space that has ended; what failed, which is done at the next start."""
+    async def _clear(self, name: str, ended: EndedSpace, host: SpaceHost | None) -> None:
+        """Let go of the files of a space that has ended; what fails is done at the next start."""
         if host is not None:
             await host.stop()
             await self.on_ended(host)
@@ -253,8 +253,6 @@ class SpaceFactory:
                 await asyncio.to_thread(self._created.remove_files, name)
             except (OSError, sqlite3.Error) as fault:
                 log.error("deleted space is not removed yet", extra={"space": name, "fault": str(fault)})
-                return getattr(fault, "strerror", None) or str(fault)
-        return None
 
     def _check_not_ended(self, name: str) -> None:
         ended = self._created.ended.get(name)

@@ -108,13 +108,15 @@ class ClientContext:
 
     def proposal(self, named: str) -> SeenProposal:
         """Find a proposal by its number, its id, or the start of its id; raises UsageError."""
-        ledger = self.space.proposals
+        ledger, is_typed = self.space.proposals, True
         if named.removeprefix("#").isdigit() and 0 < int(named.removeprefix("#")) <= len(self.numbered):
-            named = self.numbered[int(named.removeprefix("#")) - 1]
-        found = ledger.get(named)
-        if found is not None:
-            return found
+            named, is_typed = self.numbered[int(named.removeprefix("#")) - 1], False
         like = [seen for seen in ledger if seen.id.startswith(named)] if named else []
+        found = ledger.get(named)
+        # Members choose ids: one may be what lists show of another's, and is not what was meant.
+        is_shown = is_typed and len(named) == SHORT_ID_CHARS
+        if found is not None and (len(like) == 1 or not is_shown):
+            return found
         if len(like) == 1 and len(named) >= MIN_PREFIX_CHARS:
             return like[0]
         if like:
@@ -176,7 +178,8 @@ def _ambiguous_text(named: str, like: Sequence[SeenProposal]) -> str:
     many = f"{len(like)} proposals start" if len(like) > 1 else "only one proposal starts"
     # Pending ones first: whoever types this wants to decide.
     shown = sorted(like, key=lambda seen: seen.status != "pending")[:_MAX_LISTED]
-    lines = [f"  {short_id(seen.id)}  {seen.status}  {_call_of(seen)}" for seen in shown]
+    chars = max(SHORT_ID_CHARS, 2 * len(named))
+    lines = [f"  {seen.id[:chars]}  {seen.status}  {_call_of(seen)}" for seen in shown]
     more = [f"  and {len(like) - len(shown)} more"] if len(like) > len(shown) else []
     least = f"type more of the id, at least {MIN_PREFIX_CHARS} characters"
     return "\n".join([f"{many} with {named}: {least}", *lines, *more])

@@ -99,11 +99,13 @@ def whole_id(
     """
     if len(named) < MIN_ID_CHARS or any(search(folder, JournalQuery(id=named), index=index)):
         return named
-    begun = index.ids_beginning(named, MAX_ALIKE_IDS) if index is not None else []
+    begun = index.ids_beginning(named, MAX_ALIKE_IDS + 1) if index is not None else []
     tail = (
         read_records(folder, index.position, start=index.end) if index is not None else read_records(folder)
     )
     begun += [record.id for record in tail if record.id is not None and record.id.startswith(named)]
+    if len(begun) > MAX_ALIKE_IDS:
+        raise UsageError(f"more than {MAX_ALIKE_IDS} messages begin with {named}: type more of the id")
     found = {
         id for id in begun
         if not kinds or any(each.kind in kinds for each in search(folder, JournalQuery(id=id), index=index))

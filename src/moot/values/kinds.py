@@ -189,6 +189,8 @@ class ValuePattern:
             raise UsageError(f"must have 1 to {MAX_TEMPLATES} templates")
         self.kind = kind
         self.templates: tuple[ValueTemplate, ...] = tuple(map(read_template, templates))
+        if kind == "day" and any(not each.slots and day_atoms(str(each)) is None for each in self.templates):
+            raise UsageError("says how many days after that of the call a date is: 0, <1..14>, <-7..0>")
         kinds = {slot.kind for template in self.templates for slot in template.slots}
         if kind == "sql" and not UNSAFE_SLOTS.isdisjoint(kinds):
             raise UsageError(

@@ -91,7 +91,7 @@ def time_atoms(text: str) -> list[Atom] | None:
     return atoms
 
 
-_DAYS: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,3})", re.ASCII)
+_DAYS: Final = re.compile(r"0|-?[1-9][0-9]{0,3}", re.ASCII)
 
 
 def day_atoms(text: str) -> list[Atom] | None:
@@ -105,7 +105,8 @@ def days_until(text: object, moment: float) -> str | None:
         return None
     try:
         return str((date.fromisoformat(text) - datetime.fromtimestamp(moment, UTC).date()).days)
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
+        # Also a moment of no year that a calendar has.
         return None
 
 

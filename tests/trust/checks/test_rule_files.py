@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from moot.cli.rules.rules_file import read_rules_file
+from moot.errors import UsageError
 from moot.trust.checks.rule_check import check_rules
 from moot.trust.checks.rule_replay import replay
 from moot.trust.checks.rule_tests import read_tests, run_tests
@@ -111,6 +112,10 @@ def test_tests_pass_or_fail_by_what_the_rules_decide(tmp_path: Path) -> None:
         ("{expect: ask, proposer: a}", "tests[0].tool is missing"),
         ("{expect: ask, proposer: a, tool: x, argumets: {}}", "tests[0].argumets is not a known key"),
         ("{expect: ask, proposer: a, tool: x, at: noon}", "tests[0].at"),
+        (
+            "{expect: ask, proposer: a, tool: x, arguments: {due: 2026-01-31}}",
+            "tests[0].arguments has 2026-01-31 among its arguments: write dates in quotes",
+        ),
     ],
 )
 def test_a_mistake_in_a_test_is_named_with_its_place(tmp_path: Path, test: str, said: str) -> None:
@@ -218,3 +223,26 @@ def test_check_exits_with_an_error_if_it_warns(tmp_path: Path) -> None:
     file.write_text(RULES)
     code, output = moot("rules", "check", file, folder=tmp_path)
     assert (code, output) == (0, f"no warnings about 1 approving rules in {file}\n")
+
+
+def test_dates_in_rules_are_texts_and_days_are_numbers() -> None:
+    head = "rules: [{name: book, decision: approve, proposer: agent, to: office, tool: book, "
+    for key in ("arguments", "equals"):
+        with pytest.raises(UsageError, match=r"rules\[0\] has 2026-01-31 .*quotes"):
+            read_rules(f"{head}{key}: {{due: 2026-01-31}}}}]")
+    for text in ("2026-01-31", "today", "*", "-0"):
+        with pytest.raises(UsageError, match=r"rules\[0\].day.due says how many days after"):
+            read_rules(f"{head}day: {{due: '{text}'}}}}]")
+
+
+def test_a_test_of_days_has_a_time_or_it_would_pass_this_week_only() -> None:
+    rules = read_rules(
+        "rules: [{name: book, decision: approve, proposer: agent, to: office, tool: book, "
+        "day: {due: '<0..14>'}}]"
+    )
+    call = "expect: approve, proposer: agent, to: office, tool: book, arguments: {due: '2026-11-20'}"
+    tests = read_tests(f"tests: [{{{call}}}, {{{call}, at: '2026-11-16T10:00:00Z'}}]")
+    for now in (0.0, 1_795_000_000.0):
+        problems = [each.problem for each in run_tests(rules, tests, now)]
+        assert "depends on the time" in str(problems[0])
+        assert problems[1] is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
+from moot.trust.checks.rule_samples import sample_call
 from moot.trust.history.proposal_case import case_of
 from moot.trust.rules.conditions import Hours, Range, RangeByText, is_plain, is_same_json, read_hours
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin, evaluate
@@ -139,14 +141,16 @@ def test_ranges_take_numbers_of_their_own_kind_only() -> None:
     assert [Range(0.5, 2.0).admits(value) for value in (1, True)] == [True, False]
 
 
-def test_each_payee_may_have_a_range_of_its_own() -> None:
+@pytest.mark.parametrize("arguments", [{"payee": ["ACME", "Beta"]}, {"payee": "*"}, {}])
+def test_each_payee_may_have_a_range_of_its_own(arguments: dict[str, Json]) -> None:
     by = {"ACME": Range(1, 300), "Beta": Range(5, 10)}
     rule = Rule(
         name="pay",
         decision="approve",
-        arguments={"payee": ["ACME", "Beta"]},
+        arguments=arguments,
         range={("amount",): RangeByText.over("payee", by)},
     )
+    assert rule.matches(sample_call(rule), 0.0)
     for payee, amount, decision in (
         ("ACME", 300, "approve"),
         ("Beta", 10, "approve"),

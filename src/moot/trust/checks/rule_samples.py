@@ -13,6 +13,7 @@ from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
 from moot.protocol.patterns.pattern import Equal, Exact, Fields, Node, OneOf, Regex, Text
 from moot.trust.checks.regex_examples import regex_examples
 from moot.trust.history.proposal_case import Case, Path, case_of, put_at
+from moot.trust.rules.conditions import RangeByText
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts, outside_texts
 from moot.values.kinds import ValuePattern
@@ -33,6 +34,8 @@ def sample_call(rule: Rule) -> Case:
     for path, node in text_nodes(rule):
         arguments = with_argument(arguments, path, _sample(node, "x"))
     for path, span in rule.range.items():
+        if isinstance(span, RangeByText) and span.chosen(arguments) is None:
+            arguments[span.of] = next(iter(span.by))
         arguments = with_argument(arguments, path, (span.chosen(arguments) or span).low)
     for path, values in rule.values.items():
         arguments = with_argument(

@@ -23,10 +23,11 @@ from typing import Final
 from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import CONTEXT_PATHS, Json
-from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, case_of
+from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, case_of, path_text
 from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
 from moot.trust.rules.conditions import read_time
 from moot.trust.rules.rule import DECISIONS, ORIGINS_UNKNOWN, Rule, RuleVerdict
+from moot.trust.rules.rule_yaml import check_dates
 
 _KEYS: Final = ("name", "expect", "rule", "at", "proposer", "to", "method", "tool", "arguments", "origins")
 # What the origins of a test's values ask.
@@ -99,6 +100,7 @@ def _read_test(value: Json, at: int) -> RuleTest:
     arguments = value.get("arguments", {})
     if not isinstance(arguments, dict):
         raise UsageError(f"{where}.arguments must be a mapping of names and values")
+    check_dates(arguments, f"{where}.arguments")
     method, tool = value.get("method") or "tools/call", value.get("tool")
     payload = {"method": method, "params": _params(method, tool, arguments, where)}
     try:
@@ -150,8 +152,9 @@ def _problem_of(rules: Sequence[Rule], test: RuleTest, verdict: RuleVerdict, now
 
 def _depends_on_time(rule: Rule, case: Case, now: float) -> bool:
     """Whether the time alone decides if the rule matches; a test must not pass by day and fail by night."""
-    timed = any(each is not None for each in (rule.hours, rule.after, rule.before))
-    return timed and _TIME_PARTS.issuperset(rule.mismatches(case, now))
+    days = {f"arguments.{path_text(path)}" for path, each in rule.values.items() if each.kind == "day"}
+    timed = days or any(each is not None for each in (rule.hours, rule.after, rule.before))
+    return bool(timed) and (_TIME_PARTS | days).issuperset(rule.mismatches(case, now))
 
 
 def untested_rules(rules: Sequence[Rule], outcomes: Sequence[RuleTestOutcome]) -> list[str]:

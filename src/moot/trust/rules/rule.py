@@ -33,7 +33,15 @@ from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
 from moot.trust.history.proposal_case import Case, Path, is_true_at, path_text, values_at, without_nulls
-from moot.trust.rules.conditions import Hours, Range, amount_of, canonical, is_plain, is_same_json
+from moot.trust.rules.conditions import (
+    Hours,
+    Range,
+    RangeByText,
+    amount_of,
+    canonical,
+    is_plain,
+    is_same_json,
+)
 from moot.values.kinds import ValuePattern
 
 RuleDecision = Literal["approve", "reject", "ask"]
@@ -243,6 +251,8 @@ class Rule:
         node = self._nodes.get("arguments")
         named = dict(node.literal) if isinstance(node, Fields) else {}
         spans = {path[0] for path in (*self.range, *self.values)}
+        # Its texts are written out where a range is for each of them.
+        spans |= {span.of for span in self.range.values() if isinstance(span, RangeByText)}
         for name, value in arguments.items():
             if name in self.equals:
                 continue

@@ -27,8 +27,10 @@ limit.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import yaml
@@ -126,6 +128,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
     method = fields.get("method")
     arguments = _mapping(fields.get("arguments", {}), f"{where}.arguments")
     equals = _mapping(fields.get("equals", {}), f"{where}.equals")
+    check_dates([arguments, equals], where)
     for name_ in equals:
         if name_ in arguments:
             raise _error(f"{where}.equals.{name_}", "is also in arguments; write it once")
@@ -240,6 +243,17 @@ def _origin(value: Json, where: str) -> RuleOrigin:
         texts["limited_by"],
         texts["plan"],
     )
+
+
+def check_dates(arguments: Json, where: str) -> None:
+    """YAML makes a date of 2026-01-31, which no call has. Raises UsageError."""
+
+    def refuse(value: object) -> None:
+        raise _error(where, f"has {value} among its arguments: write dates in quotes")
+
+    # What is too deep, or no JSON for another reason, is told of where it is read.
+    with suppress(TypeError, ValueError, RecursionError):
+        json.dumps(arguments, default=refuse)
 
 
 def _by_path(
