@@ -12,6 +12,7 @@ from tests.console.firefox_soak import run_firefox
 from tests.console.pending_soak import run_pending
 from tests.examples import run_properties
 from tests.gateway.cluster.cluster_soak import run_cluster_faults, run_planted_faults
+from tests.gateway.cluster.effect_kills import run_effect_key_kills
 from tests.gateway.cluster.spread_soak import run_spread_vectors
 from tests.gateway.conformance_command_soak import run_conformance_command
 from tests.gateway.fault_soak import run_clock_jumps, run_disk_faults, run_floods
@@ -43,6 +44,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "agents": (run_agent_kills, 120),
     "cluster": (run_cluster_faults, 240),
     "cluster_planted": (run_planted_faults, 2),
+    "effect_key_kills": (run_effect_key_kills, 60),
     "spread_vectors": (run_spread_vectors, 1),
     "lost_files": (run_lost_files, 1_000),
     "disks": (run_disk_faults, 200),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -185,7 +186,7 @@ def _server(of: RealServer, folder: Path, npm: Path, pypi: Path, *, in_box: bool
     if not isinstance(box, BoxConfig):
         raise SystemExit(f"{of.name}: {note}")
     if of.program == "mcp-server-fetch":
-        # The page that it gets is on this machine, which no list of public hosts has.
+        # The page that it gets is in our own network, which no list of public hosts has.
         from msgspec.structs import replace
 
         host = folder.joinpath("address").read_text("ascii").removeprefix("http://").rstrip("/")
@@ -215,9 +216,18 @@ async def _serve_page(folder: Path) -> asyncio.Server:
         await writer.drain()
         writer.close()
 
-    made = await asyncio.start_server(answer, "127.0.0.1", 0)
-    folder.joinpath("address").write_text(f"http://127.0.0.1:{made.sockets[0].getsockname()[1]}/", "ascii")
+    # Not on loopback: in a box that is its own, and no program asks a proxy for it.
+    address = _own_address()
+    made = await asyncio.start_server(answer, address, 0)
+    folder.joinpath("address").write_text(f"http://{address}:{made.sockets[0].getsockname()[1]}/", "ascii")
     return made
+
+
+def _own_address() -> str:
+    """Under which others reach this machine; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.connect(("192.0.2.1", 9))
+        return str(asking.getsockname()[0])
 
 
 def _percentile(values: Sequence[float], share: float) -> str:

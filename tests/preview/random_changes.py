@@ -51,7 +51,10 @@ def run_script(root: Path, draw: random.Random) -> None:
 def _change(root: Path, draw: random.Random) -> None:
     paths = _all(root)
     folders = [root, *(each for each in paths if each.is_dir() and not each.is_symlink())]
-    files = [each for each in paths if each.is_file() and not each.is_symlink()]
+    # Only root writes to one that nobody may write to.
+    files = [
+        each for each in paths if not each.is_symlink() and each.is_file() and each.stat().st_mode & 0o200
+    ]
     new = draw.choice(folders) / draw.choice((*NAMES, "new", "new 2"))
     some = draw.choice(paths) if paths else None
     match draw.randint(0, 10):

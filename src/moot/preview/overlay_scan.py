@@ -38,17 +38,20 @@ class OverlayScan:
         """One folder of the box; raises NotBound, OSError."""
         if stat.S_IMODE(os.fstat(base).st_mode) != stat.S_IMODE(os.fstat(upper).st_mode):
             raise NotBound("it changes the mode of the folder itself")
-        self._compare_folders(root, "", base, upper)
+        self._compare_folders(root, "", base, upper, is_new=False)
 
-    def _compare_folders(self, root: str, prefix: str, base: int | None, upper: int) -> None:
-        is_opaque = prefix != "" and _has_attribute(upper, _OPAQUE)
+    def _compare_folders(self, root: str, prefix: str, base: int | None, upper: int, *, is_new: bool) -> None:
+        """`is_new`: one above was made anew. Then this one was, too, and has no mark of its own."""
+        is_new = is_new or (prefix != "" and _has_attribute(upper, _OPAQUE))
         names = set(_names(upper))
-        if is_opaque and base is not None:
+        if is_new and base is not None:
             names |= set(_names(base))
         for name in sorted(names):
-            self._compare(root, f"{prefix}{name}", name, base, upper)
+            self._compare(root, f"{prefix}{name}", name, base, upper, is_new=is_new)
 
-    def _compare(self, root: str, path: str, name: str, base: int | None, upper: int) -> None:
+    def _compare(
+        self, root: str, path: str, name: str, base: int | None, upper: int, *, is_new: bool
+    ) -> None:
         check_name(name)
         if len(path) > MAX_PATH_CHARS:
             raise NotBound("a path is too long")
@@ -66,10 +69,10 @@ class OverlayScan:
         if after is not None and after.kind == "folder":
             with opened(upper, name, after) as inner:
                 if not was or base is None or before is None:
-                    self._compare_folders(root, f"{path}/", None, inner)
+                    self._compare_folders(root, f"{path}/", None, inner, is_new=True)
                 else:
                     with opened(base, name, before) as lower:
-                        self._compare_folders(root, f"{path}/", lower, inner)
+                        self._compare_folders(root, f"{path}/", lower, inner, is_new=is_new)
         elif was and base is not None and before is not None:
             with opened(base, name, before) as lower:
                 self._remove_all(root, f"{path}/", lower)

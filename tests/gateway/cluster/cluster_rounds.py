@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import httpx
 import websockets
@@ -68,6 +68,9 @@ class HeardFrame(NamedTuple):
 class ClusterRounds:
     """All that was acknowledged and heard so far. Without `machines` all run on loopback."""
 
+    # Of the space.
+    rules: ClassVar[Json] = {}
+
     def __init__(self, folder: Path, seed: int, machines: Machines | None, planted: str = "") -> None:
         self.folder = folder
         self._planted = planted
@@ -119,7 +122,7 @@ class ClusterRounds:
         people |= participants(**{f"eve{number}": ["*"] for number in range(REVOCABLE)})
         host = "127.0.0.1" if self.machines is None else self.machines.outer[_place(name)]
         settings = gateway_settings(
-            {"lab": space_settings(people, limits=LIMITS)},
+            {"lab": space_settings(people, limits=LIMITS, **dict(self.rules))},
             cluster=cluster,
             host=host,
             max_connections_per_address=0,

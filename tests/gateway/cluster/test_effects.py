@@ -8,12 +8,18 @@ from pathlib import Path
 
 from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import StartGateway
+from tests.gateway.cluster.effect_kills import run_effect_key_kills
 from tests.gateway.effect_recount import find_doubled
 
 
 def pay(invoice: str) -> Json:
     arguments = {"invoice": invoice, "payee": "ACME"}
     return {"method": "tools/call", "params": {"name": "pay", "arguments": arguments}}
+
+
+def test_killed_in_the_middle_three_gateways_let_one_payment_through() -> None:
+    """A real cluster, kill -9, one round; `make soak` plays sixty."""
+    run_effect_key_kills(1, seed=4)
 
 
 async def test_three_gateways_let_one_of_each_through_and_their_journals_agree(
