@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
@@ -9,12 +10,20 @@ import os
 import random
 import string
 import sys
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from moot import tracing
 from moot.bridges.server.call_secrets import CallSecrets
 from moot.cli import main as moot
 from moot.config.secret import SecretConfig
@@ -22,8 +31,14 @@ from moot.errors import McpError
 from moot.mcp.eras import JsonObject
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
+from moot.resilience.task_set import end_tasks
+from moot.tui.rows import Rows
 from tests.bridges.bridged_space import bridged_space, call
 from tests.bridges.server.echoing_server import FORMS
+from tests.console.in_node import in_node
+from tests.gateway.running_gateway import Client
+from tests.tui.terminal_session import TerminalSpace, pane_text, screen_text
+from tests.tui.terminal_session import until as seen_at
 from tests.waiting import until
 
 _SERVER = Path(__file__).with_name("echoing_server.py")
@@ -50,7 +65,41 @@ def _forms(value: str) -> set[bytes]:
     return {each.encode() for each in found}
 
 
-async def test_ten_kinds_of_places_have_no_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+# What the console keeps of what its socket was sent.
+_CONSOLE = """async (bring, messages) => {
+  Object.assign(globalThis, { addEventListener() {}, document: { hidden: true } });
+  const { State } = await bring("core/state/state.js");
+  const state = new State("lab", { publish() {} });
+  for (const raw of messages) state.receive(raw);
+  const texts = [], left = [state], known = new Set();
+  while (left.length > 0) {
+    const value = left.pop();
+    if (typeof value === "string") texts.push(value);
+    if (value === null || typeof value !== "object" || known.has(value)) continue;
+    known.add(value);
+    if (value instanceof Map || value instanceof Set) left.push(...value.keys(), ...value.values());
+    left.push(...Object.keys(value), ...Object.values(value));
+  }
+  return texts.join("|");
+}"""
+
+
+async def _hear(client: Client, heard: list[str]) -> None:
+    while True:
+        message = await client.next()
+        heard.append(message if isinstance(message, str) else json.dumps(message))
+
+
+async def test_ten_kinds_of_places_have_no_value(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Traces with arguments and results, which nobody has unless they ask for them.
+    spans, meters = InMemorySpanExporter(), InMemoryMetricReader()
+    traces = TracerProvider(shutdown_on_exit=False)
+    traces.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(tracing, "active", None)
+    monkeypatch.setattr("moot.tracing.call_tracer.add_ids_to_logs", lambda: None)
+    tracing.activate(traces, MeterProvider([meters], shutdown_on_exit=False), with_content=True)
     chance = random.Random(40)  # so that a failure can be repeated
     caplog.set_level("DEBUG")
     letters = string.ascii_letters + string.digits + "+/=%&\"'\\ <>\u00e9"
@@ -61,8 +110,15 @@ async def test_ten_kinds_of_places_have_no_value(tmp_path: Path, caplog: pytest.
     rounds += [(chance.choice(list(FORMS)), chance.choice(_PLACES[:-1])) for _ in range(_ROUNDS)]
     chance.shuffle(rounds)
     seen: list[object] = []
-    async with bridged_space(tmp_path) as space:
+    heard: list[str] = []
+    async with AsyncExitStack() as stack:
+        space = await stack.enter_async_context(bridged_space(tmp_path, {"dora": ["*"], "eve": ["*"]}))
         alice, carl = await space.join("alice"), await space.join("carl")
+        socket = await space.gateway.open("/ws?space=lab", token="t-eve")
+        listening = asyncio.create_task(_hear(socket, heard))
+        stack.push_async_callback(end_tasks, [listening])
+        terminal = TerminalSpace(cast("Any", space)).terminal("dora", size=(200, 60))
+        app, pilot = await stack.enter_async_context(terminal)
         server = StdioServer(
             command=Command(argv=(sys.executable, str(_SERVER))), stderr_file=tmp_path / "stderr.log"
         )
@@ -80,6 +136,10 @@ async def test_ten_kinds_of_places_have_no_value(tmp_path: Path, caplog: pytest.
             except McpError as fault:
                 seen.append((str(fault), fault.data))
         seen += [member.upstream.stderr.last_lines(), alice.proposals.get(asked.id), asked.seen.params]
+        await carl.send("chat", {"text": "the last of all"})
+        await seen_at(pilot, lambda: "the last of all" in pane_text(app.panes.timeline))
+        await until(lambda: any("the last of all" in each for each in heard))
+        terminal_text = [pane_text(each) for each in app.query(Rows)] + [screen_text(app)]
     data = str(tmp_path / "data")
     receipts = [
         "receipt",
@@ -98,7 +158,15 @@ async def test_ten_kinds_of_places_have_no_value(tmp_path: Path, caplog: pytest.
         receipts,
     ):
         assert moot(words) == 0, words
-    places = {"what members saw": repr(seen).encode(), "logs": caplog.text.encode()}
+    places = {
+        "what members saw": repr(seen).encode(),
+        "logs": caplog.text.encode(),
+        "traces": "".join(each.to_json() for each in spans.get_finished_spans()).encode(),
+        "metrics of traces": str(meters.get_metrics_data()).encode(),
+        "terminal": "\n".join(terminal_text).encode(),
+        "socket of the console": "\n".join(heard).encode(),
+        "state of the console": in_node(_CONSOLE, [*heard]).encode(),
+    }
     for file in tmp_path.rglob("*"):
         if file.is_file():
             content = file.read_bytes()
@@ -107,6 +175,8 @@ async def test_ten_kinds_of_places_have_no_value(tmp_path: Path, caplog: pytest.
             )
     for name in ("stderr.log", "siem.jsonl", "ocsf.jsonl", "archive.tar.gz", "receipt.json"):
         assert name in places
+    for name in ("traces", "terminal", "state of the console"):
+        assert b"{{secret:KEY}}" in places[name], name
     everything = b"".join(places.values())
     assert everything.count(b"{{secret:KEY}}") > len(rounds)
     found = {(name, form) for name, content in places.items() for form in _forms(value) if form in content}
