@@ -66,7 +66,7 @@ def lead(gateway: Running, provider: Provider, new_page: NewPage) -> Page:
 
 @pytest.fixture
 def ana(gateway: Running, provider: Provider, loop: Loop) -> Iterator[dict[str, tuple[Driven, str]]]:
-    """Ana with her console and her agent, and their tokens."""
+    """Ana with her console and her agent, and their tokens: before `lead`, whose page tells what it found."""
     found = {}
     for client in ("console", "agent"):
         token = _token(provider, "ana", "team", client_id=client, jti=client)
@@ -79,7 +79,7 @@ def ana(gateway: Running, provider: Provider, loop: Loop) -> Iterator[dict[str, 
 
 
 def test_an_administrator_of_the_space_ends_one_session_and_then_all_of_a_person(
-    gateway: Running, lead: Page, ana: dict[str, tuple[Driven, str]]
+    gateway: Running, ana: dict[str, tuple[Driven, str]], lead: Page
 ) -> None:
     card = lead.get_by_role("region", name="ana", exact=True)
     expect(card).to_contain_text("2 connections")
@@ -128,7 +128,7 @@ def test_who_has_not_come_again_since_a_restart_can_be_signed_out(
     assert _status(gateway, token) == 403
 
 
-def test_rules_are_in_words_with_whom_they_let_in(lead: Page, ana: dict[str, tuple[Driven, str]]) -> None:
+def test_rules_are_in_words_with_whom_they_let_in(ana: dict[str, tuple[Driven, str]], lead: Page) -> None:
     lead.get_by_role("tab", name="Sessions").focus()
     lead.keyboard.press("ArrowRight")
     expect(lead).to_have_url(re.compile("/administration/rules$"))
@@ -147,7 +147,7 @@ def test_rules_are_in_words_with_whom_they_let_in(lead: Page, ana: dict[str, tup
 
 
 def test_sign_ins_are_told_newest_first_and_page_by_page(
-    gateway: Running, provider: Provider, lead: Page, ana: dict[str, tuple[Driven, str]]
+    gateway: Running, provider: Provider, ana: dict[str, tuple[Driven, str]], lead: Page
 ) -> None:
     # Two pages, and fewer than an address may be wrong at once.
     for number in range(51):
@@ -196,7 +196,7 @@ def test_others_are_told_and_an_administrators_token_stays_in_memory(
     expect(page.get_by_text("bob is not an administrator of lab")).to_be_visible()
 
 
-def test_the_page_fits_a_phone(lead: Page, ana: dict[str, tuple[Driven, str]]) -> None:
+def test_the_page_fits_a_phone(ana: dict[str, tuple[Driven, str]], lead: Page) -> None:
     lead.set_viewport_size({"width": 390, "height": 844})
     for part in ("Sessions", "Groups and rights", "Sign-ins"):
         lead.get_by_role("tab", name=part).click()

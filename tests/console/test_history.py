@@ -50,9 +50,8 @@ def test_the_timeline_reaches_back_to_the_beginning(
     gateway.restart()
     page = page_as("human", "timeline")
     expect(rows(page, f"hay {OLD - 1}")).to_be_visible()
+    # None of the loaded messages has it, so the search goes on by itself.
     narrow(page, "needle")
-    expect(lines(page)).to_have_count(0)
-    bar(page).get_by_role("button", name="Search older messages").click()
     expect(rows(page, "a Needle")).to_have_count(1)
     expect(bar(page)).to_contain_text("This is the beginning of the space.")
     rows(page, "a Needle").click()

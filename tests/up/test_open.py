@@ -52,10 +52,14 @@ async def test_moot_open_prints_a_link_that_signs_in_once(tmp_path: Path) -> Non
         assert (await redeem(*found.groups())).json() == {"token": up.token("bob")}
 
 
-async def test_moot_open_without_a_gateway_says_so(tmp_path: Path) -> None:
+async def test_moot_open_without_a_gateway_says_so(tmp_path: Path, port: int) -> None:
     (tmp_path / "moot.yaml").write_text(SPACE, "utf-8")
     async with moot_up(tmp_path):
         pass
+    # Where nobody listens: the default port may be somebody's.
+    (tmp_path / "moot.yaml").write_text(
+        PUBLIC.replace("public_url: https://moot.example.org", f"port: {port}"), "utf-8"
+    )
     code, output = await run_moot(tmp_path, "open", "--print")
     assert code == 5
     assert "Traceback" not in output
