@@ -195,6 +195,15 @@ def test_a_command_that_is_misspelt_is_offered(tmp_path: Path) -> None:
     assert "did you mean members?" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("proposal receipt", "receipt"), ("member list", "members"), ("proposal list", "proposals")],
+)
+def test_a_command_that_was_looked_for_below_another_is_named(words: str, meant: str, tmp_path: Path) -> None:
+    ended = run("moot", *words.split(), folder=tmp_path)
+    assert f"`moot {meant}` is a command of its own" in ended.err
+
+
 def test_a_terminal_without_unicode_gets_numbers(lab: Path) -> None:
     ended = run("moot", "demo", folder=lab, environ={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert ended.code == 0

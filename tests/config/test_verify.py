@@ -49,6 +49,8 @@ def remote(**more: Any) -> dict[str, Any]:
 
 
 PASSKEYS = {"required": [{"tool": "*"}]}
+FINAL = {"required": [{"tool": "*", "undo": "final"}]}
+EFFECTS = {"payment": {"tool": "pay", "undo": "final"}}
 BUDGET = {"calls": {"tool": "*", "at_most": 5}}
 PLAIN = space()
 REVIEW = {"participants": {"you": {"capabilities": ["*"]}, "r": {"command": "moot", "args": ["review"]}}}
@@ -59,6 +61,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "9.1.2": (space(budgets=BUDGET), PLAIN),
     "9.1.3": (PLAIN, space(participants={"agent": {"capabilities": ["chat"]}})),
     "9.2.1": (PLAIN, space(**FREE)),
+    "9.2.3": (space(effects=EFFECTS), PLAIN),
+    "9.2.4": (space(effects=EFFECTS, passkeys=FINAL), space(passkeys=FINAL)),
     "9.2.5": (PLAIN, space(participants={"agent": {"capabilities": ["capability/grant"]}})),
     "9.2.6": (space(**REVIEW), PLAIN),
     "9.2.8": (space(passkeys=PASSKEYS), PLAIN),
@@ -134,6 +138,13 @@ def test_every_row_of_both_chapters_is_there_once_and_every_check_can_fail() -> 
     assert {row.id for row in ROWS if not isinstance(row.check, Verdict)} == {*CASES, "9.3.5"}
     # What no configuration can change never counts as met.
     assert {row.check.status for row in ROWS if isinstance(row.check, Verdict)} == {"not_met", "not_checked"}
+
+
+def test_tokens_that_moot_made_stand_in_no_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "moot.yaml"
+    file.write_text(yaml.safe_dump(PLAIN))
+    load(file, environ={}, data=tmp_path / "data")
+    assert verdicts(tmp_path, PLAIN)["9.2.9"].status == "met"
 
 
 def test_a_token_in_a_file_gets_old(tmp_path: Path) -> None:

@@ -47,6 +47,11 @@ async def test_what_changed_is_said_and_holds(tmp_path: Path) -> None:
         assert (code, output.splitlines()) == (0, ["reloaded", *CHANGES])
         code, output = await run_moot(tmp_path, "send", "hello", "--as", "ana")
         assert code == 0, output
+        write_config(tmp_path, AFTER.replace("mcp/proposal", "mcp/proposl"))
+        code, output = await run_moot(tmp_path, "reload")
+        assert output.splitlines()[1] == "bob: capabilities changed"
+        assert "note: space lab: bob: no known kind" in output
+        assert "did you mean mcp/proposal?" in output
         code, output = await run_moot(tmp_path, "reload", "--json")
         assert json.loads(output)["reloaded"] is True
 

@@ -69,8 +69,19 @@ class Parser(argparse.ArgumentParser):
         if choices is None or value in choices:
             return
         words = [str(choice) for choice in choices]
-        hint = did_you_mean(str(value), words) or f"choose from {', '.join(words)}"
+        hint = did_you_mean(str(value), words) or self._command_like(action, str(value))
+        hint = hint or f"choose from {', '.join(words)}"
         raise argparse.ArgumentError(action, f"there is no {str(value)!r}; {hint}")
+
+    def _command_like(self, action: argparse.Action, word: str) -> str | None:
+        """Of what is a command of its own, and was looked for below another."""
+        program, _, group = self.prog.partition(" ")
+        if program != "moot" or not isinstance(action, argparse._SubParsersAction):
+            return None
+        from moot.cli.command_table import COMMANDS
+
+        meant = next((each for each in (word, f"{group}s") if each in COMMANDS and word in (each, "list")), None)
+        return None if meant is None else f"`moot {meant}` is a command of its own"
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         try:

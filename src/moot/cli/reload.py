@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,25 +49,28 @@ def run(options: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
 
     try:
-        report = _reload(options)
+        report, notes = _reload(options)
     except MootError as fault:
         return print_error(fault, as_json=options.json)
     if options.json:
-        print(json.dumps({"reloaded": report.reloaded, "lines": report.lines}))
+        print(json.dumps({"reloaded": report.reloaded, "lines": report.lines, "notes": notes}))
     else:
-        for line in ("reloaded" if report.reloaded else "not reloaded", *report.lines):
+        noted = (f"note: {note}" for note in notes)
+        for line in ("reloaded" if report.reloaded else "not reloaded", *report.lines, *noted):
             print(printable(line))
     return 0 if report.reloaded else 1
 
 
-def _reload(options: argparse.Namespace) -> ReloadReport:
+def _reload(options: argparse.Namespace) -> tuple[ReloadReport, Sequence[str]]:
+    """What the gateway did, and what is odd in the file."""
     from moot.cli.up import config_in
     from moot.config import load
     from moot.up.reload_report import find_gateway, read_report
 
     path = config_in(options.place)
     # Here first: of a file that cannot be read the running one need not hear.
-    data = load(path, environ=os.environ, data=options.data, dry=True, unset={}).gateway.data
+    configuration = load(path, environ=os.environ, data=options.data, dry=True, unset={})
+    data = configuration.gateway.data
     pid = find_gateway(data)
     if pid is None:
         raise UsageError(f"no gateway runs on {data}: `moot up` starts it with the file as it is now")
@@ -80,7 +84,7 @@ def _reload(options: argparse.Namespace) -> ReloadReport:
     while time.monotonic() < end:
         report = read_report(data)
         if report is not None and report.pid == pid and report.number > seen:
-            return report
+            return report, configuration.notes
         if find_gateway(data) != pid:
             raise MootError("the gateway has ended: `moot up` starts it again")
         time.sleep(_POLL_SECONDS)

@@ -111,7 +111,8 @@ def _archive(options: argparse.Namespace) -> int:
 
     name = printable(options.space)
     ask_gateway(options, "POST", f"admin/spaces/{quote(options.space, safe='')}/archive")
-    print(f"{name} is archived: nobody joins it again. Its journal is kept in DATA/spaces/{name}/journal")
+    kept = f"spaces/{name}/journal of the gateway's data folder"
+    print(f"{name} is archived: nobody joins it again. Its journal is kept in {kept}")
     return EXIT_OK
 
 

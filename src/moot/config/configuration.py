@@ -128,6 +128,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     spaces: Mapping[str, SpaceSettings]
     # What was read but may not be what was meant; no secrets.
     notes: tuple[str, ...] = ()
+    # The paths of tokens that stand in the file itself.
+    tokens_in_file: tuple[str, ...] = ()
     # Where the tokens of administrators are that were generated.
     admin_token_files: Mapping[str, Path] = msgspec.field(default_factory=dict)
 

@@ -207,6 +207,7 @@ def _load(
         gateway=gateway,
         spaces=spaces,
         notes=(*reading.notes, *warnings, *notification_notes(gateway, spaces)),
+        tokens_in_file=tuple(reading.literals),
         admin_token_files=admin_files,
     )
     # Said before anything is opened.

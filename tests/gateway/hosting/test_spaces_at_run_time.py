@@ -250,7 +250,7 @@ async def test_the_command_makes_lists_and_deletes_when_the_name_is_typed_again(
         assert (code, "nothing was changed" in told) == (1, True)
         await gateway.join("alice", space="garden")
         code, told = await run("archive", "garden")
-        assert (code, "Its journal is kept in DATA/spaces/garden/journal" in told) == (0, True)
+        assert (code, "kept in spaces/garden/journal of the gateway's data folder" in told) == (0, True)
         monkeypatch.setattr(sys, "stdin", Typed("garden\n"))
         code, told = await run("delete", "garden")
         assert (code, "garden is deleted" in told) == (0, True)

@@ -35,6 +35,34 @@ def budgets(of: Deployment) -> Verdict:
     )
 
 
+def undo_classes(of: Deployment) -> Verdict:
+    return judge(
+        (
+            f"{name} says of no call whether it can be undone"
+            for name, space in of.spaces.items()
+            if not any(each.undo for each in space.config.effects)
+        ),
+        change="say it in `effects:` of the space, with `undo: reversible`, `compensable` or `final`",
+        otherwise="every space says of calls whether they can be undone, and tells whoever decides",
+    )
+
+
+def undo_decides(of: Deployment) -> Verdict:
+    def unused() -> Iterator[str]:
+        if any(rule.undo is not None for rule in of.rules):
+            return
+        for name, space in of.spaces.items():
+            classed = {each.undo for each in space.config.effects}
+            if not any(each.undo in classed for each in space.config.passkeys.required if each.undo):
+                yield f"in {name} no passkey is asked for by it, and no rule goes by it"
+
+    return judge(
+        unused(),
+        change='ask for a passkey by it (`passkeys: {required: [{tool: "*", undo: final}]}`), or give rules `undo`',
+        otherwise="a passkey is asked for, or rules decide, by whether a call can be undone",
+    )
+
+
 def stops(of: Deployment) -> Verdict:
     def without() -> Iterator[str]:
         for name, space in of.spaces.items():
@@ -101,7 +129,7 @@ def signed_approvals(of: Deployment) -> Verdict:
 
 
 def isolated_keys(of: Deployment) -> Verdict:
-    if not any(space.tokens for space in of.spaces.values()):
+    if not of.configuration.tokens_in_file:
         return met("no token stands in the configuration")
     return judge(
         [f"{of.file} may be read by others"] if of.is_file_open() else [],

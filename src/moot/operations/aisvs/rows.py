@@ -39,18 +39,8 @@ ROWS: Final = (
     Row("9.1.3", 2, "one switch stops all agents", agents.stops),
     Row("9.2.1", 1, "people approve what matters before it runs", agents.approval),
     Row("9.2.2", 2, "whoever approves sees the whole call", _elsewhere(_TESTS)),
-    Row(
-        "9.2.3",
-        2,
-        "actions are classed by whether they can be undone",
-        _no("Moot knows reads, writes and destroys, but not what can be undone"),
-    ),
-    Row(
-        "9.2.4",
-        2,
-        "those classes decide what needs approval",
-        _no("tools that destroy can be made to ask; classes of undoing there are none"),
-    ),
+    Row("9.2.3", 2, "actions are classed by whether they can be undone", agents.undo_classes),
+    Row("9.2.4", 2, "those classes decide what needs approval", agents.undo_decides),
     Row("9.2.5", 2, "agents do not change themselves", agents.self_change),
     Row("9.2.6", 2, "a model reviews beside the policy", agents.second_review),
     Row(
