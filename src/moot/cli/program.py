@@ -80,8 +80,8 @@ class Parser(argparse.ArgumentParser):
             return None
         from moot.cli.command_table import COMMANDS
 
-        meant = next((each for each in (word, f"{group}s") if each in COMMANDS and word in (each, "list")), None)
-        return None if meant is None else f"`moot {meant}` is a command of its own"
+        meant = f"{group}s" if word == "list" else word
+        return f"`moot {meant}` is a command of its own" if meant in COMMANDS else None
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         try:

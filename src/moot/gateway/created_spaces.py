@@ -98,7 +98,7 @@ class CreatedSpaces:
         ended = self.ended.get(name)
         if ended is None and name not in self.models:
             raise InvalidOperation(
-                f"this gateway has made no space {name[:64]!r}; `moot space list` names those that it has made"
+                f"this gateway made no space {name[:64]!r}; `moot space list` names those it has made"
             )
         if ended is not None and how == "archived":
             raise InvalidOperation(f"space {name!r} was {ended.ended} on {ended.at[:10]}")

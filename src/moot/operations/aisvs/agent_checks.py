@@ -58,7 +58,7 @@ def undo_decides(of: Deployment) -> Verdict:
 
     return judge(
         unused(),
-        change='ask for a passkey by it (`passkeys: {required: [{tool: "*", undo: final}]}`), or give rules `undo`',
+        change="ask for a passkey by it (`passkeys:` with `undo: final`), or give rules `undo`",
         otherwise="a passkey is asked for, or rules decide, by whether a call can be undone",
     )
 
