@@ -28,7 +28,8 @@ from tests.authenticator import ORIGIN as PAGE
 from tests.authenticator import SoftwareAuthenticator
 
 ORIGIN: Final = "moot.example/spaces/lab/log"
-KEY: Final = SignerKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(b"k" * 32))
+KEY_BYTES: Final = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+KEY: Final = SignerKey(ORIGIN, KEY_BYTES)
 POLICY: Final = Policy((KnownLog(KEY.verifier),), (), {}, "none")
 PAY: Final[Json] = {
     "method": "tools/call",
@@ -79,12 +80,16 @@ class Journal:
             for each in numbers
         ]
 
-    def receipt(self, id: str = "p1", withhold: Collection[Role] = WITHHELD, **log: Any) -> Receipt:
+    def receipt(self, id: str = "p1", withhold: Collection[Role] = WITHHELD,
+                fields: Collection[str] = (), **log: Any) -> Receipt:  # fmt: skip
         def find(query: JournalQuery) -> list[JournalRecord]:
             return [each for each in self.records if query.matches(each)]
 
         about, records = find_records(find, id)
-        return make_receipt("lab", about, records, lambda numbers: self.proofs(numbers, **log), withhold)
+        return make_receipt(
+            "lab", about, records, lambda numbers: self.proofs(numbers, **log), withhold,
+            fields=fields, signer=lambda origin: SignerKey(origin, KEY_BYTES),
+        )  # fmt: skip
 
 
 def decided_journal() -> Journal:

@@ -27,6 +27,7 @@ _EXAMPLES: Final = """\
   moot receipt 3f1c22ab -o pay.receipt.json            of a decided proposal, or of a call
   moot receipt 3f1c22ab --show response                with what came back
   moot receipt 3f1c22ab --data /var/lib/moot           from a data folder, without a gateway
+  moot receipt 3f1c22ab --data /var/lib/moot --withhold /params/arguments/iban
   moot receipt 3f1c22ab --data /var/lib/moot --cose -o pay.receipt.cose
   moot receipt verify pay.receipt.json --key moot.example/spaces/lab/log+1a2b3c4d+AQ…
   moot receipt verify pay.receipt.json --policy logs.policy
@@ -49,7 +50,8 @@ def add_command(commands: Any, name: str) -> None:
     add("what", metavar="ID|verify|key", help="of a proposal or a call; or `verify` and a file; or `key`")
     add("file", nargs="?", metavar="FILE", help="the receipt to verify; - is the standard input")
     add("--show", action="append", default=[], metavar="ROLE", help="do not withhold records of this role")
-    add("--withhold", action="append", default=[], metavar="ROLE", help="withhold records of this role, too")
+    add("--withhold", action="append", default=[], metavar="ROLE|/FIELD",
+        help="withhold records of this role, too; with --data also a field, by its JSON Pointer")  # fmt: skip
     add("-o", "--output", default="-", metavar="FILE", help="a new file (default: the standard output)")
     add("--data", type=Path, metavar="DIR", help="read this data folder instead of asking a gateway")
     add("--cose", action="store_true", help="with --data: the proof of the decision as COSE (RFC 9942)")
@@ -99,6 +101,8 @@ def _make(options: argparse.Namespace) -> int:
 
     if options.cose and options.data is None:
         raise UsageError("--cose signs with the log's key: name the folder that has it with --data")
+    if options.data is None and any(each.startswith("/") for each in options.withhold):
+        raise UsageError("the log's key signs for withheld fields: name the folder that has it with --data")
     raw = _from_folder(options) if options.data is not None else _from_gateway(options)
     with open_new_file(options.output) as file:
         file.write(raw)
@@ -108,15 +112,22 @@ def _make(options: argparse.Namespace) -> int:
 def _from_folder(options: argparse.Namespace) -> bytes:
     from moot.cli.journal import open_index
     from moot.cli.journal_folder import journal_folder_of
+    from moot.evidence.log_keys import read_keys
     from moot.evidence.receipt import WITHHELD, read_roles
     from moot.evidence.receipt_maker import RECEIPT_KINDS, receipt_of
     from moot.store.journal_search import whole_id
 
     folder = journal_folder_of(options)
-    withhold = (WITHHELD - read_roles(options.show)) | read_roles(options.withhold)
+    fields = [each for each in options.withhold if each.startswith("/")]
+    roles = [each for each in options.withhold if each not in fields]
+    withhold = (WITHHELD - read_roles(options.show)) | read_roles(roles)
+    keys = read_keys(options.data)
+    if fields and keys is None:
+        raise UsageError(f"no keys in {options.data}: the log's key signs for fields that are withheld")
     with open_index(folder) as index:
         named = whole_id(folder, options.what, index=index, kinds=RECEIPT_KINDS)
-        made = receipt_of(folder, named, withhold, index=index)
+        signer = None if keys is None else keys.signer
+        made = receipt_of(folder, named, withhold, fields=fields, signer=signer, index=index)
     return _as_cose(options.data, made) if options.cose else made.as_bytes()
 
 
@@ -207,6 +218,7 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
         "size": None if verdict.checkpoint is None else verdict.checkpoint.size,
         "witnesses": {name: rfc3339(seconds) for name, seconds in verdict.witnesses.items()},
         "withheld": [{"number": each.number, "role": each.role} for each in verdict.withheld],
+        "withheld_fields": {str(number): found for number, found in verdict.fields.items()},
         "claims": msgspec.to_builtins(verdict.claims) if verdict.ok else None,
     }
 
@@ -220,7 +232,9 @@ def _lines(verdict: Verdict) -> list[str]:
     first = f"This receipt holds: {len(receipt.records)} records of {checkpoint.origin}, "
     return [f"{first}which had {checkpoint.size} when it was signed{seen}.", *_story(receipt, claims),
             *(f"Withheld: record {each.number}, which is said to be the {each.role} ({each.entry[:16]}…)."
-              for each in verdict.withheld)]  # fmt: skip
+              for each in verdict.withheld),
+            *(f"Withheld of record {number}: {', '.join(found)}; the log's key signed for the rest."
+              for number, found in verdict.fields.items())]  # fmt: skip
 
 
 def _story(receipt: Receipt, claims: Claims) -> list[str]:
@@ -254,4 +268,5 @@ def _story(receipt: Receipt, claims: Claims) -> list[str]:
 
 def _call(call: CallClaim) -> str:
     text = call.canonical or f"{call.method} with numbers that only its record has"
-    return f"{text if len(text) <= 300 else text[:299] + '…'} (sha256 {call.sha256 or call.fingerprint})"
+    hashed = call.sha256 or call.fingerprint
+    return f"{text if len(text) <= 300 else text[:299] + '…'} ({f'sha256 {hashed}' if hashed else 'in part'})"

@@ -48,12 +48,12 @@ class _Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 class CallClaim(_Claim, frozen=True, kw_only=True):
     """A call that was proposed, or made. `canonical` is {method, params} by RFC 8785 and `sha256` its hash;
     both are left out where a number has more digits than that form can hold. `fingerprint` is the gateway's
-    own hash, which a passkey signs."""
+    own hash, which a passkey signs. Where fields are withheld there are no hashes."""
 
     id: str
     to: list[str]
     method: str
-    fingerprint: _Hex
+    fingerprint: _Hex = ""
     canonical: str = ""
     sha256: str = ""
 
@@ -142,12 +142,14 @@ class ReceiptRecord(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """One record of the journal: its `line` without seal and newline, or if it is withheld, `entry`, the
-    SHA-256 of that in hex. What `role` says of a withheld one is not proven."""
+    SHA-256 of that in hex. What `role` says of a withheld one is not proven. Where fields of it are withheld,
+    there are both, and in `signed` a note of the log's key that they belong together."""
 
     number: Annotated[int, msgspec.Meta(ge=1)]
     role: Role
     line: str = ""
     entry: str = ""
+    signed: str = ""
     proof: str
 
 

@@ -5,10 +5,11 @@ Whoever makes a receipt and whoever verifies one derive the same claims here, fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import rfc8785
 
 from moot.errors import InvalidPattern, PasskeyInvalid
@@ -70,10 +71,33 @@ class _Life(ProposalTracker[ProposalLife]):
 
 
 class ToldStory(Story):
-    """A story, and what it tells."""
+    """A story, and what it tells. `partly` are the records of which fields are withheld."""
+
+    def __init__(
+        self, about: str, records: Sequence[JournalRecord], partly: Collection[int] = frozenset()
+    ) -> None:
+        super().__init__(about, records)
+        self._partly = partly
 
     def claims(self, space: str) -> Claims:
         """What the records say. Raises ReceiptFault where a signature or a call is not what it should be."""
+        claims = self._claims(space)
+        return msgspec.convert(self._without_hashes(msgspec.to_builtins(claims)), Claims)
+
+    def _without_hashes(self, claims: Json) -> Json:
+        """Of what is withheld in part, a hash would be that of something else."""
+        if isinstance(claims, list):
+            return [self._without_hashes(each) for each in claims]
+        if not isinstance(claims, dict):
+            return claims
+        is_partly = claims.get("record") in self._partly
+        return {
+            name: self._without_hashes(each)
+            for name, each in claims.items()
+            if not is_partly or name not in ("sha256", "fingerprint")
+        }
+
+    def _claims(self, space: str) -> Claims:
         calls = [self._call(each, each.record) for each in self._made_calls()]
         ran = self._check_ran()
         return Claims(
@@ -152,6 +176,8 @@ class ToldStory(Story):
         if given is None or self.proposal is None:
             return None
         proposal, number = self.proposal, message.record.number
+        if not {number, proposal.record.number}.isdisjoint(self._partly):
+            return None
         try:
             assertion = read_assertion(given)
             added = [each for each in self.with_role("passkey") if each.number < number]

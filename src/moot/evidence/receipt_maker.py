@@ -14,6 +14,8 @@ from moot.evidence.merkle_tree import inclusion_proof
 from moot.evidence.receipt import MAX_RECORDS, TYPE, Receipt, ReceiptFault, ReceiptRecord, Role
 from moot.evidence.receipt_claims import ToldStory, grants
 from moot.evidence.receipt_story import LoggedMessage, Story, named_rule, read_message, rule_name
+from moot.evidence.signed_note import SignerKey
+from moot.evidence.withheld_fields import ShownLine, check_pointer, withhold_fields
 from moot.protocol.proposal_life import RULE_KINDS
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord
@@ -46,33 +48,79 @@ def make_receipt(
     proofs: Callable[[Sequence[int]], Sequence[InclusionFile]],
     withhold: Collection[Role],
     unseen: Collection[int] = (),
+    fields: Collection[str] = (),
+    signer: Callable[[str], SignerKey] | None = None,
 ) -> Receipt:
     """The receipt of these records; some roles and numbers are withheld. `proofs` go by one checkpoint.
 
-    Raises InvalidRequest where what is left does not belong together.
+    `fields` are withheld of what is shown; `signer` gives the key of the log, which signs for that. Raises
+    InvalidRequest where what is left does not belong together.
     """
     ordered = sorted(records, key=lambda each: each.number)
     if len(ordered) > MAX_RECORDS:
         raise UsageError(f"{about} has {len(ordered)} records, and a receipt at most {MAX_RECORDS}")
     roles = Story(about, ordered).roles
+    # What a vote signed is withheld with a field of it, and so is the key, which would lead to nothing.
+    withhold = {*withhold, "passkey"} if fields else withhold
     hidden = {each.number for each in ordered if roles[each.number] in withhold or each.number in unseen}
     # Whose hash can be guessed is neither shown nor withheld: records of earlier versions have no salt.
     ordered = [each for each in ordered if each.number not in hidden or _SALT in each.line]
-    shown = [each for each in ordered if each.number not in hidden]
+    partly = _withhold_fields([each for each in ordered if _SALT in each.line], hidden, fields)
+    shown = [
+        JournalRecord(each.number, partly[each.number].text.encode() + b"\n", each.place)
+        if each.number in partly else each
+        for each in ordered if each.number not in hidden
+    ]  # fmt: skip
     try:
-        claims = ToldStory(about, shown).claims(space)
+        claims = ToldStory(about, shown, partly).claims(space)
     except ReceiptFault as fault:
         raise InvalidRequest(f"{fault}; withhold that record, too") from None
     made = []
     for each, proof in zip(ordered, proofs([each.number for each in ordered]), strict=True):
         text = _logged_text(each)
-        content = {"entry": sha256(text).hexdigest()} if each.number in hidden else {"line": text.decode()}
+        entry = sha256(text).hexdigest()
+        content = {"entry": entry} if each.number in hidden else {"line": text.decode()}
+        if (part := partly.get(each.number)) is not None and signer is not None:
+            origin = proof.checkpoint.origin
+            content = {"line": part.text, "entry": entry, "signed": part.note(origin, entry, signer(origin))}
         made.append(ReceiptRecord(number=each.number, role=roles[each.number], proof=str(proof), **content))
     return Receipt(type=TYPE, space=space, about=about, claims=claims, records=made)
 
 
+def _withhold_fields(
+    records: Sequence[JournalRecord], hidden: Collection[int], fields: Collection[str]
+) -> dict[int, ShownLine]:
+    """The lines that are shown without these fields, by number. Raises UsageError and InvalidRequest."""
+    if not fields:
+        return {}
+    for each in fields:
+        check_pointer(each)
+    salts: dict[tuple[str, bytes], str] = {}
+    lines = {each.number: _logged_text(each).decode() for each in records}
+    made = {each.number: withhold_fields(each, lines[each.number], fields, salts) for each in records}
+    partly = {number: part for number, part in made.items() if part is not None and number not in hidden}
+    if not any(pointer.endswith(field) for part in partly.values() for pointer in part.commitments
+               for field in fields):  # fmt: skip
+        raise InvalidRequest(f"no record that is shown has a field {', '.join(fields)}")
+    texts = {number: partly[number].text if number in partly else text for number, text in lines.items()}
+    shown = [(number, text) for number, text in texts.items() if number not in hidden]
+    for part in partly.values():
+        leak = part.leak_in(shown)
+        if leak is not None:
+            raise InvalidRequest(
+                f"record {leak} has one of these values in another place: withhold that, too"
+            )
+    return partly
+
+
 def receipt_of(
-    journal: Path, named: str, withhold: Collection[Role], *, index: JournalIndex | None = None
+    journal: Path,
+    named: str,
+    withhold: Collection[Role],
+    *,
+    fields: Collection[str] = (),
+    signer: Callable[[str], SignerKey] | None = None,
+    index: JournalIndex | None = None,
 ) -> Receipt:
     """The receipt of a proposal or a call in the journal of a space; blocks. Raises UsageError."""
 
@@ -80,7 +128,8 @@ def receipt_of(
         return list(search(journal, query, index=index))
 
     about, records = find_records(find, named)
-    return make_receipt(journal.parent.name, about, records, proofs_in(journal.parent / FOLDER), withhold)
+    return make_receipt(journal.parent.name, about, records, proofs_in(journal.parent / FOLDER), withhold,
+                        fields=fields, signer=signer)  # fmt: skip
 
 
 def proofs_in(folder: Path) -> Callable[[Sequence[int]], list[InclusionFile]]:

@@ -20,6 +20,7 @@ from moot.evidence.inclusion_file import parse_inclusion_file
 from moot.evidence.receipt import Claims, Receipt, ReceiptFault, ReceiptRecord, parse_receipt
 from moot.evidence.receipt_claims import ToldStory
 from moot.evidence.signed_note import Note, NoteError, VerifierKey
+from moot.evidence.withheld_fields import read_withheld
 from moot.evidence.witness_policy import KnownLog, Policy
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
@@ -42,6 +43,8 @@ class Verdict:
     checkpoint: Checkpoint | None = None
     # When each witness says that it saw the log, in seconds since 1970.
     witnesses: Mapping[str, int] = field(default_factory=dict)
+    # What is withheld of records that are shown, by number; that the rest is theirs, the log's key says.
+    fields: dict[int, list[str]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -78,7 +81,7 @@ def verify_receipt(raw: bytes, policy: Policy) -> Verdict:
         # Whatever the lines say, nobody signed it.
         return verdict
     try:
-        story = ToldStory(receipt.about, shown)
+        story = ToldStory(receipt.about, shown, verdict.fields)
         verdict.claims = story.claims(receipt.space)
     except ReceiptFault as fault:
         verdict.problems.append(str(fault))
@@ -108,12 +111,18 @@ def _check_log(receipt: Receipt, policy: Policy, verdict: Verdict) -> Iterator[s
         elif proof.note != note:
             yield f"the proof of record {each.number} goes by another checkpoint than those before it"
         if each.line and each.entry:
-            yield f"record {each.number} has both a line and the entry of a withheld one"
-        elif not each.line and not _HEX.fullmatch(each.entry):
+            try:
+                known = [log.key for log in policy.logs]
+                verdict.fields[each.number] = read_withheld(
+                    each.line, each.entry, proof.checkpoint.origin, each.signed, known
+                )
+            except NoteError as fault:
+                yield f"record {each.number} has both a line and the entry of a withheld one: {fault}"
+        if (each.entry or not each.line) and not _HEX.fullmatch(each.entry):
             yield f"record {each.number} has no line, and no entry of a withheld one (64 hex digits)"
         # Not by what a line says of itself: one that was erased names any entry that it likes.
         elif not proof.proves(
-            sha256(each.line.encode()).digest() if each.line else bytes.fromhex(each.entry)
+            bytes.fromhex(each.entry) if each.entry else sha256(each.line.encode()).digest()
         ):
             yield f"record {each.number} is not in the log: its proof does not lead to the checkpoint's root"
         if each.number <= last or proof.index <= last_index:

@@ -65,6 +65,12 @@ async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
     assert (tmp_path / "begun.json").read_bytes() == made.read_bytes()
     assert main(["receipt", "verify", str(made), "--key", key]) == 0
     assert "ana approved" in capsys.readouterr().out
+    # Without one field, for which the log's key signs: it is in the folder only.
+    part, field = tmp_path / "part.json", "/params/arguments/amount"
+    assert main(["receipt", "proposal-1", "--data", str(data), "--withhold", field, "-o", str(part)]) == 0
+    assert main(["receipt", "verify", str(part), "--key", key]) == 0
+    assert f"/raw/payload{field}, /s; the log's key signed" in capsys.readouterr().out
+    assert main(["receipt", "proposal-1", "--withhold", field]) == 2
     # Signed anew, as COSE: over the entry of the record of the decision.
     cose = tmp_path / "made.cose"
     assert main(["receipt", "proposal-1", "--data", str(data), "--cose", "-o", str(cose)]) == 0
