@@ -49,7 +49,8 @@ EVERYTHING = """
       max_space_content_bytes: 47
       auto_create_spaces: true
       max_auto_spaces: 14
-      journal: {mode: strict, retain_segments: 18, log: false, witnesses: w, witness_for: [k], anchor: a}
+      journal: {mode: strict, retain_segments: 18, retain_days: 19, log: false, witnesses: w,
+                witness_for: [k], anchor: a}
       public_url: https://moot.example.org
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"],

@@ -26,6 +26,7 @@ class TriedJournal(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["on", "off"] = "on"
     retain_segments: int = 0
+    retain_days: int = 0
     segment_bytes: int = file_journal.SEGMENT_BYTES
     sync_seconds: float = file_journal.SYNC_SECONDS
     sync_records: int = file_journal.SYNC_RECORDS
@@ -36,7 +37,9 @@ class TriedJournal(msgspec.Struct, frozen=True, kw_only=True):
         OF_THIS_TEST.setattr(journal, "RETRY_SECONDS", self.retry_seconds)
         for name in ("segment_bytes", "sync_seconds", "sync_records"):
             OF_THIS_TEST.setattr(file_journal, name.upper(), getattr(self, name))
-        return JournalSettings(mode=self.mode, retain_segments=self.retain_segments)
+        return JournalSettings(
+            mode=self.mode, retain_segments=self.retain_segments, retain_days=self.retain_days
+        )
 
 
 OPENED = JournalSettings()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from moot.errors import UsageError
+from moot.store.journal_erasure import Hold, place_hold, release_hold
 from moot.store.journal_reader import read_records, verify
 from moot.store.journal_segments import remove_segments
 from moot.store.open_journal import open_journal
@@ -21,6 +22,7 @@ from tests.store.journals import (
     TriedJournal,
     envelope_record,
     folder_in,
+    members,
     opened_journal,
     segments,
     value_record,
@@ -179,6 +181,44 @@ async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) 
     await write(folder, [value_record(13)], settings)
     assert values_in(folder) == [10, 11, 12, 13]
     assert verify(folder).ok
+
+
+async def test_what_is_too_old_goes_by_whole_days_unless_it_is_held_or_not_covered(
+    tmp_path: Path,
+) -> None:
+    folder = folder_in(tmp_path)
+    now = 1_000_000_000.0
+    async with opened_journal(folder, TriedJournal(retain_days=30)) as journal:
+        journal.clock = lambda: now
+        for day in range(3):
+            now = 1_000_000_000.0 + day * 86_400
+            # Twice: a file has a day.
+            for hour in (0, 6):
+                now += hour * 3_600
+                journal.end_old_segment()
+                await wait_durable(journal, journal.append(members({"x": day, "t": now})))
+        assert [int(path.stem) for path in segments(folder)] == [1, 3, 5]
+        now = 1_000_000_000.0 + 31 * 86_400
+        place_hold(folder, Hold("a lawsuit", now))
+        journal.prune_until(6)
+        await wait_durable(journal, journal.append(members({"x": 3, "t": now})))
+        await left(folder, [1, 3, 5])
+        release_hold(folder)
+        journal.prune_until(1)
+        await left(folder, [1, 3, 5])
+        journal.prune_until(6)
+        # The first day is 31 days and 18 hours old, the second day's last record 29 days and 18 hours.
+        await left(folder, [3, 5])
+        # A space in which nobody says anything any more: the file of today is closed without a new record.
+        now += 40 * 86_400
+        journal.end_old_segment()
+        journal.prune_until(7)
+        await left(folder, [8])
+        journal.end_old_segment()
+        await wait_durable(journal, journal.append(members({"x": 4, "t": now})))
+    verdict = verify(folder)
+    assert (verdict.ok, verdict.first, verdict.last) == (True, 8, 8)
+    assert values_in(folder) == [4]
 
 
 async def test_without_retention_nothing_goes(tmp_path: Path) -> None:

@@ -59,6 +59,9 @@ def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Ite
     facts = [config.access, f"speaks {', '.join(sorted(config.dialects))}"]
     if space.journal is not None and space.journal != gateway.journal.mode:
         facts.append(f"journal {space.journal}")
+    days = gateway.journal.retain_days if space.retain_days is None else space.retain_days
+    if days:
+        facts.append(f"records of {days} days")
     if config.reference_compat:
         facts.append("as the reference implementation")
     yield f"space {name}: {', '.join(facts)}"

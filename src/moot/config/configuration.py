@@ -114,6 +114,8 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     output_logs: Mapping[str, Path] = msgspec.field(default_factory=dict)
     # None: as the gateway has it.
     journal: JournalMode | None = None
+    # `journal: {retain_days: 30}`. None: as the gateway has it.
+    retain_days: int | None = None
     members: Mapping[str, MemberConfig] = msgspec.field(default_factory=dict)
     # Whom a person at a terminal joins as, if they do not say.
     default_participant: str | None = None

@@ -61,6 +61,8 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     mode: JournalMode = "on"
     # Closed segments of 64 MiB kept for each space; 0 keeps all: what may be forgotten, the operator decides.
     retain_segments: Count = 0
+    # Remove records that are older, by whole days; 0 keeps them. A space may have its own number.
+    retain_days: Count = 0
     # Keep a signed log of hashes beside each journal, so that others can tell whether it was changed later.
     log: bool = True
     # Who is to sign the log's checkpoints, and how many of them: a policy (c2sp.org/tlog-policy) with URLs.

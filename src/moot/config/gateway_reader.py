@@ -9,6 +9,7 @@ import msgspec
 
 from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import (
+    Count,
     GatewayConfig,
     HttpConfig,
     JournalConfig,
@@ -103,6 +104,19 @@ def _journal(value: Json, path: str, folder: Path) -> JournalConfig:
         if (file := getattr(journal, name)) is not None
     }
     return msgspec.structs.replace(journal, **files)
+
+
+class SpaceJournal(msgspec.Struct, frozen=True):
+    """`journal` of one space; None: as the gateway has it."""
+
+    mode: JournalMode | None = None
+    retain_days: Count | None = None
+
+
+def read_space_journal(value: Json, path: str) -> SpaceJournal:
+    if not isinstance(value, dict):
+        return SpaceJournal(read_journal_mode(value, path))
+    return read_struct(SpaceJournal, value, path, {"mode": read_journal_mode})
 
 
 def read_journal_mode(value: Json, path: str) -> JournalMode:

@@ -24,7 +24,7 @@ from moot.config.configuration import Access, Configuration, McpServerConfig, Me
 from moot.config.environment import blamed, with_overrides
 from moot.config.former_settings import without_former
 from moot.config.gateway_config import Secret
-from moot.config.gateway_reader import read_admins, read_gateway, read_journal_mode
+from moot.config.gateway_reader import read_admins, read_gateway, read_space_journal
 from moot.config.mcp_reader import read_mcp
 from moot.config.notification_reader import notification_notes
 from moot.config.oidc_reader import read_oidc
@@ -329,6 +329,7 @@ def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, fo
     found = read_participants(value, place, reading, folder=folder, defaults=defaults)
     value, place = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
     read_servers(value, place, reading, folder=folder, found=found)
+    journal = read_space_journal(*entries.get("journal", ({}, "")))
     return SpaceSettings(
         config=SpaceConfig(
             name=name,
@@ -341,7 +342,8 @@ def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, fo
         token_files=found.token_files,
         output_logs=found.output_logs,
         members=found.members,
-        journal=read_journal_mode(*entries["journal"]) if "journal" in entries else None,
+        journal=journal.mode,
+        retain_days=journal.retain_days,
         default_participant=_default_participant(entries, found.configs, reading),
         title=_words(entries, "title"),
         description=_words(entries, "description"),

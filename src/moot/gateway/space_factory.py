@@ -328,6 +328,7 @@ class SpaceFactory:
             journal=JournalSettings(
                 mode=settings.journal or journal.mode,
                 retain_segments=journal.retain_segments,
+                retain_days=journal.retain_days if settings.retain_days is None else settings.retain_days,
                 log=journal.log and self._config.cluster is None,
             ),
         )
@@ -413,5 +414,6 @@ def _resume(host: SpaceHost, config: SpaceConfig) -> None:
 def _begin(host: SpaceHost) -> None:
     """Let members in: the journal was opened, so it can be written."""
     host.journaled.watch_wall_clock()
+    host.journaled.watch_age()
     if not host.space.state.journal_writable:
         host.journaled.step("health", lambda _now, _mint: host.space.health(journal_writable=True), able=True)

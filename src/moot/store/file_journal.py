@@ -31,7 +31,7 @@ from typing import Final, Literal
 
 from moot.errors import UsageError
 from moot.store.journal import Journal, JournalSettings
-from moot.store.journal_segments import Retention
+from moot.store.journal_retention import DAY_SECONDS, Retention, time_of_first
 from moot.store.journal_sync import JournalSyncer, SyncResult
 from moot.store.record_chain import Lines, line, number_in
 from moot.store.segment_writer import SegmentWriter, step_length
@@ -68,8 +68,10 @@ class FileJournal(Journal):
         self._space = writer.folder.resolve().parent.name
         self._loop = asyncio.get_running_loop()
         self._retention = Retention(
-            self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments
-        )
+            self._loop, f"journal {self._space} removing", writer.folder, settings.retain_segments,
+            max_age_seconds=settings.retain_days * DAY_SECONDS, clock=lambda: self.clock(),
+        )  # fmt: skip
+        self._ends_daily = settings.retain_days > 0
         if sync_seconds is None:
             sync_seconds = SYNC_SECONDS
         self._syncer = JournalSyncer(
@@ -137,6 +139,19 @@ class FileJournal(Journal):
         if self._state != "closed":
             # What is removed cannot be brought into the log any more.
             self._retention.prune_until(number if self.logged is None else min(number, self.logged))
+
+    def end_old_segment(self) -> None:
+        is_idle = not self.pending and self.durable == self.next_number - 1
+        if not self._ends_daily or self._state != "healthy" or not is_idle:
+            # It is looked at again in an hour.
+            return
+        writer = self._writer
+        try:
+            if writer.size and self.clock() - time_of_first(writer.segment.path) >= DAY_SECONDS:
+                writer.begin_segment()
+                self._synced_size = 0
+        except OSError as fault:
+            log.warning("no new segment begun", extra={"space": self._space, "why": str(fault)})
 
     async def close(self) -> None:
         if self._state == "closed":

@@ -22,6 +22,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["strict", "on", "off"] = "on"
     # How many segments are kept once a snapshot covers the older ones; 0 keeps all.
     retain_segments: int = 0
+    # How old a record may become, about; 0: any age.
+    retain_days: int = 0
     # Whether a log of it is kept; retention waits for that.
     log: bool = False
 
@@ -92,7 +94,10 @@ class Journal:
         """Process the results of fsyncs that have ended meanwhile."""
 
     def prune_until(self, number: int) -> None:
-        """A snapshot covers all records up to this one: remove what `retain_segments` does not keep."""
+        """A snapshot covers all records up to this one: remove what the settings do not keep."""
+
+    def end_old_segment(self) -> None:
+        """With `retain_days`: go on in a new file each day, for only closed ones can be removed."""
 
     async def close(self) -> None:
         """Write and fsync what is left, and release the folder; a disk that does not take it is logged."""

@@ -17,14 +17,12 @@ the file system says that it is still the same file: its size, its times and its
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
 import shlex
 import shutil
 from collections.abc import Sequence
-from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +33,6 @@ import msgspec
 from moot.errors import UsageError
 from moot.resilience.atomic_file import write_atomically
 from moot.store.record_chain import SEAL_BYTES, ChainCheck, ChainHead, follow, hash_in
-from moot.store.worker_thread import WorkerThread
 
 log = logging.getLogger(__name__)
 
@@ -387,30 +384,3 @@ def remove_leftovers(folder: Path) -> None:
         match = _NAME.fullmatch(path.name)
         if match and int(match[1]) < begin:
             path.unlink()
-
-
-class Retention:
-    """Keeps the newest `keep` segments of a folder; 0 keeps all. In a thread: large files take time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, folder: Path, keep: int) -> None:
-        self._folder = folder
-        self._keep = keep
-        self._worker = WorkerThread(loop, name)
-
-    def prune_until(self, number: int) -> None:
-        """Remove what is not kept of the segments up to this record: a restart does not need them."""
-        if not self._keep:
-            return
-        firsts = [segment.first for segment in segments_of(self._folder)]
-        ends = [first - 1 for first in firsts[1 : max(1, len(firsts) - self._keep + 1)]]
-        last = max((end for end in ends if end <= number), default=0)
-        if last:
-            self._worker.submit(partial(remove_segments, self._folder, last), _note_removal)
-
-    def stop(self) -> None:
-        self._worker.stop()
-
-
-def _note_removal(fault: OSError | UsageError | None) -> None:
-    if fault is not None:
-        log.warning("old segments of the journal could not be removed", extra={"why": str(fault)})

@@ -34,6 +34,8 @@ Input = Callable[[float, FreshMint], list[Effect]]
 _LAST_SNAPSHOT_SECONDS = 0.5
 # Records between two snapshots: so many are replayed in half a second, and one costs milliseconds.
 SNAPSHOT_RECORDS: Final = 20_000
+# How often a journal is looked at for what is too old.
+_AGE_CHECK_SECONDS: Final = 3_600.0
 # How often the wall clock is compared with the space's, and what is too little to be a jump.
 _WALL_CHECK_SECONDS = 10.0
 _JUMP_SECONDS = 1.0
@@ -81,6 +83,7 @@ class JournaledSpace:
         # How far the wall clock was ahead of the space's when that was last recorded.
         self._wall_ahead = 0.0
         self._wall_timer: asyncio.TimerHandle | None = None
+        self._age_timer: asyncio.TimerHandle | None = None
         self.durability = make_durability(self)
         journal.on_health = self.durability.report_health
 
@@ -204,7 +207,7 @@ class JournaledSpace:
     async def stop(self) -> None:
         """Everything on disk; the last effects are out. What is not on disk by now is not carried out."""
         self._is_stopping = True
-        for timer in (self._timer, self._retry_timer, self._wall_timer):
+        for timer in (self._timer, self._retry_timer, self._wall_timer, self._age_timer):
             if timer is not None:
                 timer.cancel()
         await self.journal.close()
@@ -245,6 +248,15 @@ class JournaledSpace:
         )
         wall = round(self.clock() + ahead, 6)
         self.step("clock", lambda now, mint: self.space.note_wall_clock(wall, now, mint), wall=wall)
+
+    def watch_age(self) -> None:
+        """With `retain_days`, remove what is older, now and every hour: also of a space that is silent."""
+        if not self.options.journal.retain_days or self._is_stopping:
+            return
+        self._age_timer = asyncio.get_running_loop().call_later(_AGE_CHECK_SECONDS, self.watch_age)
+        self.journal.end_old_segment()
+        # Which removes what it covers.
+        self.save_snapshot()
 
     def _look_ahead(self, number: int) -> None:
         """Set the timer for the next deadline, and take the snapshot that is due."""
