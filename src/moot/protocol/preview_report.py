@@ -77,6 +77,11 @@ class PreviewReport(msgspec.Struct, frozen=True, omit_defaults=True):
     # What its server says that it would do, in place of changes; None: this is no plan.
     plan: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=MAX_PLAN_LINES)] | None = None
 
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether what approving does can be taken back, while files are as it left them."""
+        return bool(self.effect) and self.plan is None
+
     def lines(self) -> list[str]:
         """For people."""
         tried = [f"preview: wanted to connect to {show_hidden(each)}" for each in self.tried]
@@ -88,7 +93,10 @@ class PreviewReport(msgspec.Struct, frozen=True, omit_defaults=True):
             end = f"approving makes the call only while its server plans exactly this, {self.effect[:8]}"
             return [*planned, *more, "nothing was tried: these are the words of the server", end]
         found = [f"preview: {each.text()}" for each in self.changes] or ["preview: changes nothing"]
-        end = f"approving applies exactly this effect, {self.effect[:8]}, or nothing"
+        end = (
+            f"approving applies exactly this effect, {self.effect[:8]}, or nothing; it is reversible: "
+            "`moot undo` takes it back while the files are as it left them"
+        )
         return [*found, *more, *tried, end]
 
     def as_json(self) -> dict[str, Json]:

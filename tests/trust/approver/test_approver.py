@@ -34,7 +34,11 @@ APPROVER: Json = [
     {"kind": "trust/*"},
     "mcp/response",
 ]
-FILES: Json = ["mcp/response", {"kind": "mcp/request", "payload": {"method": "notifications/*"}}]
+FILES: Json = [
+    "mcp/response",
+    "moot/preview",
+    {"kind": "mcp/request", "payload": {"method": "notifications/*"}},
+]
 # What somebody tries who has earned a rule for reports/day-….md.
 EDGES = (
     "reports/../secrets.md",

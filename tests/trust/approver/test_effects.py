@@ -68,6 +68,43 @@ async def test_a_rule_goes_by_what_is_said_of_the_tool(
             assert proposal.seen.status == "pending"
 
 
+_BINDS: Json = {"effect": "a" * 64, "changes": [{"path": "A.txt", "what": "created"}]}
+
+
+@pytest.mark.parametrize(
+    ("report", "said", "decides"),
+    [
+        (_BINDS, "", True),
+        # What people or the operator said of it counts more.
+        (_BINDS, "undo: final", False),
+        (_BINDS, "effect: destroys", False),
+        (_BINDS, "operator", False),
+        # A plan of the server takes nothing back, and what does not bind neither.
+        ({"effect": "a" * 64, "plan": ["writes A.txt"]}, "", False),
+        ({"why": "it fails there"}, "", False),
+    ],
+)
+async def test_a_call_whose_seen_effect_is_applied_is_reversible_for_rules(
+    tmp_path: Path, report: dict[str, Json], said: str, decides: bool
+) -> None:
+    effects: dict[str, Json] = {"effects": {"file": {"tool": "write_file", "undo": "final"}}}
+    async with approver_scene(tmp_path, rules=effects if said == "operator" else None) as scene:
+        tools = f"tools:\n  files/write_file: {{{said}}}\n" if ":" in said else ""
+        scene.store.rules_file.write_text(f"rules:\n  - {ALL}, undo: [reversible]}}\n{tools}")
+        await until(lambda: len(scene.store.rules) == 1)
+        scene.mood = "leave"
+        proposal = await scene.agent.propose("files", "tools/call", PARAMS)
+        await until(lambda: scene.approver.decider.asked_because(proposal.id))
+        assert proposal.seen.status == "pending"
+        await scene.files.send("moot/preview", report, about=proposal.id)
+        if decides:
+            assert (await proposal.outcome()).by == "approver"
+        else:
+            later = await scene.agent.propose("files", "tools/call", PARAMS)
+            await until(lambda: scene.approver.decider.asked_because(later.id))
+            assert proposal.seen.status == "pending"
+
+
 @pytest.mark.parametrize(("status", "outcome"), [("paid", "done"), ("refused", "failed"), ("sent", None)])
 async def test_what_nobody_knows_is_settled_only_by_what_the_operator_s_call_proves(
     tmp_path: Path, status: str, outcome: str | None

@@ -282,6 +282,9 @@ class Approver:
                 self.suspender.trip(MemberKicked(str(member), envelope.sender, envelope.id))
             case "mcp/request":
                 self.tool_watcher.observe(envelope)
+            case "moot/preview":
+                for id in envelope.correlation_id:
+                    self.decider.apply_by_preview(id)
             case "participant/clear" | "participant/restart" | "participant/shutdown":
                 self.memory.note_cleared(envelope.to)
             case _:

@@ -126,11 +126,30 @@ class RuleDecider:
         return self._approver.origins.unnamed_reason(case, rule)
 
     def _undo_of(self, case: Case) -> Undo:
-        """The worst of what is said of its tool at each of its hosts."""
+        """The worst of what is said of its tool at each of its hosts; else what its preview makes it."""
         if case.method != "tools/call" or not case.to:
             return "final"
-        said = [self._approver.origins.traits_of(host, case.tool or "").undo_class for host in case.to]
-        return max(said, key=UNDO_CLASSES.index)
+        traits = [self._approver.origins.traits_of(host, case.tool or "") for host in case.to]
+        is_said = any(each.undo or each.effect == "destroys" for each in traits)
+        if not is_said and self._can_be_taken_back(case):
+            return "reversible"
+        return max((each.undo_class for each in traits), key=UNDO_CLASSES.index)
+
+    def apply_by_preview(self, id: str) -> None:
+        """A preview may have made it a call that can be taken back."""
+        case = next((each for each in self._approver.open_cases() if each.id == id), None)
+        if case is not None and any(rule.undo is not None for rule in self._store.all_rules):
+            self.apply(case, self._draws.get(id))
+
+    def _can_be_taken_back(self, case: Case) -> bool:
+        """Whether approving applies an effect that was seen, where the operator says nothing else of it."""
+        seen = self._space.proposals.get(case.id)
+        return (
+            seen is not None
+            and seen.preview is not None
+            and seen.preview.can_be_undone
+            and not any(each.undo for each in seen.effects)
+        )
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
         """D-87: a host that has just joined may offer something else under a known name.
