@@ -78,7 +78,7 @@ def test_a_right_is_given_by_hand_and_one_that_is_not_held_is_refused_in_the_dia
     press(page, "Grant")
     expect(detail(page).locator(".grant")).to_contain_text("by agent")
     watcher.sees(lambda space: {"kind": "mcp/proposal"} in rights_of(space))
-    detail(page).get_by_role("button", name="Revoke: propose").click()
+    detail(page).get_by_role("button", name="Revoke… propose").click()
     press(page, "Revoke")
     expect(detail(page).locator(".grant")).to_have_count(0)
     watcher.sees(lambda space: {"kind": "mcp/proposal"} not in rights_of(space))

@@ -125,7 +125,8 @@ export function summary(envelope, operation, raw = "") {
   if (kind === "moot/votes" && !payload.approvals_needed && Array.isArray(payload.counters))
     return `a changed version of ${payload.counters.map((/** @type {any} */ id) => text(id).slice(0, 8)).join(", ")}`;
   if (kind === "moot/votes")
-    return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
+    return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} ${payload.approvals_needed === 1 ? "approval" : "approvals"}${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
+  if (kind === "moot/approve") return payload.passkey ? "a vote, confirmed with a passkey" : "a vote";
   if (kind === "moot/origins") return text(payload.why);
   if (kind === "moot/preview" && Array.isArray(payload.text)) return payload.text.map(text).join("; ");
   if (kind === "moot/opinion")

@@ -19,6 +19,12 @@ export function emptyInbox(context) {
   if (elsewhere) return plain("No pending proposals in this space", `${elsewhere}: see the list.`);
   const example = html.div({ class: "inbox-example", hidden: true });
   const show = button("Show an example", () => {
+    const { node } = proposalView(context, exampleProposal(context));
+    // What leads to others, and what is said of them: there is nobody.
+    for (const each of node.querySelectorAll(
+      ".proposal-facts > :not(:first-child), .caution:not([data-tone]), .change",
+    ))
+      each.remove();
     replace(
       example,
       html.p(
@@ -26,7 +32,7 @@ export function emptyInbox(context) {
         icon("help", 16),
         "An example: nobody proposed it, nothing is sent.",
       ),
-      proposalView(context, exampleProposal(context)).node,
+      node,
     );
     example.hidden = false;
     show.hidden = true;

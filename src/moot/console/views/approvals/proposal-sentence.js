@@ -98,7 +98,11 @@ export function sizeOf(proposal, knownText) {
   const whole = wholeTextIn(proposal.call.params?.arguments);
   if (whole && ["write", "replace", "create"].includes(sentenceOf(proposal).verb)) {
     const known = proposal.to.length === 1 ? knownText(proposal.to[0], whole.path) : undefined;
-    const text = comparedText(proposal, proposal.call.params.arguments[whole.name], known);
+    // Once it was carried out, its file is what it wrote.
+    const isOpen = proposal.status === "pending";
+    const text = isOpen
+      ? comparedText(proposal, proposal.call.params.arguments[whole.name], known)
+      : changeText(proposal);
     if (text) return text;
   }
   let found = sizes.get(proposal);

@@ -41,10 +41,17 @@ export function proposalView(context, proposal) {
   /** @type {(() => void)[]} */
   const later = [];
   const wish = html.span({});
+  let change = changeText(proposal);
   const preview = previewView(context, proposal);
   const readable = html.div(
     { class: "proposal-readable" },
-    readableCall(context, proposal, later, () => drawWish(wish, proposal)),
+    readableCall(context, proposal, later, () => {
+      drawWish(wish, proposal);
+      if (change === changeText(proposal)) return;
+      change = changeText(proposal);
+      // Its row says the same.
+      context.state.changes.publish("proposals");
+    }),
   );
   const node = html.article(
     { class: "proposal" },

@@ -130,7 +130,7 @@ export function grantsList(context, grants, exact, gave) {
               may && !likely
                 ? "Only the granter, someone above the granter in the chain, or a holder of the same permission can revoke this"
                 : undefined,
-            aria: { label: `Revoke: ${oneLine(grant.capabilities.map(describeCapability).join(", "), 120)}` },
+            aria: { label: `Revoke… ${oneLine(grant.capabilities.map(describeCapability).join(", "), 120)}` },
             data: { focus: `revoke-${grant.id}` },
           }),
         ),
