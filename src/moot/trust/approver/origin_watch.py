@@ -118,7 +118,7 @@ class OriginWatch:
             return False
         if is_past:
             now = sent_at(envelope, now)
-        elif envelope.id in self._past_ids:
+        elif self._past_ids and envelope.id in self._past_ids:
             return False
         if store.first_seen is None and kind.startswith(_IN_HISTORY):
             store.first_seen = envelope.id
@@ -128,9 +128,15 @@ class OriginWatch:
                 return person
             if kind == "mcp/reject":
                 self._unread_rejections += 1
-        self._unread.append((envelope, person, now))
-        self._unread_bytes += len(envelope.raw)
-        if self._unread_bytes > MAX_KEPT_BYTES or len(self._unread) > MAX_KEPT_MESSAGES:
+        unread = self._unread
+        unread.append((envelope, person, now))
+        size = self._unread_bytes + len(envelope.raw)
+        # One for one: memory that was let go of is taken by the next message. To drop some at once is twice
+        # as slow, since it all comes from new places then.
+        if len(unread) > MAX_KEPT_MESSAGES and self._is_gap_new and unread[0][0].kind == "chat":
+            size -= len(unread.popleft()[0].raw)
+        self._unread_bytes = size
+        if size > MAX_KEPT_BYTES or len(unread) > MAX_KEPT_MESSAGES:
             self._make_room()
         return False
 
@@ -140,9 +146,7 @@ class OriginWatch:
         return is_answer or not envelope.kind.startswith("mcp/")
 
     def _make_room(self) -> None:
-        """Some at once, so that it is not done for every message."""
-        most = MAX_KEPT_MESSAGES - MAX_KEPT_MESSAGES // 32
-        while len(self._unread) > most or self._unread_bytes > MAX_KEPT_BYTES:
+        while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
             oldest = self._unread[0][0]
             if oldest.kind == "chat" or (oldest.kind in _FORGOTTEN and not acts_outside(oldest)):
                 self._unread.popleft()
