@@ -17,8 +17,8 @@ from bench.agentdojo.world_space import Decision, WorldSpace, has_effect
 from moot.errors import ProposalSettled, Rejected, Withdrawn
 
 # What the person presses in the place of Approve: the same call again, or the same for the rest of this task.
-# `plan`: once the agent is asked and has more to do, it lays the rest out, and the person approves that; both
-# otherwise.
+# `plan`: once the agent is asked and has more to do, it lays the rest out, and the person approves that; else
+# both, and the person endorses the names and addresses that asked.
 PRESSES: Final = ("again", "rest", "both", "plan")
 
 
@@ -77,7 +77,7 @@ class ScriptedRun:
             if self.press == "plan" and len(effects) > 1:
                 decision = await self.space.approve_plan(decision, effects)
             else:
-                decision = await self.space.approve(decision, self.press.replace("plan", "both"))
+                decision = await self.space.approve(decision, self.press)
         if decision.outcome is None:
             result.failed.append(f"{name} {arguments}")
         return decision.text

@@ -179,7 +179,9 @@ class WorldSpace:
         with suppress(ProposalSettled):
             await self.person.approve(decision.proposal.id, timeout_seconds=_PATIENCE_SECONDS)
         outcome = await decision.proposal.outcome(_PATIENCE_SECONDS)
-        await self._press(decision.proposal.id, press)
+        await self._press(decision.proposal.id, press.replace("plan", "both"))
+        if press == "plan" and self._origins_of(decision.proposal.id).done():
+            await self._endorse(decision.proposal.id)
         return Decision(True, decision.why, decision.proposal, outcome)
 
     async def approve_plan(self, decision: Decision, calls: Sequence[tuple[str, Any]]) -> Decision:
@@ -204,6 +206,13 @@ class WorldSpace:
         # The call that was asked about may come in another task: that is offered beside it.
         await self._press(decision.proposal.id, "again")
         return Decision(True, decision.why, decision.proposal, outcome)
+
+    async def _endorse(self, id: str) -> None:
+        """The person confirms the names and addresses because of which this call asked; no numbers."""
+        listed = (await self._origins_of(id)).get("arguments", [])
+        for each in listed:
+            if each["origin"] == "untrusted" and each["steers"] and any(map(str.isalpha, each["value"])):
+                await self.person.send("moot/endorse", {"value": each["value"]}, confirm=True)
 
     async def _press(self, id: str, press: str) -> None:
         accept = partial(self.person.send, "trust/accept", confirm=True)

@@ -13,7 +13,7 @@ from moot.participant import Control, Controls
 from moot.protocol.operation import Json
 from moot.trust.approver import origin_watch
 from moot.trust.rules.rule_store import RuleStore
-from tests.trust.approver.mail_space import BOOKING, STRANGER, mail_space
+from tests.trust.approver.mail_space import BOOKING, BY_ORIGIN, STRANGER, mail_space
 from tests.waiting import HANG_SECONDS, until
 
 
@@ -247,3 +247,35 @@ async def test_what_was_said_before_a_context_was_cleared_does_not_run_however_m
         _, why = await space.asked("bob@example.org")
         assert why.startswith("to: ")
         assert space.sent == ["bob@example.org"]
+
+
+async def test_a_read_whose_values_a_person_named_runs_again_when_others_name_them(tmp_path: Path) -> None:
+    reads = BY_ORIGIN.replace(
+        "mail/send: {private: false, effect: writes", "mail/send: {private: false, effect: reads"
+    )
+    async with mail_space(tmp_path, f"reads: remember\n{reads}") as space:
+        await space.agent.close()
+        space.agent = await space.party.join("agent", controls=_NewContext())
+        await space.alice.admin.grant("agent", [{"kind": "participant/status"}])
+        await until(lambda: space.agent.may("participant/status"))
+        await space.say("Look up bob@example.org please")
+        assert (await space.propose("bob@example.org")).by == "approver"
+        store = space.approver.store
+        await until(lambda: len(store.remembered) == 1)
+        (rule,) = store.remembered
+        assert (rule.equals, rule.origin.accepted_by) == ({"to": "bob@example.org"}, "alice")
+        await space.alice.admin.clear("agent", timeout_seconds=HANG_SECONDS)
+        await space.say("Go on")
+        await space.read_mail()
+        assert (await space.propose("bob@example.org")).by == "approver"
+        # Nobody but the mail has named this one.
+        await space.asked(STRANGER)
+        assert len(store.remembered) == 1
+
+
+async def test_an_effect_whose_values_a_person_named_is_not_remembered(tmp_path: Path) -> None:
+    async with mail_space(tmp_path, f"reads: remember\n{BY_ORIGIN}") as space:
+        await space.say("Write to bob@example.org please")
+        assert (await space.propose("bob@example.org")).by == "approver"
+        await until(lambda: all(each.result for each in space.approver.ledger))
+        assert len(space.approver.store.remembered) == 0

@@ -295,7 +295,11 @@ class Approver:
         self._count(decision)
         if not decision.waits_for_rules:
             self.decider.forget_deferred(decision.id)
-        if decision.verdict == "pending" or (decision.automated and decision.lesson is None):
+        if decision.verdict == "pending":
+            return
+        if decision.automated and decision.lesson is None:
+            if decision.status == "fulfilled" and not self._recalling:
+                self.memory.remember_named_read(decision)
             return
         if decision.automated:
             self.reviews.object_to(decision.id)

@@ -188,6 +188,7 @@ class CallMemory:
         ask: AskCondition | None = "when_untrusted" if destroys else None
         rule = rule_for(case, limits, RuleOrigin(None, by[0], now, by[1:]), ask=ask)
         self._add(rule, now)
+        self._approver.pin([rule])
         self._lasting.add(rule.name)
         return rule
 
@@ -201,31 +202,49 @@ class CallMemory:
         gone = self._store.remember(rule, now)
         self._lasting.difference_update(gone)
         self._tell_forgotten(gone, "remembered anew, at its end, or not used for the longest time")
-        self._approver.pin([rule])
 
     def remember_read(self, decision: HistoryProposal) -> None:
         """A person approved a call: with `reads: remember`, it and its tool if that only reads."""
-        case, store = decision.case, self._store
-        is_wanted = store.remembers_reads and store.accepting_people == 1 and store.fault is None
-        if not is_wanted or len(case.to) != 1 or case.unexpected_fields or not self._only_reads(case):
+        made = self._remember_reads(decision, decision.by, "approved it", by_tools=(False, True))
+        if made:
+            self._approver.pin(made)
+
+    def remember_named_read(self, decision: HistoryProposal) -> None:
+        """A rule approved a read whose every value a person had said: the same as if they had approved it.
+
+        Its tool is not listed again for it: what it returns would be a stranger's until then.
+        """
+        case = decision.case
+        if not self._may_remember_read(case) or self._store.remembered.find(case):
             return
+        if by := self._approver.origins.named_by(case.id):
+            self._remember_reads(decision, by, "named all of its values", by_tools=(False,))
+
+    def _may_remember_read(self, case: Case) -> bool:
+        store = self._store
+        is_wanted = store.remembers_reads and store.accepting_people == 1 and store.fault is None
+        return is_wanted and len(case.to) == 1 and not case.unexpected_fields and self._only_reads(case)
+
+    def _remember_reads(
+        self, decision: HistoryProposal, by: str | None, done: str, *, by_tools: tuple[bool, ...]
+    ) -> list[Rule]:
+        case = decision.case
+        if not self._may_remember_read(case):
+            return []
         now = self._clock()
-        known = store.remembered.find(case)
+        known = self._store.remembered.find(case)
+        limits = usual_limits(now, reads=True, repeatable=True)
         made = [
-            rule_for(
-                case,
-                usual_limits(now, reads=True, repeatable=True),
-                RuleOrigin(None, decision.by, now),
-                by_tool=by_tool,
-            )
-            for by_tool in (False, True)
+            rule_for(case, limits, RuleOrigin(None, by, now), by_tool=by_tool)
+            for by_tool in by_tools
             if all(rule.extra_arguments != by_tool for rule in known)
         ]
         for rule in made:
             self._add(rule, now)
             told: dict[str, Json] = {"state": "active", "rule": rule_as_json(rule)}
-            why = {"why": f"{decision.by} approved it, and this space remembers reads"}
+            why = {"why": f"{by} {done}, and this space remembers reads"}
             self._approver.send("trust/rule", told | why, about=decision.id)
+        return made
 
     # Forgetting
 

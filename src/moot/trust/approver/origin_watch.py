@@ -359,6 +359,13 @@ class OriginWatch:
             self._findings[id] = found
         return found
 
+    def named_by(self, id: str) -> str | None:
+        """The person who said, or endorsed, every value of a call; None if not all are people's."""
+        found = self.finding(id) if self.asked(id) is False else None
+        listed = found["arguments"] if found and not found.get("more") else None
+        people = [[*each.get("text_to", ())] for each in listed or () if each["origin"] == "person"]
+        return people[0][0] if listed and people and len(people) == len(listed) and all(people) else None
+
     def _find_quickly(self, case: Case) -> dict[str, Json] | SaidCall | None:
         """What is found of a call that only reads, or of which people said all values; None: of no other."""
         call, why = self._call_of(case)
