@@ -83,8 +83,11 @@ class _Reading:
     def optional(self, word: str) -> SchemaId | None:
         return self.sub(self.raw[word], word) if word in self.raw else None
 
-    def unevaluated(self, word: str) -> SchemaId | None:
-        return None if self.library.legacy else self.optional(word)
+    def leave_to_validation(self, *words: str) -> None:
+        """Keywords that no grammar is made for (decision 0282): it is wider than the schema."""
+        for word in words:
+            if word in self.raw:
+                self.library.notes.add(self.where, f"{word} is not enforced")
 
     def counted(self, word: str) -> int | None:
         if word not in self.raw:
@@ -139,12 +142,7 @@ class _Reading:
                     bounds = bounds.from_below(to_fraction(value), open=open)
                 else:
                     bounds = bounds.from_above(to_fraction(value), open=open)
-        unit = self.raw.get("multipleOf")
-        if "multipleOf" in self.raw:
-            if isinstance(unit, bool) or not isinstance(unit, int | float) or unit <= 0:
-                self.malformed("multipleOf")
-            else:
-                bounds = replace(bounds, multiples=(to_fraction(unit),))
+        self.leave_to_validation("multipleOf")
         return replace(schema, numbers=bounds)
 
     def strings(self, schema: Schema) -> Schema:
@@ -168,40 +166,37 @@ class _Reading:
         if properties is None and "properties" in self.raw:
             self.malformed("properties")
         names = self.optional("propertyNames") if self.draft >= 6 else None
+        additional = self.optional("additionalProperties")
+        if not self.library.legacy:
+            self.leave_to_validation("unevaluatedProperties")
+            if additional is None and self.raw.get("unevaluatedProperties", False) is not False:
+                # Members that nobody declares are asked for, so they are offered.
+                additional = self.library.free
         return replace(
             schema,
             properties=properties,
             pattern_properties=self.sub_map("patternProperties"),
-            additional=self.optional("additionalProperties"),
-            unevaluated_properties=self.unevaluated("unevaluatedProperties"),
+            additional=additional,
             property_names=() if names is None else (names,),
             required=self.words("required"),
             min_properties=self.counted("minProperties") or 0,
             max_properties=self.counted("maxProperties"),
-            dependent=self.dependencies(),
+            conditional=(*schema.conditional, *self.dependencies()),
         )
 
-    def dependencies(self) -> tuple[tuple[str, SchemaId], ...]:
-        """`dependentRequired` and `dependentSchemas`, and both under the older name.
-
-        Draft 2020-12 dropped the older name, but tools without `$schema` use it and mean it, and the
-        validator of calls enforces it, too.
-        """
-        found: list[tuple[str, SchemaId]] = []
+    def dependencies(self) -> tuple[SchemaId, ...]:
+        """The schemas of `dependentSchemas`, and of the older name, which tools without `$schema` use."""
         newer = () if self.library.legacy else ("dependentRequired", "dependentSchemas")
+        self.leave_to_validation("dependencies", *newer)
+        found: list[SchemaId] = []
         for word in ("dependencies", *newer):
             given = self.raw.get(word, {})
             if not isinstance(given, dict):
                 self.malformed(word)
                 continue
-            for name, needs in given.items():
-                if isinstance(needs, list) and word != "dependentSchemas":
-                    needed = tuple(each for each in needs if isinstance(each, str))
-                    found.append((name, self.library.add(replace(FREE, required=needed))))
-                elif word == "dependentRequired":
-                    self.malformed(word)
-                else:
-                    found.append((name, self.sub(needs, word, name)))
+            found += [
+                self.sub(needs, word, name) for name, needs in given.items() if not isinstance(needs, list)
+            ]
         return tuple(found)
 
     def arrays(self, schema: Schema) -> Schema:
@@ -213,16 +208,12 @@ class _Reading:
             items = self.optional("additionalItems")
         elif "items" in self.raw:
             items = self.optional("items")
-        contains = self.optional("contains") if self.draft >= 6 else None
-        min_contains = None if self.library.legacy else self.counted("minContains")
+        self.leave_to_validation(*(("contains",) if self.draft >= 6 else ()))
+        self.leave_to_validation(*(() if self.library.legacy else ("unevaluatedItems",)))
         return replace(
             schema,
             prefix=prefix,
             items=items,
-            unevaluated_items=self.unevaluated("unevaluatedItems"),
-            contains=contains,
-            min_contains=1 if min_contains is None else min_contains,
-            max_contains=None if self.library.legacy else self.counted("maxContains"),
             min_items=self.counted("minItems") or 0,
             max_items=self.counted("maxItems"),
             unique=self.raw.get("uniqueItems") is True,
@@ -231,25 +222,23 @@ class _Reading:
     def combinations(self, schema: Schema) -> Schema:
         any_of = self.sub_list("anyOf")
         one_of = self.sub_list("oneOf")
-        negated = self.optional("not")
-        conditions: tuple[tuple[SchemaId, SchemaId, SchemaId], ...] = ()
+        # As generators write a member that must not be there.
+        forbids_all = "not" in self.raw and self.raw["not"] in ({}, True)
+        if not forbids_all:
+            self.leave_to_validation("not")
+        conditional: tuple[SchemaId, ...] = ()
         if "if" in self.raw and self.draft >= 7:
-            then, otherwise = self.optional("then"), self.optional("else")
-            free = self.library.free
-            conditions = (
-                (
-                    self.sub(self.raw["if"], "if"),
-                    free if then is None else then,
-                    free if otherwise is None else otherwise,
-                ),
+            self.leave_to_validation("then", "else")
+            conditional = tuple(
+                self.sub(self.raw[word], word) for word in ("if", "then", "else") if word in self.raw
             )
         return replace(
             schema,
             all_of=self.sub_list("allOf"),
             choices=(tuple((each,) for each in any_of),) if any_of else (),
             one_of=(one_of,) if one_of else (),
-            negated=() if negated is None else (negated,),
-            conditions=conditions,
+            conditional=(*schema.conditional, *conditional),
+            never=forbids_all,
         )
 
 
@@ -268,7 +257,7 @@ _STEPS: Final = (
         _Reading.objects,
     ),
     (
-        frozenset({"prefixItems", "items", "unevaluatedItems", "contains", "minContains", "maxContains"})
+        frozenset({"prefixItems", "items", "unevaluatedItems", "contains"})
         | {"minItems", "maxItems", "uniqueItems"},
         _Reading.arrays,
     ),
