@@ -96,6 +96,25 @@ async def test_a_reload_names_the_first_administrator_and_takes_the_last_one_awa
         assert (code, "an administrator's token is needed" in output) == (3, True)
 
 
+async def test_commands_in_its_folder_find_a_gateway_that_was_started_with_another_port(
+    tmp_path: Path,
+) -> None:
+    """Whatever listens on the port of the file is sent no token."""
+    people: Json = {"alice": {"capabilities": ["*"]}}
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        file = write_config(
+            tmp_path, settings(people, port=other.getsockname()[1], admin_tokens={"root": {}})
+        )
+        async with served(file, "--port", "0"):
+            code, output = await command("members", "--as", "alice", cwd=tmp_path)
+            assert (code, "alice" in output) == (0, True), output
+            code, output = await command("space", "list", cwd=tmp_path)
+            assert (code, "in the file" in output) == (0, True), output
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+
+
 async def test_a_reload_changes_rights_and_drops_nobody_else(tmp_path: Path) -> None:
     """SIGHUP: rights, newcomers and rotated tokens; who is no longer named is removed."""
     file = write_config(tmp_path, settings())

@@ -95,7 +95,7 @@ async def serve(options: argparse.Namespace) -> int:
         if gateway.local_url is not None:
             print(f"for programs on this machine: {gateway.local_url}", flush=True)
         async with _mcp_of(gateway):
-            with findable_gateway(configuration.gateway.data):
+            with findable_gateway(configuration.gateway.data, gateway.machine_url):
                 print(f"moot gateway listening on {gateway.url}", flush=True)
                 raise await gateway.wait_failed()
     finally:

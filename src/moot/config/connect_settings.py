@@ -2,7 +2,7 @@
 
 What is said outright wins, then the environment, then the space in the current folder:
 
-    --gateway     MOOT_URL                      of the `moot up` that runs there, else host and port
+    --gateway     MOOT_URL                      of the gateway that runs there, else host and port
     --space       MOOT_SPACE                    the only space there
     --token-file  MOOT_TOKEN_FILE, MOOT_TOKEN   of --as, of default_participant, or of the only person
 
@@ -12,10 +12,12 @@ nothing.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -190,12 +192,16 @@ def token_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) 
 
 
 def address_of(gateway: GatewayConfig) -> str:
-    """How this gateway is reached from its own machine; a `moot up` that runs says it itself."""
+    """How this gateway is reached from its own machine; one that runs says it itself."""
     from moot.config.gateway_config import bracketed, is_wildcard
 
     running = read_run_file(gateway.data)
     if running is not None:
         return str(running["url"])
+    # Started with another port: what listens on that of the file is not sent the tokens of this folder.
+    served = _served_at(gateway.data)
+    if served is not None:
+        return served
     if gateway.tls is not None and gateway.tls.local_port:
         return f"http://127.0.0.1:{gateway.tls.local_port}"
     if not gateway.port:
@@ -215,6 +221,20 @@ def read_run_file(data: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return running if isinstance(running.get("url"), str) else None
+
+
+def _served_at(data: Path) -> str | None:
+    """The address that the `moot serve` on this data folder wrote; None if none runs."""
+    try:
+        with (data / GATEWAY_FILE).open("rb") as opened:
+            with suppress(BlockingIOError):
+                # It holds the lock for as long as it runs.
+                fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            url = json.loads(opened.read()).get("url")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return url if isinstance(url, str) else None
 
 
 # From a configuration

@@ -55,8 +55,11 @@ class ReloadReporter:
 
 
 @contextmanager
-def findable_gateway(data: Path) -> Iterator[None]:
-    """While this gateway runs, `moot reload` finds it. SIGHUP has to be handled by now."""
+def findable_gateway(data: Path, url: str | None = None) -> Iterator[None]:
+    """While this gateway runs, `moot reload` finds it, and other commands its address if it is named.
+
+    SIGHUP has to be handled by now.
+    """
     file = data / GATEWAY_FILE
     handle: int | None = None
     try:
@@ -64,9 +67,9 @@ def findable_gateway(data: Path) -> Iterator[None]:
         handle = open_private(file, os.O_RDWR | os.O_CREAT)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(handle, 0)
-        os.write(handle, json.dumps({"pid": os.getpid()}).encode())
+        os.write(handle, json.dumps({"pid": os.getpid()} | ({} if url is None else {"url": url})).encode())
     except OSError as fault:
-        # It serves all the same; only `moot reload` does not find it.
+        # It serves all the same; only commands in its folder may not find it.
         log.warning("moot reload will not find this gateway", extra={"why": fault.strerror})
     try:
         yield
