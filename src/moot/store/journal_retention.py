@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -38,8 +37,8 @@ class Retention:
         folder: Path,
         keep: int,
         *,
-        max_age_seconds: float = 0.0,
-        clock: Callable[[], float] = time.time,
+        max_age_seconds: float,
+        clock: Callable[[], float],
     ) -> None:
         self._folder = folder
         self._keep = keep

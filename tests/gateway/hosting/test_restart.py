@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from moot.cli import main
+from moot.gateway.hosting import journaled_space
 from moot.protocol.operation import Json
+from moot.store import file_journal, journal_retention
+from moot.store.journal_erasure import Hold, place_hold
 from moot.store.journal_reader import verify
+from moot.store.journal_segments import chain_start
 from tests.gateway.running_gateway import (
     CALL,
     ROOT,
@@ -200,6 +205,39 @@ async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgot
         assert await bob.refused("mcp/request", CALL, to=["alice"]) is None
         alice = await gateway.join("alice")
         assert await alice.refused("capability/revoke", {"recipient": "bob", "grant_id": "g1"}) is None
+
+
+async def test_records_that_are_too_old_go_and_the_log_says_what_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A day of this test is a moment. Nobody says anything in it; a space has its own number of days."""
+    for module in (file_journal, journal_retention):
+        monkeypatch.setattr(module, "DAY_SECONDS", 0.1)
+    monkeypatch.setattr(journaled_space, "_AGE_CHECK_SECONDS", 0.05)
+    spaces: dict[str, Json] = {
+        "lab": space_settings(PEOPLE),
+        "den": space_settings(PEOPLE) | {"journal": {"retain_days": 0}},
+        "pit": space_settings(PEOPLE),
+    }
+    file = write_config(tmp_path, gateway_settings(spaces, journal={"retain_days": 2}))
+    folders = {name: tmp_path / "data" / "spaces" / name / "journal" for name in spaces}
+    folders["pit"].mkdir(parents=True)
+    place_hold(folders["pit"], Hold("a lawsuit", 1.0))
+    async with running_gateway(tmp_path, file=file) as gateway:
+        alice = await gateway.join("alice")
+        grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
+        assert await alice.refused("capability/grant", grant, id="g1") is None
+        number = gateway.gateway.directory.hosts["lab"].journal.next_number - 1
+        await until(lambda: chain_start(folders["lab"]).number > number)
+    assert [chain_start(folders[name]).number for name in ("den", "pit")] == [1, 1]
+    assert all(verify(folder).ok for folder in folders.values())
+    assert main(["journal", "verify", "--data", str(tmp_path / "data")]) == 0
+    told = capsys.readouterr().out
+    assert f"1 to {chain_start(folders['lab']).number - 1} were removed, and are in the log" in told
+    assert told.count("removed") == 1
+    async with running_gateway(tmp_path, file=file) as gateway:
+        bob = await gateway.join("bob")
+        assert await bob.refused("mcp/request", CALL, to=["alice"]) is None
 
 
 @pytest.mark.parametrize("modes", [("on", "off", "on"), ("off", "strict", "off"), ("off", "on", "strict")])
