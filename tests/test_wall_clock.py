@@ -15,7 +15,8 @@ AGO: Final = "how long ago, of a time that somebody wrote"
 HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
     "evidence/log_keys.py": "until when a key signed",
-    "gateway/evidence/log_keeper.py": "the name of a log that begins anew",
+    "gateway/evidence/cluster_log.py": "the name of a log of a space from before 0.3",
+    "gateway/evidence/space_log.py": "the name of a log that begins anew",
     "gateway/evidence/witness_client.py": "when a checkpoint was anchored",
     "gateway/evidence/witness_service.py": "the time of a cosignature",
     "agents/a2a/published_card.py": HEADER,

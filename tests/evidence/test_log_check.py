@@ -16,7 +16,7 @@ from moot.evidence.checkpoint import Checkpoint, cosign, parse_checkpoint
 from moot.evidence.log_files import LogReader
 from moot.evidence.log_keys import read_keys, use_keys
 from moot.evidence.signed_note import COSIGNATURE, SignerKey, VerifierKey
-from moot.gateway.evidence.log_keeper import SpaceLog
+from moot.gateway.evidence.space_log import SpaceLog
 from moot.store.journal_segments import first_head
 from moot.store.record_chain import SEAL_BYTES, entry_of, is_sealed, seal
 from tests.store.journals import folder_in, segments, value_record, write

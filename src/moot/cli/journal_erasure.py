@@ -137,6 +137,7 @@ def run_release(options: argparse.Namespace) -> int:
 def run_archive(options: argparse.Namespace) -> int:
     from moot.cli.output_file import open_new_file
     from moot.evidence import archive_verifier
+    from moot.evidence.journal_entries import shared_begin
     from moot.evidence.log_files import FOLDER, LogReader
     from moot.evidence.log_keys import read_keys
 
@@ -146,8 +147,11 @@ def run_archive(options: argparse.Namespace) -> int:
         raise UsageError(f"no keys in {options.data}: a gateway that keeps a log makes them when it starts")
     # First the checkpoint: what a running gateway writes meanwhile comes behind it.
     checkpoint, note = reader.signed()
-    records = list(read_records(journal))
+    shared = reader.about.shared
+    records = list(read_records(journal, shared_begin(journal, reader.about.id) if shared else 0))
     about = {"origin": reader.about.origin, "first": reader.about.first, "records_from": records[0].number}
+    if shared:
+        about["shared"] = True
     files = {
         "checkpoint": str(note).encode(),
         "entries": reader.entries(0, checkpoint.size),

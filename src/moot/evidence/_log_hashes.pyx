@@ -48,15 +48,16 @@ cdef void _hash(char first, int has_first, const char *text, Py_ssize_t size, in
 
 
 def entries_of(bytes text not None):
-    """As `log_hashes.entries_of`; None if a record was erased."""
+    """As `log_hashes.entries_of`; None if a record was erased, or is one that all gateways of a cluster have."""
     cdef Py_ssize_t count = text.count(b'\n')
     cdef bytes found = PyBytes_FromStringAndSize(NULL, count * HASH)
     cdef char *into = PyBytes_AS_STRING(found)
     cdef const char *at = PyBytes_AS_STRING(text)
     cdef const char *end
     cdef const char *comma
+    cdef const char *digit
     cdef Py_ssize_t left = len(text), size
-    cdef int is_sealed, is_erased = 0
+    cdef int is_sealed, is_other = 0
     with nogil:
         while count:
             count -= 1
@@ -64,7 +65,7 @@ def entries_of(bytes text not None):
             size = end - at
             comma = <const char *> memchr(at, b',', size)
             if comma != NULL and end - comma > 11 and memcmp(comma, b',"erased":"', 11) == 0:
-                is_erased = 1
+                is_other = 1
                 break
             # With its newline the line has one more.
             is_sealed = (
@@ -73,6 +74,14 @@ def entries_of(bytes text not None):
                 and memcmp(end - 2, b'"}', 2) == 0
                 and memcmp(at, b'{"n":', 5) == 0
             )
+            # `,"c":C,"s":"SALT"` ends it, with the salt's 22 letters, and `}` if there is no seal.
+            digit = end - (SEAL - 1 if is_sealed else 1) - 30
+            if digit > at + 5 and 48 <= digit[0] <= 57:
+                while digit > at + 5 and 48 <= digit[0] <= 57:
+                    digit -= 1
+                if memcmp(digit - 4, b',"c":', 5) == 0:
+                    is_other = 1
+                    break
             if is_sealed:
                 _hash(0, 0, at, size + 1 - SEAL, 1, into)
             else:
@@ -80,7 +89,7 @@ def entries_of(bytes text not None):
             into += HASH
             left -= size + 1
             at = end + 1
-    return None if is_erased else found
+    return None if is_other else found
 
 
 def leaf_hashes(bytes entries not None):

@@ -4,9 +4,11 @@ It needs Python 3.9 or later and nothing else. KEY is the log's public key, NAME
 have from somebody else than whoever gave you the archive; without it the one in keys.txt is believed.
 
 Each line of records.jsonl is a record of the journal. Its entry in the log is the SHA-256 of the line without
-its newline and without its last member "h", if it has that one. Of an erased record, whose second member is
-"erased", only that hash is left, and what else such a line says is proven by nothing. The entries are the
-leaves of the tree of RFC 6962, whose root is in the file checkpoint (c2sp.org/tlog-checkpoint).
+its newline and without its last member "h", if it has that one. Where about.json says "shared", as for a
+cluster, it is also without the first member "n", and entry 0 is of the record whose "c" is 1. Of an erased
+record, whose second member is "erased", only that hash is left, and what else such a line says is proven by
+nothing. The entries are the leaves of the tree of RFC 6962, whose root is in the file checkpoint
+(c2sp.org/tlog-checkpoint).
 Records behind the checkpoint's size were not signed for yet.
 """
 
@@ -71,8 +73,15 @@ def entry_of(line: bytes) -> bytes:
     record = json.loads(line)
     if list(record)[1:2] == ["erased"]:
         return bytes.fromhex(record["erased"])
-    sealed = line[-73:-67] == b',"h":"'
-    return hashlib.sha256(line[:-73] + b"}" if sealed else line[:-1]).digest()
+    text = line[:-73] + b"}" if line[-73:-67] == b',"h":"' else line[:-1]
+    return hashlib.sha256(b"{" + text.partition(b",")[2] if shared_in(line) else text).digest()
+
+
+def shared_in(line: bytes) -> int:
+    """The number of a record in all gateways of a cluster, 0 if it has none."""
+    record = json.loads(line)
+    found = list(record)[-3:] if "h" in record else list(record)[-2:]
+    return record["c"] if found[:2] == ["c", "s"] or list(record)[1:3] == ["erased", "c"] else 0
 
 
 def root_of(entries: Sequence[bytes]) -> bytes:
@@ -109,16 +118,20 @@ def check(folder: pathlib.Path, key: str) -> Iterator[str]:
         yield "the key did not sign the checkpoint"
     if base64.b64encode(root_of(entries)).decode() != root:
         yield "the entries do not have the root that was signed"
+    shared = about.get("shared", False)
+    last = 0
     for number, line in enumerate(lines, about["records_from"]):
-        at = number - about["first"]
+        at = shared_in(line) - 1 if shared else number - about["first"]
         if json.loads(line)["n"] != number:
             yield f"record {number} is missing or not in its place"
             return
+        if at < 0 and shared:
+            continue
+        last = at + 1
         if at < 0:
             yield f"record {number} is older than the log"
         elif at < len(entries) and entry_of(line) != entries[at]:
             yield f"record {number} is not the one that was signed"
-    last = about["records_from"] + len(lines) - about["first"]
     if last < len(entries):
         yield f"{len(entries) - last} records at the end are missing"
 
@@ -137,7 +150,12 @@ def whole(folder: pathlib.Path) -> Iterator[str]:
     first, begin = about["first"], about["records_from"]
     last = first + int((folder / "checkpoint").read_text("utf-8").split("\n")[1]) - 1
     lines = (folder / "records.jsonl").read_bytes().splitlines()
-    signed = lines[: max(0, last + 1 - begin)]
+    if about.get("shared"):
+        signed = [line for line in lines if 0 < shared_in(line + b"\n") <= last]
+        yield f"{len(lines) - len(signed)} records were this gateway's own, or not signed for"
+        begin, lines = first, signed
+    else:
+        signed = lines[: max(0, last + 1 - begin)]
     erased = [json.loads(line)["n"] for line in signed if b',"erased":"' in line[:40]]
     yield f"{len(signed)} records hold, {len(erased)} of them were erased: {erased}"
     if begin > first:

@@ -43,6 +43,19 @@ def read_entries(
         after = last
 
 
+def shared_begin(folder: Path, id: str) -> int:
+    """The record behind which a journal is a copy of this space of a cluster: before it, it was another's."""
+    begin, is_ours = 0, False
+    for block in read_blocks(folder, 0):
+        # A copy begins with the whole state, and so it goes on behind a gap.
+        states = block.records() if b',"in":"state"' in block.text else ()
+        for record in states:
+            if record.text("in") == "state":
+                was_ours, is_ours = is_ours, record.text("log") == id
+                begin = begin if was_ours and is_ours else record.number
+    return begin
+
+
 def _offset(text: bytes, lines: int) -> int:
     """Where in a text so many lines end."""
     at = 0

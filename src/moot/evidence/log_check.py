@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from moot.evidence.checkpoint import Checkpoint, parse_checkpoint, signers
-from moot.evidence.journal_entries import read_entries
+from moot.evidence.journal_entries import read_entries, shared_begin
 from moot.evidence.log_files import LogBroken, LogReader
 from moot.evidence.log_hashes import tile_hash
 from moot.evidence.merkle_tree import HASH_BYTES
@@ -22,7 +22,9 @@ from moot.evidence.signed_note import Note, NoteError, VerifierKey
 from moot.evidence.tiles import WIDTH
 from moot.evidence.witness_policy import Policy
 from moot.protocol.envelope import rfc3339
+from moot.store.journal_reader import read_records
 from moot.store.journal_segments import chain_start
+from moot.store.record_chain import entry_of, shared_number
 
 
 class LogReport(NamedTuple):
@@ -77,6 +79,9 @@ def check_log(journal: Path, folder: Path, keys: Sequence[VerifierKey], policy: 
             faults.append("changed: the tree over the entries is not the one that was signed")
         first, last = reader.about.first, reader.about.first + checkpoint.size - 1
         facts.insert(0, f"the log is signed up to record {last}")
+        if reader.about.shared:
+            _compare_shared(reader, journal, last, faults, facts)
+            return LogReport(faults, facts)
         begin = max(first, chain_start(journal).number)
         if begin > first:
             facts.append(f"records {first} to {min(begin - 1, last)} were removed, and are in the log")
@@ -180,6 +185,20 @@ def _compare(reader: LogReader, journal: Path, begin: int, last: int) -> list[st
     if after < last:
         return [f"truncated: the journal ends with record {after}, and {last} records were signed"]
     return []
+
+
+def _compare_shared(reader: LogReader, journal: Path, last: int, faults: list[str], facts: list[str]) -> None:
+    """One gateway's copy: it may have begun late, and what it has must be what the cluster signed."""
+    begin, held, own = 0, 0, 0
+    for record in read_records(journal, shared_begin(journal, reader.about.id)):
+        number = shared_number(record.line)
+        begin, held, own = begin or number, held + (number > 0), own + (number == 0)
+        if 0 < number <= last and entry_of(record.line) != reader.entries(number - 1, 1):
+            faults.append(f"changed: record {record.number} is not the one that was signed as {number}")
+            return
+    facts.append(
+        f"{held} records from {begin} of the cluster on are in this copy, and {own} of this gateway's own"
+    )
 
 
 def _signed_by(

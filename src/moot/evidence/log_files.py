@@ -36,9 +36,12 @@ from moot.evidence.merkle_tree import (
 from moot.evidence.signed_note import Note, NoteError, Signature, SignerKey, VerifierKey
 from moot.evidence.tiles import WIDTH, Tile, bundle, subtree_from
 from moot.resilience.atomic_file import write_atomically
+from moot.store.journal_backwards import records_before
 from moot.store.journal_segments import make_folder, sync_folder
+from moot.store.record_chain import entry_of, shared_number
 
 FOLDER: Final = "log"
+JOURNAL: Final = "journal"
 CHECKPOINT_FILE: Final = "checkpoint"
 COSIGNED_FILE: Final = "cosigned"
 _ABOUT_FILE: Final = "about.json"
@@ -52,6 +55,10 @@ class LogBroken(UsageError):
 class LogAbout(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     first: int = 1  # the record of entry 0
+    # Of a cluster: entry 0 is of the record with the shared number 1, whatever its number here is.
+    shared: bool = False
+    # Which space of the cluster: one of the same name has another.
+    id: str = ""
 
 
 class LogReader:
@@ -125,14 +132,25 @@ class LogReader:
         By a checkpoint that enough witnesses signed, where there is one. Raises UsageError for a record from
         before the log began.
         """
-        index = record - self.about.first
-        if index < 0:
-            raise UsageError(f"record {record} is not in the log, which begins with {self.about.first}")
+        index = self.index_of(record)
         for found in (self.cosigned(), self.signed()):
             if found is not None and index < found[0].size:
                 proof = inclusion_proof(index, found[0].size, self.subtree)
                 return InclusionFile(index, proof, found[1], found[0])
         return None
+
+    def index_of(self, record: int) -> int:
+        """The entry of a record of the journal; raises UsageError for one that the log does not have."""
+        if not self.about.shared:
+            if record < self.about.first:
+                raise UsageError(f"record {record} is not in the log, which begins with {self.about.first}")
+            return record - self.about.first
+        found = next(records_before(self.folder.parent / JOURNAL, record + 1), None)
+        number = 0 if found is None or found.number != record else shared_number(found.line)
+        logged = self.entries(number - 1, 1) if number else b""
+        if found is None or not number or (logged and logged != entry_of(found.line)):
+            raise UsageError(f"record {record} is this gateway's own, and not in the log of its cluster")
+        return number - 1
 
     def entry_of_record(self, record: int) -> bytes:
         return self.entries(record - self.about.first, 1)
@@ -214,12 +232,19 @@ class LogWriter(LogReader):
         """Sign for what was appended; raises LogBroken if it does not continue what was signed before."""
         if self.size == self.checkpoint.size:
             return self.checkpoint
+        self.adopt(*self.draft(key))
+        return self.checkpoint
+
+    def draft(self, key: SignerKey) -> tuple[Checkpoint, Note]:
+        """A checkpoint for what was appended, to be shown to nobody until it is known to be the only one."""
         self._check()
         checkpoint = Checkpoint(self.about.origin, self.size, self.root(self.size))
-        note = checkpoint.signed(key)
+        return checkpoint, checkpoint.signed(key)
+
+    def adopt(self, checkpoint: Checkpoint, note: Note) -> None:
+        """Go by this one, which the files bear out, from now on."""
         self._replace(CHECKPOINT_FILE, note)
         self.checkpoint, self.note = checkpoint, note
-        return checkpoint
 
     def add_signatures(self, size: int, added: Iterable[Signature]) -> Note | None:
         """Keep what witnesses signed below the checkpoint of this size; None if there is a newer one."""

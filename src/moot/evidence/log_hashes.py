@@ -44,5 +44,5 @@ except ImportError:
 def entries_of(text: bytes) -> bytes:
     """The entries of the whole lines of a text."""
     found = _log_hashes.entries_of(text) if IS_COMPILED else None
-    # One that was erased takes the long way.
+    # One that was erased, or that all gateways of a cluster have, takes the long way.
     return entries_in_python(text) if found is None else found

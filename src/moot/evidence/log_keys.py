@@ -10,7 +10,7 @@ import secrets
 import time
 from base64 import b64decode, b64encode
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -86,14 +86,44 @@ def use_keys(data: Path) -> LogKeys:
     return found
 
 
+class KeyExchange(Protocol):
+    """Where gateways of a cluster have their keys in common."""
+
+    async def share_keys(self, own: bytes) -> bytes: ...
+    async def replace_keys(self, keys: bytes) -> None: ...
+
+
+async def share_keys(data: Path, exchange: KeyExchange) -> LogKeys:
+    """The keys of this gateway with the log's key of its cluster, which is in its file from now on.
+
+    A key that was rotated here becomes the cluster's. Raises Unavailable.
+    """
+    own = use_keys(data)
+    raw = await exchange.share_keys(msgspec.json.encode(msgspec.structs.replace(own, cosigning="")))
+    shared = msgspec.json.decode(raw, type=LogKeys)
+    if _public(shared.private) in (each.public for each in own.former):
+        await exchange.replace_keys(msgspec.json.encode(msgspec.structs.replace(own, cosigning="")))
+        return own
+    former = {each.public: each for each in (*shared.former, *own.former)}
+    if own.private != shared.private:
+        former[_public(own.private)] = FormerKey(_public(own.private), time.time())
+    former.pop(_public(shared.private), None)
+    merged = LogKeys(
+        name=shared.name, private=shared.private, cosigning=own.cosigning, former=tuple(former.values())
+    )
+    if merged != own:
+        with lock_file(data / KEYS_FILE):
+            _write(data, merged)
+    return merged
+
+
 def rotate_key(data: Path) -> LogKeys:
     """Sign with a new key from now on, and keep the public half of the one before."""
     with lock_file(data / KEYS_FILE):
         before = read_keys(data)
         if before is None:
             raise UsageError(f"no keys in {data}: a gateway makes them when it starts the first time")
-        public = b64encode(_private(before.private).public_key().public_bytes_raw()).decode()
-        former = (*before.former, FormerKey(public, time.time()))
+        former = (*before.former, FormerKey(_public(before.private), time.time()))
         after = msgspec.structs.replace(before, private=_new_private(), former=former)
         _write(data, after)
         return after
@@ -105,6 +135,10 @@ def _write(data: Path, keys: LogKeys) -> None:
 
 def _new_private() -> str:
     return b64encode(Ed25519PrivateKey.generate().private_bytes_raw()).decode()
+
+
+def _public(private: str) -> str:
+    return b64encode(_private(private).public_key().public_bytes_raw()).decode()
 
 
 def _private(text: str) -> Ed25519PrivateKey:

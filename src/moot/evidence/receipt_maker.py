@@ -20,7 +20,7 @@ from moot.protocol.proposal_life import RULE_KINDS
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord
 from moot.store.journal_search import JournalQuery, search
-from moot.store.record_chain import SEAL_BYTES, is_sealed
+from moot.store.record_chain import SEAL_BYTES, is_sealed, logged_text
 
 _SALT: Final = b',"s":"'
 _DECIDING: Final = frozenset(
@@ -78,7 +78,7 @@ def make_receipt(
     made = []
     for each, proof in zip(ordered, proofs([each.number for each in ordered]), strict=True):
         text = _logged_text(each)
-        entry = sha256(text).hexdigest()
+        entry = sha256(logged_text(each.line)).hexdigest()
         content = {"entry": entry} if each.number in hidden else {"line": text.decode()}
         if (part := partly.get(each.number)) is not None and signer is not None:
             origin = proof.checkpoint.origin
@@ -137,22 +137,17 @@ def proofs_in(folder: Path) -> Callable[[Sequence[int]], list[InclusionFile]]:
 
     def proofs(numbers: Sequence[int]) -> list[InclusionFile]:
         reader = LogReader(folder)
-        first, last = reader.about.first, max(numbers)
-        if min(numbers) < first:
-            raise UsageError(f"record {min(numbers)} is older than the log, which begins with {first}")
+        indexes = [reader.index_of(each) for each in numbers]
         for found in (reader.cosigned(), reader.signed()):
-            if found is not None and last - first < found[0].size:
+            if found is not None and max(indexes) < found[0].size:
                 checkpoint, note = found
                 return [
                     InclusionFile(
-                        each - first,
-                        inclusion_proof(each - first, checkpoint.size, reader.subtree),
-                        note,
-                        checkpoint,
+                        each, inclusion_proof(each, checkpoint.size, reader.subtree), note, checkpoint
                     )
-                    for each in numbers
+                    for each in indexes
                 ]
-        raise NotDecided(f"record {last} is not signed for yet: try again in a moment")
+        raise NotDecided(f"record {max(numbers)} is not signed for yet: try again in a moment")
 
     return proofs
 

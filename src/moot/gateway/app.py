@@ -277,6 +277,7 @@ class Gateway:
             )
         # Only here: a gateway that is alone needs no NATS client.
         from moot.gateway.cluster.cluster_space_factory import ClusterSpaceFactory
+        from moot.gateway.cluster.nats.log_exchange import LogExchange
         from moot.gateway.cluster.nats.shared_content import SharedContent
         from moot.gateway.cluster.nats.shared_values import SharedLinks, SharedValues
 
@@ -295,6 +296,8 @@ class Gateway:
         node.status.on_dropped = self._shared_content.forget
         self.notifier.shared = shared = SharedValues(cluster, lambda: node.connection)
         self._passkeys.shared = shared
+        self.logs.exchange = LogExchange(cluster, node.name, lambda: node.connection)
+        self.logs.records_of = lambda space: node.shard_of(space).orders[space].records
         self._link_store = SharedLinks(cluster, lambda: node.connection)
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
         self.readiness.is_unavailable = lambda: node.is_unavailable

@@ -113,13 +113,17 @@ class FileJournal(Journal):
         )
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
-        if self.skips:
-            return self.next_number - 1
+        ending = b""
+        if self.shared is not None:
+            shared = self.shared.next_ending()
+            if shared is None:
+                return self.next_number - 1
+            ending = shared
         if not self.writable:
-            return self._keep(line(self.next_number, members, rest), vital)
+            return self._keep(line(self.next_number, members, rest, ending), vital)
         number = self.next_number
         self.next_number = number + 1
-        self.pending.append(line(number, members, rest))
+        self.pending.append(line(number, members, rest, ending))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._write)

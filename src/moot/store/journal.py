@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Final, Literal
 
 import msgspec
+
+from moot.store.record_chain import SALT_CHARS, shared_ending
 
 # How long to wait before a disk that failed is tried again.
 RETRY_SECONDS: Final = 1.0
@@ -28,6 +32,33 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: bool = False
 
 
+class SharedRecords:
+    """The numbers and salts that all gateways of a cluster give the records of one space alike.
+
+    A salt is a hash of random bits that stand in the cluster's log beside the input, and nowhere else:
+    whoever has not read that message there cannot know it, and with record and message it is gone.
+    """
+
+    __slots__ = ("copied", "count", "id", "is_copied", "seed")
+
+    def __init__(self, id: str, count: int, copied: int) -> None:
+        # Of which space: one of the same name may have been made anew.
+        self.id = id
+        self.count = count
+        # The last of them that this gateway's own copy has; 0 if it has none, and its times must tell.
+        self.copied = copied
+        self.is_copied = False
+        self.seed = b""
+
+    def next_ending(self) -> bytes | None:
+        """How the next record ends; None if the copy has it already."""
+        self.count += 1
+        if self.count <= self.copied if self.copied else self.is_copied:
+            return None
+        digest = sha256(b"salt %b/%b/%d" % (self.seed, self.id.encode(), self.count)).digest()
+        return shared_ending(self.count, urlsafe_b64encode(digest)[:SALT_CHARS])
+
+
 class Journal:
     """Use on the thread of the loop on which it was opened. `on_health` is called when `writable` changes."""
 
@@ -38,8 +69,8 @@ class Journal:
     pending: list[bytes]
     # The last record that its log is signed for; None where none is kept.
     logged: int | None = None
-    # In a cluster, while the log is read again: what is appended is in the file already.
-    skips: bool = False
+    # In a cluster, while something is applied that all gateways have; None for records of this one alone.
+    shared: SharedRecords | None = None
     # `close` gives a disk that does not answer this long; a gateway has 5 s to end.
     close_seconds: float = 2.0
     # By what the record is dated that stands for lost ones.
@@ -82,6 +113,17 @@ class Journal:
         room in memory, while the disk fails, when others no longer do.
         """
         raise NotImplementedError
+
+    def append_own(self, members: bytes) -> int:
+        """Journal what other gateways of the cluster may not have, such as a refusal."""
+        shared = self.shared
+        if shared is not None and shared.is_copied:
+            return self.next_number - 1
+        self.shared = None
+        try:
+            return self.append(members)
+        finally:
+            self.shared = shared
 
     def schedule(self) -> None:
         """Have `pending` written in this tick: somebody added to it up to `next_number`."""

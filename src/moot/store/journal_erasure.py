@@ -32,7 +32,7 @@ from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.store.journal_reader import START, JournalRecord, read_blocks
 from moot.store.journal_segments import HOLD_FILE, segments_of, sync_folder
-from moot.store.record_chain import entry_of, hash_in, is_erased, line, number_in
+from moot.store.record_chain import entry_of, hash_in, is_erased, line, number_in, shared_number
 from moot.store.segment_writer import SegmentWriter
 
 _MESSAGES: Final = frozenset({"receive", "post", "refused"})
@@ -167,7 +167,10 @@ def _rewrite(path: Path, numbers: Collection[int]) -> None:
 def _stub(number: int, text: bytes) -> bytes:
     record = JournalRecord(number, text, START)
     is_accepted = record.text("out") == "accepted"
-    facts: dict[str, Json] = {"n": number, "erased": entry_of(text).hex(), "t": record.time}
+    facts: dict[str, Json] = {"n": number, "erased": entry_of(text).hex()}
+    if shared := shared_number(text):
+        facts["c"] = shared
+    facts["t"] = record.time
     facts |= {name: record.text(name) for name in ("in", "session", "who", "dialect", "kind", "id")}
     facts["out"] = "erased" if is_accepted else record.text("out")
     if is_accepted:

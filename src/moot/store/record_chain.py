@@ -11,6 +11,9 @@ shows that too.
 One hash a batch, not a line: a busy gateway writes batches of some sixty records, and hashing each by itself
 cost more than deciding on it. A quiet one seals every line.
 
+In a cluster each gateway numbers its own copy, so a record that all of them have carries a number of its own
+before the salt, `"c":C`, and its entry in the log is the hash of the line without `"n":N,` too.
+
 The salt is random: so the hash of a record tells nothing of what is in it, and may be shown to anybody, also
 when the record itself was erased. Records of earlier versions have none: the hash of such a one can be
 compared with guesses.
@@ -19,6 +22,7 @@ compared with guesses.
 from __future__ import annotations
 
 import os
+import re
 from base64 import urlsafe_b64encode
 from binascii import unhexlify
 from collections.abc import Sequence
@@ -37,6 +41,10 @@ _ERASED: Final = b',"erased":"'
 
 # 132 random bits in the letters of base64.
 SALT_CHARS: Final = 22
+# How a record ends that all gateways of a cluster have. An envelope stands in braces of its own before it.
+_SHARED_END: Final = re.compile(rb',"c":([1-9][0-9]{0,17}),"s":"[\w-]{22}"\}$')
+_SHARED_END_CHARS: Final = 64
+_SHARED_STUB: Final = re.compile(rb'\{"n":\d+,"erased":"[0-9a-f]{64}","c":([1-9][0-9]{0,17}),')
 _SALTS_AT_ONCE: Final = 1024
 
 # As a number: for `b"\n" in members` CPython first raises a TypeError and catches it, six times the cost.
@@ -95,9 +103,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget)
 
 
-def line(number: int, members: bytes, rest: bytes = b"") -> bytes:
-    """A record but for its closing brace; `members` and `rest` are the inside of a JSON object."""
-    text = b'{"n":%d,%b%b,"s":"%b"' % (number, members, rest, _pool.take())
+def line(number: int, members: bytes, rest: bytes = b"", ending: bytes = b"") -> bytes:
+    """A record but for its closing brace; `members` and `rest` are the inside of a JSON object.
+
+    `ending` is its salt, and what else stands at its end, if that is not drawn here.
+    """
+    text = b'{"n":%d,%b%b%b' % (number, members, rest, ending or b',"s":"%b"' % _pool.take())
     # Inside a JSON text a newline is white space only: a string cannot hold one unescaped.
     return text.replace(b"\n", b" ") if _LINE_FEED in text else text
 
@@ -140,7 +151,29 @@ def entry_of(line: bytes) -> bytes:
         with suppress(ValueError):
             if len(kept) == 64:
                 return unhexlify(kept)
-    return sha256(line[:-SEAL_BYTES] + b"}" if is_sealed(line) else line[:-1]).digest()
+    return sha256(logged_text(line)).digest()
+
+
+def logged_text(line: bytes) -> bytes:
+    """What of a whole line its entry is the hash of."""
+    text = line[:-SEAL_BYTES] + b"}" if is_sealed(line) else line[:-1]
+    return b"{" + text[text.find(b",", 5) + 1 :] if _SHARED_END.search(text, _tail(text)) else text
+
+
+def shared_ending(number: int, salt: bytes) -> bytes:
+    """How a record ends that all gateways of a cluster have."""
+    return b',"c":%d,"s":"%b"' % (number, salt)
+
+
+def shared_number(line: bytes) -> int:
+    """The number that a whole line has in all gateways of a cluster; 0 for one of this gateway alone."""
+    text = line[:-SEAL_BYTES] + b"}" if is_sealed(line) else line[:-1]
+    found = _SHARED_END.search(text, _tail(text)) or _SHARED_STUB.match(line)
+    return int(found[1]) if found is not None else 0
+
+
+def _tail(text: bytes) -> int:
+    return max(0, len(text) - _SHARED_END_CHARS)
 
 
 def is_erased(line: bytes) -> bool:

@@ -17,7 +17,7 @@ from moot.evidence.inclusion_file import parse_inclusion_file
 from moot.evidence.log_files import LogAbout, LogBroken, LogReader, LogWriter
 from moot.evidence.log_keys import read_keys, rotate_key, use_keys
 from moot.evidence.merkle_tree import leaf_hash, proves_consistency
-from moot.gateway.evidence.log_keeper import SpaceLog
+from moot.gateway.evidence.space_log import SpaceLog
 from moot.store.journal_reader import last_records, read_records, verify
 from moot.store.journal_segments import chain_start
 from moot.store.record_chain import SEAL_BYTES, entry_of

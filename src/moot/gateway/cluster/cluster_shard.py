@@ -65,6 +65,10 @@ class Shard:
         self.parts = InputParts()
         # The spaces that this gateway serves.
         self.orders: dict[str, LogOrder] = {}
+        # Which space each is, and how many records of it there were when this gateway began with it.
+        self.records: dict[str, tuple[str, int]] = {}
+        # Random bits of the message that is applied, which only the log has.
+        self.seed = b""
         # Spaces that are in the log and not in this gateway's configuration.
         self.unknown: set[str] = set()
         # Spaces that operators have dropped; one of the same name may have been made since.

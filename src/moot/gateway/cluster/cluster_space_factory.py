@@ -184,7 +184,7 @@ class ClusterSpaceFactory(SpaceFactory):
         host.journaled.snapshots.generation = 0 if marker is None else marker.snapshot
         if shard.clock.latest > copied_until:
             # What lies between is not in this gateway's copy; from here on it tells everything again.
-            host.record_state("a gateway of a cluster begins here")
+            host.record_state("a gateway of a cluster begins here", log=order.records.id)
         if self._is_open:
             self._add_to_directory(name, host, None)
             self.on_created(host)

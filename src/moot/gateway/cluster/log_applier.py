@@ -76,6 +76,7 @@ class LogApplier:
         is_restart = known is not None and known.epoch < head.epoch
         if not shard.table.note_batch(head.gateway, head.epoch):
             return
+        shard.seed = head.seed.encode()
         if is_restart:
             self._drop_sessions(shard, head.gateway, head.epoch, head.seed)
         if head.beat:
@@ -178,6 +179,7 @@ class LogApplier:
             return InvalidOperation(f"there is a space {name!r} already")
         if stored.like:
             shard.likes[name] = stored.like
+        shard.records[name] = (hashlib.sha256(b"space " + shard.seed + name.encode()).hexdigest()[:16], 0)
         self.open_space(shard, name, _decode_object(bytes(stored.state)), is_ours=is_ours)
         return None
 

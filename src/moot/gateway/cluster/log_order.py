@@ -13,6 +13,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from moot.gateway.hosting.input_applier import Applied, InputApplier, NewSession
 from moot.gateway.hosting.input_order import Outcome, Reject, Tell, wait_applied
 from moot.gateway.hosting.message_refusals import space_member
 from moot.gateway.hosting.mint import FreshMint, SeededMint
+from moot.gateway.hosting.space_records import is_gap
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, DialectName
 from moot.protocol.frames import Frame
@@ -32,6 +34,9 @@ from moot.space.config import Name, SessionId, SpaceLimits
 from moot.space.effects import Deliver, Reply, Token
 from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.space import Space
+from moot.store.journal import SharedRecords
+from moot.store.journal_backwards import records_before
+from moot.store.record_chain import shared_number
 
 if TYPE_CHECKING:
     from moot.gateway.cluster.cluster_node import ClusterNode
@@ -106,6 +111,8 @@ class LogOrder:
         self.space = space = journaled.space
         # The local journal has everything up to this time of the log.
         self.copied_until = copied_until
+        id, count = shard.records.get(self.name, ("", 0))
+        self.records = SharedRecords(id, count, _last_shared(journaled.folder) if copied_until else 0)
         # A configuration came, which may exclude members.
         self.on_reloaded: Callable[[], None] = lambda: None
         self._node = node
@@ -304,7 +311,13 @@ class LogOrder:
         when = self.space.next_deadline()
         if (when is not None and when <= now) or now <= self.copied_until:
             return False
-        return self._fast_paths.accept_logged(session, raw, now)
+        records = self.records
+        records.is_copied, records.seed = False, self._shard.seed
+        ending = records.next_ending()
+        if ending is not None and self._fast_paths.accept_logged(session, raw, now, ending):
+            return True
+        records.count -= 1
+        return False
 
     def expire(self, seed: bytes) -> None:
         """Let the deadlines act that have come by the log's time."""
@@ -321,12 +334,23 @@ class LogOrder:
     @contextmanager
     def _applying(self, mint: SeededMint) -> Iterator[None]:
         """Draw the ids that all gateways draw, and record only what the local journal does not have."""
-        journaled = self.journaled
-        journaled.mint, journaled.journal.skips = mint, journaled.clock() <= self.copied_until
+        journaled, records = self.journaled, self.records
+        records.is_copied, records.seed = journaled.clock() <= self.copied_until, self._shard.seed
+        journaled.mint, journaled.journal.shared = mint, records
         try:
             yield
         finally:
-            journaled.mint, journaled.journal.skips = FreshMint(), False
+            journaled.mint, journaled.journal.shared = FreshMint(), None
+
+
+def _last_shared(journal: Path) -> int:
+    """The last record of a copy that all gateways have; 0 where it has none since it began."""
+    for record in records_before(journal):
+        number = shared_number(record.line)
+        if number or is_gap(record.line, is_copy=True):
+            # Records before a gap may be of an earlier cluster.
+            return number
+    return 0
 
 
 def _facts_of(start: NewSession) -> dict[str, Json]:

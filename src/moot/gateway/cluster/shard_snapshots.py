@@ -73,6 +73,7 @@ class ShardSnapshots:
         shard.snapshots, shard.purgeable = fields["number"], found.position
         shard.stored = StoredSnapshot(found.position, fields["time"])
         shard.versions = set(fields.get("versions", [fields["version"]]))
+        shard.records = {name: (id, count) for name, (id, count) in fields.get("records", {}).items()}
         shard.likes = dict(fields.get("likes", {}))
         shard.ended = msgspec.convert(fields.get("ended", {}), dict[str, EndedSpace])
         return found.position, fields["spaces"]
@@ -95,6 +96,7 @@ class ShardSnapshots:
             "gateways": shard.table.save(),
             "spaces": states,
             "dropped": sorted(shard.dropped),
+            "records": {name: [each.records.id, each.records.count] for name, each in shard.orders.items()},
             "likes": dict(shard.likes),
             "ended": msgspec.to_builtins(shard.ended),
         }

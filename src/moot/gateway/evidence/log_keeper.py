@@ -11,116 +11,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moot.config.gateway_config import GatewayConfig
-from moot.errors import UsageError
-from moot.evidence.checkpoint import Checkpoint, parse_checkpoint
+from moot.errors import Unavailable, UsageError
 from moot.evidence.inclusion_file import InclusionFile
-from moot.evidence.journal_entries import read_entries
-from moot.evidence.log_files import CHECKPOINT_FILE, FOLDER, LogAbout, LogBroken, LogReader, LogWriter
-from moot.evidence.log_keys import LogKeys, use_keys
-from moot.evidence.signed_note import NoteError
+from moot.evidence.log_files import LogBroken, LogReader
+from moot.evidence.log_keys import LogKeys, share_keys, use_keys
+from moot.evidence.merkle_tree import HASH_BYTES
 from moot.gateway.access import SpaceDirectory
+from moot.gateway.evidence.cluster_log import ClusterSpaceLog
+from moot.gateway.evidence.space_log import Done, SpaceLog
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.store.journal_reader import START
-from moot.store.journal_segments import chain_start
 from moot.store.worker_thread import DaemonExecutor
+
+if TYPE_CHECKING:
+    from moot.gateway.cluster.nats.log_exchange import EntriesWanted, LogExchange
+    from moot.store.journal import SharedRecords
 
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 1.0
-# Entries that are appended at once: a long journal gets its log in pieces, each of them on disk.
-_STEP_BYTES: Final = 2 << 20
 # At the end a disk that does not answer is left alone after this: what is missing follows at the next start.
 _STOP_SECONDS: Final = 1.0
 _PROOF_SECONDS: Final = 5.0
-
-
-class SpaceLog:
-    """The log of one space; everything but the attributes is for the keeper's thread."""
-
-    def __init__(self, name: str, journal: Path, keys: LogKeys, public_url: str | None) -> None:
-        self.name = name
-        self.folder = journal.parent / FOLDER
-        self.writer: LogWriter | None = None
-        # Why nothing more is signed; "" while it is.
-        self.broken = ""
-        self._journal = journal
-        self._keys = keys
-        self._public_url = public_url
-        self._place = START
-
-    @property
-    def last_record(self) -> int:
-        """The last record that is signed for."""
-        return 0 if self.writer is None else self.writer.last_record
-
-    def advance(self, through: int) -> Checkpoint:
-        """Append what the journal has up to this record, which is on disk, and sign; raises LogBroken."""
-        writer = self.writer = self.writer or self._open(through)
-        pending = bytearray()
-        for block in read_entries(self._journal, writer.last_record, through, start=self._place):
-            pending += block.entries
-            self._place = block.end
-            if len(pending) >= _STEP_BYTES:
-                writer.append(bytes(pending))
-                pending.clear()
-        if pending:
-            writer.append(bytes(pending))
-        return writer.sign(self._keys.signer(writer.about.origin))
-
-    def _open(self, through: int) -> LogWriter:
-        self._place = START
-        first = chain_start(self._journal).number
-        if not (self.folder / "about.json").exists():
-            self._check_none_signed()
-            origin = self._keys.origin(self.name, self._public_url)
-            if first > 1 or any(self.folder.parent.glob(f"{FOLDER}.*")):
-                # Not the log that began with record 1, or another one after a repair: a name of its own.
-                origin += f"/{time.time():.0f}"
-            about = LogAbout(origin=origin, first=first)
-            LogWriter.create(self.folder, about, self._keys.signer(origin))
-        about = LogReader(self.folder).about
-        writer = LogWriter(self.folder, self._keys.verifiers(about.origin))
-        last = writer.last_record
-        if writer.size and last >= first:
-            self._check_last(writer, last, through)
-        elif last + 1 < first:
-            raise LogBroken(
-                f"the log is signed up to record {last}, and the journal begins with {first}: the rest was "
-                f"removed while no log was kept. Rename {self.folder} to {FOLDER}.1: a new log begins"
-            )
-        return writer
-
-    def _check_none_signed(self) -> None:
-        """A log that does not say any more what it is about is no reason to begin it anew."""
-        try:
-            checkpoint, _ = parse_checkpoint((self.folder / CHECKPOINT_FILE).read_bytes())
-        except FileNotFoundError:
-            return
-        except NoteError:
-            checkpoint = None
-        if checkpoint is None or checkpoint.size:
-            raise LogBroken(
-                f"{self.folder} has a checkpoint, and no about.json: restore it from a copy, or rename "
-                f"{self.folder} to {FOLDER}.1: a new log begins"
-            )
-
-    def _check_last(self, writer: LogWriter, last: int, through: int) -> None:
-        """The journal must still have the last record that is signed for."""
-        found = next(read_entries(self._journal, last - 1, last), None) if last <= through else None
-        if found is None or found.entries != writer.entry_of_record(last):
-            what = "ends before it" if found is None else "has another one there"
-            raise LogBroken(
-                f"the log is signed up to record {last}, and the journal {what}. If the journal is as it "
-                f"should be, rename {self.folder} to {FOLDER}.1: a new log begins"
-            )
-        self._place = found.end
 
 
 class LogKeeper:
@@ -130,6 +46,9 @@ class LogKeeper:
         self._config = config
         self._directory = directory
         self._keys: LogKeys | None = None
+        # In a cluster: what its gateways have in common of logs, and how they number a space's records.
+        self.exchange: LogExchange | None = None
+        self.records_of: Callable[[str], SharedRecords]
         self.logs: dict[str, SpaceLog] = {}
         self._executor: DaemonExecutor | None = None
         self._task: asyncio.Task[None] | None = None
@@ -141,20 +60,18 @@ class LogKeeper:
 
     @property
     def is_on(self) -> bool:
-        return self._config.journal.log and self._config.cluster is None
+        return self._config.journal.log
 
     def start(self) -> None:
         if not self.is_on:
-            if self._config.journal.log:
-                log.info("the journals of a cluster have no log yet")
             return
         self._keys = use_keys(self._config.data)
         self._executor = DaemonExecutor("logs")
         self._task = asyncio.get_running_loop().create_task(self._run(), name="logs")
 
-    async def in_thread(self, work: Callable[[], None]) -> None:
+    async def in_thread(self, work: Callable[[], Done], /) -> Done:
         """Have something done between two rounds, by the thread that writes the logs."""
-        await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def close(self, host: SpaceHost) -> None:
         """After its journal is closed, for good: sign for its end, and let go of it."""
@@ -170,9 +87,11 @@ class LogKeeper:
         with suppress(asyncio.CancelledError):
             await self._task
         self._task = None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_SECONDS):
-                await self._round()
+        if self.exchange is None:
+            # Of a cluster, the others sign for what came last.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await self._round()
         if self._executor is not None:
             self._executor.shutdown()
 
@@ -209,11 +128,51 @@ class LogKeeper:
         return found is not None and (bool(found.broken) or found.last_record >= record)
 
     async def _run(self) -> None:
+        if self.exchange is not None:
+            await self._begin_shared(self.exchange)
         while True:
             await self._round()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROUND_SECONDS):
                     await self._wake.wait()
+
+    async def _begin_shared(self, exchange: LogExchange) -> None:
+        """Have the keys of the cluster, and answer its gateways. Until that is possible nothing is signed."""
+        while True:
+            try:
+                self._keys = await share_keys(self._config.data, exchange)
+                await exchange.serve(self._find_entries)
+                return
+            except Unavailable as fault:
+                log.warning("the logs of the cluster cannot be reached", extra={"why": fault.message})
+                await asyncio.sleep(ROUND_SECONDS)
+
+    async def _find_entries(self, wanted: EntriesWanted) -> bytes:
+        """Some entries for another gateway, if they are on disk here."""
+        for found in self.logs.values():
+            writer = found.writer
+            if writer is not None and writer.about.origin == wanted.origin and not found.broken:
+                raw = await asyncio.to_thread(writer.entries, wanted.first, wanted.count)
+                return raw if len(raw) == wanted.count * HASH_BYTES else b""
+        return b""
+
+    def _make_log(self, name: str, host: SpaceHost) -> SpaceLog:
+        assert self._keys is not None  # noqa: S101  # set before the first round
+        folder, url, exchange = host.journaled.folder, self._config.public_url, self.exchange
+        if exchange is None:
+            return SpaceLog(name, folder, self._keys, url)
+        is_witnessed = self._config.journal.witnesses is not None
+        return ClusterSpaceLog(
+            name,
+            folder,
+            self._keys,
+            url,
+            exchange=exchange,
+            records=self.records_of(name),
+            files=host.journal,
+            is_witnessed=is_witnessed,
+            share_keys=lambda: share_keys(self._config.data, exchange),
+        )
 
     async def _round(self) -> None:
         self._wake.clear()
@@ -224,18 +183,17 @@ class LogKeeper:
             self._rounds.notify_all()
 
     async def _advance(self, name: str, host: SpaceHost) -> None:
-        assert self._keys is not None  # noqa: S101  # set before the first round
         found = self.logs.get(name)
         if found is None:
-            folder = host.journaled.folder
-            found = self.logs[name] = SpaceLog(name, folder, self._keys, self._config.public_url)
+            found = self.logs[name] = self._make_log(name, host)
             self.on_opened(host)
         through = host.journal.durable
-        if found.broken or (found.writer is not None and through <= found.last_record):
+        if found.broken or found.is_settled(through):
             return
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, found.advance, through)
+            is_new = await found.follow(through, self.in_thread)
+        except Unavailable as fault:
+            log.warning("log not signed for now", extra={"space": name, "why": fault.message})
         except LogBroken as fault:
             found.broken = str(fault)
             log.error("log not signed any more", extra={"space": name, "why": found.broken})
@@ -248,4 +206,5 @@ class LogKeeper:
             log.exception("log not signed any more", extra={"space": name})
         else:
             host.journal.logged = found.last_record
-            self.on_signed(found)
+            if is_new:
+                self.on_signed(found)

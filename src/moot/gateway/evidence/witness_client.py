@@ -15,13 +15,14 @@ from typing import Final
 
 import msgspec
 
-from moot.errors import Unreachable
+from moot.errors import Unavailable, Unreachable
 from moot.evidence.checkpoint import Checkpoint, verifies
 from moot.evidence.log_files import LogReader
 from moot.evidence.signed_note import Note, NoteError, Signature, parse_signatures
 from moot.evidence.witness import WitnessRequest
 from moot.evidence.witness_policy import Policy, Witness
-from moot.gateway.evidence.log_keeper import LogKeeper, SpaceLog
+from moot.gateway.evidence.log_keeper import LogKeeper
+from moot.gateway.evidence.space_log import SpaceLog
 from moot.net.http_client import HttpClient
 from moot.private_files import append_lines
 from moot.resilience.task_set import TaskSet
@@ -112,6 +113,11 @@ class WitnessClient:
             is_enough = False
             log.warning("a checkpoint is not witnessed as the policy asks", extra={"why": str(fault)})
         await self._keeper.in_thread(lambda: _keep(found, checkpoint, signed, is_enough=is_enough))
+        if is_enough:
+            try:
+                await found.share_cosigned(signed)
+            except Unavailable as fault:
+                log.warning("the other gateways are not told of witnesses", extra={"why": fault.message})
         return is_enough
 
     async def _ask(

@@ -74,9 +74,16 @@ cdef class RecordBatch:
         Py_ssize_t size,
         Span id,
         bytes common,
+        bytes ending,
     ) except -1:
-        """One more record: number, time, id, what such records have in common, and the envelope."""
-        cdef Py_ssize_t least = self._size + MAX_FRONT_BYTES + id.size + len(common) + size
+        """One more record: number, time, id, what such records have in common, and the envelope.
+
+        With an `ending` all gateways of a cluster have this record: it is byte for byte what the slow path
+        of another one writes.
+        """
+        cdef Py_ssize_t least = self._size + MAX_FRONT_BYTES + id.size + len(common) + size + len(ending)
+        cdef long long fraction = micros % 1_000_000
+        cdef int digits = 6
         cdef unsigned char *into
         if least > self._room:
             into = <unsigned char *> realloc(self._text, 2 * least)
@@ -92,15 +99,21 @@ cdef class RecordBatch:
         into = _put(into, b',"t":', 5)
         into = _put_number(into, micros // 1_000_000, 1)
         into = _put(into, b'.', 1)
-        into = _put_number(into, micros % 1_000_000, 6)
+        while ending and digits > 1 and fraction % 10 == 0:
+            fraction //= 10
+            digits -= 1
+        into = _put_number(into, fraction, digits)
         into = _put(into, b',"id":"', 7)
         into = _put(into, text + id.start, id.size)
         into = _put(into, b'"', 1)
         into = _put(into, PyBytes_AS_STRING(common), len(common))
         into = _put(into, text, size)
-        into = _put(into, b',"s":"', 6)
-        into = _put(into, _next_salt(), SALT_CHARS)
-        into = _put(into, b'"', 1)
+        if ending:
+            into = _put(into, PyBytes_AS_STRING(ending), len(ending))
+        else:
+            into = _put(into, b',"s":"', 6)
+            into = _put(into, _next_salt(), SALT_CHARS)
+            into = _put(into, b'"', 1)
         self._size = into - self._text
         return 0
 
@@ -196,14 +209,15 @@ cdef class SpaceFastPath:
         Py_ssize_t size,
         Span id,
         bytes common,
+        bytes ending,
     ) except -1:
         """Append a record: to the batch that this tick has begun, or to a new one."""
         cdef Py_ssize_t waiting = len(self._pending)
         cdef RecordBatch batch = self._batch
         if waiting and self._pending[waiting - 1] is batch and batch.is_open():
-            return batch.add(number, micros, text, size, id, common)
+            return batch.add(number, micros, text, size, id, common, ending)
         batch = RecordBatch()
-        batch.add(number, micros, text, size, id, common)
+        batch.add(number, micros, text, size, id, common, ending)
         self._pending.append(batch)
         self._batch = batch
         self._journal.schedule()
@@ -335,11 +349,11 @@ cdef class SessionFastPath:
 
     def accept(self, bytes data not None):
         """Take one message, whole and in valid UTF-8. False: nothing happened, it has to take the slow path."""
-        return self._accept(data, 0)
+        return self._accept(data, 0, b'')
 
-    def accept_at(self, bytes data not None, long long micros):
-        """The same at a time that is given: that of a log, which has put it in order."""
-        return self._accept(data, micros)
+    def accept_at(self, bytes data not None, long long micros, bytes ending not None):
+        """The same at a time that is given: that of a log, which has put it in order. So ends its record."""
+        return self._accept(data, micros, ending)
 
     def recognises(self, bytes data not None):
         """Whether `accept` would take it, but for its id, its rate and the journal: so its form is right."""
@@ -364,7 +378,7 @@ cdef class SessionFastPath:
                 return row
         return None
 
-    cdef bint _accept(self, bytes data, long long micros) except -1:
+    cdef bint _accept(self, bytes data, long long micros, bytes ending) except -1:
         cdef SpaceFastPath space = self._space
         cdef const unsigned char *text = data
         cdef Py_ssize_t size = len(data)
@@ -395,7 +409,7 @@ cdef class SessionFastPath:
             return False
         # It is accepted. The record comes first: whatever fails behind it, the journal is whole.
         if space._is_written:
-            space.write(number, micros, text, size, found.id, <bytes> row[3])
+            space.write(number, micros, text, size, found.id, <bytes> row[3], ending)
         journal.next_number = number + 1
         space.accepted += 1
         space.remember(id, row[2], self._window_size)

@@ -92,10 +92,13 @@ class FastPaths:
         path = self._sessions.get(session)
         return path is not None and path.recognises(data)
 
-    def accept_logged(self, session: SessionId, data: bytes, now: float) -> bool:
-        """Take a message that a log has put in order, at its time; False: it has to take the slow path."""
+    def accept_logged(self, session: SessionId, data: bytes, now: float, ending: bytes) -> bool:
+        """Take a message that a log has put in order, at its time; False: it has to take the slow path.
+
+        `ending` is how its record ends at all gateways.
+        """
         path = self._sessions.get(session)
-        return path is not None and path.accept_at(data, round(now * 1e6))
+        return path is not None and path.accept_at(data, round(now * 1e6), ending)
 
     def invalidate(self) -> None:
         """Let every session take the slow path once."""

@@ -244,7 +244,7 @@ class MessageRefusals:
         self._space = journaled.space
         self.counts: Counter[str] = Counter()
         options = journaled.options
-        self.log = RefusalLog(options.name, lambda record: journaled.journal.append(record), journaled.clock)
+        self.log = RefusalLog(options.name, journaled.journal.append_own, journaled.clock)
         # How often malformed messages of one session are answered.
         self._replies = ErrorReplyLimiter(ERRORS_PER_SECOND)
 

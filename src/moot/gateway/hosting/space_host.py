@@ -17,6 +17,7 @@ from moot.gateway.hosting.own_connections import invite_ack, tell_own_connection
 from moot.gateway.hosting.rights_changes import RightsChanges
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
 from moot.space import membership
 from moot.space.config import Name, SessionId
 from moot.space.config_json import save_config
@@ -54,11 +55,11 @@ class SpaceHost:
 
     # Starting and stopping
 
-    def record_state(self, why: str) -> None:
+    def record_state(self, why: str, **facts: Json) -> None:
         """Journal the whole state: what came before is not in the journal, and replay needs it."""
         journaled = self.journaled
         state = self.space.save() | {"config": save_config(self.space.state.config)}
-        journaled.step("state", lambda _now, _mint: [], why=why, state=state)
+        journaled.step("state", lambda _now, _mint: [], why=why, **facts, state=state)
 
     async def stop(self) -> None:
         """Everything on disk; the last effects are out."""

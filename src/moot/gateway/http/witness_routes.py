@@ -44,7 +44,7 @@ class LogRoutes:
         self._history.charge(identity)
         found = self._keeper.logs.get(identity.host.name)
         if found is None:
-            text = "no log is kept of this journal: gateway.journal.log turns it on, outside of a cluster"
+            text = "no log is kept of this journal: gateway.journal.log turns it on"
             return denied(AccessDenied(404, text))
         path = request.path_params["path"]
         try:
