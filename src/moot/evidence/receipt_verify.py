@@ -122,7 +122,9 @@ def _check_log(receipt: Receipt, policy: Policy, verdict: Verdict) -> Iterator[s
             yield f"record {each.number} has no line, and no entry of a withheld one (64 hex digits)"
         # Not by what a line says of itself: one that was erased names any entry that it likes.
         elif not proof.proves(
-            bytes.fromhex(each.entry) if each.entry else sha256(logged_text(each.line.encode() + b"\n")).digest()
+            bytes.fromhex(each.entry)
+            if each.entry
+            else sha256(logged_text(each.line.encode() + b"\n")).digest()
         ):
             yield f"record {each.number} is not in the log: its proof does not lead to the checkpoint's root"
         if each.number <= last or proof.index <= last_index:

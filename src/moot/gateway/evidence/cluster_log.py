@@ -247,7 +247,9 @@ class ClusterSpaceLog(SpaceLog):
 
     def _own_origin(self) -> str:
         """What this gateway calls the log if it is the first: as before, where the cluster has forgotten."""
-        suffix = f"/{self._records.id[:8] or f'{time.time():.0f}'}"
+        # A number, as behind the name of every log that is not the first of its space.
+        id = self._records.id
+        suffix = f"/{int(id[:12], 16)}" if id else f"/{time.time():.0f}"
         if (self.folder / "about.json").exists():
             about = LogReader(self.folder).about
             if about.shared and about.origin.endswith(suffix):
