@@ -222,3 +222,14 @@ def test_a_beginning_that_more_ids_have_than_are_looked_at_finds_none_of_them(tm
         with pytest.raises(UsageError, match="type more of the id"):
             whole_id(folder, "abcd", index=index, kinds=["mcp/proposal"])
         assert whole_id(folder, "abcd-x", index=index, kinds=["mcp/proposal"]) == "abcd-x"
+
+
+def test_what_was_refused_hides_no_proposal_whose_id_begins_alike(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    refused = [
+        envelope_record(id, "eve", kind="mcp/proposal", out="capability_violation")
+        for id in ("abcd", "abcd-y")
+    ]
+    write_now(folder, [envelope_record("abcd-x", "agent", kind="mcp/proposal"), *refused])
+    assert whole_id(folder, "abcd", kinds=["mcp/proposal"]) == "abcd-x"
+    assert whole_id(folder, "abcd") == "abcd"

@@ -93,22 +93,24 @@ def search(
 def whole_id(
     folder: Path, named: str, *, index: JournalIndex | None = None, kinds: Collection[str] = ()
 ) -> str:
-    """The one id that begins so, as lists show it, of a message of these kinds or of any; `named` if none.
+    """The one id that begins so, as lists show it; `named` if none. Raises UsageError if there are several.
 
-    Raises UsageError if there are several.
+    With `kinds`, of an accepted message of one of these: whoever is refused chooses ids, too.
     """
-    if len(named) < MIN_ID_CHARS or any(search(folder, JournalQuery(id=named), index=index)):
+    outcome = "accepted" if kinds else None
+    if len(named) < MIN_ID_CHARS or any(search(folder, JournalQuery(id=named, outcome=outcome), index=index)):
         return named
     begun = index.ids_beginning(named, MAX_ALIKE_IDS + 1) if index is not None else []
     tail = (
         read_records(folder, index.position, start=index.end) if index is not None else read_records(folder)
     )
     begun += [record.id for record in tail if record.id is not None and record.id.startswith(named)]
-    if len(begun) > MAX_ALIKE_IDS:
+    if len(set(begun)) > MAX_ALIKE_IDS:
         raise UsageError(f"more than {MAX_ALIKE_IDS} messages begin with {named}: type more of the id")
     found = {
-        id for id in begun
-        if not kinds or any(each.kind in kinds for each in search(folder, JournalQuery(id=id), index=index))
+        id for id in set(begun)
+        if not kinds or any(each.kind in kinds for each in search(
+            folder, JournalQuery(id=id, outcome=outcome), index=index))
     }  # fmt: skip
     if len(found) > 1:
         raise UsageError(f"{len(found)} messages begin with {named}: type more of the id")
