@@ -89,7 +89,8 @@ async def test_a_reload_names_the_first_administrator_and_takes_the_last_one_awa
         made = ("space", "create", "garden", "--gateway", gateway.url, "--admin-token-file")
         token = tmp_path / "data" / "admin" / "root.token"
         code, output = await command(*made, str(token), cwd=tmp_path)
-        assert (code, output) == (0, "garden is made: whoever may join lab may join it\n")
+        made_like_lab = "garden is made, with the participants and tokens that lab has in the file\n"
+        assert (code, output) == (0, made_like_lab)
         write_config(tmp_path, settings(people))
         assert await gateway.reload() == "reloaded"
         code, output = await command(*made, str(token), cwd=tmp_path)

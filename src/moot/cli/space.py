@@ -102,7 +102,8 @@ def _create(options: argparse.Namespace) -> int:
 
     body = {"name": options.space} | ({} if options.like is None else {"like": options.like})
     answer = ask_gateway(options, "POST", "admin/spaces", body)
-    print(f"{printable(answer['space'])} is made: whoever may join {printable(answer['like'])} may join it")
+    made, like = printable(answer["space"]), printable(answer["like"])
+    print(f"{made} is made, with the participants and tokens that {like} has in the file")
     return EXIT_OK
 
 

@@ -237,7 +237,7 @@ async def test_the_command_makes_lists_and_deletes_when_the_name_is_typed_again(
 
         assert await run("create", "garden", "--like", "lab") == (
             0,
-            "garden is made: whoever may join lab may join it\n",
+            "garden is made, with the participants and tokens that lab has in the file\n",
         )
         assert (await run("create", "garden", "--like", "lab"))[0] == 3
         code, listed = await run("list")
