@@ -268,7 +268,7 @@ def test_nobody_grants_what_they_do_not_hold(lab: SpaceWithMembers) -> None:
 
 def test_a_paused_member_is_held_back_until_it_is_resumed(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
-    lab.output_of("member", "pause", "agent", "--reason", "wait", "--for", "1h", "--timeout", "1m")
+    lab.output_of("member", "pause", "agent", "--reason", "wait", "--for", "1h")
     lab.do(until(lambda: agent.paused is not None))
     assert lab.fails("send", "hello", "--as", "agent")[0] in (1, 3)
     lab.output_of("member", "resume", "agent")

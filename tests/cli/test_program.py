@@ -189,6 +189,17 @@ def test_an_option_is_written_out(tmp_path: Path) -> None:
     assert "--token-f" in ended.err
 
 
+def test_only_what_waits_for_an_answer_takes_a_timeout(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["members", "--timeout", "5"])
+    assert ended.value.code == 2
+    assert "leave it out: this command waits for nobody's answer" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["tools", "--help"])
+    assert ended.value.code == 0
+    assert "--timeout TIME" in capsys.readouterr().out
+
+
 def test_a_command_that_is_misspelt_is_offered(tmp_path: Path) -> None:
     ended = run("moot", "memebrs", folder=tmp_path)
     assert ended.code == 2

@@ -37,8 +37,9 @@ _ADVICE: Final = {
 # Without the name of a file these are about what we print: files that we write ourselves are named.
 _OF_OUTPUT: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
-# Options of earlier versions, by the command that had them, and what to do instead.
+# Options of earlier versions, alone or with the command that had them, and what to do instead.
 FORMER_OPTIONS: Final = {
+    "--timeout": "leave it out: this command waits for nobody's answer",
     "moot mcp --idle-seconds": "leave it out: whoever has sent nothing for 10 minutes leaves the space",
 }
 
@@ -102,7 +103,8 @@ class Parser(argparse.ArgumentParser):
             hint = None
             if unknown[0].startswith("-"):
                 name = unknown[0].partition("=")[0]
-                hint = FORMER_OPTIONS.get(f"{called.prog} {name}") or did_you_mean(name, known)
+                former = FORMER_OPTIONS.get(f"{called.prog} {name}") or FORMER_OPTIONS.get(name)
+                hint = former or did_you_mean(name, known)
             elif before is not None and before.nargs == 0:
                 hint = f"{before.option_strings[-1]} takes no value"
             called.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; {hint}" if hint else ""))

@@ -319,6 +319,7 @@ OPERATIONS = (
         examples="  moot tools\n  moot tools files --json\n",
         arguments=_tools_arguments,
         run=_tools,
+        waits=True,
     ),
     UserOperation(
         name="call",
@@ -334,6 +335,7 @@ OPERATIONS = (
 """,
         arguments=_call_arguments,
         run=_call,
+        waits=True,
     ),
     UserOperation(
         name="propose",
@@ -349,6 +351,7 @@ OPERATIONS = (
         examples='  moot member request docs resources/read \'{"uri": "file:///a.md"}\'\n',
         arguments=_request_arguments,
         run=_request,
+        waits=True,
     ),
     UserOperation(
         name="reasoning",

@@ -68,6 +68,7 @@ OPERATIONS = (
         examples="  moot proposals --all\n  moot compensate 3f1c22ab\n",
         arguments=_arguments,
         run=_compensate,
+        waits=True,
         needs_history=True,
     ),
 )

@@ -323,6 +323,7 @@ OPERATIONS = (
         "  moot approve --like 3f1c22ab                  lists those like it; --yes approves them\n",
         arguments=_approve_arguments,
         run=for_each(_approve, waiting_for_me, asks=True),
+        waits=True,
         needs_history=True,
     ),
     UserOperation(

@@ -363,6 +363,7 @@ OPERATIONS = (
         "  moot member grant agent mcp/request:tools/call:fetch --below url=https://example.org/docs/\n",
         arguments=_grant_arguments,
         run=_grant,
+        waits=True,
     ),
     UserOperation(
         name="revoke",
@@ -413,6 +414,7 @@ OPERATIONS = (
         examples="  moot member status agent\n  moot member status agent tokens\n",
         arguments=_status_arguments,
         run=_status,
+        waits=True,
     ),
     UserOperation(
         name="control",
@@ -422,5 +424,6 @@ OPERATIONS = (
         "  moot member control shutdown agent\n",
         arguments=_control_arguments,
         run=_control,
+        waits=True,
     ),
 )

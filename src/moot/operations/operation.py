@@ -197,7 +197,10 @@ Run = Callable[[ClientContext, argparse.Namespace], Awaitable[OperationResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserOperation:
-    """One operation. `needs_history`: it needs earlier messages; `interactive_only`: a slash command only."""
+    """One operation. `needs_history`: it needs earlier messages; `interactive_only`: a slash command only.
+
+    `waits`: for somebody's answer, and `--timeout` says how long.
+    """
 
     name: str
     help: str
@@ -205,6 +208,7 @@ class UserOperation:
     examples: str = ""
     arguments: Arguments
     run: Run
+    waits: bool = False
     needs_history: bool = False
     interactive_only: bool = False
 

@@ -290,6 +290,7 @@ OPERATIONS: Final = (
         examples=_EXAMPLES,
         arguments=_plan_arguments,
         run=_plan,
+        waits=True,
         needs_history=True,
     ),
 )

@@ -81,6 +81,7 @@ OPERATIONS = (
         examples="  moot preview 3f1c22ab\n  moot preview 3f1c22ab --json | jq .report.effect\n",
         arguments=_arguments,
         run=_preview,
+        waits=True,
         needs_history=True,
     ),
     UserOperation(
@@ -91,6 +92,7 @@ OPERATIONS = (
         examples="  moot undo 3f1c22ab\n",
         arguments=_arguments,
         run=_undo,
+        waits=True,
         needs_history=True,
     ),
 )

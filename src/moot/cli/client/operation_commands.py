@@ -89,11 +89,12 @@ def _add_operation(commands: Any, name: str) -> None:
     )
     operation.arguments(parser)
     add_connect_options(parser)
-    parser.add_argument(
-        "--timeout", type=parse_duration, metavar="TIME", help="how long to wait for an answer"
-    )
+    if operation.waits:
+        parser.add_argument(
+            "--timeout", type=parse_duration, metavar="TIME", help="how long to wait for an answer"
+        )
     parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
-    parser.set_defaults(run=run, operation=operation)
+    parser.set_defaults(run=run, operation=operation, timeout=None)
 
 
 def run(options: argparse.Namespace) -> int:
