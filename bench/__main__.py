@@ -21,6 +21,7 @@ from bench import (
     fanout,
     floods,
     grammar,
+    growth,
     idle,
     people,
     relay_events,
@@ -32,6 +33,7 @@ from bench import (
 # What is printed as it is; the gateway has tables and a picture of its own.
 SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
+    "growth": ("CPU per message over how many there are of something", growth.run),
     "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
     "people": ("Many people at one MCP endpoint, beside a process for each", people.main),
     "cluster": ("Several gateways, one space: one, two and three beside one that is alone", cluster.run),

@@ -71,7 +71,11 @@ def _may_risk(risk: Literal["bad", "warn"], payload: Payload) -> bool:
 
 def binds_call(calls: Capability, payload: Payload, to: Sequence[str]) -> bool:
     """Whether a call is, or may be, one of these."""
-    return any(_binds(pattern, payload, to) for pattern in calls.patterns)
+    # Here and below without a generator: a space may have many rules, and each is asked of each call.
+    for pattern in calls.patterns:  # noqa: SIM110
+        if _binds(pattern, payload, to):
+            return True
+    return False
 
 
 def _binds(pattern: Pattern, payload: Payload, to: Sequence[str]) -> bool:
@@ -82,6 +86,8 @@ def _binds(pattern: Pattern, payload: Payload, to: Sequence[str]) -> bool:
 
 def _may_match(node: Node, value: Json) -> bool:
     """Whether the node matches the value, or cannot tell."""
+    if isinstance(value, str) and not isinstance(node, (OneOf, Fields)):
+        return node.matches(value) or len(value) > MAX_TEXT
     if isinstance(value, dict) and CONTENT_KEY in value:
         return True
     if isinstance(node, OneOf):
@@ -89,9 +95,10 @@ def _may_match(node: Node, value: Json) -> bool:
     if isinstance(node, Fields):
         if not isinstance(value, dict):
             return False
-        if not all(name in value and _may_match(inner, value[name]) for name, inner in node.literal):
-            return False
-        return all(_search_may_find(search, value) for search in node.searches)
+        for name, inner in node.literal:
+            if name not in value or not _may_match(inner, value[name]):
+                return False
+        return not node.searches or all(_search_may_find(search, value) for search in node.searches)
     return node.matches(value) or _is_partly_hidden(value)
 
 
