@@ -18,11 +18,13 @@ from moot.bridges.server.bridge_settings import BridgeSettings
 from moot.config.box_config import BoxConfig
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer, UpstreamOptions
+from moot.protocol.argument_template import NotThere, fill
 from moot.protocol.operation import Json
 from tests.bridges.bridged_space import HOST
 from tests.console.approvals_page import approve, detail, propose, row, shown, waiting
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import PEOPLE, Loop, Running, spaces
+from tests.console.in_node import in_node
 from tests.console.test_accessibility import issues
 from tests.gateway.running_gateway import participants, space_settings
 from tests.mcp.upstreams import QUICK
@@ -119,3 +121,35 @@ def test_a_call_is_made_good_with_what_it_answered(page_as: PageAs, member: Memb
     expect(detail(page)).to_contain_text("This is your own proposal; others decide.")
     other = page_as("second", "approvals")
     expect(waiting(other)).to_contain_text("was 4+38")
+
+
+def test_the_page_fills_templates_in_as_the_shell_does() -> None:
+    source: Json = {"a": 4, "b": None, "n": "x", "l": [{"i": 1}, {"i": "z"}], "e": [], "o": {"k": True}}
+    templates: list[Json] = [
+        "{a}",
+        "no {a}, {n}; {o.k}",
+        {"x": ["{l.1.i}", "{l.*.i}", "{{a}}", 7, None]},
+        "{b}",
+        "{missing}",
+        "{e.*}",
+        "{l.2.i}",
+        "{a.k}",
+        "{o.toString}",
+        "{l.length}",
+    ]
+    expected = []
+    for each in templates:
+        try:
+            expected.append([fill(each, source)])
+        except NotThere:
+            expected.append([])
+    run = """async (bring, given) => {
+      const { fill, NotThere } = await bring("views/approvals/compensation.js");
+      return given.templates.map((each) => {
+        try { return [fill(each, given.source)]; }
+        catch (fault) { if (fault instanceof NotThere) return []; throw fault; }
+      });
+    }"""
+    assert in_node(run, {"templates": templates, "source": source}) == expected
+    # Spelled in another way by each, so the page leaves it to the shell.
+    assert in_node(run, {"templates": ["is {o}"], "source": source}) == [[]]

@@ -5,7 +5,8 @@ import { finishSignIn, hasAnswer, takeAnswer } from "./core/connection/provider-
 import { currentRoute, onNavigation } from "./core/page/router.js";
 import { Session } from "./core/connection/session.js";
 import { oneLine } from "./core/page/text.js";
-import { isReachable, offlinePage } from "./views/shell/offline.js";
+import { isReachable } from "./core/connection/gateway-fetch.js";
+import { offlinePage } from "./views/shell/offline.js";
 import { signInPage } from "./views/shell/sign-in.js";
 import { applyTheme } from "./views/shell/theme.js";
 

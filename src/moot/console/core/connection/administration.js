@@ -2,6 +2,7 @@
  * What administrators ask of the gateway: the HTTP routes that `moot member` uses, too. The token is that of the person's own
  * sign-in if a rule makes them an administrator, or one that they typed, which stays in memory and goes with the space.
  */
+import { fetchFrom } from "./gateway-fetch.js";
 
 const ANSWER_MILLISECONDS = 15_000;
 
@@ -78,13 +79,7 @@ export class Administration {
     const token = typedTokens.get(this._openSpace) ?? this._openSpace.login.token;
     let answer;
     try {
-      answer = await fetch(address, {
-        method,
-        headers: { Authorization: `Bearer ${token}` },
-        signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
-        cache: "no-store",
-        credentials: "omit",
-      });
+      answer = await fetchFrom(address, { method, token, within: ANSWER_MILLISECONDS });
     } catch {
       throw new AdministrationRefused("The gateway does not respond.", 0);
     }

@@ -10,6 +10,7 @@
  * decision must not. So one can send while catching up, and `onEarly` is told of what is held back. If it does not reach back to a message received before the loss, the journal is read
  * until it does; only if that is not possible, or takes too long, a gap is reported.
  */
+import { fetchFrom } from "./gateway-fetch.js";
 import { membersOf, parseJson, textAt } from "../state/json-text.js";
 import { MessageQueue } from "./message-queue.js";
 import { parseTime } from "../page/time.js";
@@ -264,12 +265,7 @@ export class Connection {
     address.searchParams.set("since", String(since));
     address.searchParams.set("dialect", "mew");
     try {
-      const answer = await fetch(address, {
-        headers: { Authorization: `Bearer ${this._target.token}` },
-        signal: AbortSignal.timeout(HISTORY_MILLISECONDS),
-        cache: "no-store",
-        credentials: "omit",
-      });
+      const answer = await fetchFrom(address, { token: this._target.token, within: HISTORY_MILLISECONDS });
       if (answer.status === 404) return { messages: [], problem: "this gateway keeps no history to catch up from" };
       if (!answer.ok) return { messages: [], problem: `the history could not be fetched (HTTP ${answer.status})` };
       return {

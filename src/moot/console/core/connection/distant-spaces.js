@@ -2,6 +2,7 @@
  * Spaces that somebody is signed in to and that this page has no connection to: a gateway allows only so many. What is
  * pending there is asked for over HTTP from time to time. Where there was no answer it is not known, and said so.
  */
+import { addressIn, fetchFrom } from "./gateway-fetch.js";
 import { textAt, membersOf, parseJson } from "../state/json-text.js";
 
 // What waits there is seen within a minute.
@@ -53,14 +54,9 @@ export class DistantSpaces {
     let count = 0;
     let after = 0;
     for (let page = 0; page < MAX_PAGES; page += 1) {
-      const address = new URL(`spaces/${encodeURIComponent(login.space)}/proposals`, this._base);
+      const address = addressIn(this._base, login.space, "proposals");
       if (after > 0) address.searchParams.set("after", String(after));
-      const answer = await fetch(address, {
-        headers: { Authorization: `Bearer ${login.token}` },
-        signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
-        cache: "no-store",
-        credentials: "omit",
-      });
+      const answer = await fetchFrom(address, { token: login.token, within: ANSWER_MILLISECONDS });
       if (!answer.ok) return null;
       const text = await answer.text();
       for (const each of membersOf(textAt(text, ["proposals"]) ?? "[]"))

@@ -3,6 +3,7 @@
  * comes any more stays open for minutes. So after a short silence the gateway is asked over HTTP, which costs it next
  * to nothing; without an answer the page says so. After that, and after long silence, the socket itself has to answer.
  */
+import { isReachable } from "./gateway-fetch.js";
 
 const BEAT_MILLISECONDS = 2_000;
 const SILENCE_MILLISECONDS = 3_000;
@@ -80,16 +81,7 @@ export class Heartbeat {
     connection.setResponds(true);
   }
 
-  async _isAlive() {
-    try {
-      const answer = await fetch(new URL("livez", this._gateway), {
-        signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
-        cache: "no-store",
-        credentials: "omit",
-      });
-      return answer.ok;
-    } catch {
-      return false;
-    }
+  _isAlive() {
+    return isReachable(this._gateway, ANSWER_MILLISECONDS);
   }
 }

@@ -2,6 +2,7 @@
  * Values that are too large for a message: the message has their beginning, their size and their SHA-256, and the
  * gateway keeps them for the members of the space.
  */
+import { addressIn, fetchFrom } from "./gateway-fetch.js";
 
 const KEY = "moot/content";
 // 32 MiB in this time are 2 Mbit/s.
@@ -56,13 +57,8 @@ export function valueAt(value, path) {
  * @param {URL} base @param {{space: string, token: string}} login @param {LargeValue} wanted @returns {Promise<Uint8Array<ArrayBuffer>>}
  */
 export async function fetchLargeValue(base, login, wanted) {
-  const address = new URL(`spaces/${encodeURIComponent(login.space)}/content/${wanted.sha256}`, base);
-  const answer = await fetch(address, {
-    headers: { Authorization: `Bearer ${login.token}` },
-    signal: AbortSignal.timeout(FETCH_MILLISECONDS),
-    cache: "no-store",
-    credentials: "omit",
-  });
+  const address = addressIn(base, login.space, "content", wanted.sha256);
+  const answer = await fetchFrom(address, { token: login.token, within: FETCH_MILLISECONDS });
   if (answer.status === 404) throw new Error("the gateway does not keep it any more");
   if (!answer.ok) throw new Error(`the gateway replied with HTTP ${answer.status}`);
   const data = new Uint8Array(await answer.arrayBuffer());

@@ -5,6 +5,7 @@
  *     unread ──load──▶ loading ──▶ more ──load──▶ … ──▶ end (and why)
  *                         └──▶ failed ──load──▶ loading
  */
+import { addressIn, fetchFrom } from "./gateway-fetch.js";
 import { membersOf, parseJson, textAt } from "../state/json-text.js";
 
 const PAGE_MILLISECONDS = 20_000;
@@ -133,18 +134,13 @@ export class OlderMessages {
 
   /** @param {Query} query @param {number | null} before @returns {Promise<Page>} */
   async _fetch(query, before) {
-    const address = new URL(`spaces/${encodeURIComponent(this._login.space)}/history`, this._base);
+    const address = addressIn(this._base, this._login.space, "history");
     if (before !== null) address.searchParams.set("before", String(before));
     for (const text of query.text ?? []) address.searchParams.append("text", text);
     for (const name of /** @type {const} */ (["kind", "from", "id"]))
       if (query[name]) address.searchParams.set(name, /** @type {string} */ (query[name]));
     for (;;) {
-      const answer = await fetch(address, {
-        headers: { Authorization: `Bearer ${this._login.token}` },
-        signal: AbortSignal.timeout(PAGE_MILLISECONDS),
-        cache: "no-store",
-        credentials: "omit",
-      });
+      const answer = await fetchFrom(address, { token: this._login.token, within: PAGE_MILLISECONDS });
       if (answer.status === 429 || answer.status === 503) {
         await new Promise((go) =>
           setTimeout(go, Math.min(MAX_WAIT_SECONDS, Number(answer.headers.get("Retry-After")) || 1) * 1000),

@@ -2,9 +2,9 @@
  * Passkeys: the browser's authenticator signs in, and confirms decisions. What is signed comes from the gateway, which
  * checks it; this page only carries it. A challenge is the SHA-256 of a ticket, or of the very call that is approved.
  */
+import { askGateway as ask } from "./gateway-fetch.js";
 import { SignInError } from "./provider-tokens.js";
 
-const REQUEST_MILLISECONDS = 20_000;
 // Whether a passkey was used in this browser, and nothing else: it is then asked for without a press.
 const STORAGE_KEY = "moot.passkey";
 
@@ -128,29 +128,6 @@ async function useBrowser(act) {
     if (name !== "NotAllowedError" && name !== "AbortError") throw fault;
   }
   throw new Error("No passkey was used: it was cancelled, took too long, or this device has none. Try again.");
-}
-
-/** @param {URL} base @param {string} method @param {string} path @param {string} [token] @param {any} [body] */
-async function ask(base, method, path, token, body) {
-  let answer;
-  try {
-    answer = await fetch(new URL(path, base), {
-      method,
-      headers: {
-        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-        ...(token ? { Authorization: `Bearer ${token}` } : {}),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      signal: AbortSignal.timeout(REQUEST_MILLISECONDS),
-      cache: "no-store",
-      credentials: "omit",
-    });
-  } catch {
-    throw new Error("The gateway does not respond. Is it running?");
-  }
-  const told = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Error(told?.message ?? `The gateway replied with HTTP ${answer.status}`);
-  return told;
 }
 
 /** @param {string[]} ids @returns {PublicKeyCredentialDescriptor[]} */

@@ -5,6 +5,7 @@
  *     asking ──all pages received──▶ known ──connection lost, or a gap──▶ not-known ──connected again──▶ asking
  *        └────refused, no answer───▶ not-known
  */
+import { addressIn, fetchFrom } from "./gateway-fetch.js";
 import { Refused } from "./envelope-sender.js";
 
 // More than the proposals that all members of a space may have open.
@@ -156,11 +157,5 @@ export class ProposalSync {
 
 /** An address at the gateway, with the token in a header. @param {URL} base @param {{space: string, token: string}} login @param {string} id */
 export function fetchProposal(base, login, id) {
-  const address = new URL(`spaces/${encodeURIComponent(login.space)}/proposals/${encodeURIComponent(id)}`, base);
-  return fetch(address, {
-    headers: { Authorization: `Bearer ${login.token}` },
-    signal: AbortSignal.timeout(WHOLE_MILLISECONDS),
-    cache: "no-store",
-    credentials: "omit",
-  });
+  return fetchFrom(addressIn(base, login.space, "proposals", id), { token: login.token, within: WHOLE_MILLISECONDS });
 }

@@ -5,6 +5,7 @@
  * meanwhile, and is removed before anything else happens; so is the code in the address. A code is sent to a
  * provider only if the answer has our state and comes from the issuer that we went to (RFC 9207).
  */
+import { fetchFrom } from "./gateway-fetch.js";
 import { ProviderGrant } from "./provider-grant.js";
 import { claimsOf, requestTokens, SignInError } from "./provider-tokens.js";
 
@@ -41,11 +42,7 @@ const SECRET_BYTES = 32;
 export async function fetchProviders(base) {
   let body;
   try {
-    const answer = await fetch(new URL("oidc", base), {
-      signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
-      cache: "no-store",
-      credentials: "omit",
-    });
+    const answer = await fetchFrom(new URL("oidc", base), { within: ANSWER_MILLISECONDS });
     body = answer.ok ? await answer.json() : {};
   } catch {
     throw new SignInError("The gateway does not respond. Is it running?");

@@ -3,9 +3,9 @@
  * it can be reached, for every token of this session. What was turned on here is remembered without any secret, so that
  * a page can say when it is not on any more.
  */
+import { askGateway } from "./gateway-fetch.js";
 import { canInstall, registration } from "../page/installation.js";
 
-const REQUEST_MILLISECONDS = 20_000;
 const STORAGE_KEY = "moot.push";
 
 /** @typedef {{from: string, to: string, time_zone: string}} QuietHours */
@@ -125,25 +125,8 @@ function list(base, token) {
 }
 
 /** @param {URL} base @param {string} method @param {string} path @param {string} token @param {any} [body] @returns {Promise<any>} */
-async function ask(base, method, path, token, body) {
-  let answer;
-  try {
-    answer = await fetch(new URL(`push-subscriptions${path}`, base), {
-      method,
-      headers: { Authorization: `Bearer ${token}`, ...(body ? { "Content-Type": "application/json" } : {}) },
-      body: body && JSON.stringify(body),
-      signal: AbortSignal.timeout(REQUEST_MILLISECONDS),
-      cache: "no-store",
-      credentials: "omit",
-      // Also while the page is being left.
-      keepalive: method === "DELETE",
-    });
-  } catch {
-    throw new Error("The gateway does not respond.");
-  }
-  const found = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Error(found?.message ?? `HTTP ${answer.status}`);
-  return found;
+function ask(base, method, path, token, body) {
+  return askGateway(base, method, `push-subscriptions${path}`, token, body);
 }
 
 /** @param {Login[]} logins */

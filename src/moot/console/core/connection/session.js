@@ -3,6 +3,7 @@
  * this tab's session storage. It is never put into a URL, a cookie or local storage. Tokens of a provider are never
  * stored at all.
  */
+import { checkAnswer, fetchFrom } from "./gateway-fetch.js";
 import { ChangeFeed } from "../page/change-feed.js";
 import { DistantSpaces } from "./distant-spaces.js";
 import { namedGateways } from "./gateways.js";
@@ -153,12 +154,7 @@ export class Session {
     for (let left = this.gateways.count; ; left -= 1) {
       const { href } = this.gateways.current;
       try {
-        const answer = await fetch(new URL("spaces", href), {
-          headers: { Authorization: `Bearer ${token}` },
-          signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
-          cache: "no-store",
-          credentials: "omit",
-        });
+        const answer = await fetchFrom(new URL("spaces", href), { token, within: SIGN_IN_MILLISECONDS });
         if (left === 1 || answer.status < 502 || (isProviders && answer.status === 503)) return answer;
       } catch {
         if (left === 1) throw new GatewayUnreachable("The gateway does not respond. Is it running?");
@@ -198,11 +194,8 @@ export class Session {
    * @param {Login} login
    * @returns {Promise<{address: string, qr: string[], valid_seconds: number}>}
    */
-  async makeLink(login) {
-    const answer = await this._post("sign-in-links", { page: this.gateways.current.href }, login.token);
-    const body = await readJson(answer);
-    if (!answer.ok) throw new Error(body?.message ?? `HTTP ${answer.status}`);
-    return body;
+  makeLink(login) {
+    return this._ask("sign-in-links", { page: this.gateways.current.href }, login.token);
   }
 
   /**
@@ -210,23 +203,19 @@ export class Session {
    * @param {Login} login
    * @returns {Promise<{code: string, valid_seconds: number}>}
    */
-  async makeChatCode(login) {
-    const answer = await this._post("sign-in-links", { for: "chat" }, login.token);
-    const body = await readJson(answer);
-    if (!answer.ok) throw new Error(body?.message ?? `HTTP ${answer.status}`);
-    return body;
+  makeChatCode(login) {
+    return this._ask("sign-in-links", { for: "chat" }, login.token);
+  }
+
+  /** @param {string} path @param {any} body @param {string} token */
+  async _ask(path, body, token) {
+    return (await checkAnswer(await this._post(path, body, token))).json();
   }
 
   /** @param {string} path @param {any} body @param {string} [token] */
   _post(path, body, token) {
-    return fetch(new URL(path, this.gateways.current), {
-      method: "POST",
-      headers: { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) },
-      body: JSON.stringify(body),
-      signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
-      cache: "no-store",
-      credentials: "omit",
-    });
+    const address = new URL(path, this.gateways.current);
+    return fetchFrom(address, { method: "POST", token, body, within: SIGN_IN_MILLISECONDS });
   }
 
   /**
@@ -312,17 +301,10 @@ export class Session {
     const { token } = grant;
     const revoked = grant.end();
     await stopped;
-    const headers = { Authorization: `Bearer ${token}` };
     // Without an answer the token is valid for its last minutes, but nobody has it.
     await Promise.allSettled([
       revoked,
-      fetch(new URL("oidc/sign-out", this.gateways.current), {
-        method: "POST",
-        headers,
-        cache: "no-store",
-        credentials: "omit",
-        keepalive: true,
-      }),
+      fetchFrom(new URL("oidc/sign-out", this.gateways.current), { method: "POST", token, keepalive: true }),
     ]);
   }
 

@@ -262,3 +262,11 @@ export function redraw(node, facts, build) {
     /** @type {HTMLElement | undefined} */ (again)?.focus({ preventScroll: true });
   }
 }
+
+/** Open the row before or after the current one of a list of links. @param {HTMLElement} list @param {number} by */
+export function stepRow(list, by) {
+  const rows = /** @type {HTMLAnchorElement[]} */ ([...list.querySelectorAll(".member-row")]);
+  const at = rows.findIndex((each) => each.hasAttribute("aria-current"));
+  const next = at < 0 && by < 0 ? rows.length - 1 : at + by;
+  rows[Math.min(rows.length - 1, Math.max(0, next))]?.click();
+}

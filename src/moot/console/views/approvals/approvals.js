@@ -69,6 +69,7 @@ class ApprovalsView {
     this._body = html.div({
       class: "approvals-body",
       on: {
+        "moot:change": () => this._list.draw(this._listed(), this.selected),
         "moot:grant": () => this._actions.grant(),
         "moot:alike": () => this._bulk.decideAlike(this._shown?.proposal),
         "moot:reject-all": () => this._bulk.rejectAll(this._shown?.proposal.from),

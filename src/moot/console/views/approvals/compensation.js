@@ -60,10 +60,10 @@ function compensatingCall({ proposals, roster }, proposal) {
 }
 
 /** A template names what is not there. */
-class NotThere extends Error {}
+export class NotThere extends Error {}
 
 /** @param {any} template @param {any} source @returns {any} */
-function fill(template, source) {
+export function fill(template, source) {
   if (Array.isArray(template)) return template.map((each) => fill(each, source));
   if (isObject(template))
     return Object.fromEntries(Object.entries(template).map(([name, each]) => [name, fill(each, source)]));
@@ -72,7 +72,9 @@ function fill(template, source) {
   if (whole?.[0] === template) return valueAt(source, whole[1]);
   return template.replace(PLACE, (_, place) => {
     const value = valueAt(source, place);
-    return typeof value === "string" ? value : JSON.stringify(value);
+    // Python writes them with other spaces.
+    if (typeof value === "object") throw new NotThere(`${place} is not one value; use moot compensate`);
+    return String(value);
   });
 }
 

@@ -13,91 +13,64 @@ import { isOrphaned, recordText } from "./proposal-decisions.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 
+// Of what somebody wrote; the timeline has all of it.
+const MAX_WORDS = 2_000;
+
 /** @param {import("../../app.js").Context} context @param {Proposal} proposal */
 export function proposalHistory(context, proposal) {
-  const steps = [
-    step(context, "made", proposal.at, proposal.id, ["Proposed by ", nameNode(context, proposal.from)], proposal),
-  ];
-  const middle = [
-    ...proposal.rejections.map((each) => ({
-      at: each.at,
-      node: () =>
-        step(
-          context,
-          "no",
-          each.at,
-          each.id,
-          [
-            nameNode(context, each.by),
-            ` rejected it${each.reason ? `: ${escapeHidden(each.reason)}` : ""}`,
-            each.comments.map((text) => html.q({}, escapeHidden(text.slice(0, 2000)))),
-          ],
-          proposal,
-        ),
-    })),
-    ...proposal.approvals.map((each) => ({
-      at: each.at,
-      node: () => step(context, "yes", each.at, each.id, voteWords(context, proposal, each.by), proposal),
-    })),
-  ].sort((a, b) => a.at - b.at);
-  steps.push(...middle.map((each) => each.node()));
+  const add = stepsOf(context, proposal);
+  const { from, status, ending, settledAt, id } = proposal;
   const votes = voteText(proposal);
-  if (votes)
-    steps.push(
-      html.li(
-        { class: "history-step", data: { tone: "wait" } },
-        html.span({ class: "history-dot" }),
-        html.span(
-          { class: "grow" },
-          votes,
-          proposal.exempt.length > 0 && [
-            "; exempt: ",
-            proposal.exempt.map((id, index) => [index > 0 && ", ", nameNode(context, id)]),
-          ],
-        ),
-      ),
-    );
-  if (proposal.ending === "withdrawn")
-    steps.push(
-      step(
-        context,
-        "over",
-        proposal.settledAt,
-        proposal.id,
-        isOrphaned(proposal)
-          ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"]
-          : [
-              nameNode(context, proposal.from),
-              ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`,
-            ],
-        proposal,
-      ),
-    );
-  else if (proposal.ending)
-    steps.push(
-      step(
-        context,
-        "over",
-        proposal.settledAt,
-        proposal.id,
-        [
-          proposal.ending === "expired"
-            ? "Expired"
-            : "Not pending any more; the gateway does not remember what became of it",
-        ],
-        proposal,
-      ),
-    );
-  else if (proposal.status !== "pending") steps.push(...decisionSteps(context, proposal));
+  const exempt = proposal.exempt.map((each, index) => [index > 0 && ", ", nameNode(context, each)]);
+  const middle = [...proposal.rejections, ...proposal.approvals].sort((a, b) => a.at - b.at);
   return html.section(
     { class: "proposal-history", "aria-label": "History" },
     html.h3({}, "History"),
-    html.ol({ class: "history-steps" }, steps),
+    html.ol(
+      { class: "history-steps" },
+      add("made", proposal.at, id, "Proposed by ", nameNode(context, from)),
+      middle.map((each) =>
+        "comments" in each
+          ? add("no", each.at, each.id, rejectionWords(context, /** @type {Proposal["rejections"][number]} */ (each)))
+          : add("yes", each.at, each.id, voteWords(context, proposal, each.by)),
+      ),
+      votes && waitingStep(votes, exempt.length > 0 && ["; exempt: ", exempt]),
+      ending
+        ? add("over", settledAt, id, endingWords(context, proposal))
+        : status !== "pending" && decisionSteps(context, proposal),
+    ),
     resultView(context, proposal),
     compensationView(context, proposal),
-    (proposal.status !== "pending" || proposal.rejections.length > 0) &&
-      proposal.ending !== "expired" &&
+    (status !== "pending" || proposal.rejections.length > 0) &&
+      ending !== "expired" &&
       receiptButton(context, proposal.id),
+  );
+}
+
+/** @param {import("../../app.js").Context} context @param {Proposal["rejections"][number]} rejection */
+function rejectionWords(context, { by, reason, comments }) {
+  return [
+    nameNode(context, by),
+    ` rejected it${reason ? `: ${escapeHidden(reason)}` : ""}`,
+    comments.map((text) => html.q({}, escapeHidden(text.slice(0, MAX_WORDS)))),
+  ];
+}
+
+/** How one ended that nobody approved. @param {import("../../app.js").Context} context @param {Proposal} proposal */
+function endingWords(context, proposal) {
+  const { from, ending, reason } = proposal;
+  if (isOrphaned(proposal)) return ["Withdrawn, because ", nameNode(context, from), " was removed"];
+  if (ending === "withdrawn")
+    return [nameNode(context, from), ` withdrew it${reason ? `: ${escapeHidden(reason)}` : ""}`];
+  return ending === "expired" ? "Expired" : "Not pending any more; the gateway does not remember what became of it";
+}
+
+/** Something that is not over. @param {...any} content */
+function waitingStep(...content) {
+  return html.li(
+    { class: "history-step", data: { tone: "wait" } },
+    html.span({ class: "history-dot" }),
+    html.span({ class: "grow" }, content),
   );
 }
 
@@ -119,98 +92,47 @@ function voteWords(context, { delegatedVotes, passkey }, by) {
 
 /** @param {import("../../app.js").Context} context @param {Proposal} proposal */
 function decisionSteps(context, proposal) {
-  const request = context.state.proposals.requests.get(proposal.requestId);
-  const counter = context.state.proposals.byId.get(proposal.changedBy);
-  const steps = [
-    step(
-      context,
-      "yes",
-      proposal.settledAt,
-      proposal.requestId || proposal.id,
-      [
-        proposal.fulfilledBy ? nameNode(context, proposal.fulfilledBy) : "Someone",
-        proposal.changedBy ? " approved it with changes" : " approved it",
-        byRule(context, proposal),
-        counter && changesView(proposal.call.bodyText, counter.call.bodyText),
-      ],
-      proposal,
-    ),
+  const { state } = context;
+  const request = state.proposals.requests.get(proposal.requestId);
+  const counter = state.proposals.byId.get(proposal.changedBy);
+  const { id, from, note, undone, outcomeAt, fulfilledBy } = proposal;
+  const failed = proposal.status === "failed";
+  const answer = request?.answer;
+  const progress = request && !answer ? progressOf(state, request.id) : null;
+  const add = stepsOf(context, proposal);
+  const name = (/** @type {string} */ each) => nameNode(context, each);
+  return [
+    add("yes", proposal.settledAt, proposal.requestId || id, [
+      fulfilledBy ? name(fulfilledBy) : "Someone",
+      proposal.changedBy ? " approved it with changes" : " approved it",
+      byRule(context, proposal),
+      counter && changesView(proposal.call.bodyText, counter.call.bodyText),
+    ]),
+    proposal.inputs.map((each) => {
+      const given = escapeHidden(JSON.stringify(each.given).slice(0, MAX_WORDS));
+      return add("yes", each.at, each.id, name(from), " answered: ", html.q({}, given));
+    }),
+    request &&
+      (proposal.assessedBy
+        ? add(failed ? "no" : "yes", outcomeAt, id, [
+            name(proposal.assessedBy),
+            failed ? " found that it was not done" : " found that it was done",
+            note && html.q({}, escapeHidden(note.slice(0, MAX_WORDS))),
+          ])
+        : proposal.status === "unknown" &&
+          add("over", outcomeAt, id, `Outcome unknown: ${escapeHidden(unknownReason(proposal.reason))}`)),
+    answer &&
+      add(failed ? "no" : "yes", answer.at, answer.id, [
+        name(answer.from),
+        failed
+          ? " reported an error"
+          : answer.result?.resultType === "input_required"
+            ? [" asks ", name(from), " for input"]
+            : " replied",
+      ]),
+    request && !answer && proposal.status === "fulfilled" && waitingStep("Running", progress && progressView(progress)),
+    undone && add("over", undone.at, undone.id, name(undone.by), " undid it: files are as before"),
   ];
-  steps.push(
-    ...proposal.inputs.map((each) =>
-      step(
-        context,
-        "yes",
-        each.at,
-        each.id,
-        [
-          nameNode(context, proposal.from),
-          " answered: ",
-          html.q({}, escapeHidden(JSON.stringify(each.given).slice(0, 2000))),
-        ],
-        proposal,
-      ),
-    ),
-  );
-  if (!request) return steps;
-  if (proposal.assessedBy) {
-    steps.push(
-      step(
-        context,
-        proposal.status === "failed" ? "no" : "yes",
-        proposal.outcomeAt,
-        proposal.id,
-        [
-          nameNode(context, proposal.assessedBy),
-          proposal.status === "failed" ? " found that it was not done" : " found that it was done",
-          proposal.note && html.q({}, escapeHidden(proposal.note.slice(0, 2000))),
-        ],
-        proposal,
-      ),
-    );
-  } else if (proposal.status === "unknown") {
-    steps.push(
-      step(
-        context,
-        "over",
-        proposal.outcomeAt,
-        proposal.id,
-        [`Outcome unknown: ${escapeHidden(unknownReason(proposal.reason))}`],
-        proposal,
-      ),
-    );
-  }
-  if (request.answer) {
-    const failed = proposal.status === "failed";
-    const asks =
-      request.answer.result?.resultType === "input_required"
-        ? [" asks ", nameNode(context, proposal.from), " for input"]
-        : " replied";
-    steps.push(
-      step(
-        context,
-        failed ? "no" : "yes",
-        request.answer.at,
-        request.answer.id,
-        [nameNode(context, request.answer.from), failed ? " reported an error" : asks],
-        proposal,
-      ),
-    );
-  } else if (proposal.status === "fulfilled") {
-    const progress = progressOf(context.state, request.id);
-    steps.push(
-      html.li(
-        { class: "history-step", data: { tone: "wait" } },
-        html.span({ class: "history-dot" }),
-        html.span({ class: "grow" }, "Running", progress && progressView(progress)),
-      ),
-    );
-  }
-  if (proposal.undone) {
-    const { by, at, id } = proposal.undone;
-    steps.push(step(context, "over", at, id, [nameNode(context, by), " undid it: files are as before"], proposal));
-  }
-  return steps;
 }
 
 /** A fulfilment by a rule names it in its context (D-92). @param {import("../../app.js").Context} context @param {Proposal} proposal */
@@ -239,20 +161,25 @@ function resultView(context, proposal) {
     : null;
 }
 
-/** @param {import("../../app.js").Context} context @param {string} tone @param {number} at @param {string} id @param {any[]} text @param {Proposal} proposal */
-function step(context, tone, at, id, text, proposal) {
-  const when = tone === "made" ? formatTime(at) : `+${duration(Math.max(0, at - proposal.at))}`;
-  return html.li(
-    { class: "history-step", data: { tone } },
-    html.span({ class: "history-dot", "aria-hidden": "true" }),
-    html.span({ class: "grow" }, text),
-    html.a(
-      { class: "history-link faint", href: context.link("timeline", id), title: "Show in timeline" },
-      when,
-      icon("right", 12),
-      html.span({ class: "sr" }, " show in timeline"),
-    ),
-  );
+/** Makes its steps, each with a link into the timeline. @param {import("../../app.js").Context} context @param {Proposal} proposal */
+function stepsOf(context, proposal) {
+  return (
+    /** @type {string} */ tone,
+    /** @type {number} */ at,
+    /** @type {string} */ id,
+    /** @type {any[]} */ ...text
+  ) =>
+    html.li(
+      { class: "history-step", data: { tone } },
+      html.span({ class: "history-dot", "aria-hidden": "true" }),
+      html.span({ class: "grow" }, text),
+      html.a(
+        { class: "history-link faint", href: context.link("timeline", id), title: "Show in timeline" },
+        tone === "made" ? formatTime(at) : `+${duration(Math.max(0, at - proposal.at))}`,
+        icon("right", 12),
+        html.span({ class: "sr" }, " show in timeline"),
+      ),
+    );
 }
 
 /** What the gateway remembers of a proposal that was not received here. @param {string} id @param {{problem?: string, told?: any}} found @param {() => void} retry */

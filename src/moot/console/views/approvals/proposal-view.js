@@ -41,16 +41,13 @@ export function proposalView(context, proposal) {
   /** @type {(() => void)[]} */
   const later = [];
   const wish = html.span({});
-  let change = changeText(proposal);
   const preview = previewView(context, proposal);
   const readable = html.div(
     { class: "proposal-readable" },
     readableCall(context, proposal, later, () => {
       drawWish(wish, proposal);
-      if (change === changeText(proposal)) return;
-      change = changeText(proposal);
       // Its row says the same.
-      context.state.changes.publish("proposals");
+      wish.dispatchEvent(new CustomEvent("moot:change", { bubbles: true }));
     }),
   );
   const node = html.article(

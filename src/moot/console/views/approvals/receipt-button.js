@@ -1,4 +1,5 @@
 /** The receipt of a decided proposal: who approved what, for somebody who believes nobody here. */
+import { addressIn, checkAnswer, fetchFrom } from "../../core/connection/gateway-fetch.js";
 import { button, html, replace } from "../../core/page/dom.js";
 import { oneLine } from "../../core/page/text.js";
 import { save } from "../parts/large-value.js";
@@ -27,17 +28,7 @@ export function receiptButton(context, id) {
 /** @param {import("../../app.js").Context} context @param {string} id */
 async function fetchReceipt(context, id) {
   const { login } = context.openSpace;
-  const address = new URL(
-    `spaces/${encodeURIComponent(login.space)}/receipts/${encodeURIComponent(id)}`,
-    context.session.gateways.current,
-  );
-  const answer = await fetch(address, {
-    headers: { Authorization: `Bearer ${login.token}` },
-    signal: AbortSignal.timeout(RECEIPT_MILLISECONDS),
-    cache: "no-store",
-    credentials: "omit",
-  });
-  if (answer.ok) return answer.arrayBuffer();
-  const told = await answer.json().catch(() => null);
-  throw new Error(told?.message ?? `the gateway replied with HTTP ${answer.status}`);
+  const address = addressIn(context.session.gateways.current, login.space, "receipts", id);
+  const answer = await fetchFrom(address, { token: login.token, within: RECEIPT_MILLISECONDS });
+  return (await checkAnswer(answer)).arrayBuffer();
 }

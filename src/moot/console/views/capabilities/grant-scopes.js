@@ -67,15 +67,7 @@ function addressScopes(state, proposal) {
   const key = Object.keys(given).find((name) => !TEXTS.includes(name) && isAddress(given[name]));
   if (key === undefined) return [];
   const prefixes = urlPrefixes(given[key]);
-  const free = Object.keys(given).filter(
-    (name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]),
-  );
-  const others =
-    params?.arguments === undefined
-      ? ""
-      : free.length > 0
-        ? `; ${free.join(", ")} and further arguments can be anything`
-        : "; further arguments can be anything";
+  const others = params?.arguments === undefined ? "" : othersText(given, key);
   if (prefixes.length === 0)
     return [
       {
@@ -110,20 +102,21 @@ function folderScope(state, proposal) {
       obstacle: "no argument names a file in a folder",
     };
   const folder = folderOf(given[key]);
-  const free = Object.keys(given).filter(
-    (name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]),
-  );
-  const others =
-    free.length > 0
-      ? `; ${free.join(", ")} and further arguments can be anything`
-      : "; further arguments can be anything";
   return grantScope(
     state,
     proposal,
     "folder",
     `This folder: ${folder}/`,
-    `${proposal.call.name || proposal.call.method} with ${key} in ${folder}/ and below${others}`,
+    `${proposal.call.name || proposal.call.method} with ${key} in ${folder}/ and below${othersText(given, key)}`,
   );
+}
+
+/** What else may be anything. @param {any} given @param {string} key the argument that is bounded */
+function othersText(given, key) {
+  const free = Object.keys(given).filter(
+    (name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]),
+  );
+  return `; ${[free.join(", "), "further arguments can be anything"].filter(Boolean).join(" and ")}`;
 }
 
 /** The folder of a path; empty if it has none, is a URL, or leads out of itself. @param {unknown} value */

@@ -129,22 +129,17 @@ export class AcknowledgeQueue {
     return { node, time };
   }
 
-  /** @param {Chat} chat */
-  acknowledge(chat) {
+  /** One acknowledgement for each (MEW 3.4.1). @param {Chat[]} chats */
+  acknowledge(...chats) {
     return this._each(
-      [chat],
+      chats,
       (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }),
       "acknowledged",
     );
   }
 
-  /** One acknowledgement for each (MEW 3.4.1). */
   acknowledgeAll() {
-    return this._each(
-      [...this.chats.unacknowledged.values()],
-      (each) => this.context.send("chat/acknowledge", { status: "read" }, { to: [each.from], about: each.id }),
-      "acknowledged",
-    );
+    return this.acknowledge(...this.chats.unacknowledged.values());
   }
 
   /** @param {Chat} chat @param {string} [reason] */

@@ -1,4 +1,5 @@
 /** Who decided what, when and why, out of the gateway's journal (decision 0211): filtered, and as a file. */
+import { addressIn, checkAnswer, fetchFrom } from "../../core/connection/gateway-fetch.js";
 import { button, html, newId, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { registerView } from "../../core/page/router.js";
@@ -120,23 +121,12 @@ class DecisionsView {
   /** @param {Record<string, string>} more @returns {Promise<Response>} */
   async _ask(more) {
     const { login } = this._context.openSpace;
-    const address = new URL(
-      `spaces/${encodeURIComponent(login.space)}/decisions`,
-      this._context.session.gateways.current,
-    );
+    const address = addressIn(this._context.session.gateways.current, login.space, "decisions");
     const days = Number(this._days.value);
     const since = days > 0 ? new Date(Date.now() - days * 86_400_000).toISOString() : "";
     const asked = { tool: this._tool.value.trim(), by: this._by.value.trim(), how: this._how.value, since, ...more };
     for (const [name, value] of Object.entries(asked)) if (value) address.searchParams.set(name, value);
-    const answer = await fetch(address, {
-      headers: { Authorization: `Bearer ${login.token}` },
-      signal: AbortSignal.timeout(REPORT_MILLISECONDS),
-      cache: "no-store",
-      credentials: "omit",
-    });
-    if (answer.ok) return answer;
-    const told = await answer.json().catch(() => null);
-    throw new Error(told?.message ?? `the gateway replied with HTTP ${answer.status}`);
+    return checkAnswer(await fetchFrom(address, { token: login.token, within: REPORT_MILLISECONDS }));
   }
 
   async _load() {

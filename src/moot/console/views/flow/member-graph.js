@@ -45,22 +45,7 @@ export function memberGraph(context) {
         "aria-label": `${shown.length} members; the table below has the same data`,
         class: "member-graph",
       },
-      svg.defs(
-        {},
-        svg.marker(
-          {
-            id: "graph-arrow",
-            viewBox: "0 0 8 8",
-            refX: "7",
-            refY: "4",
-            markerUnits: "userSpaceOnUse",
-            markerWidth: "9",
-            markerHeight: "9",
-            orient: "auto",
-          },
-          svg.path({ d: "M0 0L8 4L0 8z", class: "graph-tip" }),
-        ),
-      ),
+      arrowTip("graph-arrow"),
       shownPairs.map((each) =>
         curve(places.get(each.from), places.get(each.to), each.count / max, `${each.from} → ${each.to}: ${each.count}`),
       ),
@@ -166,4 +151,11 @@ function table(pairs, sent, messageCounts) {
         ),
     ),
   );
+}
+
+/** The tip of its arrows, by its id. @param {string} id */
+export function arrowTip(id) {
+  const size = { viewBox: "0 0 8 8", refX: "7", refY: "4", markerWidth: "9", markerHeight: "9" };
+  const tip = svg.path({ d: "M0 0L8 4L0 8z", class: "graph-tip" });
+  return svg.defs({}, svg.marker({ id, ...size, markerUnits: "userSpaceOnUse", orient: "auto" }, tip));
 }

@@ -2,6 +2,7 @@
  * The course of one operation: proposal, decisions, request, result, from left to right, or downwards on a phone. Correlations
  * form a graph, not a line: one answer may close two requests (MEW 3), and all causes are drawn.
  */
+import { arrowTip } from "./member-graph.js";
 import { html, svg } from "../../core/page/dom.js";
 import { hue, nameOf, oneLine } from "../../core/page/text.js";
 import { duration } from "../../core/page/time.js";
@@ -43,22 +44,7 @@ export function operationGraph(id, context) {
       role: "group",
       "aria-label": `${rows.length} ${rows.length === 1 ? "step" : "steps"}`,
     },
-    svg.defs(
-      {},
-      svg.marker(
-        {
-          id: "path-arrow",
-          viewBox: "0 0 8 8",
-          refX: "7",
-          refY: "4",
-          markerUnits: "userSpaceOnUse",
-          markerWidth: "9",
-          markerHeight: "9",
-          orient: "auto",
-        },
-        svg.path({ d: "M0 0L8 4L0 8z", class: "graph-tip" }),
-      ),
-    ),
+    arrowTip("path-arrow"),
     rows.flatMap((row) =>
       row.about
         .filter((cause) => places.has(cause))

@@ -1,5 +1,5 @@
 /** Members: who is online, what each can do and who granted it, and how to stop them. */
-import { button, html, newId, redraw } from "../../core/page/dom.js";
+import { button, html, newId, redraw, stepRow } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { roleOf } from "../capabilities/capability-text.js";
@@ -212,14 +212,6 @@ class MembersView {
     return this.state.roster.present().filter((each) => this.state.roster.isPaused(each)).length;
   }
 
-  /** @param {number} by */
-  _move(by) {
-    const rows = /** @type {HTMLAnchorElement[]} */ ([...this._list.querySelectorAll(".member-row")]);
-    const at = rows.findIndex((each) => each.hasAttribute("aria-current"));
-    const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, at + by))];
-    next?.click();
-  }
-
   /** @param {(member: Member) => void} act */
   _on(act) {
     const member = this.member;
@@ -242,8 +234,8 @@ class MembersView {
   _keys() {
     const { context } = this;
     return context.keys.add("Members", {
-      j: ["Next member", () => this._move(1)],
-      k: ["Previous member", () => this._move(-1)],
+      j: ["Next member", () => stepRow(this._list, 1)],
+      k: ["Previous member", () => stepRow(this._list, -1)],
       "/": ["Search members", () => this._find.focus()],
       i: ["Invite a member", () => inviteDialog(context)],
       p: [

@@ -2,7 +2,7 @@
  * Shared reasoning, live (MEW 3.5): sequences with their thoughts, nested sequences inside them, and a
  * button that stops each (MEW 3.5.5, D-31). Long reasoning that goes into a stream is shown and stopped here too.
  */
-import { button, html, redraw } from "../../core/page/dom.js";
+import { button, html, redraw, stepRow } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { icon } from "../parts/icons.js";
@@ -261,17 +261,10 @@ class ReasoningView {
     else this.context.notify("No active reasoning here", "info");
   }
 
-  /** @param {number} by */
-  _move(by) {
-    const rows = /** @type {HTMLAnchorElement[]} */ ([...this._list.querySelectorAll(".member-row")]);
-    const at = rows.findIndex((each) => each.hasAttribute("aria-current"));
-    rows[Math.min(rows.length - 1, Math.max(0, at + by))]?.click();
-  }
-
   _keys() {
     return this.context.keys.add("Reasoning", {
-      j: ["Next", () => this._move(1)],
-      k: ["Previous", () => this._move(-1)],
+      j: ["Next", () => stepRow(this._list, 1)],
+      k: ["Previous", () => stepRow(this._list, -1)],
       s: ["Stop this reasoning", () => this._stopOne()],
       S: ["Stop all", () => this._stopAll()],
       f: [

@@ -1,5 +1,5 @@
 /** Streams (MEW 3.10): which are open, whose they are, who writes and reads, and what is being written. */
-import { button, html, redraw } from "../../core/page/dom.js";
+import { button, html, redraw, stepRow } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { ago, isoTime } from "../../core/page/time.js";
@@ -268,18 +268,11 @@ class StreamsView {
     );
   }
 
-  /** @param {number} by */
-  _move(by) {
-    const rows = /** @type {HTMLAnchorElement[]} */ ([...this._list.querySelectorAll(".member-row")]);
-    const at = rows.findIndex((each) => each.hasAttribute("aria-current"));
-    rows[Math.min(rows.length - 1, Math.max(0, at + by))]?.click();
-  }
-
   _keys() {
     const { context } = this;
     return context.keys.add("Streams", {
-      j: ["Next stream", () => this._move(1)],
-      k: ["Previous stream", () => this._move(-1)],
+      j: ["Next stream", () => stepRow(this._list, 1)],
+      k: ["Previous stream", () => stepRow(this._list, -1)],
       h: ["Pause or resume", () => this._tail?.hold()],
       f: ["Jump to end", () => this._tail?.follow()],
       s: [

@@ -1,23 +1,9 @@
 /** What is shown when the page was opened without a connection: nothing is known, so nothing else is shown. */
+import { isReachable } from "../../core/connection/gateway-fetch.js";
 import { button, html } from "../../core/page/dom.js";
 import { logo } from "./sign-in.js";
 
 const RETRY_MILLISECONDS = 3_000;
-const ANSWER_MILLISECONDS = 4_000;
-
-/** @param {URL} base @returns {Promise<boolean>} whether the gateway answers */
-export async function isReachable(base) {
-  try {
-    const answer = await fetch(new URL("livez", base), {
-      signal: AbortSignal.timeout(ANSWER_MILLISECONDS),
-      cache: "no-store",
-      credentials: "omit",
-    });
-    return answer.ok;
-  } catch {
-    return false;
-  }
-}
 
 /**
  * The page that says so. It looks for the gateway by itself and loads everything anew when it answers: the page may be of an older version.

@@ -227,14 +227,7 @@ function deviceDialog(session, context) {
         html.p({ class: "soft" }, `Whoever opens it first is signed in as ${login.participant}. Show it to nobody.`),
       );
     } catch (fault) {
-      replace(
-        body,
-        html.p(
-          { class: "fault", role: "alert" },
-          `No link could be made: ${fault instanceof Error ? fault.message : "no answer"}`,
-        ),
-        button("Retry", () => void make(), { class: "small" }),
-      );
+      replace(body, notMade("link", fault, make));
     }
   };
   void make();
@@ -269,17 +262,19 @@ function chatDialog(session, context) {
         ),
       );
     } catch (fault) {
-      replace(
-        body,
-        html.p(
-          { class: "fault", role: "alert" },
-          `No code could be made: ${fault instanceof Error ? fault.message : "no answer"}`,
-        ),
-        button("Retry", () => void make(), { class: "small" }),
-      );
+      replace(body, notMade("code", fault, make));
     }
   };
   void make();
+}
+
+/** @param {string} what @param {unknown} fault @param {() => void} again */
+function notMade(what, fault, again) {
+  const why = fault instanceof Error ? fault.message : "no answer";
+  return [
+    html.p({ class: "fault", role: "alert" }, `No ${what} could be made: ${why}`),
+    button("Retry", again, { class: "small" }),
+  ];
 }
 
 /** @param {string} text @param {string} [label] */
