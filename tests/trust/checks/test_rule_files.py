@@ -61,7 +61,7 @@ def test_what_else_decides_in_the_space_is_looked_at_or_named(
 ) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
-    read_rules_file(file).print_unseen(cedar=True)
+    read_rules_file(file).print_unseen()
     assert capsys.readouterr().out == ""
     forbid = 'forbid(principal, action, resource) when { context.arguments.path like "*11*" };'
     (tmp_path / "company.cedar").write_text(f'@id("no-11") {forbid}')
@@ -73,8 +73,6 @@ def test_what_else_decides_in_the_space_is_looked_at_or_named(
     rules_file = read_rules_file(file)
     rules_file.print_unseen()
     assert capsys.readouterr().out == "note: 1 remembered call (`moot rules list`) is not looked at here\n"
-    rules_file.print_unseen(cedar=True)
-    assert "Cedar policies (company.cedar) are not looked at here" in capsys.readouterr().out
     found = run_tests(rules_file.rules, read_tests(rules_file.text), 0.0, rules_file.read_policies())
     assert [each.problem for each in found[:2]] == [None, None]
     assert [each.verdict.decision for each in found] == ["reject", "approve", "reject", "reject"]
@@ -83,6 +81,32 @@ def test_what_else_decides_in_the_space_is_looked_at_or_named(
     judged = replay((), ledger, rules_file.read_policies(), rules_file.read_remembered())
     assert [each.verdict.decision for each in judged] == ["approve", "reject", "ask"]
     assert [each.verdict.decision for each in replay((), ledger)] == ["ask", "ask", "ask"]
+
+
+def test_policies_and_remembered_calls_are_checked_and_compared_with_the_rules(tmp_path: Path) -> None:
+    fields = "proposer: agent, to: files, tool: write_file, arguments: {path: '*'}"
+    wide = f"rules:\n  - {{name: any-path, decision: approve, {fields}}}\n"
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    for file in (old, new):
+        file.write_text(wide)
+    code, output = moot("rules", "check", new, folder=tmp_path)
+    assert (code, "warning: rule any-path, " in output) == (1, True)
+    calls = RememberedCalls(tmp_path / "remembered.json")
+    calls.add(rule_for(call({"path": "a"}), RuleLimits(), RuleOrigin()), 0.0)
+    calls.save()
+    (tmp_path / "company.cedar").write_text('@id("none") forbid(principal, action, resource);')
+    new.write_text(f"{wide}cedar: [company.cedar]\n")
+    # A policy forbids whatever the rule would let through, and what is remembered is one call alone.
+    code, output = moot("rules", "check", new, folder=tmp_path)
+    assert (code, "it would approve" in output) == (0, False)
+    code, output = moot("rules", "diff", old, new, folder=tmp_path)
+    assert code == 1
+    assert "+ cedar.none (reject): added" in output
+    assert "approve -> reject" in output
+    # What a policy permits of what an attacker would try is a warning about the policy.
+    (tmp_path / "company.cedar").write_text('@id("all") permit(principal, action, resource);')
+    code, output = moot("rules", "check", new, folder=tmp_path)
+    assert (code, "warning: rule cedar.all, tool: it may be any tool" in output) == (1, True)
 
 
 def test_tests_pass_or_fail_by_what_the_rules_decide(tmp_path: Path) -> None:

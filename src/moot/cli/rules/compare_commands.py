@@ -8,6 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,14 +85,17 @@ def _diff(options: argparse.Namespace) -> int:
 
     files = [read_rules_file(file) for file in (options.old, options.new)]
     tests = [test for each in files for test in read_tests(each.text)]
-    found = compare_rules(
-        files[0].rules, files[1].rules, time.time(), [(test.case, test.at) for test in tests]
-    )
+    calls = [(test.case, test.at) for test in tests]
+    old, new = files
+    beside = old.read_beside(), new.read_beside()
+    if not beside[0].calls:
+        # A copy of the file lies alone, and what people want again decides with it all the same.
+        beside = replace(beside[0], remembered=beside[1].remembered), beside[1]
+    found = compare_rules(old.rules, new.rules, time.time(), calls, beside)
     if options.json:
-        calls = [_call_as_json(each) for each in found.calls]
-        print(json.dumps({"changes": [each.as_json() for each in found.changes], "calls": calls}))
+        listed = [_call_as_json(each) for each in found.calls]
+        print(json.dumps({"changes": [each.as_json() for each in found.changes], "calls": listed}))
     else:
-        files[1].print_unseen(cedar=True)
         for change in found.changes:
             print(printable(_change_line(change)))
         if found.calls:

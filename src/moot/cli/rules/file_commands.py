@@ -105,7 +105,7 @@ def _check(options: argparse.Namespace) -> int:
 
     rules_file = read_rules_file(options.file)
     file, rules = rules_file.path, rules_file.rules
-    report = check_rules(rules)
+    report = check_rules(rules, rules_file.read_beside())
     found, unchecked = report.warnings, report.unchecked
     if options.json:
         listed = [
@@ -127,7 +127,6 @@ def _check(options: argparse.Namespace) -> int:
                 printable(f"by origin: rule {name} decides by where values came from, which a file does not")
             )
             print(printable(f"    say: {words}"))
-        rules_file.print_unseen(cedar=True)
         if not found and not unchecked:
             count = sum(rule.decision == "approve" for rule in rules)
             print(printable(f"no warnings about {count} approving rules in {file}"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
+    from moot.trust.checks.beside_rules import BesideRules
     from moot.trust.rules.cedar_policies import CedarPolicies
     from moot.trust.rules.remembered_calls import RememberedCalls
     from moot.trust.rules.rule import Rule
@@ -37,12 +38,14 @@ class RulesFile:
 
         return RememberedCalls.open(self.path.parent)
 
-    def print_unseen(self, *, cedar: bool = False) -> None:
-        """Tell what also decides in this space and is not looked at, so that nobody takes this for all."""
-        from moot.trust.rules.cedar_policies import read_cedar_files
+    def read_beside(self) -> BesideRules:
+        """What decides beside the rules; raises UsageError."""
+        from moot.trust.checks.beside_rules import BesideRules
 
-        if cedar and (names := read_cedar_files(self.text)):
-            print(f"note: Cedar policies ({', '.join(names)}) are not looked at here")
+        return BesideRules(self.read_policies(), self.read_remembered())
+
+    def print_unseen(self) -> None:
+        """Tell what also decides in this space and is not looked at, so that nobody takes this for all."""
         if count := len(self.read_remembered()):
             calls, are = ("remembered call", "is") if count == 1 else ("remembered calls", "are")
             print(f"note: {count} {calls} (`moot rules list`) {are} not looked at here")

@@ -13,6 +13,7 @@ from typing import Final
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
 from moot.protocol.patterns.pattern import Node, NotText, OneOf, Regex, Text
+from moot.trust.checks.beside_rules import NOTHING_BESIDE, BesideRules
 from moot.trust.checks.regex_examples import regex_examples
 from moot.trust.checks.rule_samples import (
     OTHER_HOST,
@@ -26,7 +27,7 @@ from moot.trust.checks.rule_samples import (
     with_argument,
 )
 from moot.trust.history.proposal_case import Case, Path, path_text
-from moot.trust.rules.rule import NO_LIMITS, Rule, evaluate
+from moot.trust.rules.rule import NO_LIMITS, Rule
 from moot.trust.rules.rule_words import describe_rule
 from moot.values.examples import edge_texts
 from moot.values.kinds import ValuePattern, recognise
@@ -99,21 +100,25 @@ class CheckReport:
     by_origin: tuple[tuple[str, str], ...] = ()
 
 
-def check_rules(rules: Sequence[Rule]) -> CheckReport:
-    """Check all approving rules; what another rule keeps from being approved is no warning."""
+def check_rules(rules: Sequence[Rule], beside: BesideRules = NOTHING_BESIDE) -> CheckReport:
+    """Check all approving rules and remembered calls; what another rule or a Cedar policy keeps from being
+    approved is no warning, and what a policy permits of the calls that are tried is one about the policy.
+    """
     found: list[RuleWarning] = []
     unchecked: list[str] = []
-    for position, rule in enumerate(rules):
+    policies = BesideRules(beside.policies)
+    checked = [*rules, *beside.calls]
+    for position, rule in enumerate(checked):
         # By its patterns alone one with `ask` approves nothing.
         if rule.decision == "approve" and rule.ask is None:
             others = [_timeless(r) for r in rules if r.decision != "approve" and not _is_timed(r)]
             before = sum(1 for r in rules[:position] if r.decision != "approve" and not _is_timed(r))
             ordered = [*others[:before], _timeless(rule), *others[before:]]
-            warnings = _check_rule(rule, ordered)
-            found += warnings
+            warnings = _check_rule(rule, ordered, policies)
+            found += [each for each in warnings if each not in found]
             if not warnings and not _timeless(rule).matches(sample_call(rule), 0.0):
                 unchecked.append(rule.name)
-    by_origin = tuple((rule.name, describe_rule(rule)) for rule in rules if rule.ask is not None)
+    by_origin = tuple((rule.name, describe_rule(rule)) for rule in checked if rule.ask is not None)
     return CheckReport(tuple(found), tuple(unchecked), by_origin)
 
 
@@ -127,13 +132,14 @@ def _timeless(rule: Rule) -> Rule:
     return replace(rule, hours=None, after=None, before=None, limits=NO_LIMITS)
 
 
-def _check_rule(rule: Rule, rules: Sequence[Rule]) -> list[RuleWarning]:
+def _check_rule(rule: Rule, rules: Sequence[Rule], policies: BesideRules) -> list[RuleWarning]:
     base = sample_call(rule)
     found: dict[tuple[str, str], RuleWarning] = {}
     for part, danger, case in attempted_calls(rule, base):
-        if (part, danger) not in found and evaluate(rules, case, 0.0).decision == "approve":
+        verdict = policies.decide(rules, case, 0.0) if (part, danger) not in found else None
+        if verdict is not None and verdict.rule is not None and verdict.decision == "approve":
             words = _WORDS.get(danger, danger)
-            found[part, danger] = RuleWarning(rule.name, part, danger, words, call_as_json(case))
+            found[part, danger] = RuleWarning(verdict.rule.name, part, danger, words, call_as_json(case))
     # Whatever else an argument allows is said by this.
     open_parts = {part for part, danger in found if danger == "anything"}
     return [each for (part, danger), each in found.items() if danger == "anything" or part not in open_parts]

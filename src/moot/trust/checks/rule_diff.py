@@ -2,7 +2,8 @@
 
 The text is compared rule by rule. What they decide is compared by calls made up from both lists: at the edges
 of every rule, what an attacker would try, and the tests of the files, at the times at which some rule starts
-or ends to apply. Each difference that is found is real and has a call for it; none found is not a proof.
+or ends to apply. Cedar policies and remembered calls decide with them, but no call is made up from a policy.
+Each difference that is found is real and has a call for it; none found is not a proof.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from itertools import product
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
+from moot.trust.checks.beside_rules import NOTHING_BESIDE, BesideRules
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.checks.rule_check import attempted_calls
 from moot.trust.checks.rule_samples import call_as_json, sample_call, sample_calls
 from moot.trust.history.proposal_case import Case
+from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.conditions import DAY_MINUTES, Hours, minute_of_day
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict
 from moot.trust.rules.rule_yaml import rule_as_json
 
 Change = Literal["added", "removed", "changed", "moved"]
@@ -67,10 +70,16 @@ class RuleDiff:
 
 
 def compare_rules(
-    old: Sequence[Rule], new: Sequence[Rule], now: float, tests: Iterable[tuple[Case, float | None]] = ()
+    old: Sequence[Rule],
+    new: Sequence[Rule],
+    now: float,
+    tests: Iterable[tuple[Case, float | None]] = (),
+    beside: tuple[BesideRules, BesideRules] = (NOTHING_BESIDE, NOTHING_BESIDE),
 ) -> RuleDiff:
     """Compare two lists of rules; `tests` are further calls to compare, with their time."""
-    return RuleDiff(tuple(_changes(old, new)), tuple(_call_differences(old, new, now, tests)))
+    one, other = ([*old, *beside[0].policy_rules], [*new, *beside[1].policy_rules])
+    sides = ((old, beside[0]), (new, beside[1]))
+    return RuleDiff(tuple(_changes(one, other)), tuple(_call_differences(sides, now, tests)))
 
 
 def _changes(old: Sequence[Rule], new: Sequence[Rule]) -> Iterator[RuleChange]:
@@ -85,7 +94,8 @@ def _changes(old: Sequence[Rule], new: Sequence[Rule]) -> Iterator[RuleChange]:
             continue
         fields = _changed_fields(before[name], rule)
         if fields:
-            yield RuleChange(name, "changed", rule.decision, fields, find_wider_part(rule, before[name]))
+            wider = "it is written otherwise" if is_policy(rule) else find_wider_part(rule, before[name])
+            yield RuleChange(name, "changed", rule.decision, fields, wider)
         if name in moved:
             yield RuleChange(name, "moved", rule.decision)
 
@@ -108,18 +118,21 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> set[str]:
 
 
 def _call_differences(
-    old: Sequence[Rule], new: Sequence[Rule], now: float, tests: Iterable[tuple[Case, float | None]]
+    sides: Sequence[tuple[Sequence[Rule], BesideRules]],
+    now: float,
+    tests: Iterable[tuple[Case, float | None]],
 ) -> Iterator[CallDifference]:
-    rules = [*old, *(rule for rule in new if rule not in old)]
+    listed = [rule for rules, beside in sides for rule in (*rules, *beside.calls)]
+    rules = list({(rule.name, repr(rule)): rule for rule in listed}.values())
     moments = _moments(rules, now)
     present = {name for rule in rules for name in rule.limits.while_present}
     found: set[tuple[str, str | None, str, str | None]] = set()
     # As if people had said the values, then as if nobody knew.
-    origins = (None, ORIGINS_UNKNOWN) if any(rule.ask for rule in rules) else (None,)
+    by_origin = any(rule.ask for rule in rules) or any(beside.policies for _, beside in sides)
+    origins = (None, ORIGINS_UNKNOWN) if by_origin else (None,)
     for case, at in _calls(rules, tests):
         for moment, untrusted in product(moments if at is None else [at], origins):
-            verdicts = [evaluate(each, case, moment, present, untrusted=untrusted) for each in (old, new)]
-            one, other = verdicts
+            one, other = [beside.decide(each, case, moment, present, untrusted) for each, beside in sides]
             key = (one.decision, _name(one), other.decision, _name(other))
             if one.decision == other.decision or key in found:
                 continue
