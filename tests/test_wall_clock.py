@@ -47,7 +47,7 @@ FILES: Final = {
     "gateway/sign_in/sign_in_service.py": "tokens say by the wall clock when they were issued and expire",
     "net/server_tls.py": "certificates expire by the wall clock",
     "trust/rules/rule_store.py": STAMP,
-    "bridges/server/call_previews.py": STAMP,
+    "bridges/server/overlay_previews.py": STAMP,
     "bridges/space/kept_calls.py": "until when a result is written down for the next run",
     "bridges/space/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
     "bridges/space/same_calls.py": "the same, for a proposal that another process made",
