@@ -256,10 +256,10 @@ class Space:
         Also those who sign in: a token of their provider that was revoked there lets nobody in here.
         """
         roster = self.state.roster
-        for known in model.state.roster.members.values():
-            if known.kicked and known.subject is not None and known.name not in roster.members:
-                removed = SpaceMember(known.name)
-                removed.subject = known.subject
+        for other in model.state.roster.members.values():
+            if other.kicked and other.subject is not None and other.name not in roster.members:
+                removed = SpaceMember(other.name)
+                removed.subject = other.subject
                 roster.add(removed)
         self.state.temporary_tokens.begin_like(model.state.temporary_tokens)
         for name, member in roster.members.items():
