@@ -158,11 +158,10 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def sync_folder(folder: Path | int) -> None:
+def sync_folder(folder: Path) -> None:
     """Returns when the names in a folder are on disk."""
-    descriptor = folder if isinstance(folder, int) else os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
-        if not isinstance(folder, int):
-            os.close(descriptor)
+        os.close(descriptor)

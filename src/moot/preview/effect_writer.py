@@ -174,7 +174,7 @@ class _Transaction:
                     inodes[step.index] = found.st_ino
         for path in self._roots:
             with self._scratch(path) as scratch:
-                sync_folder(scratch)
+                os.fsync(scratch)
         self._journal = msgspec.structs.replace(self._journal, inodes=inodes, is_moving=True)
         return self._journal
 
@@ -367,12 +367,7 @@ class _Transaction:
 
     @contextmanager
     def _scratch(self, root: str) -> Iterator[int]:
-        with self._inside(self._roots[root]) as descriptor:
-            yield descriptor
-
-    @contextmanager
-    def _inside(self, root: int) -> Iterator[int]:
-        descriptor = os.open(self._journal.scratch, FOLDER_FLAGS, dir_fd=root)
+        descriptor = os.open(self._journal.scratch, FOLDER_FLAGS, dir_fd=self._roots[root])
         try:
             yield descriptor
         finally:
