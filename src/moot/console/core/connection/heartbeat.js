@@ -57,7 +57,7 @@ export class Heartbeat {
   async _check(suspicious) {
     const connection = this._connection;
     const returns = connection.returns;
-    const isAlive = await this._isAlive();
+    const isAlive = await isReachable(this._gateway, ANSWER_MILLISECONDS);
     const isSame = () => connection.state === "live" && connection.returns === returns;
     // A message that arrived meanwhile is an answer, too.
     if (!isSame() || (!isAlive && Date.now() - connection.receivedAt < SILENCE_MILLISECONDS)) return;
@@ -79,9 +79,5 @@ export class Heartbeat {
       this._socketAnsweredAt = Date.now();
     }
     connection.setResponds(true);
-  }
-
-  _isAlive() {
-    return isReachable(this._gateway, ANSWER_MILLISECONDS);
   }
 }

@@ -13,7 +13,7 @@ import { votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
 import { describeError } from "../parts/error-text.js";
-import { isAllowed } from "../capabilities/capability-match.js";
+import { mayAsk } from "./proposal-preview.js";
 import { approverStateOf } from "../rules/approver-state.js";
 import { sendCommand } from "../rules/rule-commands.js";
 
@@ -155,13 +155,11 @@ export async function approve(context, shown, host = "") {
  * @param {import("../../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome | null>}
  */
 async function staleOutcome(context, shown) {
+  if (!shown.effect || !mayAsk(context, shown, "moot/preview")) return null;
   const params = { proposal: shown.id, check: true };
-  const payload = { jsonrpc: "2.0", id: 0, method: "moot/preview", params };
-  if (!shown.effect || !isAllowed(context.state, "mcp/request", payload, shown.to)) return null;
   const answer = await context.call(shown.to[0], "moot/preview", params).catch(() => null);
   const report = readPreview(answer?.report);
-  if (!report || report.effect === shown.effect) return null;
-  return { status: "mismatch", message: STALE };
+  return report && report.effect !== shown.effect ? { status: "mismatch", message: STALE } : null;
 }
 
 /** What was seen is what is applied. @param {ReviewedProposal} shown */

@@ -78,8 +78,8 @@ function undoView(context, proposal) {
   return method ? [button("Undo what it changed", undo, { class: "small" })] : [];
 }
 
-/** @param {Context} context @param {Proposal} proposal @param {string} method */
-function mayAsk(context, proposal, method) {
+/** @param {Context} context @param {Pick<Proposal, "id" | "to">} proposal @param {string} method */
+export function mayAsk(context, proposal, method) {
   const payload = { jsonrpc: "2.0", id: 0, method, params: { proposal: proposal.id } };
   return isAllowed(context.state, "mcp/request", payload, proposal.to);
 }
