@@ -106,6 +106,11 @@ LOG_SIGNED: Final = _TABLE.gauge(
 LOG_BEHIND: Final = _TABLE.gauge(
     "moot_log_behind_records", "Records that are on disk, and that no checkpoint is signed for yet.", "space"
 )
+LOG_UNWITNESSED: Final = _TABLE.gauge(
+    "moot_log_unwitnessed_seconds",
+    "How long fewer witnesses have signed the log than the policy asks for; 0 while enough do.",
+    "space",
+)
 SNAPSHOTS_SAVED: Final = _TABLE.gauge(
     "moot_snapshots_saved",
     "1 while snapshots and the position of the journal can be written; 0: a restart has more to read again.",
@@ -184,6 +189,8 @@ class GatewayMeasures:
     def watch_log(self, host: SpaceHost, logs: LogKeeper) -> None:
         """Where a log of the journal is kept."""
         LOG_SIGNED.of(self.registry, space=host.name).read = lambda: float(logs.is_signed(host.name))
+        unwitnessed = LOG_UNWITNESSED.of(self.registry, space=host.name)
+        unwitnessed.read = lambda: logs.unwitnessed_seconds(host.name)
         behind = LOG_BEHIND.of(self.registry, space=host.name)
         behind.read = lambda: host.journal.recorded - (host.journal.logged or 0)
 

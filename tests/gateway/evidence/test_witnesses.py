@@ -126,6 +126,7 @@ async def test_a_gateway_has_its_log_witnessed_by_another_one(
             await until(lambda: (LogReader(folder).cosigned() or (Checkpoint("", 0, b""),))[0].size >= last)
             proof = await gateway.gateway.logs.proof_of("lab", last)
             assert proof is not None
+            assert gateway.gateway.logs.unwitnessed_seconds("lab") == 0
             assert set(signers(proof.note, [log, witness])) == {log, witness}
             seen = await other.http.get(f"/witness/{sha256(log.name.encode()).hexdigest()}/checkpoint")
             assert parse_checkpoint(seen.content)[0].size >= last
@@ -153,6 +154,8 @@ async def test_what_comes_after_an_anchor_is_anchored_too(
         await until(lambda: anchor.read_bytes().endswith(b"}\n"))
         alice = await gateway.join("alice")
         await alice.ask("chat", {"text": "after the anchor"})
+        await until(lambda: gateway.gateway.logs.unwitnessed_seconds("lab") > 0)
+        assert 'moot_log_unwitnessed_seconds{space="lab"} 0\n' not in gateway.gateway.metrics()
         folder = gateway.journal().parent / "log"
     kept = parse_kept(anchor.read_bytes().partition(b"\n")[2])
     assert kept[-1].checkpoint.size == LogReader(folder).signed()[0].size > kept[0].checkpoint.size

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -99,6 +100,12 @@ class LogKeeper:
         """Whether nothing keeps a log from being signed for."""
         found = self.logs.get(space)
         return found is not None and found.writer is not None and not found.broken
+
+    def unwitnessed_seconds(self, space: str) -> float:
+        """How long too few witnesses have signed the log of a space; 0 while enough do, or none are asked."""
+        found = self.logs.get(space)
+        since = 0.0 if found is None else found.unwitnessed_since
+        return time.monotonic() - since if since else 0.0
 
     async def proof_of(self, space: str, record: int) -> InclusionFile | None:
         """That a record is in its space's log; None if it is not signed for within some seconds.

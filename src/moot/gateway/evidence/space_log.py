@@ -41,6 +41,8 @@ class SpaceLog:
         self.broken = ""
         # Whether the newest checkpoint was signed here, so that this gateway asks the witnesses.
         self.is_signer = True
+        # Since when, by the monotonic clock, too few witnesses have signed; 0 while enough have.
+        self.unwitnessed_since = 0.0
         self._journal = journal
         self._keys = keys
         self._public_url = public_url

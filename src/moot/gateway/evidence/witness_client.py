@@ -109,8 +109,10 @@ class WitnessClient:
         try:
             policy.judge(checkpoint, signed)
             is_enough = True
+            found.unwitnessed_since = 0.0
         except NoteError as fault:
             is_enough = False
+            found.unwitnessed_since = found.unwitnessed_since or time.monotonic()
             log.warning("a checkpoint is not witnessed as the policy asks", extra={"why": str(fault)})
         await self._keeper.in_thread(lambda: _keep(found, checkpoint, signed, is_enough=is_enough))
         if is_enough:
