@@ -174,6 +174,12 @@ async def test_a_call_from_one_gateway_of_a_cluster_to_the_other_is_one_trace(tm
                     url = (await served.stdout.readline()).decode().split()[-1]
                     await person.roster.wait_for("tool", timeout_seconds=HANG_SECONDS)
                 async with Client(url, mode="2026-07-28") as client:
+
+                    async def is_offered() -> bool:
+                        return "tell" in {each.name for each in (await client.list_tools()).tools}
+
+                    # The gateway here may know of it later than the one there.
+                    await until_told(is_offered)
                     calling = asyncio.create_task(client.call_tool("tell", {}, meta=META))
                     proposal = (await until(lambda: person.proposals.open()))[0]
                     await member("alice", there, "approve", proposal.id)
