@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from moot.errors import UsageError
-from moot.evidence.checkpoint import Checkpoint, parse_checkpoint
+from moot.evidence.checkpoint import Checkpoint, parse_checkpoint, signers
 from moot.evidence.log_check import check_log
 from moot.evidence.log_files import LogReader
-from moot.evidence.log_keys import read_keys, rotate_key
+from moot.evidence.log_keys import read_keys, rotate_key, use_keys
 from moot.evidence.merkle_tree import proves_consistency
 from moot.evidence.receipt_maker import receipt_of
 from moot.evidence.receipt_verify import verify_receipt
@@ -24,7 +24,7 @@ from moot.store.journal_reader import read_records
 from moot.store.record_chain import entry_of, shared_number
 from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.cluster.log_failovers import run_log_failovers
-from tests.gateway.running_gateway import CALL, LocalGateway
+from tests.gateway.running_gateway import CALL, LocalGateway, participants, running_gateway
 from tests.waiting import until
 
 
@@ -260,3 +260,32 @@ async def test_a_receipt_comes_from_any_gateway_and_a_stranger_verifies_it(start
             assert verdict.ok, verdict.problems
         bad = receipts[0].replace(b"read_file", b"read_fine")
         assert not verify_receipt(bad, policy).ok
+
+
+async def test_what_witnesses_signed_is_known_at_every_gateway(start: StartGateway, tmp_path: Path) -> None:
+    async with start("a") as a:
+        await (await a.join("alice")).ask("chat", {"text": "so that there is a log"})
+        await wait_signed(a)
+        keys = read_keys(a.gateway.config.data)
+        assert keys is not None
+        log = keys.verifiers(reader_of(a).about.origin)[0]
+    (tmp_path / "w" / "data").mkdir(parents=True, mode=0o700)
+    witness = use_keys(tmp_path / "w" / "data").witness().verifier
+    people = participants(alice=["*"])
+    async with running_gateway(tmp_path / "w", people, journal={"witness_for": [str(log)]}) as other:
+        policy = tmp_path / "policy"
+        policy.write_text(f"log {log}\nwitness them {witness} {other.url}/witness\nquorum them\n")
+        asking: dict[str, Json] = {"witnesses": str(policy)}
+        async with start("a", journal=asking) as a, start("b", journal=asking) as b:
+            await (await a.join("alice")).ask("chat", {"text": "witness this"})
+            checkpoint = await wait_signed(a, b)
+            for each in (a, b):
+                await until(lambda each=each: cosigned_size(each) >= checkpoint.size)  # type: ignore[misc]
+                found = reader_of(each).cosigned()
+                assert found is not None
+                assert set(signers(found[1], [log, witness])) == {log, witness}
+
+
+def cosigned_size(gateway: LocalGateway) -> int:
+    found = reader_of(gateway).cosigned()
+    return 0 if found is None else found[0].size
