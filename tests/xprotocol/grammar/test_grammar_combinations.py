@@ -80,6 +80,28 @@ def test_one_of_that_can_be_told_apart_is_exact() -> None:
     )
 
 
+def test_one_of_required_groups_means_exactly_one() -> None:
+    """A real tool: either a connection string, or host, user and password."""
+    names = ("url", "host", "user")
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "oneOf": [{"required": ["url"]}, {"required": ["host", "user"]}],
+    }
+    assert_exact(
+        schema,
+        ['{"url":"u"}', '{"host":"h","user":"u"}', '{"url":"u","host":"h"}', '{"url":"u","user":"x"}'],
+        not_=["{}", '{"host":"h"}', '{"url":"u","host":"h","user":"x"}'],
+    )
+
+
+def test_one_of_numbers_keeps_out_what_both_take() -> None:
+    assert_exact(
+        {"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 10}]}, ["4", "11"], not_=["5", "7", "10"]
+    )
+    assert_exact({"oneOf": [{"enum": ["a", "b"]}, {"enum": ["b", "c"]}]}, ['"a"', '"c"'], not_=['"b"', '"d"'])
+
+
 def test_one_of_that_cannot_be_told_apart_is_noted() -> None:
     schema = {
         "oneOf": [
@@ -89,6 +111,48 @@ def test_one_of_that_cannot_be_told_apart_is_noted() -> None:
         ]
     }
     assert_noted(schema, "oneOf", ['"x"', '"2024-01-01"'], not_=["1"])
+
+
+def test_not_in_the_ways_that_people_use_it() -> None:
+    assert_exact({"not": {"type": "string"}}, ["1", "null", "{}"], not_=['"x"'])
+    assert_exact({"type": "string", "not": {"const": "root"}}, ['"roo"', '"roots"', '""'], not_=['"root"'])
+    assert_exact({"enum": [1, 2, 3], "not": {"enum": [2]}}, ["1", "3"], not_=["2"])
+    forbids = {"type": "object", "properties": {"a": {}, "b": {}}, "not": {"required": ["a", "b"]}}
+    assert_exact(forbids, ["{}", '{"a":1}', '{"b":1}'], not_=['{"a":1,"b":2}'])
+    assert_exact({"type": "integer", "not": {"minimum": 5}}, ["4", "-1"], not_=["5"])
+    assert_exact({"type": "boolean", "not": {"const": True}}, ["false"], not_=["true"])
+    some = {"type": "array", "not": {"items": {"type": "null"}}}
+    assert_exact(some, ["[1]", "[null,1]"], not_=["[]", "[null]", "{}"])
+    assert_exact({"not": {"type": "integer"}}, ["1.5", "-0.25", "1e-5", '"x"'], not_=["1", "0", "1.0", "2e3"])
+    within = {"type": "number", "exclusiveMinimum": 2, "maximum": 4, "not": {"type": "integer"}}
+    near = ["3", "3.0", "2.99999999999999999999", "3.00000000000000000001"]
+    assert_exact(within, ["2.5", "2.999999", "3.001"], not_=[*near, "2", "4", "1.5", "4.5", "3e0"])
+    assert_noted({**within, "minimum": 2.5}, "not", ["2.5", "3"], not_=["2.25"])
+
+
+def test_if_then_else() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"country": {"enum": ["us", "de"]}, "zip": {"type": "string"}},
+        "required": ["country", "zip"],
+        "if": {"properties": {"country": {"const": "us"}}},
+        "then": {"properties": {"zip": {"pattern": "^\\d{5}$"}}},
+        "else": {"properties": {"zip": {"pattern": "^D-"}}},
+    }
+    assert_exact(
+        schema,
+        ['{"country":"us","zip":"12345"}', '{"country":"de","zip":"D-1"}'],
+        not_=['{"country":"us","zip":"D-1"}', '{"country":"de","zip":"12345"}'],
+    )
+    vague: dict[str, Json] = {
+        "type": "array",
+        "if": {"contains": {"const": 1}},
+        "then": {"maxItems": 1},
+        "else": {"maxItems": 2},
+    }
+    assert_exact(vague, ["[1]", "[2,3]", "[]"], not_=["[1,2,3]", "[1,2]", "[2,1]", "[2,3,4]"])
+    vague["if"] = {"uniqueItems": True}
+    assert_noted(vague, "if", ["[1]", "[2,2]", "[1,2]"], not_=["[1,2,3]"])
 
 
 def test_references_with_escaped_steps_and_siblings() -> None:

@@ -12,7 +12,7 @@ import jsonschema_rs
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import compile_grammar
 from tests.rows import for_each_row
-from tests.xprotocol.grammar.checking import assert_exact
+from tests.xprotocol.grammar.checking import assert_exact, assert_lets_through, assert_noted
 from tests.xprotocol.grammar.derivations import Derivations
 from tests.xprotocol.grammar.judges import judges
 
@@ -112,6 +112,54 @@ def test_the_spellings_of_other_writers() -> None:
     assert_exact({"type": "number"}, texts, not_=["1e309", "Infinity", "1.8e308"])
 
 
+def test_multiples_that_can_be_said() -> None:
+    assert_exact(
+        {"type": "integer", "multipleOf": 5, "minimum": 0, "maximum": 20}, ["0", "15", "20"], not_=["3", "25"]
+    )
+    assert_exact({"type": "integer", "multipleOf": 25}, ["0", "25", "-175", "1000"], not_=["5", "110"])
+    assert_exact(
+        {"type": "integer", "multipleOf": 2, "minimum": 1}, ["2", "10", "128"], not_=["0", "3", "-2"]
+    )
+    assert_exact({"type": "number", "multipleOf": 1}, ["3", "3.0", "-7"], not_=["3.5"])
+    assert_exact({"type": "integer", "multipleOf": 0.5}, ["3", "4"], not_=["3.5"])
+    assert_exact(
+        {"type": "integer", "multipleOf": 1.5, "minimum": 0, "maximum": 10},
+        ["0", "3", "6", "9"],
+        not_=["2", "4"],
+    )
+
+
+def test_multiples_that_cannot_are_noted() -> None:
+    assert_noted({"type": "integer", "multipleOf": 97}, "multipleOf", ["97", "98"], not_=["7.5"])
+    assert_noted({"type": "number", "multipleOf": 1e-5}, "multipleOf", ["1e-05", "0.075"], not_=['"x"'])
+    assert_noted({"type": "integer", "multipleOf": 7, "minimum": 50}, "multipleOf", ["56", "57"], not_=["49"])
+
+
+def test_multiples_are_divided_digit_by_digit() -> None:
+    seven = [str(7 * n) for n in (1, 2, 3, 10, 99, 12345, 142857142857)]
+    assert_exact(
+        {"type": "integer", "multipleOf": 7}, ["0", "-14", "21.0", *seven], not_=["8", "-1", "22", "07"]
+    )
+    assert_exact({"multipleOf": 30, "minimum": 0}, ["0", "30", "60.00", "900"], not_=["-30", "10", "45", "3"])
+    cents = {"type": "number", "multipleOf": 0.01, "minimum": 0}
+    assert_exact(cents, ["0", "0.07", "19.99", "4.350", "1e16", "12e5"], not_=["0.075", "-1", "1.001"])
+    assert_exact({**cents, "minimum": 0.01}, ["0.01", "3"], not_=["0", "0.00"])
+    assert_exact({"type": "number", "multipleOf": 1.5}, ["4.5", "0", "-3", "1.50"], not_=["35", "1", "4.55"])
+
+
+def test_numbers_that_must_not_be() -> None:
+    assert_exact(
+        {"type": "integer", "not": {"enum": [0, 5, -3]}},
+        ["1", "4", "6", "-1", "-2", "-30"],
+        not_=["0", "5", "-3"],
+    )
+    within = {"type": "integer", "minimum": 1, "not": {"const": 1}}
+    assert_exact(within, ["2", "10"], not_=["1", "0"])
+    half = {"type": "number", "minimum": 0, "maximum": 1, "not": {"const": 0.5}}
+    assert_exact(half, ["0", "0.25", "0.51", "5.1e-1", "1.0"], not_=["0.5", "0.50", "5e-1", "1.5"])
+    assert_exact({"type": "integer", "minimum": 3, "maximum": 3, "not": {"const": 4}}, ["3"], not_=["4"])
+
+
 def test_exclusive_bounds_as_draft_4_wrote_them() -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-04/schema#",
@@ -161,3 +209,13 @@ def test_numbers_in_the_notations_that_json_has(schema: Json, texts: list[str], 
 def test_to_draft_4_an_integer_has_only_digits() -> None:
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
     assert_exact(schema, ["1", "-20"], not_=["1.0", "1e5"])
+
+
+def test_draft_4_speaks_of_how_an_integer_is_written() -> None:
+    """12E0 is no integer there: where integers are not wanted it is fine, and the grammar lets it through."""
+    for schema in ({"not": {"type": "integer"}}, {"type": "number", "not": {"type": "integer"}}):
+        fours = {"$schema": "http://json-schema.org/draft-04/schema#", **schema}
+        assert_noted(fours, "draft 4", ["12E0", "12.0", "1.5"])
+        assert_lets_through(schema, ["1.5"], not_=["12E0", "12.0", "12"])
+    fours = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
+    assert_exact(fours, ["12"], not_=["12E0", "12.0"])

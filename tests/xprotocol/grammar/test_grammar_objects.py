@@ -9,7 +9,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import compile_grammar
-from tests.xprotocol.grammar.checking import assert_exact, assert_noted
+from tests.xprotocol.grammar.checking import assert_exact, assert_lets_through, assert_noted
 from tests.xprotocol.grammar.derivations import Derivations
 from tests.xprotocol.grammar.judges import judges
 
@@ -201,3 +201,22 @@ def test_nested_objects_and_the_white_space_of_pretty_printers() -> None:
     assert_exact(
         schema, [*spellings, json.dumps(value, separators=(",", ":"))], not_=['{"o"  :{}}', '{   "o":{}}']
     )
+
+
+def test_what_depends_on_a_member() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"card": {"type": "string"}, "address": {"type": "string"}, "zip": {"type": "string"}},
+        "dependentRequired": {"card": ["address"]},
+    }
+    assert_exact(
+        schema,
+        ["{}", '{"address":"x"}', '{"card":"1","address":"x"}', '{"zip":"1"}'],
+        not_=['{"card":"1"}', '{"card":"1","zip":"2"}'],
+    )
+    legacy = {
+        **schema,
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "dependencies": {"card": ["zip"]},
+    }
+    assert_lets_through(legacy, ['{"card":"1","zip":"2"}'], not_=['{"card":"1","address":"x"}'])

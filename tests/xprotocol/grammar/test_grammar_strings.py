@@ -129,6 +129,10 @@ def test_pattern_format_and_length_hold_together(bounds: Json, inside: list[str]
 def test_two_patterns_hold_together_through_all_of() -> None:
     schema = {"type": "string", "allOf": [{"pattern": "^a"}, {"pattern": "b$"}, {"maxLength": 4}]}
     assert_exact(schema, quoted("ab", "axxb"), not_=quoted("a", "b", "axxxb", "ba"))
+    assert_exact({"type": "string", "not": {"pattern": "^a"}}, quoted("", "b", "ba"), not_=quoted("a", "ab"))
+    assert_exact(
+        {"type": "string", "not": {"enum": ["a", "ab"]}}, quoted("", "b", "abc"), not_=quoted("a", "ab")
+    )
 
 
 FORMATS: dict[str, tuple[list[str], list[str]]] = {

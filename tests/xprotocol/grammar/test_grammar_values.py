@@ -143,6 +143,28 @@ def test_a_fixed_beginning_of_an_array() -> None:
     assert_exact(before_2020, ["[]", '[1,"a"]'], not_=['[1,"a",2]', '["a"]'])
 
 
+def test_an_item_that_must_be_among_the_others() -> None:
+    schema = {"type": "array", "items": {"type": ["integer", "string"]}, "contains": {"type": "string"}}
+    assert_exact(schema, ['["a"]', '[1,"a",2]', '["a","b"]'], not_=["[]", "[1]", "[null]"])
+    few = {**schema, "maxItems": 3}
+    assert_exact(few, ['[1,"a"]', '["a"]', '[1,2,"a"]'], not_=["[1]", "[1,2,3]", '["a",1,2,3]'])
+    many = {**schema, "prefixItems": [{"const": 1}], "minItems": 300}
+    assert_noted(many, "contains", ["[" + ",".join(["1"] * 300) + "]"], not_=["[1]"])
+
+
+def test_items_that_satisfy_a_schema_are_counted() -> None:
+    schema = {"type": "array", "contains": {"const": 1}, "minContains": 2, "maxContains": 3}
+    assert_exact(
+        schema,
+        ["[1,1]", '[1,"x",1,1.0]', "[0,1,0,1,0]", "[[],1,true,1]"],
+        not_=["[]", "[1]", "[1,0]", "[1,1,1,1]", "[1,0,1,1.00,1]"],
+    )
+    none = {"contains": {"type": "string"}, "minContains": 0, "maxContains": 0}
+    assert_exact(none, ["[]", "[1,2]", '"x"'], not_=['["x"]', '[1,"x"]'])
+    both = {"type": "array", "allOf": [{"contains": {"const": 1}}, {"contains": {"const": 2}}]}
+    assert_exact(both, ["[1,2]", "[2,0,1]"], not_=["[1]", "[2,2]", "[]"])
+
+
 def test_unique_items_are_left_to_validation() -> None:
     assert_noted(
         {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from moot.xprotocol.grammar.contained_items import ContainedRow, ValueOf, contained_counts
 from moot.xprotocol.grammar.json_rules import whitespace
 from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Expr, Lit, RuleBook, opt, seq
 from moot.xprotocol.grammar.schema import Library, Schema, SchemaId
 from moot.xprotocol.grammar.strings import Note, countable
-
-# The expression of the schemas that hold at one place, by their numbers and a word for the rule's name.
-ValueOf = Callable[[tuple[SchemaId, ...], str], Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +17,7 @@ class _Array:
     items: tuple[SchemaId, ...]
     low: int
     high: int | None
+    contains: tuple[Schema, ...]
     unique: bool
 
 
@@ -32,7 +30,13 @@ def array(
     if whole.unique and (high is None or high > 1):
         note("uniqueItems is not enforced")
     ws = whitespace(book)
-    row = _row(book, whole, low, high, value=value, hint=hint)
+    wanted = contained_counts(library, whole.contains, max(len(whole.prefix), low, high or 0), note)
+    if wanted:
+        row = ContainedRow(book, whole.prefix, whole.items, low, high, wanted, value=value, hint=hint).row()
+        if any(each.low for each in wanted):
+            low = max(low, 1)
+    else:
+        row = _row(book, whole, low, high, value=value, hint=hint)
     if row == NEVER:
         return NEVER if low > 0 else seq(Lit("["), ws, Lit("]"))
     inner = seq(row, ws)
@@ -58,6 +62,7 @@ def _together(library: Library, parts: tuple[Schema, ...]) -> _Array:
         items,
         max((part.min_items for part in parts), default=0),
         high,
+        tuple(part for part in parts if part.contains is not None),
         any(part.unique for part in parts),
     )
 

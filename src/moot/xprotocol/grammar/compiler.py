@@ -15,7 +15,7 @@ from moot.xprotocol.grammar.json_rules import free_string, unlexed_whitespace, w
 from moot.xprotocol.grammar.member_names import Shape, declared_schemas, shape_of
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
 from moot.xprotocol.grammar.number_bounds import NumberBounds
-from moot.xprotocol.grammar.numbers import number
+from moot.xprotocol.grammar.numbers import fraction, number
 from moot.xprotocol.grammar.objects import object_
 from moot.xprotocol.grammar.rule_book import (
     NEVER,
@@ -42,7 +42,7 @@ from moot.xprotocol.grammar.schema import (
 from moot.xprotocol.grammar.schema_merge import ways
 from moot.xprotocol.grammar.schema_reader import read_schema
 from moot.xprotocol.grammar.strings import Note, admits, string
-from moot.xprotocol.grammar.values import identity, literal, type_of
+from moot.xprotocol.grammar.values import identity, literal, other_values, type_of
 
 _KINDS = ("object", "array", "string", "number", "boolean", "null")
 
@@ -73,6 +73,8 @@ def fits(library: Library, shape: Shape, value: Json, *, depth: int = _DEPTH) ->
     text = json.dumps(value, ensure_ascii=False)
     known = identity(text)
     if shape.values is not None and known not in {identity(each) for each in shape.values}:
+        return False
+    if known in {identity(each) for each in shape.excluded}:
         return False
     match kind:
         case "string":
@@ -107,13 +109,15 @@ def _array(library: Library, part: Schema, value: list[Json], depth: int) -> Ver
             id = part.prefix[at] if at < len(part.prefix) else part.items
             if id is not None:
                 yield admitted(library, (id,), each, depth=depth - 1)
+        if part.contains is not None:
+            yield None
 
     return _all(verdicts())
 
 
 def _object(library: Library, parts: tuple[Schema, ...], value: dict[str, Json], depth: int) -> Verdict:
     for part in parts:
-        if any(name not in value for name in part.required):
+        if any(name not in value for name in part.required) or any(name in value for name in part.forbidden):
             return False
         if len(value) < part.min_properties:
             return False
@@ -232,13 +236,16 @@ class Compiler:
 
         match kind:
             case "null":
-                return Lit("null")
+                return alt(*(Lit(text) for text in other_values(["null"], shape.excluded)))
             case "boolean":
-                return alt(Lit("true"), Lit("false"))
+                return alt(*(Lit(text) for text in other_values(["true", "false"], shape.excluded)))
             case "string":
                 return string(self.book, shape.strings, hint=f"{hint}-text", note=note)
             case "number":
-                return self._number(shape, hint)
+                return self._number(shape, hint, note)
+        banned = {type(json.loads(text)) for text in shape.excluded}
+        if (kind == "object" and dict in banned) or (kind == "array" and list in banned):
+            note("not all listed values are kept out")
         if not any(_constrains(kind, part) for part in shape.parts):
             self._anything()
             return Ref(kind)
@@ -246,11 +253,18 @@ class Compiler:
             return array(self.book, self.library, shape.parts, value=self.value, hint=hint, note=note)
         return object_(self.book, self.library, shape.parts, value=self.value, hint=hint, note=note)
 
-    def _number(self, shape: Shape, hint: str) -> Expr:
-        if "fraction" in shape.types:
-            return number(self.book, shape.numbers, hint=f"{hint}-number")
-        only_digits = self.library.draft <= 4
-        return integer(self.book, shape.numbers, hint=f"{hint}-integer", only_digits=only_digits)
+    def _number(self, shape: Shape, hint: str, note: Note) -> Expr:
+        if "fraction" not in shape.types:
+            only_digits = self.library.draft <= 4
+            return integer(
+                self.book, shape.numbers, hint=f"{hint}-integer", note=note, only_digits=only_digits
+            )
+        if "integer" not in shape.types and self.library.draft <= 4:
+            # 12E0 is 12, and no integer by the letter of draft 4, which speaks of how it is written.
+            note("draft 4: numbers that are written as integers are not kept out")
+        elif "integer" not in shape.types:
+            return fraction(self.book, shape.numbers, hint=f"{hint}-fraction", note=note)
+        return number(self.book, shape.numbers, hint=f"{hint}-number", note=note)
 
     def _anything(self) -> Expr:
         """Any JSON value."""
@@ -258,7 +272,7 @@ class Compiler:
             return Ref("value")
         book, ws = self.book, whitespace(self.book)
         text = free_string(book)
-        plain = number(book, NumberBounds(), hint="number")
+        plain = number(book, NumberBounds(), hint="number", note=_ignore_note)
         self.book.rules["value"] = NEVER
         value = Ref("value")
         member = book.shared("member", seq(text, Lit(":"), ws, value))
@@ -276,6 +290,10 @@ def _constrains(kind: str, part: Schema) -> bool:
     """Whether the schema has a keyword for objects, or for arrays."""
     names = OBJECT_FIELDS if kind == "object" else ARRAY_FIELDS
     return any(getattr(part, name) != getattr(FREE, name) for name in names)
+
+
+def _ignore_note(words: str) -> None:
+    raise AssertionError(f"nothing to note about any number, but: {words}")
 
 
 def _worth_a_rule(body: Expr) -> bool:

@@ -304,3 +304,34 @@ def every_number(*, zero: bool) -> Expr:
         scientific(Fraction(10) ** LARGEST_EXPONENT, large),
         scientific(Fraction(LARGEST_DOUBLE), Fraction(LARGEST_DOUBLE)),
     )
+
+
+def not_whole(low: int, high: int | None) -> Expr:
+    """Numbers above 0 that are not whole, from one whole number to another.
+
+    Nor does a reader of doubles take them for whole: those that are closer to one than that are left out.
+    """
+    most = 10**_DOUBLE if high is None else min(high, 10**_DOUBLE)
+    ways: list[Expr] = []
+    if low == 0 and most > 0:
+        ways.append(joined(Lit("0."), _between_whole(_DOUBLE, LEADING_ZEROS)))
+        ways.append(joined(digit(1, 9), _fraction_from(""), exponents(-_TINIEST, -2)))
+    for width in range(1, _DOUBLE):
+        whole = whole_numbers(max(low, 10 ** (width - 1)), min(most, 10**width) - 1)
+        ways.append(joined(whole, Lit("."), _between_whole(_DOUBLE - width, _DOUBLE - width - 1)))
+    return alt(*ways)
+
+
+# Digits that always tell a double from a whole number, and the exponent under which a double may be zero.
+_DOUBLE = 16
+_TINIEST = 323
+
+
+def _between_whole(places: int, zeros: int) -> Expr:
+    """Digits after the point that do not begin with so many nines, or with more than so many zeros."""
+    ways = [joined(digit(1, 8), SOME_DIGITS)]
+    if zeros > 0:
+        ways.append(joined(Rep(Lit("0"), 1, zeros), digit(1, 9), SOME_DIGITS))
+    if places > 1:
+        ways.append(joined(Rep(Lit("9"), 1, places - 1), opt(joined(digit(0, 8), SOME_DIGITS))))
+    return alt(*ways)

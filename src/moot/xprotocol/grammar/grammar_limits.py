@@ -72,3 +72,15 @@ LARGEST_DOUBLE: Final = "1.7976931348623157e308"
 # Where numbers without an upper bound end, but for the largest itself: fewer digits, a shorter rule.
 NEARLY_LARGEST_DOUBLE: Final = "1.797e308"
 SMALLEST_DOUBLE: Final = "5e-324"
+# A bounded range of multiples (multipleOf) with no more members than this is listed.
+LISTED_MULTIPLES: Final = 512
+# Other multiples are told by dividing digit by digit: remainders of the unit, decimal places of it (with
+# more, Python writes the smallest multiples with an exponent), digits of a whole multiple (those of 64 bits),
+# digits that a double keeps, and states of the division, each a rule.
+REMAINDERS: Final = 64
+DECIMAL_PLACES: Final = 4
+MULTIPLE_DIGITS: Final = 19
+DOUBLE_DIGITS: Final = 15
+DIVISION_STATES: Final = 250
+# Items of an array times what `contains` counts: each is a rule.
+CONTAINED_COUNTS: Final = 200

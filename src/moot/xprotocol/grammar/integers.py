@@ -7,6 +7,9 @@ that no reader of doubles meets an infinite number.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from moot.xprotocol.grammar.decimals import (
     ANY,
     LARGEST_EXPONENT,
@@ -18,14 +21,36 @@ from moot.xprotocol.grammar.decimals import (
     whole_numbers,
     zero,
 )
-from moot.xprotocol.grammar.grammar_limits import INTEGER_DIGITS
+from moot.xprotocol.grammar.grammar_limits import INTEGER_DIGITS, LISTED_MULTIPLES
+from moot.xprotocol.grammar.multiples import multiples
 from moot.xprotocol.grammar.number_bounds import NumberBounds
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, Lit, Rep, RuleBook, alt, joined, opt, seq
+from moot.xprotocol.grammar.strings import Note
 
 
-def integer(book: RuleBook, bounds: NumberBounds, *, hint: str, only_digits: bool = False) -> Expr:
+def integer(
+    book: RuleBook, bounds: NumberBounds, *, hint: str, note: Note, only_digits: bool = False
+) -> Expr:
     """The integers within the bounds; `only_digits`: without point and exponent, as draft 4 has it."""
+    unit = _common_multiple(bounds.multiples)
     low, high = bounds.whole()
+    excluded = {int(number) for number in bounds.excluded if number.denominator == 1}
+    if unit != 1 or excluded:
+        listed = _listed(low, high, unit, excluded)
+        if listed is not None:
+            return book.rule(hint, listed if only_digits else seq(listed, point_zeros()))
+        if unit != 1:
+            if excluded:
+                note("not all listed numbers are kept out")
+            found = multiples(book, bounds, Fraction(unit), hint=hint, only_digits=only_digits)
+            if found is not None:
+                return found
+            note(f"multipleOf {unit} is not enforced")
+            excluded = set()
+    if excluded:
+        ranges = [part.whole() for part in bounds.around_excluded()]
+        ways = [_integers(book, *each, hint=hint, only_digits=only_digits) for each in ranges]
+        return book.rule(hint, alt(*ways))
     return _integers(book, low, high, hint=hint, only_digits=only_digits)
 
 
@@ -71,3 +96,21 @@ def bounded_scientific(low: int, high: int | None) -> list[Expr]:
         whole = joined(digit(1, 9), Rep(ANY, 0, MANTISSA_DIGITS - 1), point_zeros())
         ways.append(joined(whole, exponents(last, LARGEST_EXPONENT)))
     return ways
+
+
+def _common_multiple(units: tuple[Fraction, ...]) -> int:
+    """The integers that are multiples of all these are the multiples of this one."""
+    unit = 1
+    for each in units:
+        # n is a multiple of p/q in lowest terms exactly if p divides n.
+        unit = math.lcm(unit, each.numerator)
+    return unit
+
+
+def _listed(low: int | None, high: int | None, unit: int, excluded: set[int]) -> Expr | None:
+    if low is None or high is None:
+        return None
+    start = -(-low // unit) * unit
+    if (high - start) // unit >= LISTED_MULTIPLES:
+        return None
+    return alt(*(Lit(str(n)) for n in range(start, high + 1, unit) if n not in excluded))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 
+from moot.protocol.operation import Json
 from moot.xprotocol.grammar.automata import TooLarge, matches
 from moot.xprotocol.grammar.grammar_limits import NAME_PATTERNS
 from moot.xprotocol.grammar.languages import Language, Not
@@ -14,10 +16,10 @@ from moot.xprotocol.grammar.number_bounds import NumberBounds
 from moot.xprotocol.grammar.pattern_search import search_language
 from moot.xprotocol.grammar.regex import PatternUnsupported
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, RuleBook, alt
-from moot.xprotocol.grammar.schema import ALL_TYPES, Library, Schema, SchemaId
+from moot.xprotocol.grammar.schema import ALL_TYPES, Library, Schema, SchemaId, to_fraction
 from moot.xprotocol.grammar.schema_merge import ways
 from moot.xprotocol.grammar.strings import Note, StringBounds, admits, string
-from moot.xprotocol.grammar.values import literal, same_values, type_of
+from moot.xprotocol.grammar.values import literal, other_values, same_values, type_of
 
 # A longer name is not kept out of the undeclared ones: the tree of differences goes one level a character.
 _LONGEST_NAME = 80
@@ -31,6 +33,7 @@ class Shape:
     types: frozenset[str]
     # Listed values as JSON texts, those of other types already left out.
     values: tuple[str, ...] | None
+    excluded: tuple[str, ...]
     numbers: NumberBounds
     strings: StringBounds
 
@@ -47,8 +50,13 @@ def _only_combines(part: Schema) -> bool:
         all_of=(),
         choices=(),
         one_of=(),
-        conditional=(),
+        negated=(),
+        conditions=(),
+        dependent=(),
         offered=(),
+        unevaluated_properties=None,
+        unevaluated_items=None,
+        implied=False,
     )
     return bare == Schema()
 
@@ -56,34 +64,46 @@ def _only_combines(part: Schema) -> bool:
 def shape_of(parts: list[Schema]) -> Shape:
     types = ALL_TYPES
     values: tuple[str, ...] | None = None
+    excluded: dict[str, None] = {}
     numbers = NumberBounds()
     low, high = 0, None
     patterns: dict[str, None] = {}
+    not_patterns: dict[str, None] = {}
     formats: dict[str, None] = {}
     for part in parts:
         types &= part.types
         if part.values is not None:
             values = part.values if values is None else same_values(values, part.values)
+        excluded |= dict.fromkeys(part.excluded)
         numbers = _numbers(numbers, part.numbers)
         low = max(low, part.min_length)
         if part.max_length is not None:
             high = part.max_length if high is None else min(high, part.max_length)
         patterns |= dict.fromkeys(part.patterns)
+        not_patterns |= dict.fromkeys(part.not_patterns)
         formats |= dict.fromkeys(part.formats)
     if values is not None:
-        values = tuple(text for text in values if type_of(json.loads(text)) in types)
+        values = tuple(text for text in other_values(values, excluded) if type_of(json.loads(text)) in types)
+    banned = [json.loads(text) for text in excluded]
     return Shape(
         tuple(parts),
         types,
         values,
-        numbers,
+        tuple(excluded),
+        replace(numbers, excluded=tuple(to_fraction(each) for each in banned if _is_number(each))),
         StringBounds(
             low,
             high,
             tuple(patterns),
+            tuple(not_patterns),
             tuple(formats),
+            tuple(each for each in banned if isinstance(each, str)),
         ),
     )
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _numbers(one: NumberBounds, other: NumberBounds) -> NumberBounds:
@@ -91,7 +111,8 @@ def _numbers(one: NumberBounds, other: NumberBounds) -> NumberBounds:
         one = one.from_below(other.low, open=other.low_open)
     if other.high is not None:
         one = one.from_above(other.high, open=other.high_open)
-    return one
+    units: dict[Fraction, None] = dict.fromkeys((*one.multiples, *other.multiples))
+    return replace(one, multiples=tuple(units))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +264,8 @@ def _schemas_for(
 
 
 def _declares(part: Schema) -> bool:
+    if part.implied:
+        return False
     return part.properties is not None or bool(part.pattern_properties or part.required)
 
 

@@ -9,12 +9,14 @@ exclusive bound ends where the nearest double does, which loses no number that a
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from moot.xprotocol.grammar.decimals import (
     every_number,
     exponents,
+    not_whole,
     plain_decimals,
     point_zeros,
     scientific,
@@ -27,16 +29,26 @@ from moot.xprotocol.grammar.grammar_limits import (
     NEARLY_LARGEST_DOUBLE,
     SMALLEST_DOUBLE,
 )
-from moot.xprotocol.grammar.integers import bounded_scientific
+from moot.xprotocol.grammar.integers import bounded_scientific, integer
+from moot.xprotocol.grammar.multiples import multiples
 from moot.xprotocol.grammar.number_bounds import NumberBounds
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, Lit, Rep, RuleBook, alt, joined, opt, seq
+from moot.xprotocol.grammar.strings import Note
 
 _LARGEST, _SMALLEST = Fraction(LARGEST_DOUBLE), Fraction(SMALLEST_DOUBLE)
 _NEARLY_LARGEST = Fraction(NEARLY_LARGEST_DOUBLE)
 
 
-def number(book: RuleBook, bounds: NumberBounds, *, hint: str) -> Expr:
+def number(book: RuleBook, bounds: NumberBounds, *, hint: str, note: Note) -> Expr:
     """The numbers within the bounds, integers among them."""
+    if bounds.multiples:
+        found = _multiples(book, bounds, hint=hint, note=note)
+        if found is not None:
+            return found
+    if bounds.excluded:
+        without = replace(bounds, multiples=())
+        parts = [number(book, part, hint=hint, note=note) for part in without.around_excluded()]
+        return book.rule(hint, alt(*parts))
     low, high = _closed_low(bounds), _closed_high(bounds)
     if low is not None and high is not None and low > high:
         return NEVER
@@ -53,6 +65,38 @@ def number(book: RuleBook, bounds: NumberBounds, *, hint: str) -> Expr:
         most = None if low is None else -low
         ways.append(seq(Lit("-"), _magnitudes(least, most)))
         ways += [seq(Lit("-"), each) for each in _whole_scientific(least, most)]
+    whole = alt(*ways)
+    return NEVER if whole == NEVER else book.rule(hint, whole)
+
+
+def _multiples(book: RuleBook, bounds: NumberBounds, *, hint: str, note: Note) -> Expr | None:
+    if all(unit.denominator == 1 for unit in bounds.multiples):
+        return integer(book, bounds, hint=hint, note=note)
+    # A multiple of a/b and of c/d, in lowest terms, is one of lcm(a, c)/gcd(b, d).
+    numerators, denominators = zip(*(unit.as_integer_ratio() for unit in bounds.multiples), strict=True)
+    unit = Fraction(math.lcm(*numerators), math.gcd(*denominators))
+    found = multiples(book, bounds, unit, hint=hint)
+    if found is None:
+        units = ", ".join(str(float(unit)) for unit in bounds.multiples)
+        note(f"multipleOf {units} is not enforced")
+    elif any(bounds.excluded):
+        note("not all listed numbers are kept out")
+    return found
+
+
+def fraction(book: RuleBook, bounds: NumberBounds, *, hint: str, note: Note) -> Expr:
+    """The numbers within the bounds that are not whole."""
+    low, high = bounds.low, bounds.high
+    edges = [edge for edge in (low, high, *bounds.excluded) if edge is not None]
+    if bounds.multiples or any(edge.denominator != 1 for edge in edges):
+        note("not is not fully enforced: numbers may be whole")
+        return number(book, bounds, hint=hint, note=note)
+    ways: list[Expr] = []
+    if high is None or high > 0:
+        ways.append(not_whole(max(int(low or 0), 0), None if high is None else int(high)))
+    if low is None or low < 0:
+        least = 0 if high is None or high >= 0 else int(-high)
+        ways.append(seq(Lit("-"), not_whole(least, None if low is None else int(-low))))
     whole = alt(*ways)
     return NEVER if whole == NEVER else book.rule(hint, whole)
 

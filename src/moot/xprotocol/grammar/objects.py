@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from moot.xprotocol.grammar.arrays import ValueOf
+from moot.xprotocol.grammar.contained_items import ValueOf
 from moot.xprotocol.grammar.grammar_limits import (
     CHAINED_MEMBERS,
     COUNT,
@@ -41,13 +41,14 @@ def object_(
     """The objects that satisfy all parts."""
     ws = whitespace(book)
     required = dict.fromkeys(name for part in parts for name in part.required)
+    forbidden = {name for part in parts for name in part.forbidden}
     declared = {name for part in parts for name, _ in part.properties or ()}
     offered = offered_schemas(library, parts)
     names = _in_order(parts, declared | offered.keys())
     names += [name for name in required if name not in names]
     members: list[_Member] = []
     for name in names:
-        schemas = declared_schemas(library, parts, name, note)
+        schemas = None if name in forbidden else declared_schemas(library, parts, name, note)
         if schemas is None:
             if name in required:
                 return NEVER
@@ -62,7 +63,7 @@ def object_(
         members.append(_Member(seq(literal_string(book, name), Lit(":"), ws, here), name in required))
     if len(members) > MEMBERS:
         raise GrammarRefused(f"an object has more than {MEMBERS} members; split it into several")
-    kinds = name_kinds(book, library, parts, set(names), hint=hint, note=note)
+    kinds = name_kinds(book, library, parts, {*names, *forbidden}, hint=hint, note=note)
     extra = _extra(book, kinds, value=value, hint=hint)
     low = max((part.min_properties for part in parts), default=0)
     high = min((part.max_properties for part in parts if part.max_properties is not None), default=None)

@@ -46,22 +46,31 @@ class Schema:
     never: bool = False
     types: frozenset[str] = ALL_TYPES
     values: tuple[str, ...] | None = None
+    excluded: tuple[str, ...] = ()
     numbers: NumberBounds = _NO_BOUNDS
     min_length: int = 0
     max_length: int | None = None
     patterns: tuple[str, ...] = ()
+    not_patterns: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
     properties: tuple[tuple[str, SchemaId], ...] | None = None
     pattern_properties: tuple[tuple[str, SchemaId], ...] = ()
     additional: SchemaId | None = None
+    unevaluated_properties: SchemaId | None = None
     # Members that other ways of an anyOf declare: they may stand here where nothing else speaks of them.
     offered: tuple[tuple[str, SchemaId], ...] = ()
     property_names: tuple[SchemaId, ...] = ()
     required: tuple[str, ...] = ()
+    # Names that must not be there; only negations say so.
+    forbidden: tuple[str, ...] = ()
     min_properties: int = 0
     max_properties: int | None = None
     prefix: tuple[SchemaId, ...] = ()
     items: SchemaId | None = None
+    unevaluated_items: SchemaId | None = None
+    contains: SchemaId | None = None
+    min_contains: int = 1
+    max_contains: int | None = None
     min_items: int = 0
     max_items: int | None = None
     unique: bool = False
@@ -70,15 +79,18 @@ class Schema:
     # Each group: at least one of its ways, a way being schemas that hold together.
     choices: tuple[tuple[tuple[SchemaId, ...], ...], ...] = ()
     one_of: tuple[tuple[SchemaId, ...], ...] = ()
-    # What holds under an `if` or a dependency: not enforced, but the members that it declares may be there.
-    conditional: tuple[SchemaId, ...] = ()
+    negated: tuple[SchemaId, ...] = ()
+    conditions: tuple[tuple[SchemaId, SchemaId, SchemaId], ...] = ()
+    dependent: tuple[tuple[str, SchemaId], ...] = ()
+    # What the compiler made of a negation or a dependency: it demands, but declares no member.
+    implied: bool = False
 
 
 OBJECT_FIELDS = (
-    *("properties", "pattern_properties", "additional", "property_names", "required"),
+    *("properties", "pattern_properties", "additional", "property_names", "required", "forbidden"),
     *("min_properties", "max_properties"),
 )
-ARRAY_FIELDS = ("prefix", "items", "min_items", "max_items", "unique")
+ARRAY_FIELDS = ("prefix", "items", "contains", "min_items", "max_items", "unique")
 
 FREE = Schema()
 NEVER_SCHEMA = Schema(never=True)
@@ -95,6 +107,8 @@ class Library:
         self._read = read
         self.draft = _draft(document)
         self.resources = Resources(document, self.draft)
+        # Whether a schema asks what others have evaluated; choices are then taken apart further.
+        self.has_unevaluated = not self.legacy and '"unevaluated' in json.dumps(document)
         # How many members have been written so far, in all ways (`WRITTEN_MEMBERS`).
         self.written = 0
         self._ids: dict[Schema, SchemaId] = {}

@@ -83,11 +83,8 @@ class _Reading:
     def optional(self, word: str) -> SchemaId | None:
         return self.sub(self.raw[word], word) if word in self.raw else None
 
-    def leave_to_validation(self, *words: str) -> None:
-        """Keywords that no grammar is made for (decision 0282): it is wider than the schema."""
-        for word in words:
-            if word in self.raw:
-                self.library.notes.add(self.where, f"{word} is not enforced")
+    def unevaluated(self, word: str) -> SchemaId | None:
+        return None if self.library.legacy else self.optional(word)
 
     def counted(self, word: str) -> int | None:
         if word not in self.raw:
@@ -142,7 +139,12 @@ class _Reading:
                     bounds = bounds.from_below(to_fraction(value), open=open)
                 else:
                     bounds = bounds.from_above(to_fraction(value), open=open)
-        self.leave_to_validation("multipleOf")
+        unit = self.raw.get("multipleOf")
+        if "multipleOf" in self.raw:
+            if isinstance(unit, bool) or not isinstance(unit, int | float) or unit <= 0:
+                self.malformed("multipleOf")
+            else:
+                bounds = replace(bounds, multiples=(to_fraction(unit),))
         return replace(schema, numbers=bounds)
 
     def strings(self, schema: Schema) -> Schema:
@@ -166,37 +168,40 @@ class _Reading:
         if properties is None and "properties" in self.raw:
             self.malformed("properties")
         names = self.optional("propertyNames") if self.draft >= 6 else None
-        additional = self.optional("additionalProperties")
-        if not self.library.legacy:
-            self.leave_to_validation("unevaluatedProperties")
-            if additional is None and self.raw.get("unevaluatedProperties", False) is not False:
-                # Members that nobody declares are asked for, so they are offered.
-                additional = self.library.free
         return replace(
             schema,
             properties=properties,
             pattern_properties=self.sub_map("patternProperties"),
-            additional=additional,
+            additional=self.optional("additionalProperties"),
+            unevaluated_properties=self.unevaluated("unevaluatedProperties"),
             property_names=() if names is None else (names,),
             required=self.words("required"),
             min_properties=self.counted("minProperties") or 0,
             max_properties=self.counted("maxProperties"),
-            conditional=(*schema.conditional, *self.dependencies()),
+            dependent=self.dependencies(),
         )
 
-    def dependencies(self) -> tuple[SchemaId, ...]:
-        """The schemas of `dependentSchemas`, and of the older name, which tools without `$schema` use."""
+    def dependencies(self) -> tuple[tuple[str, SchemaId], ...]:
+        """`dependentRequired` and `dependentSchemas`, and both under the older name.
+
+        Draft 2020-12 dropped the older name, but tools without `$schema` use it and mean it, and the
+        validator of calls enforces it, too.
+        """
+        found: list[tuple[str, SchemaId]] = []
         newer = () if self.library.legacy else ("dependentRequired", "dependentSchemas")
-        self.leave_to_validation("dependencies", *newer)
-        found: list[SchemaId] = []
         for word in ("dependencies", *newer):
             given = self.raw.get(word, {})
             if not isinstance(given, dict):
                 self.malformed(word)
                 continue
-            found += [
-                self.sub(needs, word, name) for name, needs in given.items() if not isinstance(needs, list)
-            ]
+            for name, needs in given.items():
+                if isinstance(needs, list) and word != "dependentSchemas":
+                    needed = tuple(each for each in needs if isinstance(each, str))
+                    found.append((name, self.library.add(replace(FREE, required=needed))))
+                elif word == "dependentRequired":
+                    self.malformed(word)
+                else:
+                    found.append((name, self.sub(needs, word, name)))
         return tuple(found)
 
     def arrays(self, schema: Schema) -> Schema:
@@ -208,12 +213,16 @@ class _Reading:
             items = self.optional("additionalItems")
         elif "items" in self.raw:
             items = self.optional("items")
-        self.leave_to_validation(*(("contains",) if self.draft >= 6 else ()))
-        self.leave_to_validation(*(() if self.library.legacy else ("unevaluatedItems",)))
+        contains = self.optional("contains") if self.draft >= 6 else None
+        min_contains = None if self.library.legacy else self.counted("minContains")
         return replace(
             schema,
             prefix=prefix,
             items=items,
+            unevaluated_items=self.unevaluated("unevaluatedItems"),
+            contains=contains,
+            min_contains=1 if min_contains is None else min_contains,
+            max_contains=None if self.library.legacy else self.counted("maxContains"),
             min_items=self.counted("minItems") or 0,
             max_items=self.counted("maxItems"),
             unique=self.raw.get("uniqueItems") is True,
@@ -222,23 +231,25 @@ class _Reading:
     def combinations(self, schema: Schema) -> Schema:
         any_of = self.sub_list("anyOf")
         one_of = self.sub_list("oneOf")
-        # As generators write a member that must not be there.
-        forbids_all = "not" in self.raw and self.raw["not"] in ({}, True)
-        if not forbids_all:
-            self.leave_to_validation("not")
-        conditional: tuple[SchemaId, ...] = ()
+        negated = self.optional("not")
+        conditions: tuple[tuple[SchemaId, SchemaId, SchemaId], ...] = ()
         if "if" in self.raw and self.draft >= 7:
-            self.leave_to_validation("then", "else")
-            conditional = tuple(
-                self.sub(self.raw[word], word) for word in ("if", "then", "else") if word in self.raw
+            then, otherwise = self.optional("then"), self.optional("else")
+            free = self.library.free
+            conditions = (
+                (
+                    self.sub(self.raw["if"], "if"),
+                    free if then is None else then,
+                    free if otherwise is None else otherwise,
+                ),
             )
         return replace(
             schema,
             all_of=self.sub_list("allOf"),
             choices=(tuple((each,) for each in any_of),) if any_of else (),
             one_of=(one_of,) if one_of else (),
-            conditional=(*schema.conditional, *conditional),
-            never=forbids_all,
+            negated=() if negated is None else (negated,),
+            conditions=conditions,
         )
 
 
@@ -257,7 +268,7 @@ _STEPS: Final = (
         _Reading.objects,
     ),
     (
-        frozenset({"prefixItems", "items", "unevaluatedItems", "contains"})
+        frozenset({"prefixItems", "items", "unevaluatedItems", "contains", "minContains", "maxContains"})
         | {"minItems", "maxItems", "uniqueItems"},
         _Reading.arrays,
     ),

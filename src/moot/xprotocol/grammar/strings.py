@@ -44,6 +44,7 @@ class StringBounds:
     low: int = 0
     high: int | None = None
     patterns: tuple[str, ...] = ()
+    not_patterns: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
 
@@ -119,6 +120,13 @@ def _languages(bounds: StringBounds, note: Note) -> list[Language]:
         missing = format_note(name)
         if missing is not None:
             note(missing)
+    for source in bounds.not_patterns:
+        language = _pattern(source, note)
+        if language is not None:
+            if "\\b" in source:
+                # Beside it `pattern_search` offers less than it might, so the opposite is too much.
+                note("not a pattern with \\b is not fully enforced")
+            found.append(Not(language))
     if bounds.excluded:
         found.append(other_than(bounds.excluded))
     return found

@@ -35,6 +35,12 @@ def same_values(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
     return tuple(text for text in left if identity(text) in known)
 
 
+def other_values(left: Iterable[str], right: Iterable[str]) -> tuple[str, ...]:
+    """Those of the left that are not in the right."""
+    known = {identity(text) for text in right}
+    return tuple(text for text in left if identity(text) not in known)
+
+
 def type_of(value: Json) -> str:
     """The type as `Schema.types` counts them."""
     match value:
