@@ -57,6 +57,22 @@ async def test_members_of_a_killed_gateway_leave_and_come_back_elsewhere(
         assert said == ["I am here", "back"]
 
 
+async def test_members_of_a_gateway_that_stops_twice_leave_by_two_messages(start: StartGateway) -> None:
+    async with start("a") as a:
+        alice = await a.join("alice")
+
+        def left() -> list[str]:
+            presence = [m for m in alice.received if m["kind"] == "system/presence"]
+            return [m["id"] for m in presence if m["payload"]["event"] == "leave"]
+
+        for count in (1, 2):
+            async with start("b") as b:
+                await b.join("bob")
+            await alice.fence()
+            await until(lambda count=count: len(left()) == count)  # type: ignore[misc]
+        assert len(set(left())) == 2
+
+
 async def test_a_gateway_without_its_log_delivers_nothing_and_lets_its_members_go(
     own_nats: NatsServers, tmp_path: Path
 ) -> None:

@@ -226,7 +226,7 @@ class LogApplier:
             shard.table.known[gateway].version = who
             shard.versions.add(who)
         elif input == "stopped":
-            self._drop_sessions(shard, gateway, None, hashlib.sha256(logged.head).hexdigest())
+            self._drop_sessions(shard, gateway, None, shard.seed.decode())
             shard.table.note_stop(gateway)
         elif input == "snapshot":
             self._snapshots.compare(shard, gateway, _decode_object(logged.raw))
