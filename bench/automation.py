@@ -28,7 +28,8 @@ from bench.trust_people import World
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.remembered_calls import RememberedCalls, evaluate_all, rule_for, usual_limits
-from moot.trust.rules.rule import RuleOrigin, call_key, evaluate
+from moot.trust.rules.rule import RuleOrigin
+from moot.trust.rules.rule_evaluation import call_key, evaluate
 
 PROPOSALS: Final = 600
 # A person clicks "always" for a prefix after so many approvals.

@@ -39,7 +39,8 @@ from moot.trust.learning.learning_settings import DEFAULTS
 from moot.trust.learning.suggestion import Suggestion
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.rule import Rule, RuleOrigin, evaluate
+from moot.trust.rules.rule import Rule, RuleOrigin
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.tripwires import PersonDecided, check_tripwires
 
 FIXED: Final = tuple(range(20))

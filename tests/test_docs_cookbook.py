@@ -8,7 +8,7 @@ import yaml
 
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import case_of
-from moot.trust.rules.rule import evaluate
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_yaml import read_rules
 from tests.space.space_driver import SpaceDriver
 from tests.test_docs import text_of

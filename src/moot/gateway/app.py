@@ -254,10 +254,8 @@ class Gateway:
 
     def _make_witness(self) -> WitnessService | None:
         """What cosigns for the logs of others, if the configuration names some."""
-        known = self.config.journal.witness_for
-        if not known:
-            return None
-        return WitnessService(self.config.data, known, use_keys(self.config.data).witness())
+        known, data = self.config.journal.witness_for, self.config.data
+        return WitnessService(data, known, use_keys(data).witness()) if known else None
 
     def _ask_witnesses(self) -> None:
         journal = self.config.journal
@@ -433,20 +431,18 @@ class Gateway:
 
     def connections(self) -> list[dict[str, Json]]:
         """MEW 10.1: one entry a connection."""
-        found: list[dict[str, Json]] = []
-        for host in self.directory.hosts.values():
-            for session in host.space.state.roster.sessions.values():
-                found.append(
-                    {
-                        "connection_id": session.id,
-                        "participant_id": session.member.id,
-                        "space": host.name,
-                        "dialect": session.dialect,
-                        "capabilities": [c.original for c in session.rights.capabilities],
-                        "connected_at": rfc3339(host.connected_at(session.id)),
-                    }
-                )
-        return found
+        return [
+            {
+                "connection_id": session.id,
+                "participant_id": session.member.id,
+                "space": host.name,
+                "dialect": session.dialect,
+                "capabilities": [c.original for c in session.rights.capabilities],
+                "connected_at": rfc3339(host.connected_at(session.id)),
+            }
+            for host in self.directory.hosts.values()
+            for session in host.space.state.roster.sessions.values()
+        ]
 
     def metrics(self) -> str:
         """Figures as Prometheus reads them."""

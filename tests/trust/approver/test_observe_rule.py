@@ -11,8 +11,9 @@ from moot.errors import UsageError
 from moot.trust.checks.explain import explain
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.history.proposal_history import HistoryProposal
-from moot.trust.rules.rule import evaluate
-from moot.trust.rules.rule_yaml import read_rules, rule_as_json, write_rules
+from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_writer import rule_as_json, write_rules
+from moot.trust.rules.rule_yaml import read_rules
 from tests.trust.approver.test_approver import approver_scene
 from tests.trust.histories import START, call
 from tests.waiting import until

@@ -15,8 +15,10 @@ from moot.trust.approver.rule_reviews import MAX_REVIEWS, MIN_DECISIONS, RuleRev
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.learning.learner import suggest
-from moot.trust.rules.rule import Rule, RuleLimits, evaluate
-from moot.trust.rules.rule_yaml import read_rules, write_rules
+from moot.trust.rules.rule import Rule, RuleLimits
+from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_writer import write_rules
+from moot.trust.rules.rule_yaml import read_rules
 from tests.trust.approver.test_approver import LEARNING, ApproverScene, approver_scene
 from tests.trust.histories import START, call, decided, envelope_of, fulfilment, history, proposal
 from tests.waiting import until

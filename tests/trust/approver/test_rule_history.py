@@ -13,7 +13,7 @@ from moot.trust.approver.approver_metrics import expose_metrics, serve_metrics
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.observe import ObserveMode, rule_version
 from moot.trust.approver.rule_history import HISTORY_NAME, Prediction, RuleHistory
-from moot.trust.rules.rule import RuleVerdict, evaluate
+from moot.trust.rules.rule_evaluation import RuleVerdict, evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_yaml import read_rules
 from tests.trust.approver.test_approver import LEARNING, approver_scene

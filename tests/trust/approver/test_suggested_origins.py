@@ -7,7 +7,8 @@ from moot.trust.approver.suggested_origins import ask_as_people_saw
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.learner import add_rule, suggest
 from moot.trust.learning.suggestion import Suggestion
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from tests.trust.histories import HOUR, START, call, history
 
 NOW = START + 100 * HOUR

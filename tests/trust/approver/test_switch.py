@@ -8,7 +8,7 @@ from pathlib import Path
 
 from moot.trust.history.proposal_case import Case, case_of
 from moot.trust.rules.rule_store import STATE_NAME, RuleStore
-from moot.trust.rules.rule_yaml import write_rules
+from moot.trust.rules.rule_writer import write_rules
 from tests.trust.approver.test_approver import ApproverScene, approver_scene
 from tests.waiting import until
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from moot.trust.checks.rule_tests import read_tests, run_tests
 from moot.trust.rules import rule_yaml
-from moot.trust.rules.rule_yaml import read_rules, write_rules
+from moot.trust.rules.rule_writer import write_rules
+from moot.trust.rules.rule_yaml import read_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
 from tests.up.moot_up import environment, moot_up, write_config

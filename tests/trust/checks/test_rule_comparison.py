@@ -13,7 +13,7 @@ from moot.protocol.operation import Json
 from moot.trust.checks.rule_diff import RuleDiff, compare_rules
 from moot.trust.checks.rule_replay import differing, replay
 from moot.trust.checks.rule_tests import read_tests
-from moot.trust.rules.rule import evaluate
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_yaml import read_rules
 from tests.store import journals
 from tests.trust.histories import START, call, decided

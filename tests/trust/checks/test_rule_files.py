@@ -16,7 +16,8 @@ from moot.trust.checks.rule_replay import replay
 from moot.trust.checks.rule_tests import read_tests, run_tests
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.remembered_calls import RememberedCalls, rule_for
-from moot.trust.rules.rule import RuleLimits, RuleOrigin, evaluate
+from moot.trust.rules.rule import RuleLimits, RuleOrigin
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_yaml import read_rules
 from tests.rows import for_each_row

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.values.examples import edge_texts, outside_texts
 from tests.trust.histories import call
 from tests.trust.learning.value_probes import _NAMES, NOW, _earn, probe_of

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from moot.protocol.operation import Json
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.tripwires import ProposalSeen, check_tripwires
 from tests.examples import examples
 from tests.rows import for_each_row

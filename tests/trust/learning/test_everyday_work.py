@@ -9,9 +9,11 @@ import pytest
 from moot.protocol.operation import Json
 from moot.trust.approver.suggested_origins import ask_as_people_saw
 from moot.trust.learning.learner import suggest
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_words import MAX_SENTENCE
-from moot.trust.rules.rule_yaml import rule_as_json, rule_of_json
+from moot.trust.rules.rule_writer import rule_as_json
+from moot.trust.rules.rule_yaml import rule_of_json
 from moot.values.scalars import date_after
 from tests.trust.histories import START, call, decided, history
 

@@ -15,7 +15,8 @@ from moot.trust.learning.learner import suggest
 from moot.trust.learning.learning_settings import LearningSettings
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from tests.trust.histories import HOUR, START, accept, call, decided, history
 
 NOW = START + 30 * 86_400.0

@@ -14,7 +14,8 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.learner import suggest
 from moot.trust.learning.lessons import ToolSchemas
 from moot.trust.rules.accepted_calls import RejectedCalls
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.tripwires import PersonDecided, check_tripwires
 from tests.trust.histories import HOUR, START, accept, call, decided, history
 

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 from moot.protocol.operation import Json
 from moot.trust.learning.learner import suggest
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_words import describe_rule
 from tests.trust.histories import START, call, history
 from tests.trust.learning.word_oracle import allowed_by_words

@@ -14,10 +14,12 @@ from moot.trust.checks.rule_check import check_rules
 from moot.trust.checks.rule_diff import compare_rules
 from moot.trust.checks.rule_tests import read_tests, run_tests
 from moot.trust.learning.learner import add_rule
-from moot.trust.rules.rule import Rule, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import describe_rule
-from moot.trust.rules.rule_yaml import read_rules, write_rules
+from moot.trust.rules.rule_writer import write_rules
+from moot.trust.rules.rule_yaml import read_rules
 
 TEXT = """\
 rules:

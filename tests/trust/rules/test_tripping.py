@@ -16,7 +16,8 @@ from moot.trust.learning.suggestion import grant_of, why_no_grant
 from moot.trust.rules.accepted_calls import AcceptedCalls
 from moot.trust.rules.budgets import MAX_DECISIONS, Budget, UseTally
 from moot.trust.rules.conditions import Hours, Range
-from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin, evaluate
+from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_words import describe_rule
 from moot.trust.rules.tripwires import (
     Complaint,

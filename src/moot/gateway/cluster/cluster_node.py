@@ -17,7 +17,6 @@ import asyncio
 import logging
 import math
 import secrets
-import socket
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,7 +31,7 @@ from moot.gateway.cluster.cluster_shard import Shard, StoredSnapshot, comparable
 from moot.gateway.cluster.cluster_status import ClusterStatus
 from moot.gateway.cluster.log_applier import LogApplier, OpenSpace
 from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
-from moot.gateway.cluster.nats.gateway_table import decide_alike
+from moot.gateway.cluster.nats.gateway_table import decide_alike, default_name
 from moot.gateway.cluster.nats.log_barrier import LogBarrier
 from moot.gateway.cluster.nats.log_writer import PendingInput
 from moot.gateway.cluster.nats.nats_connection import (
@@ -447,9 +446,3 @@ class ClusterNode:
         for shard in self._opened:
             shard.log.writer.retry_now()
             shard.log.reader.retry_now()
-
-
-def default_name(port: int) -> str:
-    """The machine's name and the port, as one word of a NATS subject."""
-    host = "".join(each if each.isalnum() and each.isascii() else "-" for each in socket.gethostname())
-    return f"{host[:48] or 'gateway'}-{port}"

@@ -18,7 +18,7 @@ from moot.trust.checks.explain import explain
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule_store import ALL_RULES
 from moot.trust.rules.rule_words import describe_rule
-from moot.trust.rules.rule_yaml import rule_as_json
+from moot.trust.rules.rule_writer import rule_as_json
 
 if TYPE_CHECKING:
     from moot.trust.approver.approver import Approver

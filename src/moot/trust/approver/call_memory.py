@@ -29,9 +29,11 @@ from moot.trust.rules.remembered_calls import (
     rule_for,
     usual_limits,
 )
-from moot.trust.rules.rule import AskCondition, Rule, RuleLimits, RuleOrigin, call_key
+from moot.trust.rules.rule import AskCondition, Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_evaluation import call_key
 from moot.trust.rules.rule_words import limits_text
-from moot.trust.rules.rule_yaml import read_duration, rule_as_json
+from moot.trust.rules.rule_writer import rule_as_json
+from moot.trust.rules.rule_yaml import read_duration
 from moot.trust.rules.tripwires import Complaint, Event, MemberKicked, PersonDecided, ToolChanged
 from moot.values.kinds import runs_texts, stores_texts, takes_away
 

@@ -15,8 +15,9 @@ from moot.trust.approver.rule_history import Prediction, RuleHistory, What
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.bounds import upper_bound
 from moot.trust.rules.conditions import canonical
-from moot.trust.rules.rule import Rule, RuleVerdict
-from moot.trust.rules.rule_yaml import rule_as_json
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
+from moot.trust.rules.rule_writer import rule_as_json
 
 # Comparisons that are kept; the oldest are dropped first.
 MAX_COMPARISONS: Final = 10_000

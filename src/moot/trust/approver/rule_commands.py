@@ -20,7 +20,7 @@ from moot.trust.approver.rule_reviews import MIN_DECISIONS
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import ALL_RULES
 from moot.trust.rules.rule_words import count_text, join_names
-from moot.trust.rules.rule_yaml import rule_as_json
+from moot.trust.rules.rule_writer import rule_as_json
 from moot.trust.rules.store_records import PendingAcceptance, RuleStop
 from moot.trust.rules.tripwires import Complaint
 

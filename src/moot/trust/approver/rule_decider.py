@@ -23,7 +23,8 @@ from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.cedar_policies import evaluate_with, is_policy
 from moot.trust.rules.ignored_arguments import loosen_learned
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict, amounts_of
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict, amounts_of
 from moot.trust.rules.store_records import is_counted
 from moot.trust.rules.tripwires import suspension_reasons
 

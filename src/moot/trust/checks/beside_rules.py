@@ -9,7 +9,8 @@ from typing import Final
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
 from moot.trust.rules.remembered_calls import RememberedCalls
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
 
 
 @dataclass(frozen=True, slots=True)

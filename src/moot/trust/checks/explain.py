@@ -12,7 +12,8 @@ from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_RULE
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
-from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict, evaluate
 from moot.trust.rules.rule_words import describe_rule, join_names
 from moot.trust.rules.tripwires import Suspension, suspension_reasons
 

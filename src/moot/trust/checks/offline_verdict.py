@@ -13,7 +13,8 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.cedar_policies import evaluate_with
-from moot.trust.rules.rule import Rule, RuleVerdict, evaluate
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict, evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import join_names
 from moot.trust.rules.tripwires import suspension_reasons

@@ -21,8 +21,9 @@ from moot.trust.checks.rule_samples import call_as_json, sample_call, sample_cal
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.conditions import DAY_MINUTES, Hours, minute_of_day
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict
-from moot.trust.rules.rule_yaml import rule_as_json
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
+from moot.trust.rules.rule_writer import rule_as_json
 
 Change = Literal["added", "removed", "changed", "moved"]
 # Times at which calls are compared; every rule with hours or an end has some of its own.

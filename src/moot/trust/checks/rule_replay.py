@@ -19,7 +19,8 @@ from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
 from moot.trust.rules.remembered_calls import RememberedCalls
-from moot.trust.rules.rule import Rule, RuleVerdict
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
 
 # What would be different: people would have been spared, contradicted, or asked; or a rule decides otherwise.
 Effect = Literal["same", "spared", "contradicts", "asks", "reversed", "decides_undecided"]

@@ -26,7 +26,8 @@ from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, case_of, path_text
 from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
 from moot.trust.rules.conditions import read_time
-from moot.trust.rules.rule import DECISIONS, ORIGINS_UNKNOWN, Rule, RuleVerdict
+from moot.trust.rules.rule import DECISIONS, ORIGINS_UNKNOWN, Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
 from moot.trust.rules.rule_yaml import check_dates
 
 _KEYS: Final = ("name", "expect", "rule", "at", "proposer", "to", "method", "tool", "arguments", "origins")

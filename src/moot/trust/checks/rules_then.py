@@ -21,9 +21,11 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.remembered_calls import REMEMBERED, counted_name, evaluate_all
-from moot.trust.rules.rule import Rule, RuleVerdict
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
 from moot.trust.rules.rule_words import join_names
-from moot.trust.rules.rule_yaml import rule_as_json, rule_of_json
+from moot.trust.rules.rule_writer import rule_as_json
+from moot.trust.rules.rule_yaml import rule_of_json
 
 _KIND: Final = "trust/rule"
 # Of what became of rules since, as much as somebody reads.

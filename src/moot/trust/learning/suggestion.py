@@ -24,7 +24,7 @@ from moot.trust.learning.lessons import CaseKind, Example
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_words import count_text, describe_shortly, join_names
-from moot.trust.rules.rule_yaml import rule_as_json
+from moot.trust.rules.rule_writer import rule_as_json
 from moot.values.examples import edge_texts, outside_texts
 from moot.values.kinds import ValuePattern
 from moot.values.quoting import anchored

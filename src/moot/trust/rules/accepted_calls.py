@@ -14,7 +14,7 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Case, Path, leaves, type_of, without_nulls
 from moot.trust.history.proposal_history import MAX_PROPOSALS, HistoryProposal, Lesson
 from moot.trust.rules.conditions import is_plain
-from moot.trust.rules.rule import call_key
+from moot.trust.rules.rule_evaluation import call_key
 
 _Scope = tuple[tuple[str, ...], str, str | None]
 

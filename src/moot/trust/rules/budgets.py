@@ -10,7 +10,8 @@ from typing import Final
 
 from moot.trust.history.proposal_case import Path
 from moot.trust.history.proposal_history import HistoryProposal
-from moot.trust.rules.rule import Rule, count_recent
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import count_recent
 
 # Decisions kept for one rule; no budget is larger.
 MAX_DECISIONS: Final = 10_000

@@ -33,7 +33,8 @@ from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case
 from moot.trust.rules.remembered_calls import evaluate_all
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule, RuleVerdict
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
 from moot.trust.rules.rule_yaml import rule_of_json
 
 PREFIX: Final = "cedar."

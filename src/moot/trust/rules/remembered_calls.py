@@ -29,17 +29,10 @@ from moot.protocol.envelope import rfc3339
 from moot.resilience.atomic_file import write_atomically
 from moot.trust.history.proposal_case import Case, without_nulls
 from moot.trust.rules.ignored_arguments import loosen, mask
-from moot.trust.rules.rule import (
-    ORIGINS_UNKNOWN,
-    AskCondition,
-    Rule,
-    RuleLimits,
-    RuleOrigin,
-    RuleVerdict,
-    call_key,
-    evaluate,
-)
-from moot.trust.rules.rule_yaml import rule_as_json, rule_of_json
+from moot.trust.rules.rule import ORIGINS_UNKNOWN, AskCondition, Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_evaluation import RuleVerdict, call_key, evaluate
+from moot.trust.rules.rule_writer import rule_as_json
+from moot.trust.rules.rule_yaml import rule_of_json
 
 REMEMBERED_NAME: Final = "remembered.json"
 # For one space; beyond that the least recently used are forgotten.

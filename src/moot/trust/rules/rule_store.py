@@ -38,7 +38,8 @@ from moot.trust.rules.plan import PlanRecord, record_of_json
 from moot.trust.rules.remembered_calls import RememberedCalls
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_settings import RuleFileHead, read_settings
-from moot.trust.rules.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
+from moot.trust.rules.rule_writer import rule_as_json, write_rules
+from moot.trust.rules.rule_yaml import read_rules, rule_of_json
 from moot.trust.rules.store_records import GrantedRule, PendingAcceptance, RuleStop, RuleUses
 from moot.trust.rules.tripwires import Suspension
 

@@ -1,4 +1,4 @@
-"""Reads and writes rules as YAML.
+"""Reads rules from YAML; `rule_writer` writes them.
 
     rules:
       - name: reports
@@ -33,24 +33,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-import yaml
-
 from moot.config.strict_yaml import read_yaml
 from moot.errors import InvalidPattern, UsageError
 from moot.origins.tool_traits import undo_from_json
-from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.conditions import Range, RangeByText, read_hours, read_time
 from moot.trust.rules.rule import ASK_CONDITIONS, DECISIONS, Rule, RuleLimits, RuleOrigin
-from moot.trust.rules.rule_settings import NO_HEAD, SETTINGS, RuleFileHead, settings_as_json, settings_of
+from moot.trust.rules.rule_settings import SETTINGS, settings_of
 from moot.values.kinds import KINDS, ValuePattern
 
 # For one space.
 MAX_RULES: Final = 500
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 RULE_KEYS: Final = (
     "name",
     "decision",
@@ -214,14 +211,7 @@ def read_duration(value: Json, where: str) -> float:
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None or not int(found[1]):
         raise _error(where, "must be a duration such as 90s, 15m, 1h or 7d")
-    return int(found[1]) * _UNITS[found[2]]
-
-
-def _duration_text(seconds: float) -> str:
-    for unit in ("w", "d", "h", "m"):
-        if seconds % _UNITS[unit] == 0:
-            return f"{seconds / _UNITS[unit]:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    return int(found[1]) * UNITS[found[2]]
 
 
 def _origin(value: Json, where: str) -> RuleOrigin:
@@ -361,113 +351,3 @@ def _text(value: Json, where: str) -> str:
 
 def _error(where: str, what: str) -> UsageError:
     return UsageError(f"{where} {what}")
-
-
-# Writing
-
-
-def rule_as_json(rule: Rule) -> dict[str, Json]:
-    """The rule as `rule_of_json` reads it, without default values."""
-    written: dict[str, Json] = {"name": rule.name, "decision": rule.decision}
-    if rule.words:
-        written["words"] = rule.words
-    for key in ("proposer", "to", "method", "tool", "undo"):
-        value = getattr(rule, key)
-        if value is not None:
-            written[key] = list(value) if isinstance(value, tuple) else value
-    if rule.arguments:
-        written["arguments"] = dict(rule.arguments)
-    if rule.range:
-        written["range"] = _nested({path: _range_as_json(span) for path, span in rule.range.items()})
-    for kind in KINDS:
-        templates = {path: each.texts() for path, each in rule.values.items() if each.kind == kind}
-        if templates:
-            written[kind] = _nested({p: t[0] if len(t) == 1 else t for p, t in templates.items()})
-    if rule.equals:
-        written["equals"] = dict(rule.equals)
-    if rule.extra_arguments:
-        written["extra_arguments"] = True
-    if rule.hours is not None:
-        written["hours"] = str(rule.hours)
-    for key in ("after", "before"):
-        moment = getattr(rule, key)
-        if moment is not None:
-            written[key] = rfc3339(moment)
-    if rule.ask is not None:
-        written["ask"] = rule.ask
-    if rule.observe:
-        written["observe"] = True
-    limits = _limits_as_json(rule.limits)
-    if limits:
-        written["limits"] = limits
-    origin = {key: getattr(rule.origin, key) for key in ("suggestion", "plan", "accepted_by", "limited_by")}
-    if rule.origin.accepted is not None:
-        origin["accepted"] = rfc3339(rule.origin.accepted)
-    if rule.origin.seconded_by:
-        origin["seconded_by"] = list(rule.origin.seconded_by)
-    origin = {key: value for key, value in origin.items() if value is not None}
-    if origin:
-        written["origin"] = origin
-    return written
-
-
-def _range_as_json(span: Range) -> Json:
-    if isinstance(span, RangeByText):
-        return [span.of, {text: [each.low, each.high] for text, each in span.by.items()}]
-    return [span.low, span.high]
-
-
-def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
-    written: dict[str, Json] = {}
-    if limits.max_decisions is not None:
-        written |= {"count": limits.max_decisions, "per": _duration_text(limits.per_seconds)}
-    if limits.gap_seconds:
-        written["every"] = _duration_text(limits.gap_seconds)
-    if limits.expires_at is not None:
-        written["expires_at"] = rfc3339(limits.expires_at)
-    if limits.while_present:
-        written["while_present"] = list(limits.while_present)
-    if limits.check_share:
-        written["check_share"] = limits.check_share
-    if limits.review_share:
-        written["review_share"] = limits.review_share
-    if limits.sums:
-        written["sums"] = _nested(limits.sums)
-    return written
-
-
-def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
-    nested: dict[str, Json] = {}
-    for path, leaf in leaves.items():
-        inner = nested
-        for key in path[:-1]:
-            inner = inner.setdefault(key, {})
-        inner[path[-1]] = leaf
-    return nested
-
-
-def write_rules(
-    rules: Sequence[Rule], tests: Json = None, settings: RuleFileHead = NO_HEAD, *, cedar: Json = None
-) -> str:
-    """The YAML of rules, in their order, with what else the file says; tests as `read_yaml` gave them."""
-    said = settings_as_json(settings)
-    tools = {"tools": said.pop("tools")} if "tools" in said else {}
-    top: dict[str, Json] = {**said, "rules": [rule_as_json(rule) for rule in rules], **tools}
-    if cedar:
-        top["cedar"] = cedar
-    if tests is not None:
-        top["tests"] = tests
-    return yaml.dump(top, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Escapes texts with invisible characters: to YAML, U+0085 is ordinary white space."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    seen = text.isprintable() or all(char.isprintable() or char == "\n" for char in text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if seen else '"')
-
-
-_Dumper.add_representer(str, _represent_text)
-_Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_yaml import rule_as_json
+from moot.trust.rules.rule_writer import rule_as_json
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ is gone for that; and a clock that is set means nothing.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 from typing import Final
 
@@ -108,3 +109,9 @@ class GatewayTable:
 
     def load(self, saved: object) -> None:
         self.known = msgspec.convert(saved, dict[str, KnownGateway])
+
+
+def default_name(port: int) -> str:
+    """The machine's name and the port, as one word of a NATS subject."""
+    host = "".join(each if each.isalnum() and each.isascii() else "-" for each in socket.gethostname())
+    return f"{host[:48] or 'gateway'}-{port}"
