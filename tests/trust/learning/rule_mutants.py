@@ -191,7 +191,9 @@ def mutant_worlds() -> Iterator[dict[str, MutantWorld]]:
         meaning.facts |= {(method, *each) for each in web.seen(url, pages=method == "GET")}
         body = arguments.get("body")
         if isinstance(body, dict):
-            meaning.facts |= text_facts(str(body.get("topic"))) | {("kind", str(number_of(body.get("type"))))}
+            meaning.facts |= text_facts(str(body.get("topic"))) | {
+                ("kind", str(float(number_of(body.get("type")) or -1)))
+            }
 
     def diff(path: str) -> str:
         return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
