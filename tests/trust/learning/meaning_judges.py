@@ -66,8 +66,9 @@ class BashJudge:
             (bin / name).chmod(0o755)
 
     def seen(self, command: str) -> set[Fact]:
-        # What is written elsewhere cannot be seen in the folder.
-        if "\0" in command or re.search(r">\s*(?:[/~]|\S*\.\.)", command):
+        # What is written elsewhere cannot be seen in the folder; between single quotes nothing is written.
+        outside = re.sub("'[^']*'", "''", command)
+        if "\0" in command or re.search(r">\s*(?:[/~]|\S*\.\.)", outside):
             return {("writes elsewhere", command)}
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
             place = Path(scratch)
