@@ -55,6 +55,7 @@ class LogFailovers:
         self._witnessed = 0
         self._witness: WitnessService | None = None
         self._posts = 0
+        self._is_over = False
 
     async def run(self, rounds: int) -> str:
         (self._folder / "nats").mkdir()
@@ -65,13 +66,13 @@ class LogFailovers:
                 await self._start(name, servers)
             client = await nats.connect(servers.addresses)
             async with asyncio.TaskGroup() as tasks:
-                running = [
-                    tasks.create_task(self._talk()),
-                    tasks.create_task(self._look(await self._bucket(client.jetstream()))),
-                ]
-                took = [await self._fail_over(servers) for _ in range(rounds)]
-                for each in running:
-                    each.cancel()
+                tasks.create_task(self._talk())
+                tasks.create_task(self._look(await self._bucket(client.jetstream())))
+                try:
+                    took = [await self._fail_over(servers) for _ in range(rounds)]
+                finally:
+                    # Not by cancelling alone: the client of NATS waits by `wait_for`, which may swallow it.
+                    self._is_over = True
             await self._check_all()
             await client.close()
         finally:
@@ -100,7 +101,7 @@ class LogFailovers:
 
     async def _talk(self) -> None:
         """Somebody says something at one gateway or another; the one that was killed answers nobody."""
-        while True:
+        while not self._is_over:
             gateway = self._gateways[self._random.choice(NAMES)]
             with suppress(httpx.HTTPError, RuntimeError):
                 answer = await gateway.post("alice", {"kind": "chat", "payload": {"text": "x"}}, space="lab")
@@ -110,7 +111,7 @@ class LogFailovers:
     async def _look(self, bucket: KeyValue) -> None:
         """Look at the newest checkpoint, as fast as can be."""
         key = ""
-        while True:
+        while not self._is_over:
             try:
                 if not key:
                     key = next(each for each in await bucket.keys() if each.endswith(".checkpoint"))
