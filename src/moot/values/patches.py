@@ -1,7 +1,7 @@
 """Patches: which files one changes, and how. What a file says afterwards is not read.
 
-Two notations: that of `diff -u` and `git diff`, and the one with `*** Update File: PATH`. A line that is not
-understood, a binary, or a file that becomes executable: the patch is not read.
+Two notations: that of `git diff`, with `a/` and `b/` before the paths, and the one with `*** Update File:
+PATH`. A line that is not understood, a binary, or a file that becomes executable: the patch is not read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ MAX_PATCH_FILES: Final = 20
 _HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (\S+)|\*\*\* Move to: (\S+)")
 _HUNK: Final = re.compile(r"@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@.*")
 _NO_NEWLINE: Final = "\\ No newline at end of file"
-_ABOUT: Final = re.compile(
-    r"diff --git \S+ \S+|index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?|(?:new|deleted) file mode 100644|"
-)
+_ABOUT: Final = re.compile(r"index [0-9a-f]+\.\.[0-9a-f]+(?: 100644)?|(?:new|deleted) file mode 100644|")
+_START: Final = re.compile(r"diff --git a/(\S+) b/(\S+)")
 
 
 def patch_files(text: str) -> list[str] | None:
@@ -56,7 +55,7 @@ def _from_headers(lines: list[str]) -> list[str] | None:
 def _from_diff(lines: list[str]) -> list[str] | None:
     found: list[str] = []
     old = new = 0
-    before = ""
+    before = announced = ""
     for line in lines:
         if old or new:
             sign = line[:1]
@@ -69,19 +68,26 @@ def _from_diff(lines: list[str]) -> list[str] | None:
             before = line[4:]
         elif line.startswith("+++ ") and before:
             change = _change(before, line[4:])
-            if change is None:
+            if change is None or (announced and announced != change.partition(" ")[2]):
                 return None
             found.append(change)
-            before = ""
+            before = announced = ""
+        elif (start := _START.fullmatch(line)) and not before and not announced and start[1] == start[2]:
+            # Without the lines that follow, git makes or deletes an empty file.
+            announced = start[1]
         elif (hunk := _HUNK.fullmatch(line)) and found and not before:
             old, new = int(hunk[1] or 1), int(hunk[2] or 1)
         elif before or not (_ABOUT.fullmatch(line) or line == _NO_NEWLINE):
             return None
-    return found if not (old or new or before) else None
+    return found if not (old or new or before or announced) else None
 
 
 def _change(before: str, after: str) -> str | None:
-    old, new = before.removeprefix("a/"), after.removeprefix("b/")
-    if before == "/dev/null" or after == "/dev/null":
-        return f"add {new}" if before == "/dev/null" else f"delete {old}"
-    return f"update {new}" if old == new else None
+    # git takes the first folder away, whatever its name is.
+    old = before[2:] if before.startswith("a/") else ""
+    new = after[2:] if after.startswith("b/") else ""
+    if before == "/dev/null":
+        return f"add {new}" if new else None
+    if after == "/dev/null":
+        return f"delete {old}" if old else None
+    return f"update {new}" if old and old == new else None

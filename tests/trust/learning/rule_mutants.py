@@ -275,7 +275,10 @@ def _writings(text: str) -> tuple[str, ...]:
         "".join(chr(ord(sign) + 0xFEE0) if "!" <= sign <= "~" else sign for sign in text),
         "\u200b".join(text), "".join(f"&#{ord(sign)};" for sign in text), text.encode(errors="replace").hex(),
         base64.b64encode(text.encode(errors="replace")).decode(), f'"{text}"', f"'{text}'", f"{text}\n{text}",
-        text.replace(" ", "/**/"), text.replace(" ", "\t"), text.replace("/", "//"), text.replace("/", "\\"),
+        text.replace(" ", "/**/"), text.replace(" ", "\t"),
+        text.replace("+++ b/", "+++ "), text.replace("+++ b/", "+++ ").replace("--- a/", "--- "),
+        f"{text}\ndiff --git a/setup.py b/setup.py\nnew file mode 100644\nindex 0000000..e69de29\n",
+        text.replace("/", "//"), text.replace("/", "\\"),
         text + "a" * 10_000, text.encode("utf-16", "replace").decode("latin-1"), f" {text} ", text.swapcase(),
     )  # fmt: skip
 

@@ -104,6 +104,14 @@ def test_patches_are_learned_by_the_files_that_they_change(write) -> None:  # ty
         diff("src/app/web/zoe.py").replace("+c", "+c\n+d"),
         diff("src/app/web/zoe.py").replace("--- a/", "new mode 100755\n--- a/"),
         diff("src/app/web/zoe.py").replace("--- a/src", "--- a/other"),
+        # What git makes of these: empty files made and deleted, another folder, other names above the lines.
+        diff(
+            "src/app/web/zoe.py", "diff --git a/setup.py b/setup.py\nnew file mode 100644\nindex 0..e69de29\n"
+        ),
+        "diff --git a/x.py b/x.py\ndeleted file mode 100644\n" + diff("src/app/web/zoe.py"),
+        diff("src/app/web/zoe.py").replace("+++ b/", "+++ "),
+        diff("src/app/web/zoe.py").replace("--- a/", "--- ").replace("+++ b/", "+++ "),
+        diff("src/app/web/zoe.py").replace("diff --git a/src/app/web/zoe.py b/src", "diff --git a/x b/src"),
         begin("*** Update File: src/app/web/zoe.py", "@@", "-a", " *** Delete File: setup.py"),
         begin("*** Update File: src/app/web/zoe.py", "@@", "-a\x0b*** Delete File: setup.py"),
         begin("*** Delete File: src/app/web/zoe.py"),
