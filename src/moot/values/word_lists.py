@@ -203,5 +203,14 @@ def is_told_secret(word: str) -> bool:
     return _has_word(word, TOLD)
 
 
+# These are found within a longer word, too: `mysecrets`, `dbpassword`.
+_WITHIN: Final = re.compile(r"secret(?!ar)|passw(?:or)?d|credential|private_?key|api_?key", re.IGNORECASE)
+
+
 def _has_word(text: str, words: frozenset[str]) -> bool:
-    return text.lower() in words or any(run.lower() in words for run in _RUNS.findall(text))
+    """`words` are at least those of secrets."""
+    return (
+        text.lower() in words
+        or _WITHIN.search(text) is not None
+        or any(run.lower() in words for run in _RUNS.findall(text))
+    )

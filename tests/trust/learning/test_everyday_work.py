@@ -411,3 +411,10 @@ def test_a_place_in_a_page_and_a_document_may_be_about_what_a_page_may_not_be() 
     for texts, verdict in ((fine, "approve"), (asked, "ask")):
         urls: list[dict[str, Json]] = [{"url": f"https://docs.example.com/{text}"} for text in texts]
         assert verdicts(rules, "fetch", urls) == [verdict] * len(urls)
+
+
+@pytest.mark.parametrize("name", ["mysecrets", "dbpassword", "awscredentials", "privatekey", "passwds"])
+def test_a_file_of_secrets_is_left_to_people_however_its_words_run_together(name: str) -> None:
+    rules = learned("read_file", [{"path": path} for path in FILES], reads=True)
+    probes: list[dict[str, Json]] = [{"path": f"src/app/web/{each}.py"} for each in ("secretary", name)]
+    assert verdicts(rules, "read_file", probes) == ["approve", "ask"]
