@@ -295,7 +295,7 @@ class Gateway:
         self.notifier.shared = shared = SharedValues(cluster, lambda: node.connection)
         self._passkeys.shared = shared
         self.logs.exchange = LogExchange(cluster, node.name, lambda: node.connection)
-        self.logs.records_of = lambda space: node.shard_of(space).orders[space].records
+        self.logs.records_of = factory.records_of
         self._link_store = SharedLinks(cluster, lambda: node.connection)
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
         self.readiness.is_unavailable = lambda: node.is_unavailable

@@ -20,6 +20,7 @@ from moot.evidence.witness_policy import parse_policy
 from moot.gateway.cluster.nats.log_exchange import LogExchange, key_of
 from moot.gateway.evidence import cluster_log
 from moot.protocol.operation import Json
+from moot.store.journal import SharedRecords
 from moot.store.journal_reader import read_records
 from moot.store.record_chain import entry_of, shared_number
 from tests.gateway.cluster.conftest import StartGateway
@@ -40,13 +41,17 @@ def signed_by(gateway: LocalGateway) -> Checkpoint:
         return Checkpoint("", 0, b"")
 
 
-def applied(gateway: LocalGateway) -> int:
-    return gateway.gateway.logs.records_of("lab").count
+def records_of(gateway: LocalGateway) -> SharedRecords:
+    return gateway.gateway.logs.records_of(gateway.gateway.directory.hosts["lab"])
+
+
+def log_of(gateway: LocalGateway) -> str:
+    return f"lab/{records_of(gateway).id}"
 
 
 async def wait_signed(*gateways: LocalGateway) -> Checkpoint:
     """Until all of them have the same checkpoint for all that was said."""
-    await until(lambda: {signed_by(each).size for each in gateways} == {applied(gateways[0])})
+    await until(lambda: {signed_by(each).size for each in gateways} == {records_of(gateways[0]).count})
     assert len({signed_by(each).root for each in gateways}) == 1
     assert not [
         each.gateway.logs.logs["lab"].broken for each in gateways if each.gateway.logs.logs["lab"].broken
@@ -74,7 +79,7 @@ async def test_all_gateways_have_one_tree_and_one_signs(start: StartGateway) -> 
         assert len({str(read_keys(each.gateway.config.data)).split("/")[0] for each in (a, b, c)}) == 1
         exchange = a.gateway.logs.exchange
         assert exchange is not None
-        seen = await exchange.read(f"lab/{a.gateway.logs.records_of('lab').id}", "checkpoint")
+        seen = await exchange.read(log_of(a), "checkpoint")
         assert seen is not None
         assert parse_checkpoint(seen.raw)[0] == checkpoint
         record = next(each for each in read_records(c.journal()) if each.kind == "chat")
@@ -183,7 +188,7 @@ async def test_a_set_back_checkpoint_of_nats_is_passed_over(start: StartGateway,
         before = await wait_signed(a)
         exchange = a.gateway.logs.exchange
         assert exchange is not None
-        log = f"lab/{a.gateway.logs.records_of('lab').id}"
+        log = log_of(a)
         early = await exchange.read(log, "checkpoint")
         assert early is not None
         await alice.ask("chat", {"text": "two"})

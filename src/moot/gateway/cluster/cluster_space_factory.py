@@ -36,6 +36,7 @@ from moot.space.config_json import save_config
 from moot.space.effects import Mail
 from moot.space.space import Space
 from moot.store.database import Database
+from moot.store.journal import SharedRecords
 from moot.store.journal_reader import last_records
 from moot.store.open_journal import open_journal
 from moot.store.position_marker import read_marker
@@ -274,6 +275,12 @@ class ClusterSpaceFactory(SpaceFactory):
         if mail.token.secret is not None:
             # Only the gateway that took the invitation in knows the token.
             super()._send_mail(mail, space)
+
+    @staticmethod
+    def records_of(host: SpaceHost) -> SharedRecords:
+        """How its records are numbered; also of one that has just ended."""
+        assert isinstance(host.order, LogOrder)  # noqa: S101  # as made above
+        return host.order.records
 
     def _copied_until(self, name: str, identity: str, is_ours: bool = False) -> float:
         """Up to which time of the log the local journal has it. Raises UsageError when it is of another."""

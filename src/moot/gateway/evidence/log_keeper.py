@@ -49,7 +49,7 @@ class LogKeeper:
         self._keys: LogKeys | None = None
         # In a cluster: what its gateways have in common of logs, and how they number a space's records.
         self.exchange: LogExchange | None = None
-        self.records_of: Callable[[str], SharedRecords]
+        self.records_of: Callable[[SpaceHost], SharedRecords]
         self.logs: dict[str, SpaceLog] = {}
         self._executor: DaemonExecutor | None = None
         self._task: asyncio.Task[None] | None = None
@@ -175,7 +175,7 @@ class LogKeeper:
             self._keys,
             url,
             exchange=exchange,
-            records=self.records_of(name),
+            records=self.records_of(host),
             files=host.journal,
             is_witnessed=is_witnessed,
             share_keys=lambda: share_keys(self._config.data, exchange),
