@@ -25,17 +25,17 @@ from tests.tracing.test_trace_of_a_call import (
     CLIENT,
     GUEST,
     HOST,
-    INTERNAL,
     META,
-    PARENT,
+    ROOT,
     SERVER,
     SERVER_KIND,
+    TRACE,
+    spans_of_the_call,
 )
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 from tests.warm_start import start_moot
 from tests.xprotocol.adapter.test_outbound_end_to_end import answers
 
-TRACE, ROOT = PARENT.split("-")[1:3]
 # Nobody is cut off, however slow the machine is.
 PATIENT: dict[str, Json] = {
     "frame_stale_seconds": HANG_SECONDS,
@@ -186,17 +186,6 @@ async def test_a_call_from_one_gateway_of_a_cluster_to_the_other_is_one_trace(tm
                     async with bounded():
                         told = json.loads((await calling).content[0].text)  # type: ignore[union-attr]
 
-            name = "tools/call tell"
-            asked = await collector.span("guest", name, SERVER_KIND)
-            proposed = await collector.span("guest", name, CLIENT)
-            waited = await collector.span("guest", "approval", INTERNAL)
-            approved = await collector.span("alice", name, CLIENT)
-            handled = await collector.span("tool", name, SERVER_KIND)
-            forwarded = await collector.span("tool", name, CLIENT)
-            spans = [asked, proposed, waited, approved, handled, forwarded]
-            assert {span.trace for span in spans} == {TRACE}
-            parents = [ROOT, asked.id, proposed.id, proposed.id, approved.id, handled.id]
-            assert [span.parent for span in spans] == parents
-            assert told["traceparent"].split("-")[1:3] == [TRACE, forwarded.id]
+            await spans_of_the_call(collector, "guest", "alice", "tool", told)
     finally:
         servers.close()

@@ -17,8 +17,9 @@ from mcp import Client
 from moot import tracing
 from moot.errors import UsageError
 from moot.participant import connect
+from moot.protocol.operation import Json
 from tests.gateway.running_gateway import participants, running_gateway
-from tests.tracing.collector import collecting
+from tests.tracing.collector import Collector, ReceivedSpan, collecting
 from tests.waiting import bounded, until
 from tests.warm_start import start_moot
 
@@ -32,8 +33,29 @@ HOST: list[Any] = [
 LISTS = {"kind": "mcp/request", "payload": {"method": "*/list"}}
 GUEST: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat", LISTS]
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRACE, ROOT = PARENT.split("-")[1:3]
 META: Any = {"traceparent": PARENT}
 INTERNAL, SERVER_KIND, CLIENT = 1, 2, 3
+
+
+async def spans_of_the_call(
+    collector: Collector, guest: str, person: str, bridge: str, told: dict[str, Json]
+) -> list[ReceivedSpan]:
+    """The spans of META's call, by which service told them; each is the child of the one that led to it."""
+    name = "tools/call tell"
+    asked = await collector.span(guest, name, SERVER_KIND)
+    proposed = await collector.span(guest, name, CLIENT)
+    waited = await collector.span(guest, "approval", INTERNAL)
+    approved = await collector.span(person, name, CLIENT)
+    handled = await collector.span(bridge, name, SERVER_KIND)
+    forwarded = await collector.span(bridge, name, CLIENT)
+    spans = [asked, proposed, waited, approved, handled, forwarded]
+    assert {span.trace for span in spans} == {TRACE}
+    parents = [ROOT, asked.id, proposed.id, proposed.id, approved.id, handled.id]
+    assert [span.parent for span in spans] == parents
+    # The server is asked in the name of the last span.
+    assert told["traceparent"].split("-")[1:3] == [TRACE, forwarded.id]
+    return spans
 
 
 async def test_a_proposed_call_is_one_trace_from_the_client_to_the_server_and_back(tmp_path: Path) -> None:
@@ -86,21 +108,8 @@ async def test_a_proposed_call_is_one_trace_from_the_client_to_the_server_and_ba
             async with bounded():
                 told = json.loads((await calling).content[0].text)  # type: ignore[union-attr]
 
-        name = "tools/call tell"
-        asked = await collector.span("moot-mcp", name, SERVER_KIND)
-        proposed = await collector.span("moot-mcp", name, CLIENT)
-        waited = await collector.span("moot-mcp", "approval", INTERNAL)
-        approved = await collector.span("moot-approve", name, CLIENT)
-        handled = await collector.span("moot-bridge", name, SERVER_KIND)
-        forwarded = await collector.span("moot-bridge", name, CLIENT)
-        spans = [asked, proposed, waited, approved, handled, forwarded]
-        assert {span.trace for span in spans} == {PARENT.split("-")[1]}
-        assert asked.parent == PARENT.split("-")[2]
-        assert (proposed.parent, waited.parent) == (asked.id, proposed.id)
-        assert (approved.parent, handled.parent) == (proposed.id, approved.id)
-        assert forwarded.parent == handled.id
-        # The server is asked in the name of the last span.
-        assert told["traceparent"].split("-")[1:3] == [forwarded.trace, forwarded.id]
+        spans = await spans_of_the_call(collector, "moot-mcp", "moot-approve", "moot-bridge", told)
+        asked, _, waited, _, _, forwarded = spans
         assert waited.attributes["moot.approval.outcome"] == "approved"
         assert waited.attributes["moot.approval.by"].startswith("alice")
         assert asked.attributes["mcp.method.name"] == "tools/call"
