@@ -31,18 +31,18 @@ class SocketWriter(Protocol):
 class Batch:
     """Messages to the same audience, in each of its dialects."""
 
-    __slots__ = ("_joined", "audience", "frames")
+    __slots__ = ("audience", "frames", "joined")
 
     def __init__(self, audience: Sequence[Outbox]) -> None:
         self.audience = audience
         self.frames: dict[str, list[bytes]] = {}
-        self._joined: dict[str, bytes] = {}
+        self.joined: dict[str, bytes] = {}
 
     def bytes_for(self, dialect: str) -> bytes:
         """All messages of one dialect, joined once for all its connections."""
-        joined = self._joined.get(dialect)
+        joined = self.joined.get(dialect)
         if joined is None:
-            joined = self._joined[dialect] = b"".join(self.frames.get(dialect, ()))
+            joined = self.joined[dialect] = b"".join(self.frames.get(dialect, ()))
         return joined
 
 
@@ -135,7 +135,9 @@ class Outbox:
             self.pending.append(batch)
             self.flush(now)
         elif self._writer is not None:
-            data = batch.bytes_for(self.dialect)
+            data = batch.joined.get(self.dialect)
+            if data is None:
+                data = batch.bytes_for(self.dialect)
             if data:
                 self._writer.write(data)
 
@@ -172,7 +174,12 @@ class Outgoing:
         """One message to those of an audience that use this dialect; the others do not get it."""
         batch = self.batch
         if batch is None or batch.audience is not audience:
-            batch = self._begin(audience)
+            if batch is not None:
+                self._seal()
+            if not self._scheduled:
+                self._scheduled = True
+                self._loop.call_soon(self.flush)
+            batch = self.batch = Batch(audience)
         frames = batch.frames.get(dialect)
         if frames is None:
             frames = batch.frames[dialect] = []
@@ -184,7 +191,8 @@ class Outgoing:
         outbox.pending.append(frame)
         self._dirty[outbox] = None
         if not self._scheduled:
-            self._schedule()
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write now. Called by the loop once a tick; call it before closing a connection."""
@@ -202,20 +210,9 @@ class Outgoing:
         for outbox in dirty:
             outbox.flush(now)
 
-    def _begin(self, audience: Sequence[Outbox]) -> Batch:
-        self._seal()
-        if not self._scheduled:
-            self._schedule()
-        batch = self.batch = Batch(audience)
-        return batch
-
     def _seal(self) -> None:
         batch, self.batch = self.batch, None
         if batch is not None:
             for outbox in batch.audience:
                 outbox.pending.append(batch)
                 self._dirty[outbox] = None
-
-    def _schedule(self) -> None:
-        self._scheduled = True
-        self._loop.call_soon(self.flush)

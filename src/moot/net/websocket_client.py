@@ -123,24 +123,46 @@ class ClientSocket(WSListener):
         kind = frame.msg_type
         if kind == WSMsgType.CLOSE:
             self._handle_close(transport, frame)
-        elif self.is_closing:
             return
-        elif kind == WSMsgType.PING:
+        if self.is_closing:
+            return
+        if kind == WSMsgType.PING:
             # Not by picows itself, which would answer before the reserved bits are checked.
             transport.send_pong(frame.get_payload_as_bytes())
-        elif kind in (WSMsgType.TEXT, WSMsgType.BINARY):
+            return
+        if kind in (WSMsgType.TEXT, WSMsgType.BINARY):
             if self._fragments is not None:
                 raise self._protocol_error(
                     WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one"
                 )
-            if frame.fin:
-                self._handle_message(frame.get_payload_as_bytes(), kind == WSMsgType.BINARY)
+            binary = kind == WSMsgType.BINARY
+            if not frame.fin:
+                self._fragments, self._fragments_size = [], 0
+                self._fragments_binary = binary
+                self._add_fragment(frame)
                 return
-            self._fragments, self._fragments_size = [], 0
-            self._fragments_binary = kind == WSMsgType.BINARY
-            self._add_fragment(frame)
-        elif kind == WSMsgType.CONTINUATION:
-            self._add_fragment(frame)
+            # Straight to the listener: every member does this for everything that is said.
+            data: bytes | None = frame.get_payload_as_bytes()
+        else:
+            binary = self._fragments_binary
+            data = self._add_fragment(frame) if kind == WSMsgType.CONTINUATION else None
+        if data is None:
+            return
+        if len(data) > self._limits.message_bytes:
+            # picows has sent its close for that and hands over the message all the same.
+            self.is_closing = True
+            return
+        if not binary and not data.isascii():
+            try:
+                data.decode("utf-8")
+            except UnicodeDecodeError:
+                raise self._protocol_error(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
+        try:
+            self._listener.received(data, binary)
+        except Exception:
+            # A connection's task: whatever went wrong stays with us, the peer gets no detail.
+            log.exception("a message could not be handled")
+            self.close(WSCloseCode.INTERNAL_ERROR.value, "internal error")
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         # picows keeps what broke the connection until somebody retrieves it, or logs that nobody did.
@@ -222,7 +244,8 @@ class ClientSocket(WSListener):
         self.is_closing = True
         return WSProtocolError(code, reason)
 
-    def _add_fragment(self, frame: WSFrame) -> None:
+    def _add_fragment(self, frame: WSFrame) -> bytes | None:
+        """The whole message, if this was its last part."""
         fragments = self._fragments
         if fragments is None:
             raise self._protocol_error(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
@@ -237,26 +260,10 @@ class ClientSocket(WSListener):
                 f"message in more than {MAX_MESSAGE_FRAGMENTS} fragments",
             )
         fragments.append(frame.get_payload_as_bytes())
-        if frame.fin:
-            self._fragments = None
-            self._handle_message(b"".join(fragments), self._fragments_binary)
-
-    def _handle_message(self, data: bytes, binary: bool) -> None:
-        if len(data) > self._limits.message_bytes:
-            # picows has sent its close for that and hands over the message all the same.
-            self.is_closing = True
-            return
-        if not binary and not data.isascii():
-            try:
-                data.decode("utf-8")
-            except UnicodeDecodeError:
-                raise self._protocol_error(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
-        try:
-            self._listener.received(data, binary)
-        except Exception:
-            # A connection's task: whatever went wrong stays with us, the peer gets no detail.
-            log.exception("a message could not be handled")
-            self.close(WSCloseCode.INTERNAL_ERROR.value, "internal error")
+        if not frame.fin:
+            return None
+        self._fragments = None
+        return b"".join(fragments)
 
     def _handle_close(self, transport: WSTransport, frame: WSFrame) -> None:
         body = frame.get_payload_as_bytes()

@@ -63,7 +63,7 @@ class InboundRouter:
         parts.correlations.add(envelope)
         own = envelope.sender == parts.sender.me
         if own:
-            parts.sender.resolve_echo(envelope)
+            parts.sender.echoes.resolve(envelope.id, envelope)
         route = self._routes.get(envelope.kind)
         if route is not None:
             route(envelope)
@@ -205,7 +205,8 @@ class InboundRouter:
             parts.requests.handle_echo(envelope)
         if envelope.correlation_id:
             parts.proposals.observe(envelope)
-        parts.server.handle_request(envelope)
+        if not envelope.to or parts.sender.me in envelope.to:
+            parts.server.handle_request(envelope)
 
     def _route_response(self, envelope: Envelope) -> None:
         self._parts.requests.handle_response(envelope)

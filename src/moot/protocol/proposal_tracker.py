@@ -122,7 +122,10 @@ class ProposalTracker(Generic[P]):
                 return found
             case "chat":
                 return [] if self._explain(envelope) else self._talked_about(ids)
-        return [self._known[id] for id in dict.fromkeys(ids) if id in self._known] if ids else ()
+        if len(ids) == 1:
+            named = self._known.get(ids[0])
+            return () if named is None else (named,)
+        return [self._known[id] for id in dict.fromkeys(ids) if id in self._known]
 
     def _advance(self, life: P, envelope: Envelope, now: float, who: Sequence[str]) -> bool:
         """The transition that an envelope makes."""

@@ -192,9 +192,12 @@ def process_envelope(
         # 13
         # What is replayed was accepted, perhaps under other limits.
         if act is not None and not state.replaying:
-            act.check_limits()
-            check_charges(state.budgets, act.charges, is_approved=act.is_approved, now=now)
-            check_uses(state.effects, act, envelope.correlation_id, now)
+            if act.check_limits is not None:
+                act.check_limits()
+            if act.charges:
+                check_charges(state.budgets, act.charges, is_approved=act.is_approved, now=now)
+            if act.uses:
+                check_uses(state.effects, act, envelope.correlation_id, now)
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
@@ -228,7 +231,8 @@ def _accepted(
             record.sessions_joined = state.sessions_joined if agreed else 0
             if session.member.name in record.to and not session.receives_own(envelope):
                 record.not_offered = (session.number,)
-    state.forget_settled(envelope.id)
+    if envelope.id in state.ledger.proposals:
+        state.forget_settled(envelope.id)
     state.window.remember(envelope.id, record)
     effects: list[Effect] = []
     if row.relayed:
@@ -246,7 +250,8 @@ def _accepted(
         waits = carries_out or used is not None or (act is not None and bool(act.charges or act.uses))
         effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=waits))
     if act is not None:
-        state.budgets.count(act.charges, now)
+        if act.charges:
+            state.budgets.count(act.charges, now)
         effects += act.execute(record, now, mint)
     if used is not None:
         effects += count_use(state, used, now, mint)

@@ -68,10 +68,8 @@ def read_made(raw: bytes) -> Envelope:
     return DIALECTS["mew"].decode(raw, ANY_SIZE)
 
 
-def made_requests(vote: Envelope, effects: Sequence[Effect]) -> list[bytes]:
-    """The requests that were made for whoever sent this, for the journal."""
-    if vote.kind != "moot/approve":
-        return []
+def made_requests(effects: Sequence[Effect]) -> list[bytes]:
+    """The requests that were made for a voter, out of the effects of the vote, for the journal."""
     messages = (effect.message for effect in effects if isinstance(effect, Deliver))
     return [each.raw for each in messages if isinstance(each, Envelope) and each.kind == "mcp/request"]
 

@@ -154,7 +154,10 @@ class SpaceMember:
 
     def is_reachable(self, now: float) -> bool:
         """Whether what is sent to it now is heard: by a connection, or by the next poll."""
-        return self.present or self.polling_until > now
+        for session in self.sessions.values():
+            if not session.options.injected:
+                return True
+        return self.polling_until > now
 
     @property
     def rights_by_sign_in(self) -> tuple[Capability, ...]:

@@ -183,6 +183,9 @@ class ProposalLedger:
         return self.proposals.get(id)
 
     def named_in(self, correlation: tuple[str, ...] | list[str]) -> list[ProposalRecord]:
+        if len(correlation) == 1:
+            found = self.proposals.get(correlation[0])
+            return [] if found is None else [found]
         return [self.proposals[id] for id in dict.fromkeys(correlation) if id in self.proposals]
 
     def knows_any(self, ids: Sequence[str]) -> bool:
@@ -205,7 +208,8 @@ class ProposalLedger:
 
     def executed_by(self, request: str) -> list[ProposalRecord]:
         """Those that this request fulfils, while an answer to it can change their outcome."""
-        return sorted(self._executions.get(request, ()), key=lambda each: each.number)
+        running = self._executions.get(request, ())
+        return list(running) if len(running) < 2 else sorted(running, key=lambda each: each.number)
 
     def kept_bytes(self, proposer: Name) -> int:
         return self._bytes.get(proposer, 0)

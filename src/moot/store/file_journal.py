@@ -99,7 +99,8 @@ class FileJournal(Journal):
 
     @property
     def durable(self) -> int:
-        self.process_syncs()
+        if self._syncer.results:
+            self.process_syncs()
         return self.recorded
 
     @property

@@ -240,7 +240,8 @@ class InputApplier:
             )
             journaled.carry_out(effects, number, now)
             return
-        head = self._encoders[session].record(now, envelope, out, mint, made_requests(envelope, effects))
+        made = made_requests(effects) if envelope.kind == "moot/approve" else ()
+        head = self._encoders[session].record(now, envelope, out, mint, made)
         number = self._journal.append(head, data, vital=row.shrinks_rights)
         waits = self._mark(row, effects, number)
         journaled.carry_out(
@@ -320,7 +321,7 @@ class InputApplier:
             assert isinstance(answer, Reply)  # noqa: S101  # that is how a refusal is known
             tell_own_connections(space, self.journaled.delivery, who, answer.notice)
             return answer
-        if made := made_requests(envelope, effects):
+        if envelope.kind == "moot/approve" and (made := made_requests(effects)):
             facts["made"] = [orjson.Fragment(each) for each in made]
         head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self._journal.append(head + b',"raw":', body, vital=vital)

@@ -266,7 +266,7 @@ class JournaledSpace:
             self.save_snapshot()
 
     def _set_timer(self) -> None:
-        when = self.space.next_deadline()
+        when = self.space.state.deadlines.next_deadline()
         if when == self._timer_at:
             return
         if self._timer is not None:

@@ -102,20 +102,18 @@ class RequestClient:
         method: str,
         params: Mapping[str, Json] | None = None,
         *,
-        encode: Callable[[dict[str, Json]], Json] | None = None,
-        add_token: bool = True,
         check_rights: bool = True,
         proposal: Envelope | None = None,
+        as_proposed: Mapping[str, Json] | None = None,
         **options: Unpack[RequestOptions],
     ) -> RequestAnswer:
         """The first answer of a member that was asked; raises McpError, TimedOut, MemberLeft, BadAnswer, …
 
-        `proposal`: that which this carries out, and to whose trace it belongs.
+        `proposal`: that which this carries out, and to whose trace it belongs; `as_proposed`: what of its
+        payload goes on the wire in the proposer's own bytes.
         """
         if tracing.active is None:
-            return await self._request(
-                to, method, params, encode, add_token=add_token, check_rights=check_rights, options=options
-            )
+            return await self._request(to, method, params, as_proposed, options, check_rights=check_rights)
         with tracing.active.operation(
             "client",
             method,
@@ -125,9 +123,7 @@ class RequestClient:
             moot__proposal__id=None if proposal is None else proposal.id,
             network__transport="tcp",
         ) as operation:
-            answer = await self._request(
-                to, method, params, encode, add_token=add_token, check_rights=check_rights, options=options
-            )
+            answer = await self._request(to, method, params, as_proposed, options, check_rights=check_rights)
             if operation is not None:
                 operation.result = answer.result
             return answer
@@ -137,23 +133,24 @@ class RequestClient:
         to: Addressees,
         method: str,
         params: Mapping[str, Json] | None,
-        encode: Callable[[dict[str, Json]], Json] | None,
-        *,
-        add_token: bool,
-        check_rights: bool,
+        as_proposed: Mapping[str, Json] | None,
         options: RequestOptions,
+        *,
+        check_rights: bool,
     ) -> RequestAnswer:
-        progress = options.get("progress")
-        payload, token = self._body(method, params, add_token=add_token and progress is not None)
+        progress, on_log = options.get("progress"), options.get("log")
+        adds_token = as_proposed is None and progress is not None
+        payload, token = self._body(method, params, add_token=adds_token)
         about, context = options.get("about", ()), options.get("context")
         try:
-            pending = self._send(to, payload, about, context, encode, check_rights=check_rights)
+            pending = self._send(to, payload, about, context, as_proposed, check_rights=check_rights)
         except EnvelopeTooLarge:
-            if encode is not None or "params" not in payload:
+            if as_proposed is not None or "params" not in payload:
                 raise
             payload["params"] = await self._sender.content.take_out(payload["params"], is_result=False)
             pending = self._send(to, payload, about, context, None, check_rights=check_rights)
-        pending.listener = self._listener(token, progress, options.get("log"))
+        if progress is not None or on_log is not None:
+            pending.listener = self._listener(token, progress, on_log)
         given = options.get("timeout_seconds")
         seconds = self._sender.limits.request_seconds if given is None else given
         timer = pending.future.get_loop().call_later(seconds, self._expire, pending, method, seconds)
@@ -167,6 +164,8 @@ class RequestClient:
         finally:
             timer.cancel()
             self._forget(pending)
+        if "_meta" not in answer.result:
+            return answer
         return answer._replace(result=await self._sender.content.whole_result(answer.result))
 
     async def request_all(
@@ -201,20 +200,19 @@ class RequestClient:
         payload: dict[str, Json],
         about: Addressees,
         context: str | None,
-        encode: Callable[[dict[str, Json]], Json] | None,
+        as_proposed: Mapping[str, Json] | None,
         *,
         check_rights: bool = True,
     ) -> _Pending:
         if len(self._pending) >= MAX_OPEN_REQUESTS:
             raise OutboxFull(f"{MAX_OPEN_REQUESTS} requests of ours wait for an answer already")
-        encoded = None if encode is None else encode(payload)
         sent = self._sender.send(
             "mcp/request",
             payload,
             to=to,
             about=about,
             context=context,
-            encoded=encoded,
+            encoded=None if as_proposed is None else {**payload, **as_proposed},
             check_rights=check_rights,
         )
         future: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
@@ -224,7 +222,7 @@ class RequestClient:
             sent.to,
             future,
             future.get_loop().time(),
-            is_fulfilment=encode is not None,
+            is_fulfilment=as_proposed is not None,
         )
         self._pending[sent.id] = pending
         if not self._sender.is_echoed("mcp/request", about, context):
@@ -319,9 +317,9 @@ class RequestClient:
 
     def handle_response(self, envelope: Envelope) -> None:
         """An answer that passed the checks; it may answer several requests at once (MEW 3)."""
-        answered = [found for id in envelope.correlation_id if (found := self._pending.get(id)) is not None]
-        if not answered:
+        if self._pending.keys().isdisjoint(envelope.correlation_id):
             return
+        answered = [found for id in envelope.correlation_id if (found := self._pending.get(id)) is not None]
         payload = envelope.payload
         if "id" in payload and payload["id"] not in [pending.rpc_id for pending in answered]:
             self._validator.report(envelope, "wrong_rpc_id", "payload.id is not that of the request")
@@ -336,7 +334,7 @@ class RequestClient:
 
     def _resolve(self, pending: _Pending, envelope: Envelope) -> None:
         payload = envelope.payload
-        fault = error_of(payload)
+        fault = error_of(payload) if "error" in payload else None
         if pending.collected is not None:
             pending.collected[envelope.sender] = result_of(payload) if fault is None else fault
             if all(id in pending.collected for id in self._roster) and not pending.future.done():

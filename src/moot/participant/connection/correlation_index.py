@@ -31,7 +31,8 @@ class CorrelationIndex:
     """The latest envelopes, oldest forgotten first."""
 
     def __init__(self, max_envelopes: int) -> None:
-        self._known: dict[str, KnownEnvelope] = {}
+        # By id, oldest first.
+        self.known: dict[str, KnownEnvelope] = {}
         self._max_envelopes = max_envelopes
 
     def add(self, envelope: Envelope) -> None:
@@ -39,28 +40,29 @@ class CorrelationIndex:
         operation = None
         if kind in OPERATION_KINDS:
             operation = envelope.claim if kind == "mcp/response" else operation_of(envelope.payload)
-        references, context = envelope.correlation_id, envelope.context
-        self.add_known(
-            envelope.id, KnownEnvelope(kind, envelope.sender, envelope.to, references, context, operation)
+        known = self.known
+        if len(known) >= self._max_envelopes:
+            del known[next(iter(known))]
+        known[envelope.id] = KnownEnvelope(
+            kind, envelope.sender, envelope.to, envelope.correlation_id, envelope.context, operation
         )
 
     def add_known(self, id: str, envelope: KnownEnvelope) -> None:
         """Add an envelope of our own that does not come back to us."""
-        known = self._known
-        if len(known) >= self._max_envelopes:
-            del known[next(iter(known))]
-        known[id] = envelope
+        if len(self.known) >= self._max_envelopes:
+            del self.known[next(iter(self.known))]
+        self.known[id] = envelope
 
     def get(self, id: str) -> KnownEnvelope | None:
-        return self._known.get(id)
+        return self.known.get(id)
 
     def latest(self, count: int) -> frozenset[str]:
         """The ids of the newest `count` envelopes."""
-        return frozenset(itertools.islice(reversed(self._known), count))
+        return frozenset(itertools.islice(reversed(self.known), count))
 
     def parents(self, id: str) -> tuple[str, ...]:
         """The ids that an envelope refers to."""
-        known = self._known.get(id)
+        known = self.known.get(id)
         return () if known is None else tuple(known.correlation_id)
 
     def ancestors(self, id: str) -> list[str]:
@@ -75,12 +77,12 @@ class CorrelationIndex:
 
     def children(self, id: str) -> list[str]:
         """The ids of known envelopes that refer to it directly, in the order of arrival."""
-        return [each for each, known in self._known.items() if id in known.correlation_id]
+        return [each for each, known in self.known.items() if id in known.correlation_id]
 
     def requests_of(self, response: Envelope) -> Iterator[tuple[str, KnownEnvelope]]:
         """The requests that a response answers, as far as they are known here."""
         for id in response.correlation_id:
-            known = self._known.get(id)
+            known = self.known.get(id)
             if known is not None and known.kind == "mcp/request":
                 yield id, known
 

@@ -132,7 +132,8 @@ class EnvelopeSender:
         self._clock = Clock()
         self._socket: ClientSocket | None = None
         self._ready = asyncio.Event()
-        self._echoes: PendingReplies[Envelope] = PendingReplies()
+        # By the id of what waits for its own echo.
+        self.echoes: PendingReplies[Envelope] = PendingReplies()
 
     # The connection
 
@@ -163,7 +164,7 @@ class EnvelopeSender:
             self._ready.clear()
         else:
             self._ready.set()  # `ready` raises then
-        self._echoes.fail_all(fault)
+        self.echoes.fail_all(fault)
 
     def set_pause(self, pause: OwnPause | None) -> None:
         self.pause = pause
@@ -252,9 +253,12 @@ class EnvelopeSender:
         `request_operation` is what a response answers; only the older dialects need it. `to_bare_request`: it
         answers a request without an id, and has none either (D-95).
         """
-        socket = self.socket
+        socket = self._socket
+        if socket is None or socket.is_closing:
+            socket = self.socket
         body = {} if payload is None else payload
-        named, correlated = addressees(to), addressees(about)
+        named = to if to.__class__ is tuple else addressees(to)
+        correlated = about if about.__class__ is tuple else addressees(about)
         self._check(kind, body, named, correlated, context, received=to_bare_request)
         if self.pause is not None:
             self.check_not_paused(kind)
@@ -312,19 +316,16 @@ class EnvelopeSender:
         """Our own envelope as everybody got it; raises the Refused that came instead."""
         self._check_echo(sent.kind)
         what = f"the gateway's answer to {sent.kind}"
-        return await self._echoes.wait(sent.id, self.limits.answer_seconds, what)
+        return await self.echoes.wait(sent.id, self.limits.answer_seconds, what)
 
     def _check_echo(self, kind: str) -> None:
         if not self.is_echoed(kind):
             what = f"no {kind} can" if self._echo else "nothing can"
             raise UsageError(f"{what} be confirmed on a connection without echo: connect(..., echo=True)")
 
-    def resolve_echo(self, envelope: Envelope) -> None:
-        self._echoes.resolve(envelope.id, envelope)
-
     def fail_echo(self, id: str, refusal: Refused) -> bool:
         """Fail a wait for an echo that will not come; whether somebody was waiting."""
-        return self._echoes.fail(id, refusal)
+        return self.echoes.fail(id, refusal)
 
     def _check(
         self,

@@ -131,7 +131,7 @@ class InboundValidator:
         rule = _RULES.get(kind)
         if rule is not None and envelope.correlation_id:
             for id in envelope.correlation_id:
-                known = self._correlations.get(id)
+                known = self._correlations.known.get(id)
                 broken_rule = None if known is None else rule(envelope, known)
                 if broken_rule is not None:
                     return self.report(envelope, *broken_rule)

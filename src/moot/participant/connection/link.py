@@ -32,7 +32,7 @@ from moot.participant.connection.payload_shapes import PayloadShapeError, check_
 from moot.protocol.close_codes import POLICY, REMOVED
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
-from moot.protocol.frames import Frame, is_frame, read_frame
+from moot.protocol.frames import Frame, read_frame
 from moot.resilience.restart_loop import Backoff
 
 # How long a welcome may take.
@@ -264,7 +264,8 @@ class Link:
 
     def received(self, data: bytes, binary: bool) -> None:
         try:
-            if is_frame(data):
+            # Stream data; no JSON text starts so.
+            if data.startswith(b"#"):
                 frame = read_frame(data, binary=binary, max_bytes=self._limits.dial.message_bytes)
                 if self.phase == "joined":
                     self._receiver.handle_frame(frame)

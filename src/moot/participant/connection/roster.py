@@ -49,6 +49,8 @@ class Roster(Mapping[str, Member]):
     def __init__(self, dialect: DialectName, runner: HandlerRunner) -> None:
         self._members: dict[str, Member] = {}
         self._by_name: dict[str, str] = {}
+        # Mostly everybody is called what their runtime id is, and no name has to be looked up.
+        self.ids_are_names = True
         self._own: tuple[str, str] = ("", "")
         self._dialect = dialect
         self._runner = runner
@@ -89,7 +91,7 @@ class Roster(Mapping[str, Member]):
 
     def names_of(self, ids: Sequence[str]) -> Sequence[str]:
         """Logical names, which is what capabilities are written in."""
-        if not ids or (not self._by_name and self._own[0] == self._own[1]):
+        if self.ids_are_names or not ids:
             return ids
         return [self._name_of(id) for id in ids]
 
@@ -147,7 +149,7 @@ class Roster(Mapping[str, Member]):
         for shown in participants:
             if complete or "capabilities_omitted" not in shown or shown["id"] not in self._members:
                 self._add(shown)
-        self._changed.set()
+        self._note_change()
         if again and before.keys() != self._members.keys():
             self._notify(PresenceEvent("refreshed", None))
 
@@ -162,7 +164,7 @@ class Roster(Mapping[str, Member]):
             for id in self._members.keys() - self._listed:
                 self._by_name.pop(self._members.pop(id).name, None)
             self._listed = None
-        self._changed.set()
+        self._note_change()
         if before != self._members.keys():
             self._notify(PresenceEvent("refreshed", None))
 
@@ -189,9 +191,13 @@ class Roster(Mapping[str, Member]):
             case _:
                 # D-23: an event that we do not know is nothing that we could act on.
                 return None
-        self._changed.set()
+        self._note_change()
         self._notify(event)
         return event
+
+    def _note_change(self) -> None:
+        self.ids_are_names = not self._by_name and self._own[0] == self._own[1]
+        self._changed.set()
 
     def rights_of(self, values: Sequence[Json]) -> Rights:
         """Rights from a list of capabilities; one that cannot be read gives none (D-53)."""

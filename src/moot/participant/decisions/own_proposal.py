@@ -140,8 +140,11 @@ class Proposal:
     # Following it
 
     def _handle_change(self) -> None:
-        self._changed.set()
-        if self.seen.uncertain and self.seen.status == "fulfilled":
+        seen = self.seen
+        if seen.outcome != "pending" or seen.wants_input or seen.uncertain:
+            # While its host is at work nothing is decided by what is said.
+            self._changed.set()
+        if seen.uncertain and seen.status == "fulfilled":
             # The answer may have passed while we were away: it gets a request's time, not a proposal's.
             seconds = self._sender.limits.request_seconds
             self._deadline = min(self._deadline, asyncio.get_running_loop().time() + seconds)

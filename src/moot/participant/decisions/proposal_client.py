@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Unpack
 
 import orjson
 
@@ -242,11 +242,13 @@ class ProposalClient:
         is used up as soon as the gateway has accepted the request, even if the tool then fails (D-28).
         """
         seen = self.find(which)
-        self._check_open(seen)
+        self._proposals.expire_due()
+        seen.check_open()
         changed = options.get("params")
         if changed is not None and changes_between(seen.envelope.payload, _payload(seen.method, changed)):
             return await self._approve_changed(seen, changed, options)
-        await self._check_preview(seen)
+        if seen.previews:
+            await self._check_preview(seen)
         if not seen.missing_for(self._sender.me):
             try:
                 return await self._fulfil(seen, options)
@@ -310,7 +312,7 @@ class ProposalClient:
 
     def _originals_of(self, seen: SeenProposal, options: ApproveOptions) -> list[str]:
         """What approving a counter-proposal settles beside it; rules, which do not vote, settle nothing."""
-        if not options.get("vote", True):
+        if not seen.counters or not options.get("vote", True):
             return []
         originals = (self._proposals.get(id) for id in seen.counters)
         return [each.id for each in originals if each is not None and each.status == "pending"]
@@ -363,9 +365,8 @@ class ProposalClient:
             seen.method,
             seen.params if "params" in seen.envelope.payload else None,
             about=(seen.id, *settled, *options.get("repeats", ())),
-            encode=_as_proposed(seen.envelope.raw, seen.preview),
-            add_token=False,
             proposal=seen.envelope,
+            as_proposed=_as_proposed(seen.envelope.raw, seen.preview),
             **_call_options(options),
         )
         return Outcome(
@@ -405,12 +406,9 @@ class ProposalClient:
         seen = self._proposals.get(which) if isinstance(which, str) else which
         if seen is None:
             return str(which), ()
-        self._check_open(seen)
-        return seen.id, (seen.proposer,)
-
-    def _check_open(self, seen: SeenProposal) -> None:
-        self._proposals.get(seen.id)  # may expire it
+        self._proposals.expire_due()
         seen.check_open()
+        return seen.id, (seen.proposer,)
 
 
 def _vote_counted(seen: SeenProposal) -> VoteCounted:
@@ -436,9 +434,9 @@ def _call_options(options: CallOptions) -> CallOptions:
     )
 
 
-def _as_proposed(raw: bytes, preview: PreviewReport | None) -> Callable[[dict[str, Any]], Json]:
+def _as_proposed(raw: bytes, preview: PreviewReport | None) -> dict[str, Json]:
     same: dict[str, Json] = {name: orjson.Fragment(value) for name, value in proposed_bytes(raw).items()}
     if preview is not None and preview.effect:
         # What was seen is what is applied.
         same["effect"] = preview.effect
-    return lambda payload: payload | same
+    return same

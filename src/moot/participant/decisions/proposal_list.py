@@ -133,7 +133,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
             if envelope.kind == "mcp/proposal":
                 self._add(envelope, at)
             else:
-                self._read(envelope, at, name)
+                self.observe(envelope, at, name)
         if unread.is_uncertain:
             self._set_uncertain([seen for seen in self._known.values() if not seen.is_over], True)
         for member in unread.left:
@@ -148,12 +148,12 @@ class ProposalList(ProposalTracker[SeenProposal]):
         return super().__iter__()
 
     def get(self, id: str) -> SeenProposal | None:
-        self._expire()
+        self.expire_due()
         return self._known.get(id)
 
     def open(self) -> list[SeenProposal]:
         """Those that can still be decided on, oldest first; rejected ones too, until withdrawn (D-28)."""
-        self._expire()
+        self.expire_due()
         return self.pending()
 
     @property
@@ -186,15 +186,17 @@ class ProposalList(ProposalTracker[SeenProposal]):
             if self._unread.are_repeated_by(request):
                 return True
             self.follow()
-        named = [self._known[id] for id in request.correlation_id if id in self._known]
-        for seen in named:
+        known = self._known
+        for id in request.correlation_id:
+            if (seen := known.get(id)) is None:
+                continue
             brings_input = seen.status == "fulfilled" and request.sender == seen.proposer
             if brings_input and given_input(request.payload.get("params")) is not None:
                 if not is_same_call(seen.envelope.raw, request.raw):
                     return False
             # The gateway lets only a counter-proposal be carried out in its place.
             elif fingerprint(request.raw) != seen.fingerprint() and not any(
-                seen.id in each.envelope.correlation_id for each in named
+                id in known[each].envelope.correlation_id for each in request.correlation_id if each in known
             ):
                 return False
         return True
@@ -263,20 +265,22 @@ class ProposalList(ProposalTracker[SeenProposal]):
             seen.recorded = True
         return seen
 
-    def observe(self, envelope: Envelope) -> None:
-        """Learn what a message says about the proposals that are known here."""
+    def observe(self, envelope: Envelope, at: float | None = None, name: str = "") -> None:
+        """Learn what a message says about the proposals that are known here.
+
+        `at` and `name`: when it came and what its sender was called then, if it was kept until now.
+        """
         unread = self._unread
         if unread is not None and not unread.proposals:
             return
-        name = self._roster.names_of([envelope.sender])[0]
-        now = self._clock() + self._gateway_ahead_seconds
+        if at is None:
+            at, name = self._clock() + self._gateway_ahead_seconds, envelope.sender
+            if not self._roster.ids_are_names:
+                name = self._roster.names_of([name])[0]
         if unread is not None:
-            unread.add(envelope, now, name)
+            unread.add(envelope, at, name)
             return
-        self._read(envelope, now, name)
-
-    def _read(self, envelope: Envelope, now: float, name: str) -> None:
-        for seen in self.apply(envelope, now, name):
+        for seen in self.apply(envelope, at, name):
             if envelope.kind == "moot/votes":
                 _note_count(seen, envelope.payload)
             elif envelope.kind == "mcp/response" and seen.waiting:
@@ -291,13 +295,13 @@ class ProposalList(ProposalTracker[SeenProposal]):
         return changed
 
     def note_request(self, life: SeenProposal, envelope: Envelope) -> None:
-        if fingerprint(envelope.raw) != life.fingerprint():
+        # One that names nothing else is the very call (`is_faithful`).
+        if len(envelope.correlation_id) > 1 and fingerprint(envelope.raw) != life.fingerprint():
             life.changed = {name: envelope.payload.get(name) for name in ("method", "params")}
 
     def note_answer(self, life: SeenProposal, envelope: Envelope) -> None:
-        fault = error_of(envelope.payload)
-        if fault is not None:
-            life.error, life.host = fault, envelope.sender
+        if "error" in envelope.payload:
+            life.error, life.host = error_of(envelope.payload), envelope.sender
             return
         if life.outcome != "unknown" and isinstance(life.error, CallOutcomeUnknown | BadAnswer):
             life.error = None
@@ -401,15 +405,17 @@ class ProposalList(ProposalTracker[SeenProposal]):
     def _gateway_now(self) -> float:
         return self._clock() + self._gateway_ahead_seconds
 
-    def _expire(self) -> None:
-        self.follow()
-        for seen in self.expire(self._gateway_now()):
+    def expire_due(self) -> None:
+        """Let those end whose time is over, as far as it is known here."""
+        if self._unread is not None:
+            self.follow()
+        for seen in self.expire(self._clock() + self._gateway_ahead_seconds):
             seen.notify_watchers()
 
     def _make_room(self) -> None:
         if len(self._known) < MAX_PROPOSALS and self._bytes <= MAX_PROPOSAL_BYTES:
             return
-        self._expire()
+        self.expire_due()
         while self._known and (len(self._known) >= MAX_PROPOSALS or self._bytes > MAX_PROPOSAL_BYTES):
             # Whoever is waiting for one keeps it: those are our own, and the gateway bounds them.
             over = (id for id, seen in self._known.items() if seen.is_over and not seen.watchers)

@@ -33,6 +33,9 @@ class SeenProposal(ProposalLife):
     """One proposal and its state as far as it is known here."""
 
     envelope: Envelope
+    to: tuple[str, ...] = field(init=False, repr=False)
+    method: str = field(init=False, repr=False)
+    params: dict[str, Any] = field(init=False, repr=False)
     rejections: Sequence[Rejection] = field(default_factory=list)
     # The last vote that the gateway counted, the request that it made by that, or why it made none.
     counted_vote: str = ""
@@ -55,19 +58,10 @@ class SeenProposal(ProposalLife):
     _fingerprint: str = field(default="", repr=False)
     _risks: list[Risk] | None = field(default=None, repr=False)
 
-    @property
-    def to(self) -> tuple[str, ...]:
-        return tuple(self.envelope.to)
-
-    @property
-    def method(self) -> str:
-        method: str = self.envelope.payload["method"]
-        return method
-
-    @property
-    def params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self.envelope.payload.get("params", {})
-        return params
+    def __post_init__(self) -> None:
+        payload = self.envelope.payload
+        self.to, self.method = tuple(self.envelope.to), payload["method"]
+        self.params = payload.get("params", {})
 
     @property
     def changes(self) -> tuple[Change, ...]:

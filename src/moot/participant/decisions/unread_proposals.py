@@ -48,8 +48,9 @@ class UnreadProposals:
 
     def are_repeated_by(self, request: Envelope) -> bool:
         """Whether a request is the very call of each proposal that it names, as far as they are here."""
-        named = [self.proposals[id] for id in request.correlation_id if id in self.proposals]
-        if not named:
-            return True
-        wanted = fingerprint(request.raw)
-        return all(fingerprint(each.raw) == wanted for each in named)
+        for id in request.correlation_id:
+            proposal = self.proposals.get(id)
+            # Both are remembered: every member of this process asks for the same.
+            if proposal is not None and fingerprint(proposal.raw) != fingerprint(request.raw):
+                return False
+        return True

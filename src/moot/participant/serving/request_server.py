@@ -15,8 +15,10 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+from moot import tracing
 from moot.errors import EnvelopeTooLarge, McpError, MootError, UsageError
 from moot.participant.calls.call_listener import LOG_MESSAGE, PROGRESS
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender
@@ -157,14 +159,13 @@ class RequestServer:
     # What arrives
 
     def handle_request(self, envelope: Envelope) -> None:
-        """A request for somebody; only what is for us becomes a task."""
+        """A request for us or for everybody; what is to be done becomes a task."""
         handler = self._handler
         if handler is None:
             return
-        if envelope.to:
-            if self._sender.me not in envelope.to:
-                return
-        elif envelope.payload["method"] not in BROADCAST_METHODS or envelope.sender == self._sender.me:
+        if not envelope.to and (
+            envelope.payload["method"] not in BROADCAST_METHODS or envelope.sender == self._sender.me
+        ):
             return
         request = IncomingRequest(envelope, self)
         if len(self._running) < self._sender.limits.max_running_requests:
@@ -253,16 +254,20 @@ class RequestServer:
         request._task = self._spawn(work)
         if request._task is not None:
             # Not at the end of `work`: a task that is cancelled before its first step never gets there.
-            request._task.add_done_callback(lambda _: self._done(request))
+            request._task.add_done_callback(partial(self._done, request))
 
     async def _run(self, request: IncomingRequest, handler: RequestHandler) -> None:
         could_run = True
         try:
             try:
-                await self._complete_params(request)
+                if "_meta" in request.params:
+                    await self._complete_params(request)
                 # As it is now: a tool that is removed while it runs was there.
                 could_run = self._can_run is None or self._can_run(request.method, request.params)
-                result = await run_traced(request, handler)
+                if tracing.active is None:
+                    result = await handler(request)
+                else:
+                    result = await run_traced(tracing.active, request, handler)
                 body = None if result is None else {"result": result}
             except McpError as fault:
                 data = fault.data if could_run else mark_error(fault.data)
@@ -294,7 +299,7 @@ class RequestServer:
             self._sender.counts.failed_handlers += 1
             log.exception("a notification could not be handled")
 
-    def _done(self, request: IncomingRequest) -> None:
+    def _done(self, request: IncomingRequest, _: asyncio.Task[None]) -> None:
         self._running.pop(request.envelope.id, None)
         if self._queue and self._handler is not None and self._sender.close_reason is None:
             request = self._queue.popleft()
@@ -362,9 +367,10 @@ class RequestServer:
         bare = request.rpc_id is None
         # D-95: the envelope correlates; what came without an id is answered without one.
         payload: dict[str, Json] = {"jsonrpc": "2.0", **({} if bare else {"id": request.rpc_id}), **body}
-        to = self._recipients(envelope)
+        to: tuple[str, ...] = (envelope.sender,)
         operation = None
         if request.is_broadcast or sender.dialect != "mew":
+            to = self._recipients(envelope)
             # MEW's kind does not repeat the method, and an answer to a named request needs no right.
             operation = operation_of(envelope.payload)
             if request.is_broadcast and not sender.may("mcp/response", payload, to, operation):

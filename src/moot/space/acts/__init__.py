@@ -20,15 +20,12 @@ from moot.space.members import Session
 from moot.space.state import State
 
 
-def _no_limits() -> None:
-    """Most acts have no limit of their own."""
-
-
 class Act(NamedTuple):
     """A checked act, ready to be carried out. `record` is what the window keeps of its envelope."""
 
     execute: Callable[[SeenEnvelope, float, Mint], list[Effect]]
-    check_limits: Callable[[], None] = _no_limits
+    # Most have no limit of their own.
+    check_limits: Callable[[], None] | None = None
     # What it takes of the space's budgets, and whether a person has approved it.
     charges: tuple[Charge, ...] = ()
     is_approved: bool = False

@@ -81,9 +81,9 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             if counter is not None:
                 _check_changed_fulfilment(state, session, proposal, counter, now)
             else:
-                is_counter = any(each.id in proposal.counters for each in named)
+                is_counter = len(named) > 1 and any(each.id in proposal.counters for each in named)
                 _check_fulfilment(state, session, envelope, proposal, body, now, is_counter=is_counter)
-                if not state.replaying:
+                if proposal.counters and not state.replaying:
                     check_originals_named(state, proposal, named, now)
         elif envelope.kind == "mcp/withdraw":
             if proposal.proposer != session.member.name:
@@ -210,7 +210,8 @@ def _check_fulfilment(
     is_counter: bool,
 ) -> None:
     _check_open(proposal, now)
-    for each in () if state.replaying else state.ledger.named_in(proposal.counters):
+    originals = () if state.replaying or not proposal.counters else proposal.counters
+    for each in state.ledger.named_in(originals) if originals else ():
         if each.state == "fulfilled":
             # It was to run in the place of that one, and not beside it.
             _check_open(each, now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from moot.errors import AlreadyAnswered, InvalidRequest, RequestNotFound, ResourceLimit, Unauthorized
 from moot.protocol.continuation import wanted_input
 from moot.protocol.envelope import Envelope
@@ -37,7 +39,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     if (charges or uses) and not envelope.to and not state.replaying:
         what = "a budget counts" if charges else "has a key in `effects`"
         raise InvalidRequest(f"a call that {what} names its host: put it into `to`")
-    asked_for = without_counters(fulfilled)
+    asked_for = fulfilled if len(fulfilled) < 2 else without_counters(fulfilled)
     is_approved = bool(charges) and is_approved_by_person(state, session, envelope, asked_for)
     confirms = bool(uses) and may_confirm(state, session, envelope, asked_for)
 
@@ -54,7 +56,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             else:
                 state.fulfil_proposal(proposal, envelope.id, record, owed, now)
                 proposal.fulfilled_for = giver
-                counter = find_counter(proposal, fulfilled)
+                counter = find_counter(proposal, fulfilled) if len(fulfilled) > 1 else None
                 proposal.changed_by = None if counter is None else counter.id
         for proposal in asked_for:
             record.proposer = proposal.proposer
@@ -66,11 +68,11 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             by = asked_for[0].proposer if asked_for else session.member.name
             approved_by = session.member.name if asked_for else None
             state.effects.record(uses, envelope.id, by, approved_by, owed, now)
-        return announce_uses(state, charges, uses, now, mint)
+        return announce_uses(state, charges, uses, now, mint) if charges or uses else []
 
     if notification or not envelope.to:
         return Act(execute, charges=charges, is_approved=is_approved)
-    return Act(execute, lambda: check_open_requests(state, session), charges, is_approved, uses, confirms)
+    return Act(execute, partial(check_open_requests, state, session), charges, is_approved, uses, confirms)
 
 
 def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, ...]:
@@ -225,7 +227,7 @@ def is_obliged(state: State, session: Session, envelope: Envelope, now: float) -
     ids = envelope.correlation_id
     if not ids:
         return False
-    if find_continued(state, session, envelope) is not None:
+    if envelope.kind == "mcp/request" and find_continued(state, session, envelope) is not None:
         return True
     addressed = state.resolve_names(envelope.to)
     for id in ids:
