@@ -297,6 +297,7 @@ def test_words_of_a_language_hold_no_keys_numbers_or_passwords() -> None:
         "Please read the parser today.",
         "The meeting of 2026-11-18 is at 10:30, in room 12b.",
         "We sold 1,250,000 of them in 2025 and 2026.",
+        "From 2026-01-31, 10:30, to 2026-02-28, 18:00: pages 12, 15, 18 and 21.",
         "JavaScript and GitHub are fine, and so is Geschwindigkeitsbegrenzung.",
     ]
     wrong = [
@@ -304,6 +305,13 @@ def test_words_of_a_language_hold_no_keys_numbers_or_passwords() -> None:
         "Use AKIAIOSFODNN7EXAMPLE for it.",
         "Pay with 4111 1111 1111 1111",
         "Pay with 4111-1111-1111-1111",
+        "Pay with 4111-11-11 1111-11-11",
+        "Pay with 4111:1111:1111:1111",
+        "Pay with 4111, 1111, 1111, 1111",
+        "Pay with 4111 – 1111 – 1111 – 1111",
+        "Pay with 4111  1111  1111  1111",
+        "Pay with ４１１１ １１１１ １１１１ １１１１",
+        "Pay with ⁴¹¹¹ ¹¹¹¹ ¹¹¹¹ ¹¹¹¹",
         "Pay to DE89 3704 0044 0532 0130 00",
         "Pay to DE89370400440532013000",
         "The account is 12345678",

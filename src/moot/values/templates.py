@@ -268,15 +268,17 @@ _MIXED_CHARS: Final = 7
 _JOINED_CHARS: Final = 12
 _WORD_CHARS: Final = 30
 _NUMBER_DIGITS: Final = 8
-_DAY: Final = re.compile(r"[12][0-9]{3}-[01][0-9]-[0-3][0-9]")
-# Digits in groups: a card, an account, a phone.
-_GROUPED: Final = re.compile(r"\d(?:[ .-]?\d){8,}")
+_DAY: Final = re.compile(r"(?<!\d)(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])(?!\d)")
+# Digits in groups: a card, an account, a phone; four longer groups whatever stands between them.
+_GROUPED: Final = re.compile(r"\d(?:[ .-]?\d){8,}|\d{3,}(?:\W{1,3}\d{3,}){3,}")
 
 
 def has_code_or_number(text: str) -> bool:
     """Whether a text has what people should look at before it is sent: keys, card and account numbers, or
     words such as password.
     """
+    # Digits of other scripts, and raised ones, are digits.
+    text = text if text.isascii() else "".join(str(unicodedata.digit(char, char)) for char in text)
     if _GROUPED.search(_DAY.sub("", text)):
         return True
     for word in text.split():
