@@ -305,13 +305,14 @@ def _open_folders(kind: ValueKind, rows: Sequence[Row]) -> Iterator[TemplateCove
 
 
 def _open_hosts(rows: Sequence[Row]) -> Iterator[TemplateCover]:
-    """A host and its pages, where several were read."""
+    """A host and its pages, where several were read; where that was so of many hosts, one page will do."""
     pages: dict[str, list[str]] = {}
     for row in rows:
         host = row[0].text + "/"
         page = "".join(atom.text for atom in row).removeprefix(host)
         if Slot("page").fits(page):
             pages.setdefault(host, []).append(page)
+    usual = sum(1 for found in pages.values() if len(set(found)) >= MIN_PAGES) >= MIN_NAMES
     for host, found in pages.items():
-        if len(set(found)) >= MIN_PAGES:
+        if usual or len(set(found)) >= MIN_PAGES:
             yield TemplateCover(ValueTemplate((host, Slot("page"))), len(found), len(set(found)))

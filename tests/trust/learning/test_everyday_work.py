@@ -302,6 +302,33 @@ def test_pages_of_a_host_are_read_after_two_and_nothing_is_changed_there() -> No
     ]
 
 
+def test_one_page_says_enough_of_its_host_where_it_did_of_many_others() -> None:
+    """Fifteen hosts of which two pages were read; not if a page of one of them was rejected."""
+    known = [f"https://docs.{name}.example" for name in NAMES[:15]]
+    urls = [f"{host}/{page}.html" for host in known for page in ("start", "index")]
+    new = ["https://docs.new.example/start.html", "https://wiki.other.example/start.html"]
+    probes = [{"url": "https://docs.new.example/other.html"}, {"url": f"{known[0]}/other.html"}]
+    wrong = [
+        "https://docs.new.example/logout",
+        "https://docs.third.example/start.html",
+        "http://docs.new.example/x",
+    ]
+
+    def read(some: list[str], *rejected: str) -> list[Rule]:
+        decisions = history([{"url": url} for url in some], tool="fetch")
+        no = [decided(call({"url": url}, tool="fetch"), approved=False) for url in rejected]
+        found = suggest([*decisions, *no], now=NOW, reading={("files", "fetch")})
+        return [rule_of_json(rule_as_json(each.rule), "rule") for each in found]
+
+    assert verdicts(read([*urls, *new]), "fetch", probes) == ["approve", "approve"]
+    assert verdicts(read([*urls, *new]), "fetch", [{"url": url} for url in wrong]) == ["ask"] * 3
+    # Of fewer hosts nobody knows; nor where it did not say enough of one.
+    assert verdicts(read([*urls[2:], *new]), "fetch", probes)[0] == "ask"
+    assert verdicts(read([*urls, *new], f"{known[3]}/notes/x"), "fetch", probes) == ["ask", "approve"]
+    # Another host that was rejected is another host.
+    assert verdicts(read([*urls, *new], "https://evil.example/x"), "fetch", probes) == ["approve"] * 2
+
+
 def test_a_rejection_below_a_folder_leaves_the_others() -> None:
     calls = [edit(path) for path in FILES]
     no = decided(call(edit("src/app/web/zoe.py"), tool="edit_file"), approved=False)

@@ -22,7 +22,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise, product, repeat
 from typing import Final
 
 from moot.errors import InvalidPattern
@@ -118,6 +118,7 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
         if related and (lessons.rejected or len(lessons.approved) < MIN_TWO_NUMBERS):
             return
         fine: list[Row] = []
+        once: list[Row] = []
         ranged: dict[Row, tuple[list[Options], Generalisation]] = {}
         pardoned: set[str] = set()
         rows, left = _rows(kind, parts, left), []
@@ -126,7 +127,9 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
             own = [
                 _within_row(path, part, examples) for (path, _), part in zip(kind.shape, parts, strict=True)
             ]
-            found = _rule_of(kind, own, box, lessons) if len(examples) >= MIN_REPEATS else None
+            is_once = len(examples) < MIN_REPEATS
+            is_known = not is_once or (wide and _opens_pages(parts, row))
+            found = _rule_of(kind, own, box, lessons) if is_known else None
             if found is None:
                 continue
             no = [each.case for each in lessons.rejected if found.rule.covers_call(each.case, each.case.at)]
@@ -138,10 +141,14 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
                 if sum(1 for each in examples if each.case.at > since) < MIN_SINCE_REJECTION:
                     continue
                 pardoned |= {case.id for case in no}
-            if found.rule.range:
+            if is_once:
+                once.append(row)
+            elif found.rule.range:
                 ranged[row] = own, replace(found, pardoned=frozenset(case.id for case in no))
             else:
                 fine.append(row)
+        # A page says enough of its host only if no page of any approved host was ever rejected.
+        fine += [] if left else once
         for found in filter(None, (_rule_of(kind, parts, box, lessons) for box in _joined(fine))):
             yield replace(found, pardoned=frozenset(pardoned))
         yield from _joined_ranges(kind, ranged, lessons)
@@ -207,10 +214,19 @@ def _with_days(kind: CaseKind, lessons: Lessons) -> tuple[CaseKind, Lessons]:
     return replace(kind, shape=shape), Lessons(with_days(lessons.approved), with_days(lessons.rejected))
 
 
+def _opens_pages(parts: Sequence[Options], row: Iterable[int]) -> bool:
+    """Whether any page of a host is in a row."""
+    return any(
+        "<page>" in str(option)
+        for part, at in zip(parts, row, strict=False)
+        if part.kind == "url"
+        for option in (part.options if at == ALL else part.options[at : at + 1])
+    )
+
+
 def _changes_below(parts: Sequence[Options], examples: Sequence[Example]) -> bool:
     """Whether these requests change something, anywhere below a host."""
-    pages = any("<page>" in str(option) for part in parts if part.kind == "url" for option in part.options)
-    values = examples[0].values.values() if pages else ()
+    values = examples[0].values.values() if _opens_pages(parts, repeat(ALL)) else ()
     return any(isinstance(value, str) and value.upper() in CHANGING_METHODS for value in values)
 
 
