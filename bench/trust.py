@@ -40,7 +40,7 @@ from moot.trust.learning.suggestion import Suggestion
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.rule import Rule, RuleOrigin
-from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_evaluation import evaluate, row_name
 from moot.trust.rules.tripwires import PersonDecided, check_tripwires
 
 FIXED: Final = tuple(range(20))
@@ -129,7 +129,7 @@ class Simulation:
                 self._review(verdict.rule, case.at + 30.0)
 
     def note_automatic(self, case: Case, rule: Rule) -> None:
-        self.tally.record(rule.name, case.at)
+        self.tally.record(rule.name, case.at, row=row_name(rule, case))
         decision = HistoryProposal.of(case, rules={f"{case.id}-d": rule.name})
         decision.fulfil(f"{case.id}-d", "approver", case.to, case.at)
         self.automated.append(decision)

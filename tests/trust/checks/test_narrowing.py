@@ -84,6 +84,13 @@ def test_more_is_not(changes: dict[str, object], where: str) -> None:
     assert where in (find_wider_part(replace(SUGGESTED, **changes), SUGGESTED) or "")  # type: ignore[arg-type]
 
 
+def test_how_often_each_payee_is_paid_is_narrowed_too() -> None:
+    suggested = replace(SUGGESTED, limits=replace(SUGGESTED.limits, each=2))
+    for each, wider in ((2, None), (1, None), (3, "limits.each"), (None, "limits.each")):
+        edited = replace(suggested, limits=replace(SUGGESTED.limits, each=each))
+        assert find_wider_part(edited, suggested) == wider
+
+
 BY_PAYEE = RangeByText.over("payee", {"ACME": Range(1, 300), "Beta": Range(5, 10)})
 
 
@@ -101,8 +108,12 @@ BY_PAYEE = RangeByText.over("payee", {"ACME": Range(1, 300), "Beta": Range(5, 10
 def test_a_range_for_each_payee_is_narrowed_payee_by_payee(edited: Range, is_less: bool) -> None:
     suggested = replace(SUGGESTED, range={("size",): BY_PAYEE})
     assert (find_wider_part(replace(suggested, range={("size",): edited}), suggested) is None) is is_less
+    # What a range goes by is an argument that the rule names.
+    named = replace(suggested, arguments={**SUGGESTED.arguments, "payee": "ACME"})
+    assert find_wider_part(named, suggested) is None
     whole = replace(SUGGESTED, range={("size",): Range(1, 300)})
-    assert find_wider_part(suggested, whole) is None
+    assert find_wider_part(suggested, whole) == "arguments"
+    assert find_wider_part(named, replace(named, range={("size",): Range(1, 300)})) is None
 
 
 def test_addressed_to_nobody_is_neither_somebody_nor_anybody() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from moot.protocol.operation import Json
 from moot.trust.approver.suggested_origins import ask_as_people_saw
 from moot.trust.learning.learner import suggest
+from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_evaluation import evaluate, row_name
 from moot.trust.rules.rule_words import MAX_SENTENCE
 from moot.trust.rules.rule_writer import rule_as_json
 from moot.trust.rules.rule_yaml import rule_of_json
@@ -210,6 +212,41 @@ def test_a_payee_with_few_payments_is_in_the_same_suggestion_and_one_with_a_reje
     assert verdicts([suggestion.rule], "pay", fine) == ["approve"] * 2
     assert verdicts([suggestion.rule], "pay", wrong) == ["ask"] * 5
     assert all(suggestion.rule.matches(call(dict(each), tool="pay"), NOW) for each in suggestion.allows)
+
+
+def test_each_payee_is_paid_no_more_often_than_people_paid_it() -> None:
+    """Six rents a month are not six to one landlord, and a restart does not forget who was paid."""
+
+    def pay(payee: str, amount: int) -> dict[str, Json]:
+        return {"payee": payee, "amount": amount}
+
+    rents = [pay(payee, 100 * at + n) for n in range(4) for at, payee in enumerate(NAMES[:6], start=1)]
+    decisions = history(rents, tool="pay", every=5 * 86_400.0)
+    now = decisions[-1].case.at + 30 * 86_400.0
+    (found,) = suggest(decisions, now=now)
+    rule = rule_of_json(rule_as_json(found.rule), "rule")
+    assert (rule.limits.max_decisions, rule.limits.per_seconds, rule.limits.each) == (6, 30 * 86_400.0, 1)
+    assert "at most 6 times in 30 days, 1 time each" in rule.words
+    tally, paid = UseTally(), []
+    for payee, amount in ((NAMES[0], 101), (NAMES[0], 102), (NAMES[1], 201), (NAMES[0], 101)):
+        case = call(pay(payee, amount), tool="pay", at=now)
+        verdict = evaluate([rule], case, now, (), tally.times())
+        if verdict.decision == "approve":
+            tally.record(rule.name, now, row=row_name(rule, case))
+            paid.append(decided(case, approved=True, rule=rule.name))
+        else:
+            assert verdict.why.endswith("its limit of 1 such calls in 2.592e+06 seconds")
+    assert [each.case.arguments["payee"] for each in paid] == [NAMES[0], NAMES[1]]
+    restarted = UseTally()
+    restarted.record_past(paid, [rule])
+    again = [call(pay(payee, 101 if payee == NAMES[0] else 301), tool="pay") for payee in NAMES[:3:2]]
+    assert [evaluate([rule], each, now + 60, (), restarted.times()).decision for each in again] == [
+        "ask", "approve",
+    ]  # fmt: skip
+    # People who pay somebody more often make a larger limit.
+    more = [decided(call(pay(NAMES[0], 101), tool="pay", at=now + 60 * n), approved=True) for n in range(3)]
+    (larger,) = suggest([*decisions, *more], [replace(rule, limits=rule.limits)], now=now + 3600)
+    assert larger.rule.limits.each == 3
 
 
 def booked(days: list[int]) -> list[Rule]:

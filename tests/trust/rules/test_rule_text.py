@@ -67,7 +67,7 @@ def test_a_rule_as_0_1_wrote_it_has_the_same_limits() -> None:
     limits = read_rules(of_0_1)[0].limits
     assert limits == RuleLimits(20, 3600.0, 1798675200.0, ("alice",), 0.05, 0.02)
     written = rule_as_json(read_rules(of_0_1)[0])["limits"]
-    assert set(written) == set(LIMIT_KEYS) - {"every", "sums"}
+    assert set(written) == set(LIMIT_KEYS) - {"each", "every", "sums"}
 
 
 @for_each_row(
@@ -82,6 +82,12 @@ def test_a_rule_as_0_1_wrote_it_has_the_same_limits() -> None:
         ("rules: [{name: a, decision: ask, limits: {count: 0, per: 1h}}]", "rules[0].limits.count"),
         ("rules: [{name: a, decision: ask, limits: {count: 3}}]", "rules[0].limits needs count and per"),
         ("rules: [{name: a, decision: ask, limits: {count: 3, per: soon}}]", "rules[0].limits.per"),
+        ("rules: [{name: a, decision: ask, limits: {each: 3}}]", "rules[0].limits.each"),
+        ("rules: [{name: a, decision: ask, limits: {count: 3, per: 1h, each: 0}}]", "rules[0].limits.each"),
+        (
+            "rules: [{name: a, decision: ask, limits: {count: 3, per: 1h, each: 1, every: 1m}}]",
+            "rules[0].limits.each does not go with every or sums",
+        ),
         (
             "rules: [{name: a, decision: ask, limits: {maximum: 3}}]",
             "rules[0].limits.maximum is not a known key",

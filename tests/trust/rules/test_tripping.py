@@ -171,7 +171,7 @@ def test_an_open_decision_is_compared_when_it_is_made() -> None:
 def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
     tally = UseTally()
     acts = [decided(_case(), approved=True, by="bot", rule=f"r{n % 2}") for n in range(4)]
-    tally.record_past(acts)
+    tally.record_past(acts, [])
     at = acts[0].at or 0.0
     assert tally.is_used_up(Budget(4, 60.0), at)
     assert not tally.is_used_up(Budget(5, 60.0), at)

@@ -68,7 +68,10 @@ class Acceptance:
             store.save()
             return store.pending[id]
         limits, learned = rule.limits, suggested.limits
-        is_same = (limits.max_decisions, limits.per_seconds) == (learned.max_decisions, learned.per_seconds)
+        is_same = all(
+            getattr(limits, part) == getattr(learned, part)
+            for part in ("max_decisions", "per_seconds", "each")
+        )
         origin = RuleOrigin(id, by[0], now, by[1:], None if is_same else by[0])
         replaced: Any = suggestion.get("replaces") or ()
         taken = _with_origin(rule, origin, {each.name for each in store.rules if each.name not in replaced})

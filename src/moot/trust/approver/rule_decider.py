@@ -24,7 +24,7 @@ from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.cedar_policies import evaluate_with, is_policy
 from moot.trust.rules.ignored_arguments import loosen_learned
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
-from moot.trust.rules.rule_evaluation import RuleVerdict, amounts_of
+from moot.trust.rules.rule_evaluation import RuleVerdict, amounts_of, row_name
 from moot.trust.rules.store_records import is_counted
 from moot.trust.rules.tripwires import suspension_reasons
 
@@ -216,7 +216,7 @@ class RuleDecider:
                 return
         self._tell_once(verdict.rule)
         self.deciding_rules[case.id] = verdict.rule.name
-        self.tally.record(verdict.rule.name, at, amounts)
+        self.tally.record(verdict.rule.name, at, amounts, row=row_name(verdict.rule, case))
         self._store.remembered.note_used(verdict.rule.name, self._approver.wall_clock())
         if verdict.decision == "approve":
             self._space.spawn(self._fulfil(case, verdict.rule, draw))
@@ -337,8 +337,8 @@ class RuleDecider:
         ours = (each for each in ledger if each.rule not in (None, OPINION_RULE))
         found = [each for each in ours if each.id not in self.deciding_rules]
         self.deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
-        self.tally.record_past([each for each in found if each.rule not in self._store.uses])
         rules = {rule.name: rule for rule in self._store.all_rules}
+        self.tally.record_past([each for each in found if each.rule not in self._store.uses], rules.values())
         # Where the notes about reviews were lost, what was decided since counts as not reviewed.
         noted_at = self._reviews.last_at
         for each in found:

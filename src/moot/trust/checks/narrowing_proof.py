@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
 from moot.trust.history.proposal_case import Path
-from moot.trust.rules.conditions import Hours, is_same_json
+from moot.trust.rules.conditions import Hours, RangeByText, is_same_json
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts
 from moot.values.inclusion import is_within
@@ -95,6 +95,8 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
         or mine.per_seconds < theirs.per_seconds
     ):
         return "limits.count"
+    if theirs.each is not None and not 0 < (mine.each or 0) <= theirs.each:
+        return "limits.each"
     if theirs.expires_at is not None and (mine.expires_at is None or mine.expires_at > theirs.expires_at):
         return "limits.expires_at"
     if not set(theirs.while_present) <= set(mine.while_present):
@@ -120,6 +122,8 @@ def _patterns(rule: Rule) -> dict[str, Json]:
 
 def _named(rule: Rule) -> set[tuple[str, ...]]:
     found = set(_paths(rule.arguments, ()))
+    # Its texts are written out where a range is for each of them.
+    found |= {(span.of,) for span in rule.range.values() if isinstance(span, RangeByText)}
     return found | set(rule.range) | set(rule.values) | {(name,) for name in rule.equals}
 
 

@@ -48,7 +48,7 @@ def _verdict_now(
     if store.stopped is not None:
         return RuleVerdict("ask", None, f"{store.stopped.by} stopped all rules: {store.stopped.why}")
     tally = UseTally()
-    tally.record_past(history)
+    tally.record_past(history, store.rules)
     return evaluate_with(
         store.policies,
         store.rules,
@@ -73,7 +73,7 @@ def _asked_because(
         return "there was no rule that is still there today"
     earlier = [each for each in history if each.at is not None and each.at < at]
     tally = UseTally()
-    tally.record_past(earlier)
+    tally.record_past(earlier, rules)
     found = evaluate(
         there, decision.case, at, _everybody(there), tally.times(), rejected=RejectedCalls(earlier)
     )

@@ -20,7 +20,7 @@ from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
 from moot.trust.rules.remembered_calls import RememberedCalls
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_evaluation import RuleVerdict
+from moot.trust.rules.rule_evaluation import RuleVerdict, row_name
 
 # What would be different: people would have been spared, contradicted, or asked; or a rule decides otherwise.
 Effect = Literal["same", "spared", "contradicts", "asks", "reversed", "decides_undecided"]
@@ -84,7 +84,7 @@ def replay(
             policies, rules, again, case, case.at, present, tally.times(), rejected=rejected
         )
         if verdict.rule is not None and verdict.decision != "ask":
-            tally.record(verdict.rule.name, case.at)
+            tally.record(verdict.rule.name, case.at, row=row_name(verdict.rule, case))
         found.append(ReplayedDecision(decision, verdict, _effect(decision, verdict)))
     return found
 

@@ -191,8 +191,8 @@ def _judge(
     at = decision.case.at if decision.rule is None or decision.at is None else decision.at
     earlier = [each for each in history if each is not decision and each.at is not None and each.at < at]
     tally = UseTally()
-    tally.record_past(earlier)
     rules = list(told.rules.values())
+    tally.record_past(earlier, rules)
     remembered = [rule for rule in rules if counted_name(rule.name) == REMEMBERED]
     everybody = frozenset(name for rule in rules for name in rule.limits.while_present)
     given: dict[str, Any] = {

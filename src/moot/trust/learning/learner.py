@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from moot.trust.history.proposal_history import HistoryProposal
@@ -108,7 +109,10 @@ def _acts_more_often(rule: Rule, rules: Sequence[Rule], history: Sequence[Histor
             old, name=rule.name, limits=rule.limits, origin=rule.origin, words=rule.words, ask=rule.ask
         )
         if old.origin.suggestion is not None and most is not None and bare == rule:
-            return most_within(moments_of(rule, history), old.limits.per_seconds) >= MORE_OFTEN * most
+            rows, seconds, each = moments_of(rule, history).values(), old.limits.per_seconds, old.limits.each
+            return most_within(chain(*rows), seconds) >= MORE_OFTEN * most or (
+                each is not None and max(most_within(row, seconds) for row in rows) >= MORE_OFTEN * each
+            )
     return False
 
 

@@ -6,8 +6,9 @@ import copy
 import hashlib
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, Literal
 
 from moot.errors import InvalidPattern
@@ -187,10 +188,11 @@ def build_suggestion(
     del bare["name"]
     digest = hashlib.sha256(canonical(bare)).hexdigest()[:8]
     id = f"s-{digest}"
-    count, seconds = _usual_rate(moments_of(cell.rule, history), is_repeatable=is_repeatable)
+    count, seconds, each = _usual_rate(moments_of(cell.rule, history), is_repeatable=is_repeatable)
     limits = RuleLimits(
         max_decisions=count,
         per_seconds=seconds,
+        each=each,
         expires_at=float(round(now + EXPIRES_DAYS * 86_400)),
         # Fewer, the more it rests on.
         check_share=min(settings.check_share, max(MIN_CHECK_SHARE, 1 / len(covered))),
@@ -248,30 +250,38 @@ def _evidence_text(
     return text
 
 
-def _usual_rate(moments: Sequence[float], *, is_repeatable: bool) -> tuple[int, float]:
-    """How often a rule may act, and in which time: as often as people approved at most.
+def _usual_rate(
+    moments: Mapping[bytes, Sequence[float]], *, is_repeatable: bool
+) -> tuple[int, float, int | None]:
+    """How often a rule may act, in which time, and how often with the same listed values.
 
-    What came once a month is counted by the month, so that ten rents do not become ten an hour.
+    As often as people approved at most. What came once a month is counted by the month, so that ten rents
+    do not become ten an hour; and each landlord's is counted alone, so that one is not paid ten of them.
     """
+    every = sorted(chain(*moments.values()))
     if is_repeatable:
-        return max(MIN_HOURLY, round(BURST_FACTOR * most_within(moments, _HOUR))), _HOUR
-    span = max(moments) - min(moments)
+        return max(MIN_HOURLY, round(BURST_FACTOR * most_within(every, _HOUR))), _HOUR, None
+    span = every[-1] - every[0]
     period = next((each for each in PERIODS if span >= MIN_PERIODS * each), _HOUR)
-    return most_within(moments, period), period
+    most, each = most_within(every, period), max(most_within(row, period) for row in moments.values())
+    return most, period, each if each < most else None
 
 
-def moments_of(rule: Rule, history: Sequence[HistoryProposal]) -> list[float]:
-    """When calls that the rule matches were made that people approved, or a rule that they had accepted."""
-    return [
-        each.case.at
-        for each in history
-        if (each.automated or each.lesson == "approve")
-        and each.status == "fulfilled"
-        and rule.matches(each.case, each.case.at)
-    ]
+def moments_of(rule: Rule, history: Sequence[HistoryProposal]) -> dict[bytes, list[float]]:
+    """When calls that the rule matches were made that people approved, or a rule that they had accepted.
+
+    By what they had where the rule lists several values.
+    """
+    found: dict[bytes, list[float]] = {}
+    for decision in history:
+        is_approved = decision.automated or decision.lesson == "approve"
+        case = decision.case
+        if is_approved and decision.status == "fulfilled" and rule.matches(case, case.at):
+            found.setdefault(canonical(rule.listed_values(case)), []).append(case.at)
+    return found
 
 
-def most_within(moments: Sequence[float], seconds: float) -> int:
+def most_within(moments: Iterable[float], seconds: float) -> int:
     window: deque[float] = deque()
     most = 0
     for moment in sorted(moments):

@@ -11,7 +11,7 @@ from typing import Final
 from moot.trust.history.proposal_case import Path
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_evaluation import count_recent
+from moot.trust.rules.rule_evaluation import count_recent, row_name
 
 # Decisions kept for one rule; no budget is larger.
 MAX_DECISIONS: Final = 10_000
@@ -35,12 +35,22 @@ class UseTally:
         self._all: deque[float] = deque(maxlen=MAX_DECISIONS)
         self._sums: dict[str, dict[Path, Decimal]] = {}
 
-    def record(self, rule: str, at: float, amounts: Mapping[Path, Decimal | None] | None = None) -> None:
-        times = self._times.setdefault(rule, deque(maxlen=MAX_DECISIONS))
-        is_late = bool(times) and at < times[-1]
-        times.append(at)
-        if is_late:
-            self._times[rule] = deque(sorted(times), maxlen=MAX_DECISIONS)
+    def record(
+        self,
+        rule: str,
+        at: float,
+        amounts: Mapping[Path, Decimal | None] | None = None,
+        *,
+        row: str | None = None,
+    ) -> None:
+        """Count a decision; `row` as `row_name` gives it."""
+        for name in (rule, row):
+            if name is not None:
+                times = self._times.setdefault(name, deque(maxlen=MAX_DECISIONS))
+                is_late = bool(times) and at < times[-1]
+                times.append(at)
+                if is_late:
+                    self._times[name] = deque(sorted(times), maxlen=MAX_DECISIONS)
         self._counts[rule] = self._counts.get(rule, 0) + 1
         self._all.append(at)
         sums = self._sums.setdefault(rule, {}) if amounts else {}
@@ -57,11 +67,12 @@ class UseTally:
         """What the numbers in the calls of each rule came to, as `evaluate` takes it; not a copy."""
         return self._sums
 
-    def record_past(self, decisions: Sequence[HistoryProposal]) -> None:
+    def record_past(self, decisions: Sequence[HistoryProposal], rules: Iterable[Rule]) -> None:
         """Record the automatic decisions of a ledger, so that a restart does not reset a budget."""
-        past = [(d.at, d.rule) for d in decisions if d.rule is not None and d.at is not None]
-        for at, rule in sorted(past):
-            self.record(rule, at)
+        known = {rule.name: rule for rule in rules}
+        past = [(d.at, d.rule, d.case) for d in decisions if d.rule is not None and d.at is not None]
+        for at, name, case in sorted(past, key=lambda each: each[:2]):
+            self.record(name, at, row=row_name(known[name], case) if name in known else None)
 
     def times(self) -> Mapping[str, Sequence[float]]:
         """The times by rule, as `evaluate` takes them; not a copy."""

@@ -19,7 +19,15 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
-from moot.trust.history.proposal_case import Case, Path, is_true_at, path_text, without_nulls
+from moot.trust.history.proposal_case import (
+    Case,
+    Path,
+    is_true_at,
+    leaves,
+    path_text,
+    values_at,
+    without_nulls,
+)
 from moot.trust.rules.conditions import (
     Hours,
     Range,
@@ -43,6 +51,7 @@ _PARTS: Final = ("proposer", "method", "tool", "arguments")
 class RuleLimits:
     """At most `max_decisions` in `per_seconds`; people still decide `check_share` of the matches.
 
+    `each` is the most of these with the same of the values that the rule lists, such as one payee.
     `sums` are the most that the numbers of an argument may come to, in all calls that it approves together.
     `gap_seconds` is the shortest time between two decisions: none, unless the same thing must not be done
     twice by mistake.
@@ -58,6 +67,7 @@ class RuleLimits:
     review_share: float = 0.0
     sums: Mapping[Path, float] = field(default_factory=dict)
     gap_seconds: float = 0.0
+    each: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +270,12 @@ class Rule:
                 yield place
             else:
                 yield from self._unnamed_within(inner, named.get(name), place)
+
+    def listed_values(self, case: Case) -> tuple[tuple[Json, ...], ...]:
+        """What a call has where the rule lists several values: which payee, or which of its folders."""
+        listed = [path for path, pattern in leaves(self.arguments) if isinstance(pattern, list)]
+        listed += [(span.of,) for span in self.range.values() if isinstance(span, RangeByText)]
+        return tuple(values_at(case.arguments, path) for path in dict.fromkeys(listed))
 
     def breadth(self) -> tuple[tuple[str, int], ...]:
         """How broad each part is: 0 one value, 1 several, 2 a pattern or range, 3 anything."""

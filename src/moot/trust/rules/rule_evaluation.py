@@ -102,7 +102,7 @@ def evaluate(
         missing = [name for name in rule.limits.while_present if name not in present]
         if missing:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {missing[0]} is not present")
-        used_up = _used_up_limit(rule, now if times_now is None else times_now, times)
+        used_up = _used_up_limit(rule, case, now if times_now is None else times_now, times)
         if used_up := used_up or _exceeded_sum(rule, case, spent.get(rule.name, {})):
             verdict = RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
             if not (rule.has_learned_limit or is_line):
@@ -137,13 +137,25 @@ def count_recent(times: Sequence[float], seconds: float, now: float) -> int:
     return len(times) - bisect_right(times, now - seconds)
 
 
-def _used_up_limit(rule: Rule, now: float, times: Mapping[str, Sequence[float]]) -> str | None:
+def row_name(rule: Rule, case: Case) -> str | None:
+    """Under which name uses with the same listed values are counted; None if these have no limit."""
+    if rule.limits.each is None:
+        return None
+    # No rule has a name with a space.
+    return f"{rule.name} {hashlib.sha256(canonical(rule.listed_values(case))).hexdigest()}"
+
+
+def _used_up_limit(rule: Rule, case: Case, now: float, times: Mapping[str, Sequence[float]]) -> str | None:
     limits, own = rule.limits, times.get(rule.name, ())
     if limits.gap_seconds and count_recent(own, limits.gap_seconds, now):
         return f"it decided such a call less than {limits.gap_seconds:g} seconds ago"
     most = limits.max_decisions
     if most is not None and count_recent(own, limits.per_seconds, now) >= most:
         return f"it has reached its limit of {most} decisions in {limits.per_seconds:g} seconds"
+    if (row := row_name(rule, case)) and count_recent(times.get(row, ()), limits.per_seconds, now) >= (
+        limits.each or 0
+    ):
+        return f"it has reached its limit of {limits.each} such calls in {limits.per_seconds:g} seconds"
     return None
 
 

@@ -71,6 +71,8 @@ def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
     written: dict[str, Json] = {}
     if limits.max_decisions is not None:
         written |= {"count": limits.max_decisions, "per": _duration_text(limits.per_seconds)}
+    if limits.each is not None:
+        written["each"] = limits.each
     if limits.gap_seconds:
         written["every"] = _duration_text(limits.gap_seconds)
     if limits.expires_at is not None:

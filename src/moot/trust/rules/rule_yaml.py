@@ -71,7 +71,7 @@ RULE_KEYS: Final = (
     "origin",
 )
 LIMIT_KEYS: Final = (
-    "count", "per", "every", "expires_at", "while_present", "check_share", "review_share", "sums",
+    "count", "per", "each", "every", "expires_at", "while_present", "check_share", "review_share", "sums",
 )  # fmt: skip
 # As 0.1 wrote them, in rule files and in journals.
 _LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
@@ -173,6 +173,12 @@ def _limits(value: Json, where: str) -> RuleLimits:
         raise _error(f"{where}.count", "must be a whole number of at least 1")
     if ("per" in fields) != (count is not None):
         raise _error(where, "needs count and per together, as in {count: 20, per: 1h}")
+    each = fields.get("each")
+    if each is not None and (type(each) is not int or each < 1 or count is None):
+        raise _error(f"{where}.each", "must be a whole number of at least 1, beside count")
+    if each is not None and ("every" in fields or "sums" in fields):
+        # What is counted for these is kept by rule alone.
+        raise _error(f"{where}.each", "does not go with every or sums")
     check = _share(fields, "check_share", where, "the share of matches left to people as a spot check")
     review = _share(fields, "review_share", where, "the share of its decisions that may be unreviewed")
     present = fields.get("while_present", [])
@@ -184,6 +190,7 @@ def _limits(value: Json, where: str) -> RuleLimits:
         per_seconds=read_duration(fields["per"], f"{where}.per")
         if "per" in fields
         else RuleLimits().per_seconds,
+        each=each,
         gap_seconds=read_duration(fields["every"], f"{where}.every") if "every" in fields else 0.0,
         expires_at=_optional(fields.get("expires_at"), read_time, f"{where}.expires_at"),
         while_present=tuple(present),
