@@ -36,7 +36,7 @@ JOBS ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 # The compiled parts: what is changed there is built anew.
-COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*/*.pyx src/moot/*/*.pxd)
+COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*/*.pyx src/moot/*/*.pxd src/moot/*/*.h)
 BUILT_FROM := pyproject.toml setup.py $(COMPILED)
 
 # Programs that tests start, and npm.

@@ -20,6 +20,7 @@ from moot.evidence.log_files import LogAbout, LogBroken, LogReader, LogWriter
 from moot.evidence.merkle_tree import GrowingTree, leaf_hash, proves_consistency
 from moot.evidence.signed_note import COSIGNATURE, SignerKey
 from moot.evidence.tiles import Tile, tiles_of
+from moot.store.record_chain import entry_of, number_in, shared_number
 
 ORIGIN = "moot.example/spaces/lab/log"
 KEY = SignerKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(b"k" * 32))
@@ -238,32 +239,89 @@ def test_a_proof_is_by_the_checkpoint_that_witnesses_signed_where_one_covers_it(
     assert parse_checkpoint((log.folder / "cosigned").read_bytes())[0].size == 5
 
 
-@pytest.mark.skipif(not log_hashes.IS_COMPILED, reason="built without a C compiler")
-def test_the_compiled_hashes_are_those_of_python() -> None:
+compiled = pytest.mark.skipif(not log_hashes.IS_COMPILED, reason="built without a C compiler")
+SEAL = b',"h":"%b"}\n' % (b"0" * 64)
+
+
+def random_lines(random: Random, first: int, shared: int = 0) -> list[bytes]:
+    """Lines of a journal; of a cluster, with numbers that all gateways have from this one on."""
+    lines = []
+    for number in range(first, first + random.randrange(80)):
+        inside = b'{"n":%d,"t":1,"x":"%b"' % (
+            number,
+            b"y" * random.choice([0, 19, 20, random.randrange(700)]),
+        )
+        if shared and random.random() < 0.8:
+            inside += b',"c":%d,"s":"%b"' % (shared, b"aZ09_-" * 3 + b"salt")
+            shared += 1
+        elif random.random() < 0.5:
+            inside += random.choice([b',"s":"%b"' % (b"s" * 22), b',"c":7,"s":"%b"' % (b"." * 22)])
+        lines.append(inside + random.choice([b"}\n", SEAL]))
+    return lines
+
+
+@compiled
+@pytest.mark.parametrize("lanes", [False, True])
+def test_the_compiled_entries_are_those_of_python(lanes: bool) -> None:
+    """With lanes the processor needs wide vectors; where it has none there is one way only."""
     from moot.evidence import _log_hashes
 
+    if lanes and not _log_hashes.HAS_LANES:
+        pytest.skip("this processor hashes one text after the other")
     random = Random(1)
-    seal = b',"h":"%b"}\n' % (b"0" * 64)
-    for _ in range(200):
-        lines = []
-        for number in range(random.randrange(5)):
-            inside = b'{"n":%d,"t":1,"x":"%b"' % (number, b"y" * random.randrange(200))
-            lines.append(inside + random.choice([b"}\n", seal, b',"erased":"%b"}\n' % (b"0" * 64)]))
-        text = b"".join(lines)
-        assert _log_hashes.entries_of(text) == log_hashes.entries_in_python(text)
-    for text in (b"\n", b"}\n", seal, b"{}\n", b'{"n":1,"erase\n'):
-        assert _log_hashes.entries_of(text) == log_hashes.entries_in_python(text)
-    erased = b'{"n":1,"t":1}\n{"n":2,"erased":"%b"}\n' % (b"ab" * 32)
-    assert _log_hashes.entries_of(erased) is None
-    assert log_hashes.entries_of(erased)[32:] == b"\xab" * 32
-    hashes = random.randbytes(256 * 32)
-    assert _log_hashes.leaf_hashes(hashes) == log_hashes.leaf_hashes_in_python(hashes)
-    for count in (1, 2, 64, 256):
+    for _ in range(300):
+        first, shared = random.choice([1, 98, 12345]), random.choice([0, 1, 999])
+        lines = random_lines(random, first, shared)
+        after, through = first + random.randrange(-1, 9), first + random.randrange(90)
+        read = [each for each in lines if after < number_in(each) <= through]
+        wanted = [each for each in read if not shared or shared_number(each)]
+        following = shared and (shared_number(wanted[0]) if wanted else shared)
+        found = _log_hashes.entries_between(b"".join(lines), after, through, following, lanes)
+        assert found is not None
+        last = number_in(read[-1]) if read else after
+        end = sum(len(each) for each in lines if number_in(each) <= max(last, after))
+        assert found == (b"".join(map(entry_of, wanted)), last, end, False)
+
+
+@compiled
+def test_what_is_rare_or_not_there_is_left_to_python() -> None:
+    from moot.evidence._log_hashes import entries_between
+
+    ends = b'"t":1,"c":%d,"s":"' + b"x" * 22 + b'"}\n'
+    plain = b'{"n":4,"t":1}\n{"n":5,"t":1}\n'
+    both = b'{"n":4,' + ends % 8 + b'{"n":5,' + ends % 9
+    erased = b'{"n":6,"erased":"%b","t":1}\n' % (b"ab" * 32)
+    for text in (b"\n", b"}\n", b"{}\n", b'{"n":"4"}\n', b'{"n":4}\n', plain + erased, plain + b"{\n"):
+        assert entries_between(text, 3, 9) is None
+    # Of an erased record only what is left says what it was; of a cluster, that it is in the log already.
+    assert entries_between(both, 3, 9) is None
+    assert entries_between(both, 3, 9, 9) is None
+    assert entries_between(plain, 3, 9)[1:] == (5, len(plain), False)  # type: ignore[index]
+    assert entries_between(plain, 2, 9)[1:] == (2, 0, True)  # type: ignore[index]
+    assert entries_between(plain.replace(b"5", b"6"), 3, 9)[1:] == (4, 14, True)  # type: ignore[index]
+    assert entries_between(plain.replace(b"5", b"6"), 3, 5)[1:] == (4, 14, True)  # type: ignore[index]
+    assert entries_between(plain.replace(b"5", b"6"), 3, 4)[1:] == (4, 14, False)  # type: ignore[index]
+    assert entries_between(both, 3, 9, 7)[1:] == (3, 0, True)  # type: ignore[index]
+    assert entries_between(both, 4, 9, 9)[1:] == (5, len(both), False)  # type: ignore[index]
+
+
+@compiled
+@pytest.mark.parametrize("lanes", [False, True])
+def test_the_compiled_hashes_of_trees_are_those_of_python(lanes: bool) -> None:
+    from moot.evidence import _log_hashes
+
+    if lanes and not _log_hashes.HAS_LANES:
+        pytest.skip("this processor hashes one text after the other")
+    hashes = Random(1).randbytes(256 * 32)
+    for count in (0, 1, 15, 16, 17, 40, 256):
         part = hashes[: count * 32]
-        assert _log_hashes.tile_hash(part) == log_hashes.tile_hash_in_python(part)
+        assert _log_hashes.leaf_hashes(part, lanes) == log_hashes.leaf_hashes_in_python(part)
+    for count in (1, 2, 32, 64, 256):
+        part = hashes[: count * 32]
+        assert _log_hashes.tile_hash(part, lanes) == log_hashes.tile_hash_in_python(part)
     for wrong in (b"", hashes[:96], hashes[:33], hashes * 2):
         with pytest.raises(ValueError, match="a power of two"):
-            _log_hashes.tile_hash(wrong)
+            _log_hashes.tile_hash(wrong, lanes)
 
 
 def test_a_log_that_was_set_back_is_not_gone_on_with(tmp_path: Path) -> None:

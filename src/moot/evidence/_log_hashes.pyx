@@ -2,18 +2,31 @@
 """`log_hashes` in C: a record costs three small hashes, and each call of `hashlib` more than the hash itself.
 
 The functions of OpenSSL that Python's own `_hashlib` is linked to are called without Python between them, and
-without its lock. Where they are not found, importing this fails and the Python functions are used.
+without its lock. Where they are not found, importing this fails and the Python functions are used. Where the
+processor has no instructions for SHA-256, many texts are hashed at once instead (`sha256_lanes.h`).
 """
 
 import _hashlib
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "dlfcn.h":
     void *dlopen(const char *, int) nogil
     void *dlsym(void *, const char *) nogil
     int RTLD_LAZY, RTLD_NOLOAD
+
+cdef extern from "sha256_lanes.h":
+    ctypedef struct Job "sha256_job":
+        const char *text
+        size_t size
+        int first
+        int last
+        char *digest
+
+    int sha256_has_lanes() nogil
+    void sha256_many(const Job *, size_t) nogil
 
 ctypedef int (*Begin)(void *) noexcept nogil
 ctypedef int (*Update)(void *, const void *, size_t) noexcept nogil
@@ -22,7 +35,10 @@ ctypedef int (*End)(unsigned char *, void *) noexcept nogil
 cdef enum:
     HASH = 32
     TILE = 256
+    HALF_TILE = 128
     SEAL = 73  # as in store/record_chain.py
+    SALT = 22
+    MAX_DIGITS = 18
 
 cdef Begin _begin
 cdef Update _update
@@ -35,78 +51,166 @@ if _library != NULL:
 if _library == NULL or _begin == NULL or _update == NULL or _end == NULL:
     raise ImportError('the SHA-256 of OpenSSL is not found')
 
+HAS_LANES = bool(sha256_has_lanes())
 
-cdef void _hash(char first, int has_first, const char *text, Py_ssize_t size, int brace, char *into) noexcept nogil:
+
+cdef void _hash_all(const Job *jobs, Py_ssize_t count, bint lanes) noexcept nogil:
     cdef unsigned long long state[32]  # a SHA256_CTX has 112 bytes
-    _begin(state)
-    if has_first:
-        _update(state, &first, 1)
-    _update(state, text, size)
-    if brace:
-        _update(state, b'}', 1)
-    _end(<unsigned char *> into, state)
+    cdef Py_ssize_t each
+    cdef char byte
+    if lanes:
+        sha256_many(jobs, count)
+        return
+    for each in range(count):
+        _begin(state)
+        if jobs[each].first >= 0:
+            byte = <char> jobs[each].first
+            _update(state, &byte, 1)
+        _update(state, jobs[each].text, jobs[each].size)
+        if jobs[each].last >= 0:
+            byte = <char> jobs[each].last
+            _update(state, &byte, 1)
+        _end(<unsigned char *> jobs[each].digest, state)
 
 
-def entries_of(bytes text not None):
-    """As `log_hashes.entries_of`; None if a record was erased, or is one that all gateways of a cluster have."""
-    cdef Py_ssize_t count = text.count(b'\n')
-    cdef bytes found = PyBytes_FromStringAndSize(NULL, count * HASH)
-    cdef char *into = PyBytes_AS_STRING(found)
-    cdef const char *at = PyBytes_AS_STRING(text)
+cdef long long _number(const char **at, const char *end) noexcept nogil:
+    """The digits that stand here, and `at` behind them; -1 if there are none, or too many."""
+    cdef long long number = 0
+    cdef const char *begin = at[0]
+    while at[0] < end and 48 <= at[0][0] <= 57:
+        number = number * 10 + at[0][0] - 48
+        at[0] += 1
+        if at[0] - begin > MAX_DIGITS:
+            return -1
+    return number if at[0] > begin else -1
+
+
+cdef long long _shared_number(const char *begin, const char *end) noexcept nogil:
+    """What stands in `,"c":C,"s":"SALT"` at the end of a record without brace and seal; 0 if nothing does."""
+    cdef const char *at = end - SALT - 7
+    cdef const char *letter = end - SALT - 1
+    if at <= begin or memcmp(at, b',"s":"', 6) != 0 or (end - 1)[0] != c'"':
+        return 0
+    while letter < end - 1:
+        if not (48 <= letter[0] <= 57 or 65 <= (letter[0] & ~32) <= 90 or letter[0] == c'_' or letter[0] == c'-'):
+            return 0
+        letter += 1
+    while at - 1 > begin and 48 <= (at - 1)[0] <= 57:
+        at -= 1
+    if at - begin < 5 or memcmp(at - 5, b',"c":', 5) != 0 or at[0] == 48:
+        return 0
+    return _number(&at, end)
+
+
+def entries_between(
+    bytes text not None, long long after, long long through, long long following=0, bint lanes=HAS_LANES
+):
+    """The entries of records behind one number up to another, the number and the end of the last one.
+
+    `text` has whole lines. Of a cluster, `following` is the number at all gateways that comes next: records
+    without one are passed over. Nothing is read behind a record that is not the next one; the last value
+    says whether there was one. None for what is rare: a record that was erased, or that the log has already.
+    """
+    cdef Py_ssize_t count = 0, lines = text.count(b'\n'), each
+    cdef const char *begin = PyBytes_AS_STRING(text)
+    cdef const char *at = begin
+    cdef const char *stop = at + len(text)
     cdef const char *end
-    cdef const char *comma
-    cdef const char *digit
-    cdef Py_ssize_t left = len(text), size
-    cdef int is_sealed, is_other = 0
+    cdef const char *place
+    cdef long long number, shared, last = after
+    cdef bint is_rare = False, is_gap = False
+    cdef bytes found
+    cdef Job *jobs = <Job *> malloc((lines + 1) * sizeof(Job))
+    if jobs is NULL:
+        raise MemoryError
     with nogil:
-        while count:
-            count -= 1
-            end = <const char *> memchr(at, b'\n', left)
-            size = end - at
-            comma = <const char *> memchr(at, b',', size)
-            if comma != NULL and end - comma > 11 and memcmp(comma, b',"erased":"', 11) == 0:
-                is_other = 1
+        while at < stop:
+            end = <const char *> memchr(at, b'\n', stop - at)
+            place = at + 5
+            if end == NULL or end - at < 8 or memcmp(at, b'{"n":', 5) != 0:
+                is_rare = True
                 break
+            number = _number(&place, end)
+            if number <= after:
+                is_rare = number < 0
+                if is_rare:
+                    break
+                at = end + 1
+                continue
+            if number > through:
+                is_gap = not following and last < through
+                break
+            if place[0] != c',' or (end - place > 11 and memcmp(place, b',"erased":"', 11) == 0):
+                is_rare = True
+                break
+            jobs[count].text = at
+            jobs[count].size = end - at
+            jobs[count].first = jobs[count].last = -1
             # With its newline the line has one more.
-            is_sealed = (
-                size + 1 >= SEAL
+            if (
+                end - at + 1 >= SEAL
                 and memcmp(end + 1 - SEAL, b',"h":"', 6) == 0
                 and memcmp(end - 2, b'"}', 2) == 0
-                and memcmp(at, b'{"n":', 5) == 0
-            )
-            # `,"c":C,"s":"SALT"` ends it, with the salt's 22 letters, and `}` if there is no seal.
-            digit = end - (SEAL - 1 if is_sealed else 1) - 30
-            if digit > at + 5 and 48 <= digit[0] <= 57:
-                while digit > at + 5 and 48 <= digit[0] <= 57:
-                    digit -= 1
-                if memcmp(digit - 4, b',"c":', 5) == 0:
-                    is_other = 1
+            ):
+                jobs[count].size -= SEAL - 1
+                jobs[count].last = c'}'
+            shared = _shared_number(place, at + jobs[count].size - (jobs[count].last < 0))
+            if shared < 0 or (shared and not following):
+                is_rare = True
+                break
+            if following:
+                if 0 < shared < following:
+                    is_rare = True
                     break
-            if is_sealed:
-                _hash(0, 0, at, size + 1 - SEAL, 1, into)
+                is_gap = shared > following
             else:
-                _hash(0, 0, at, size, 0, into)
-            into += HASH
-            left -= size + 1
+                is_gap = number != last + 1
+            if is_gap:
+                break
+            if shared:
+                following += 1
+                # Without the number that each gateway counts for itself.
+                jobs[count].size -= place + 1 - at
+                jobs[count].text = place + 1
+                jobs[count].first = c'{'
+                count += 1
+            elif not following:
+                count += 1
+            last = number
             at = end + 1
-    return None if is_other else found
+    found = PyBytes_FromStringAndSize(NULL, 0 if is_rare else count * HASH)
+    if not is_rare:
+        for each in range(count):
+            jobs[each].digest = PyBytes_AS_STRING(found) + each * HASH
+        with nogil:
+            _hash_all(jobs, count, lanes)
+    free(jobs)
+    return None if is_rare else (found, last, at - begin, is_gap)
 
 
-def leaf_hashes(bytes entries not None):
+def leaf_hashes(bytes entries not None, bint lanes=HAS_LANES):
     """As `log_hashes.leaf_hashes`."""
     cdef Py_ssize_t count = len(entries) // HASH, each
     cdef bytes found = PyBytes_FromStringAndSize(NULL, count * HASH)
-    cdef char *into = PyBytes_AS_STRING(found)
-    cdef const char *at = PyBytes_AS_STRING(entries)
+    cdef Job *jobs = <Job *> malloc((count + 1) * sizeof(Job))
+    if jobs is NULL:
+        raise MemoryError
+    for each in range(count):
+        jobs[each].text = PyBytes_AS_STRING(entries) + each * HASH
+        jobs[each].size = HASH
+        jobs[each].first = 0
+        jobs[each].last = -1
+        jobs[each].digest = PyBytes_AS_STRING(found) + each * HASH
     with nogil:
-        for each in range(count):
-            _hash(0, 1, at + each * HASH, HASH, 0, into + each * HASH)
+        _hash_all(jobs, count, lanes)
+    free(jobs)
     return found
 
 
-def tile_hash(bytes hashes not None):
+def tile_hash(bytes hashes not None, bint lanes=HAS_LANES):
     """As `log_hashes.tile_hash`."""
     cdef char work[TILE * HASH]
+    cdef Job jobs[HALF_TILE]
     cdef Py_ssize_t count = len(hashes) // HASH, each
     if count * HASH != len(hashes) or not 0 < count <= TILE or count & (count - 1):
         raise ValueError('a power of two of hashes is needed, at most 256')
@@ -115,5 +219,10 @@ def tile_hash(bytes hashes not None):
         while count > 1:
             count >>= 1
             for each in range(count):
-                _hash(1, 1, work + each * 2 * HASH, 2 * HASH, 0, work + each * HASH)
+                jobs[each].text = work + each * 2 * HASH
+                jobs[each].size = 2 * HASH
+                jobs[each].first = 1
+                jobs[each].last = -1
+                jobs[each].digest = work + each * HASH
+            _hash_all(jobs, count, lanes)
     return PyBytes_FromStringAndSize(work, HASH)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moot.evidence.log_files import LogBroken
-from moot.evidence.log_hashes import entries_of
+from moot.evidence.log_hashes import Entries, entries_between, entries_of
 from moot.store.journal_reader import START, RecordPosition, read_blocks
 from moot.store.record_chain import number_in
 
@@ -30,16 +30,11 @@ def read_entries(
     for (segment, offset), text in read_blocks(folder, after, start=start):
         if after >= through:
             return
-        # The first block may begin before what is asked for, and the last one end behind it.
-        cut = _offset(text, after + 1 - number_in(text))
-        wanted = text[cut:]
-        last = number_in(wanted[wanted.rfind(b"\n", 0, -1) + 1 :])
-        if last > through:
-            wanted = wanted[: _offset(wanted, through - after)]
-            last = through
-        if number_in(wanted) != after + 1 or wanted.count(b"\n") != last - after:
+        found = entries_between(text, after, through) or _entries_between(text, after, through)
+        entries, last, end, is_gap = found
+        if is_gap or last == after:
             raise LogBroken(f"the journal in {folder} does not go on with record {after + 1}")
-        yield EntryBlock(after + 1, entries_of(wanted), RecordPosition(segment, offset + cut + len(wanted)))
+        yield EntryBlock(after + 1, entries, RecordPosition(segment, offset + end))
         after = last
 
 
@@ -54,6 +49,18 @@ def shared_begin(folder: Path, id: str) -> int:
                 was_ours, is_ours = is_ours, record.text("log") == id
                 begin = begin if was_ours and is_ours else record.number
     return begin
+
+
+def _entries_between(text: bytes, after: int, through: int) -> Entries:
+    # The first block may begin before what is asked for, and the last one end behind it.
+    cut = _offset(text, after + 1 - number_in(text))
+    wanted = text[cut:]
+    last = number_in(wanted[wanted.rfind(b"\n", 0, -1) + 1 :])
+    if last > through:
+        wanted = wanted[: _offset(wanted, through - after)]
+        last = through
+    is_gap = number_in(wanted) != after + 1 or wanted.count(b"\n") != last - after
+    return entries_of(wanted), last, cut + len(wanted), is_gap
 
 
 def _offset(text: bytes, lines: int) -> int:

@@ -6,15 +6,20 @@ in C where it is built; the functions here say what comes out, and are used ever
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from moot.evidence.merkle_tree import HASH_BYTES, leaf_hash, whole_subtree
 from moot.store.record_chain import entry_of
+
+# Entries, the number of the last record that was read and where it ends, and whether the next one is missing.
+Entries = tuple[bytes, int, int, bool]
 
 
 def split_hashes(raw: bytes) -> list[bytes]:
     return [raw[at : at + HASH_BYTES] for at in range(0, len(raw), HASH_BYTES)]
 
 
-def entries_in_python(text: bytes) -> bytes:
+def entries_of(text: bytes) -> bytes:
     """The entries of the whole lines of a text."""
     return b"".join(entry_of(line + b"\n") for line in text.split(b"\n")[:-1])
 
@@ -29,6 +34,8 @@ def tile_hash_in_python(hashes: bytes) -> bytes:
     return whole_subtree(split_hashes(hashes))
 
 
+leaf_hashes: Callable[[bytes], bytes]
+tile_hash: Callable[[bytes], bytes]
 try:
     from moot.evidence import _log_hashes
 
@@ -41,8 +48,9 @@ except ImportError:
     tile_hash = tile_hash_in_python
 
 
-def entries_of(text: bytes) -> bytes:
-    """The entries of the whole lines of a text."""
-    found = _log_hashes.entries_of(text) if IS_COMPILED else None
-    # One that was erased, or that all gateways of a cluster have, takes the long way.
-    return entries_in_python(text) if found is None else found
+def entries_between(text: bytes, after: int, through: int, following: int = 0) -> Entries | None:
+    """The entries of the records after one number up to another; None: each line is to be looked at.
+
+    Of a cluster, those that all gateways have, from the one on that is `following` there.
+    """
+    return _log_hashes.entries_between(text, after, through, following) if IS_COMPILED else None

@@ -24,6 +24,7 @@ from moot.errors import Unavailable
 from moot.evidence.checkpoint import Checkpoint, parse_checkpoint, signers
 from moot.evidence.journal_entries import shared_begin
 from moot.evidence.log_files import LogAbout, LogBroken, LogReader, LogWriter
+from moot.evidence.log_hashes import entries_between
 from moot.evidence.log_keys import LogKeys
 from moot.evidence.merkle_tree import HASH_BYTES
 from moot.evidence.signed_note import Note
@@ -192,7 +193,13 @@ class ClusterSpaceLog(SpaceLog):
                 self._read = number_in(last)
                 self._place = RecordPosition(block.place.segment, block.place.offset + len(block.text))
                 continue
-            for record in block.records(self._read):
+            following = writer.size + len(pending) // HASH_BYTES + 1
+            found = entries_between(block.text, self._read, through, following)
+            if found is not None:
+                entries, self._read, end, is_missing = found
+                self._place = RecordPosition(block.place.segment, block.place.offset + end)
+                pending += entries
+            for record in block.records(self._read) if found is None else ():
                 number, following = shared_number(record.line), writer.size + len(pending) // HASH_BYTES + 1
                 is_missing = number > following
                 if is_missing or record.number > through:
