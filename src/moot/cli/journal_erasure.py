@@ -19,6 +19,7 @@ from moot.protocol.envelope import rfc3339
 from moot.store.database import StoredSnapshot, stored_snapshots
 from moot.store.journal_erasure import Hold, erase_records, place_hold, release_hold, why_kept
 from moot.store.journal_reader import JournalRecord, read_records
+from moot.store.record_chain import shared_number
 
 _REMEMBERED: Final = (
     "the space still has this proposal, and moot.sqlite its text. Decide on it, start and stop the gateway "
@@ -62,7 +63,8 @@ def run_erase(options: argparse.Namespace) -> int:
     journal = journal_folder_of(options)
     if not options.wanted and not options.who:
         raise UsageError("name what to erase: numbers or ids of messages, or --who NAME")
-    chosen = _choose(list(read_records(journal)), set(options.wanted), options.who)
+    records = list(read_records(journal))
+    chosen = _choose(records, set(options.wanted), options.who)
     snapshots = stored_snapshots(options.data / "moot.sqlite", journal.parent.name)
     remembered = _remembered(snapshots)
     kept = {
@@ -81,8 +83,9 @@ def run_erase(options: argparse.Namespace) -> int:
         print(f"would erase {len(numbers)} records: {shown}. This cannot be undone: call again with --yes")
         return 0
     covered = max((each.position for each in snapshots if each.state is not None), default=0)
+    place = records[-1].time if any(shared_number(each.line) for each in records) else 0.0
     said = erase_records(
-        journal, numbers, covered=covered, by=getpass.getuser(), why=options.why, now=time.time()
+        journal, numbers, covered=covered, by=getpass.getuser(), why=options.why, now=time.time(), place=place
     )
     print(f"erased {len(numbers)} records: {shown}; record {said} says so")
     print("Copies elsewhere are not: backups, exports, files of agents and of the approver, *.torn files")

@@ -149,11 +149,12 @@ def whole(folder: pathlib.Path) -> Iterator[str]:
     about = json.loads((folder / "about.json").read_text("utf-8"))
     first, begin = about["first"], about["records_from"]
     last = first + int((folder / "checkpoint").read_text("utf-8").split("\n")[1]) - 1
-    lines = (folder / "records.jsonl").read_bytes().splitlines()
+    # No other line ends: an envelope may have carriage returns between its members.
+    lines = (folder / "records.jsonl").read_bytes().split(b"\n")[:-1]
     if about.get("shared"):
         signed = [line for line in lines if 0 < shared_in(line + b"\n") <= last]
         yield f"{len(lines) - len(signed)} records were this gateway's own, or not signed for"
-        begin, lines = first, signed
+        begin, lines = shared_in(signed[0] + b"\n") if signed else last + 1, signed
     else:
         signed = lines[: max(0, last + 1 - begin)]
     erased = [json.loads(line)["n"] for line in signed if b',"erased":"' in line[:40]]

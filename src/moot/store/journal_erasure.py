@@ -102,12 +102,21 @@ def why_kept(record: JournalRecord) -> str:
 
 
 def erase_records(
-    journal: Path, numbers: Collection[int], *, covered: int, by: str, why: str, now: float
+    journal: Path,
+    numbers: Collection[int],
+    *,
+    covered: int,
+    by: str,
+    why: str,
+    now: float,
+    place: float = 0.0,
 ) -> int:
     """Erase these records, and journal that. Returns the number of the record that says so.
 
-    `covered` is the last record that a snapshot covers. Raises UsageError, and has done nothing then. After a
-    crash in between it is called again: what is erased already is left as it is.
+    `covered` is the last record that a snapshot covers. `place`, in a copy of a cluster's log, is the time
+    that the record gets: there it says how far the copy goes, and what others said meanwhile comes behind
+    it. Raises UsageError, and has done nothing then. After a crash in between it is called again: what is
+    erased already is left as it is.
     """
     if (hold := read_hold(journal)) is not None:
         raise UsageError(f"{journal.parent.name} is held, and nothing of it is erased: {hold.why}")
@@ -118,7 +127,7 @@ def erase_records(
     writer = SegmentWriter(journal)
     try:
         number = writer.head.number
-        told = {"t": now, "in": "erase", "numbers": sorted(numbers), "by": by, "why": why}
+        told = {"t": place or now, "in": "erase", "numbers": sorted(numbers), "by": by, "why": why, "at": now}
         writer.write([line(number, strict_json.encode(told)[1:-1])], number + 1)
         # First that it is erased: a stub that no record names would look like damage.
         writer.sync()
