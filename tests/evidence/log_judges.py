@@ -1,7 +1,9 @@
-"""Go's own `sumdb/note` and `tlog` judge our logs: `make log-judges`, by hand (it needs Go and a minute).
+"""Go's own `sumdb/note` and `tlog` judge our logs: `make log-judges`, by hand (it needs Go and some minutes).
 
-    python -m tests.evidence.log_judges GO_BINARY [LOGS]
+    python -m tests.evidence.log_judges GO_BINARY [LOGS [KILLS]]
 
+The tree of a real cluster whose signers were killed, one at each step of signing: at each gateway, with each
+checkpoint that was ever seen, as the gateways signed and a witness cosigned it, and with tamperings. And
 1,000 random logs, each with a checkpoint that is signed and cosigned, an inclusion proof, a consistency proof
 and its tiles as published; then ten tamperings of each. Go must take all of the former and none of the
 latter, and our own verifier must say the same. Go's copies of its packages are used where they lie.
@@ -18,17 +20,24 @@ import sys
 from base64 import b64encode
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import count, cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import uvloop
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from moot.evidence.checkpoint import Checkpoint, cosign, parse_checkpoint, signers
 from moot.evidence.log_files import LogAbout, LogReader, LogWriter
-from moot.evidence.merkle_tree import leaf_hash, proves_consistency, proves_inclusion
+from moot.evidence.log_hashes import split_hashes
+from moot.evidence.log_keys import read_keys, use_keys
+from moot.evidence.merkle_tree import inclusion_proof, leaf_hash, proves_consistency, proves_inclusion
 from moot.evidence.signed_note import COSIGNATURE, Note, NoteError, Signature, SignerKey
 from moot.evidence.tiles import tiles_of
+from tests.gateway.cluster.log_failovers import NAMES
+from tests.gateway.cluster.log_step_kills import COSIGNER, LogStepKills
+from tests.gateway.cluster.moot_killed_at_step import STEPS
 
 ORIGIN = "moot.example/spaces/lab/log"
 TAMPERINGS = 10
@@ -68,7 +77,8 @@ class Case:
         """What our own verifier says; it does not look at tiles."""
         try:
             found, note = parse_checkpoint(self.note)
-            if len(signers(note, [self.log.verifier, self.witness.verifier])) != 2 or found.origin != ORIGIN:
+            keys = [self.log.verifier, self.witness.verifier]
+            if len(signers(note, keys)) != 2 or found.origin != keys[0].name:
                 return False
         except NoteError:
             return False
@@ -115,11 +125,11 @@ class Maker:
         old = choose.randint(1, size)
         index = choose.randrange(size)
         case = _case(reader, key, witness, entries, index, old, reader.root(old))
-        honest = replace(case, tiles=str(self._publish(reader, f"{number}.tiles", size)))
-        return honest, [self._tamper(case, entries, number) for _ in range(TAMPERINGS)]
+        honest = replace(case, tiles=str(self.publish(reader, f"{number}.tiles", size)))
+        return honest, [self.tamper(case, entries, number) for _ in range(TAMPERINGS)]
 
     def _write(self, name: str, entries: list[bytes], key: SignerKey) -> LogReader:
-        LogWriter.create(self._folder / name, LogAbout(origin=ORIGIN), key)
+        LogWriter.create(self._folder / name, LogAbout(origin=key.verifier.name), key)
         log = LogWriter(self._folder / name, [key.verifier])
         rest = list(entries)
         while rest:
@@ -129,14 +139,14 @@ class Maker:
             del rest[:count]
         return LogReader(self._folder / name)
 
-    def _publish(self, reader: LogReader, name: str, size: int) -> Path:
+    def publish(self, reader: LogReader, name: str, size: int) -> Path:
         for tile in tiles_of(size):
             path = self._folder / name / tile.path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(reader.tile(tile, size) or b"")
         return self._folder / name
 
-    def _tamper(self, case: Case, entries: list[bytes], number: int) -> tuple[str, Case]:
+    def tamper(self, case: Case, entries: list[bytes], number: int) -> tuple[str, Case]:
         choose = self._random
         found, note = parse_checkpoint(case.note)
         ways = [
@@ -174,11 +184,17 @@ class Maker:
             case "index":
                 return way, replace(case, index=(case.index + choose.randrange(1, found.size)) % found.size)
             case "resigned":
-                other = SignerKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(choose.randbytes(32)))
-                made = Signature(ORIGIN, case.log.verifier.key_id, other.sign(note.text.encode()))
+                other = SignerKey(
+                    case.log.verifier.name, Ed25519PrivateKey.from_private_bytes(choose.randbytes(32))
+                )
+                made = Signature(
+                    case.log.verifier.name, case.log.verifier.key_id, other.sign(note.text.encode())
+                )
                 return way, replace(case, note=str(Note(note.text, (made, note.signatures[1]))).encode())
             case "renamed":
-                other = SignerKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(choose.randbytes(32)))
+                other = SignerKey(
+                    case.log.verifier.name, Ed25519PrivateKey.from_private_bytes(choose.randbytes(32))
+                )
                 signed = found.signed(other)
                 return way, replace(case, note=str(signed.with_signatures(note.signatures[1:])).encode())
             case "old root":
@@ -197,6 +213,34 @@ class Maker:
                 return way, replace(case, proof=case.proof[:-1])
             case _:
                 return way, replace(case, proof=[*case.proof[1:], case.proof[0]])
+
+
+def cluster_cases(folder: Path, kills: int) -> list[tuple[str, Case]]:
+    """What three gateways signed while so many of them were killed."""
+    steps = [step for step, _ in zip(cycle(STEPS), range(kills), strict=False)]
+    cluster, maker = LogStepKills(folder, 39, steps), Maker(folder / "judged", seed=39)
+    print(uvloop.run(cluster.run(kills)))
+    witness = use_keys(folder / COSIGNER).witness()
+    numbers = count(1)
+    cases: list[tuple[str, Case]] = []
+    for name in NAMES:
+        reader, keys = cluster.reader(name), read_keys(folder / name / "data")
+        found = reader.cosigned()
+        assert found is not None
+        assert keys is not None
+        checkpoint, note = found
+        log, entries = keys.signer(checkpoint.origin), split_hashes(reader.entries(0, checkpoint.size))
+        tiles = str(maker.publish(reader, f"{name}.tiles", checkpoint.size))
+        for old in (each for each in cluster.seen.values() if each.size <= checkpoint.size):
+            number = next(numbers)
+            index = number * 7 % checkpoint.size
+            proof = inclusion_proof(index, checkpoint.size, reader.subtree)
+            growth = reader.consistency(old.size, checkpoint.size)
+            raw = str(note).encode()
+            case = Case(log, witness, raw, index, entries[index], proof, old.size, old.root, growth, tiles)
+            cases.append(("honest", case))
+            cases += [maker.tamper(replace(case, tiles=""), entries, number) for _ in range(TAMPERINGS)]
+    return cases
 
 
 def _case(
@@ -234,12 +278,14 @@ def _flipped(raw: bytes, at: int, bit: int) -> bytes:
     return raw[:at] + bytes([raw[at] ^ 1 << bit]) + raw[at + 1 :]
 
 
-def main(go: str, logs: int) -> int:
+def main(go: str, logs: int, kills: int) -> int:
     room = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108  # nothing secret is written there
     with TemporaryDirectory(dir=room) as name, TemporaryDirectory() as built:
         judge = build_judge(go, Path(built)) if Path(go).name == "go" else Path(go)
         maker = Maker(Path(name), seed=39)
-        cases: list[tuple[str, Case]] = []
+        (Path(name) / "cluster").mkdir()
+        cases = cluster_cases(Path(name) / "cluster", kills) if kills else []
+        print(f"{sum(way == 'honest' for way, _ in cases)} of the logs are of a cluster")
         for number in range(logs):
             honest, tampered = maker.log(number)
             cases += [("honest", honest), *tampered]
@@ -264,4 +310,5 @@ def main(go: str, logs: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1_000))
+    given = [int(each) for each in sys.argv[2:]]
+    sys.exit(main(sys.argv[1], *(given + [1_000, len(STEPS)][len(given) :])))

@@ -7,8 +7,10 @@ import itertools
 import random
 import signal
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import msgspec
@@ -27,6 +29,7 @@ from moot.evidence.merkle_tree import HASH_BYTES, proves_consistency
 from moot.evidence.witness import WitnessRequest
 from moot.gateway.cluster.nats.log_exchange import SharedNote
 from moot.gateway.evidence.witness_service import WitnessService
+from moot.protocol.operation import Json
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import Served, started
@@ -34,6 +37,7 @@ from tests.waiting import until
 
 NAMES = ("a", "b", "c")
 PEOPLE = participants(alice=["*"])
+SAID: Json = {"kind": "chat", "payload": {"text": "x"}}
 LIMITS = {"messages_per_second": 0, "bytes_per_second": 0, "max_recent_ids": 200_000}
 
 
@@ -43,6 +47,9 @@ def run_log_failovers(rounds: int, seed: int) -> str:
 
 
 class LogFailovers:
+    module = "moot.cli"
+    environ: Mapping[str, str] = MappingProxyType({})
+
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder = folder
         self._random = random.Random(seed)
@@ -56,6 +63,7 @@ class LogFailovers:
         self._witness: WitnessService | None = None
         self._posts = 0
         self._is_over = False
+        self.journal: Json = {}
 
     async def run(self, rounds: int) -> str:
         (self._folder / "nats").mkdir()
@@ -64,6 +72,7 @@ class LogFailovers:
             for name in NAMES:
                 (self._folder / name).mkdir()
                 await self._start(name, servers)
+            await self._prepare(servers)
             client = await nats.connect(servers.addresses)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._talk())
@@ -86,11 +95,15 @@ class LogFailovers:
             f"{sorted(took)[len(took) // 2]:.1f} s (median), {max(took):.1f} s at most"
         )
 
+    async def _prepare(self, servers: NatsServers) -> None:
+        """Once all of them run."""
+
     async def _start(self, name: str, servers: NatsServers) -> None:
         cluster = {"servers": servers.addresses, "name": "logs", "replicas": 3, "shards": 1, "gateway": name}
         space = {"lab": space_settings(PEOPLE, limits=LIMITS)}
-        file = write_config(self._folder / name, gateway_settings(space, cluster=cluster))
-        self._gateways[name] = await started(file)
+        settings = gateway_settings(space, cluster=cluster, journal=self.journal)
+        file = write_config(self._folder / name, settings)
+        self._gateways[name] = await started(file, module=self.module, environ=self.environ)
 
     @staticmethod
     async def _bucket(context: nats.js.JetStreamContext) -> KeyValue:
@@ -104,7 +117,7 @@ class LogFailovers:
         while not self._is_over:
             gateway = self._gateways[self._random.choice(NAMES)]
             with suppress(httpx.HTTPError, RuntimeError):
-                answer = await gateway.post("alice", {"kind": "chat", "payload": {"text": "x"}}, space="lab")
+                answer = await gateway.post("alice", SAID, space="lab")
                 self._posts += answer.status_code == 200
             await asyncio.sleep(0.02)
 
@@ -121,7 +134,7 @@ class LogFailovers:
                 key = ""
             await asyncio.sleep(0.02)
 
-    def _reader(self, name: str) -> LogReader:
+    def reader(self, name: str) -> LogReader:
         return LogReader(self._folder / name / "data" / "spaces" / "lab" / "log")
 
     async def _take(self, found: SharedNote) -> None:
@@ -129,7 +142,7 @@ class LogFailovers:
         size = checkpoint.size
         before = self.seen.setdefault(size, checkpoint)
         assert before == checkpoint, f"two roots for {size} entries"
-        reader = self._reader(found.by)
+        reader = self.reader(found.by)
         assert len(reader.entries(0, size)) == size * HASH_BYTES, f"{found.by} signed ahead of its disk"
         if size <= self._newest:
             # Seen already; a server of NATS that is behind may tell of an earlier one once more.
@@ -170,12 +183,12 @@ class LogFailovers:
             lambda: len({self._end_of(each) for each in NAMES}) == 1 and self._end_of("a") >= self._newest
         )
         ordered = [self.seen[size] for size in sorted(self.seen)]
-        reader = self._reader("a")
+        reader = self.reader("a")
         for one, other in itertools.pairwise(ordered):
             path = reader.consistency(one.size, other.size)
             assert proves_consistency(one.size, one.root, other.size, other.root, path)
         for name in NAMES:
-            folder = self._reader(name).folder
+            folder = self.reader(name).folder
             report = check_log(folder.parent / "journal", folder, [], None)
             assert not report.faults, report.faults
 
@@ -184,6 +197,6 @@ class LogFailovers:
 
     def _end_of(self, name: str) -> int:
         try:
-            return self._reader(name).signed()[0].size
+            return self.reader(name).signed()[0].size
         except UsageError:
             return 0

@@ -25,6 +25,8 @@ from moot.store.journal_reader import read_records
 from moot.store.record_chain import entry_of, shared_number
 from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.cluster.log_failovers import run_log_failovers
+from tests.gateway.cluster.log_step_kills import kill_at
+from tests.gateway.cluster.moot_killed_at_step import STEPS
 from tests.gateway.running_gateway import CALL, LocalGateway, participants, running_gateway
 from tests.waiting import until
 
@@ -141,6 +143,8 @@ async def test_a_copy_that_differs_is_not_signed_for(
         shutil.rmtree(b.journal().parent / "log", ignore_errors=True)
         await wait_signed(a)
         with monkeypatch.context() as other:
+            # So that each record is looked at by itself.
+            other.setattr(cluster_log, "entries_between", lambda *_: None)
             other.setattr(cluster_log, "entry_of", lambda line: entry_of(line.replace(b"truth", b"troth")))
             async with start("b") as b:
                 await until(lambda: bool("lab" in b.gateway.logs.logs and b.gateway.logs.logs["lab"].broken))
@@ -217,6 +221,12 @@ def test_entries_of_a_cluster_do_not_have_the_number_of_one_gateway() -> None:
 def test_signers_are_killed_and_the_next_one_continues_the_tree() -> None:
     """Three gateways on three servers of NATS; `make soak` has fifty such rounds."""
     assert "2 signers killed" in run_log_failovers(2, seed=1)
+
+
+def test_a_signer_that_is_killed_between_two_steps_leaves_one_tree_and_none_ahead_of_its_disk() -> None:
+    """`make soak` has each step four times."""
+    steps = [STEPS[1], STEPS[6], STEPS[10]]
+    assert "3 signers killed" in kill_at(steps, seed=1)
 
 
 async def test_a_space_of_an_earlier_cluster_begins_a_log_of_its_own(
