@@ -37,15 +37,16 @@ def tile_hash_in_python(hashes: bytes) -> bytes:
 leaf_hashes: Callable[[bytes], bytes]
 tile_hash: Callable[[bytes], bytes]
 try:
-    from moot.evidence import _log_hashes
+    # By name: what an earlier version built has others, and Python's are used then.
+    from moot.evidence._log_hashes import entries_between as _entries_between
+    from moot.evidence._log_hashes import leaf_hashes as _leaf_hashes
+    from moot.evidence._log_hashes import tile_hash as _tile_hash
 
     IS_COMPILED = True
-    leaf_hashes = _log_hashes.leaf_hashes
-    tile_hash = _log_hashes.tile_hash
+    leaf_hashes, tile_hash = _leaf_hashes, _tile_hash
 except ImportError:
     IS_COMPILED = False
-    leaf_hashes = leaf_hashes_in_python
-    tile_hash = tile_hash_in_python
+    leaf_hashes, tile_hash = leaf_hashes_in_python, tile_hash_in_python
 
 
 def entries_between(text: bytes, after: int, through: int, following: int = 0) -> Entries | None:
@@ -53,4 +54,4 @@ def entries_between(text: bytes, after: int, through: int, following: int = 0) -
 
     Of a cluster, those that all gateways have, from the one on that is `following` there.
     """
-    return _log_hashes.entries_between(text, after, through, following) if IS_COMPILED else None
+    return _entries_between(text, after, through, following) if IS_COMPILED else None
