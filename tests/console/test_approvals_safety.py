@@ -320,8 +320,8 @@ def test_who_sees_two_alike_proposals_is_told(page_as: PageAs, member: MemberAs)
     page.evaluate(
         "id => { location.hash = location.hash.replace(/approvals.*/, `approvals/${id}`); }", second.id
     )
-    told = f"The same call is already pending: {first.id[:8]}, proposed by agent."
-    expect(detail(page).locator(".caution")).to_contain_text([told])
+    said = detail(page).locator(".caution", has_text="The same call is already pending, proposed by agent")
+    expect(said.get_by_role("link")).to_have_attribute("href", f"#/lab/approvals/{first.id}")
 
 
 def test_input_that_an_approved_call_asked_for_is_shown_and_it_is_not_done_before(

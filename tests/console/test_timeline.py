@@ -192,7 +192,7 @@ def test_why_something_was_refused_is_explained(page_as: PageAs, member: MemberA
     page.get_by_role("button", name="Cancel message").click()
     expect(page.locator(".notice.bad")).to_contain_text("your capabilities do not allow this chat/cancel")
     page.evaluate("location.hash = '#/lab/timeline'")
-    rows(page, "capability_violation").click()
+    rows(page, "do not allow this").click()
     details = page.get_by_role("complementary", name="Details")
     expect(details).to_contain_text("Why was this refused?")
     expect(details).to_contain_text("None of the sender's capabilities allows this.")

@@ -76,6 +76,8 @@ def test_a_preview_that_does_not_hold_is_made_anew_before_anything_is_sent_and_u
     propose(agent, "change", to="host", script=_SCRIPT)
     preview = detail(page).get_by_role("region", name="Preview")
     expect(preview).to_contain_text("notes.md, +1 −1")
+    expect(preview).to_contain_text("it can be undone while files are as it left them")
+    expect(preview).not_to_contain_text("`")
     (boxed / "notes.md").write_text("somebody\nelse's\n")
     shown(page, "change")
     approve(page)

@@ -13,13 +13,19 @@ from moot.protocol.preview_report import PREVIEW_METHOD, UNDO_METHOD, read_previ
 
 if TYPE_CHECKING:
     from moot.participant import SeenProposal
+    from moot.protocol.preview_report import PreviewReport
 
 _ID = "its id, or the start of it"
 
 
 def preview_lines(seen: SeenProposal) -> list[str]:
     """What its preview says, while it can be decided."""
-    return seen.preview.lines() if seen.preview is not None and seen.status == "pending" else []
+    return _in_words(seen.preview, seen) if seen.preview is not None and seen.status == "pending" else []
+
+
+def _in_words(report: PreviewReport, seen: SeenProposal) -> list[str]:
+    undo = [f"to undo it then: moot undo {short_id(seen.id)}"] if report.can_be_undone else []
+    return [*report.lines(), *undo]
 
 
 def preview_record(seen: SeenProposal) -> Json:
@@ -40,7 +46,7 @@ async def _preview(context: ClientContext, args: argparse.Namespace) -> Operatio
         report = read_preview(answer.get("report"))
     except ValueError as fault:
         raise UsageError(f"{seen.to[0]} sent no preview: {fault}") from None
-    lines = report.lines()
+    lines = _in_words(report, seen)
     listed = answer.get("differences")
     for each in listed if isinstance(listed, list) else []:
         if isinstance(each, dict) and isinstance(each.get("lines"), list):

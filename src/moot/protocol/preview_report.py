@@ -83,20 +83,17 @@ class PreviewReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.effect) and self.plan is None
 
     def lines(self) -> list[str]:
-        """For people."""
+        """For people, wherever they read it: a command is for whoever shows this in a shell to add."""
         tried = [f"preview: wanted to connect to {show_hidden(each)}" for each in self.tried]
         if not self.effect:
             return [f"no preview that binds: {show_hidden(self.why)}; approving runs the call itself", *tried]
         more = [f"preview: and {self.more} more"] if self.more else []
         if self.plan is not None:
             planned = [f"its server plans: {show_hidden(each)}" for each in self.plan or ("nothing",)]
-            end = f"approving makes the call only while its server plans exactly this, {self.effect[:8]}"
+            end = "approving makes the call only while its server plans exactly this"
             return [*planned, *more, "nothing was tried: these are the words of the server", end]
         found = [f"preview: {each.text()}" for each in self.changes] or ["preview: changes nothing"]
-        end = (
-            f"approving applies exactly this effect, {self.effect[:8]}, or nothing; it is reversible: "
-            "`moot undo` takes it back while the files are as it left them"
-        )
+        end = "approving applies exactly this or nothing; it can be undone while files are as it left them"
         return [*found, *more, *tried, end]
 
     def as_json(self) -> dict[str, Json]:

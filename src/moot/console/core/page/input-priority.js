@@ -26,7 +26,7 @@ function onInput() {
 }
 
 /** Run `work` when the next frame has been laid out and painted. @param {() => void} work */
-export function afterFrame(work) {
+function afterFrame(work) {
   requestAnimationFrame(() => {
     const channel = new MessageChannel();
     channel.port1.onmessage = () => {

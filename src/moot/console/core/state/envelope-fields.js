@@ -28,7 +28,7 @@ function exceptUnknown(operation) {
 }
 
 /** D-49: which field of the parameters names the operation. @param {string} method @param {any} params */
-export function contextOf(method, params) {
+function contextOf(method, params) {
   if (params === null || typeof params !== "object") return "";
   const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
   if (method === "tools/call" || method === "prompts/get") return text(params.name);
@@ -107,13 +107,12 @@ export function summary(envelope, operation, raw = "") {
   if (/^mcp\/(request|proposal)/.test(kind) && operation.method) return "";
   if (kind === "system/presence")
     return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
-  if (kind === "system/error") return `${text(payload.error)}: ${text(payload.message)}`;
+  if (kind === "system/error") return text(payload.message) || text(payload.error);
   if (kind === "system/welcome")
     return `you are ${payload.you?.id}; ${payload.participants?.length ?? 0} others online`;
   if (kind === "capability/grant" || kind === "capability/revoke")
-    return `${payload.recipient ?? ""} ${JSON.stringify(payload.capabilities ?? payload.grant_id ?? "")}`;
-  if (kind.startsWith("stream/"))
-    return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
+    return `${payload.recipient ?? ""} ${payload.capabilities ? JSON.stringify(payload.capabilities) : ""}`;
+  if (kind.startsWith("stream/")) return [payload.description, payload.reason].filter(Boolean).join(" · ");
   if (kind.startsWith("trust/")) return trustSummary(payload);
   const notes = [payload.effects, payload.budgets].filter(Array.isArray).flat();
   if (kind === "moot/votes" && !payload.approvals_needed && notes.length)
@@ -123,7 +122,7 @@ export function summary(envelope, operation, raw = "") {
   if (kind === "moot/end-delegation") return `ends with ${text(payload.to ?? payload.from)}`;
   if (kind === "moot/assign") return Array.isArray(payload.to) ? payload.to.join(", ") || "everybody" : "";
   if (kind === "moot/votes" && !payload.approvals_needed && Array.isArray(payload.counters))
-    return `a changed version of ${payload.counters.map((/** @type {any} */ id) => text(id).slice(0, 8)).join(", ")}`;
+    return "a changed version of another proposal";
   if (kind === "moot/votes")
     return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} ${payload.approvals_needed === 1 ? "approval" : "approvals"}${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
   if (kind === "moot/approve") return payload.passkey ? "a vote, confirmed with a passkey" : "a vote";
@@ -133,12 +132,11 @@ export function summary(envelope, operation, raw = "") {
     return `in a model's words: ${payload.says === "no" ? "no" : "ask a person"}, because ${text(payload.because)}`;
   if (kind === "moot/endorse")
     return payload.revoke
-      ? `revokes ${text(payload.revoke).slice(0, 8)}`
+      ? "revokes an endorsement"
       : payload.source
-        ? `what ${text(payload.source).slice(0, 8)} says`
+        ? "what a message says"
         : `“${String(payload.value)}”`;
-  if (kind === "moot/plan")
-    return payload.withdraw ? `withdraws ${text(payload.withdraw).slice(0, 8)}` : text(payload.task);
+  if (kind === "moot/plan") return payload.withdraw ? "withdraws a plan" : text(payload.task);
   if (kind === "moot/outcome") return unknownReason(text(payload.reason));
   if (kind === "moot/settle")
     return `${{ done: "it was done", failed: "it was not done" }[String(payload.outcome)] ?? ""}${payload.note ? `: ${text(payload.note)}` : ""}`;

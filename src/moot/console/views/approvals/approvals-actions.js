@@ -74,6 +74,8 @@ export class ApprovalActions {
     /** @type {Map<string, Outcome>} */
     this._outcomes = new Map();
     this._host = "";
+    /** Whether a narrow page shows all ways to say yes. */
+    this.isUnfolded = false;
     this._drawnFor = "";
     this.node = html.div({
       class: "approvals-actions",
@@ -94,6 +96,7 @@ export class ApprovalActions {
     this._shown = proposal ? reviewedProposal(proposal, this._context.state) : null;
     this._isPartlyHidden = unread;
     this._host = "";
+    this.isUnfolded = false;
     this._guardedUntil = chosen ? 0 : performance.now() + SETTLE_MILLISECONDS;
     this._drawnFor = "";
     this.draw();

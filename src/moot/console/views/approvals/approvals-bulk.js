@@ -150,7 +150,7 @@ export function approveSelected(context, proposals, finished, follows) {
     rejectSelected(context, proposals, finished, follows);
   };
   const dialog = openDialog(
-    `Decide on ${proposals.length} proposals`,
+    proposals.length === 1 ? "Decide on 1 proposal" : `Decide on ${proposals.length} proposals`,
     [
       html.p(
         {},

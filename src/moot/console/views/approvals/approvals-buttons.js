@@ -135,29 +135,31 @@ export function decideRow(context, proposal, actions, able) {
           disabled: !able.approve,
           data: { first: "true" },
         }),
-      offer &&
-        button("Approve, and again", () => actions.approveAgain(false), {
-          shortcut: "s",
-          disabled: !able.approve,
-          title: `Approve exactly this call from now on, too: ${offer.text}`,
+      foldedWays(actions, [
+        offer &&
+          button("Approve, and again", () => actions.approveAgain(false), {
+            shortcut: "s",
+            disabled: !able.approve,
+            title: `Approve exactly this call from now on, too: ${offer.text}`,
+          }),
+        button("Approve and grant…", () => actions.grant(), {
+          shortcut: "A",
+          disabled: !able.grant,
+          title: able.grant ? undefined : "Your permissions do not allow this grant",
         }),
-      button("Approve and grant…", () => actions.grant(), {
-        shortcut: "A",
-        disabled: !able.grant,
-        title: able.grant ? undefined : "Your permissions do not allow this grant",
-      }),
-      missing === 0 &&
-        able.approve &&
-        offersTask(context, proposal) &&
-        button("Same for this task…", () => actions.approveTask(), {
-          shortcut: "t",
-          title: "Approve it, and calls like it for the rest of this task",
-        }),
-      mayChange(context, proposal) &&
-        button("Change…", () => actions.change(), {
-          shortcut: "e",
-          title: `${missing > 0 ? "Vote for it" : "Approve"} with changes: edit the arguments before it runs`,
-        }),
+        missing === 0 &&
+          able.approve &&
+          offersTask(context, proposal) &&
+          button("Same for this task…", () => actions.approveTask(), {
+            shortcut: "t",
+            title: "Approve it, and calls like it for the rest of this task",
+          }),
+        mayChange(context, proposal) &&
+          button("Change…", () => actions.change(), {
+            shortcut: "e",
+            title: `${missing > 0 ? "Vote for it" : "Approve"} with changes: edit the arguments before it runs`,
+          }),
+      ]),
       button("Reject", () => actions.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
       button("Reject because…", () => actions.reject(), {
         class: "danger quiet",
@@ -166,6 +168,19 @@ export function decideRow(context, proposal, actions, able) {
       }),
     ),
   ];
+}
+
+/** Where the page is narrow, other ways to say yes are behind a button. @param {import("./approvals-actions.js").ApprovalActions} actions @param {(HTMLElement | false | null)[]} all */
+function foldedWays(actions, all) {
+  const ways = all.filter((each) => each instanceof HTMLElement);
+  if (ways.length < 2) return ways;
+  const more = button("Other ways", () => show(!actions.isUnfolded), { class: "more-ways", icon: icon("right", 14) });
+  const show = (/** @type {boolean} */ unfolded) => {
+    actions.isUnfolded = unfolded;
+    more.setAttribute("aria-expanded", String(unfolded));
+  };
+  show(actions.isUnfolded);
+  return [more, html.span({ class: "other-ways" }, ways)];
 }
 
 /** @param {Proposal} proposal */
@@ -185,7 +200,7 @@ function voteSteps({ votesNeeded, votesMissing, approvals }) {
 }
 
 /** For a proposal that does not say who should execute it. @param {Context} context @param {string} host @param {(host: string) => void} choose */
-export function hostChoice(context, host, choose) {
+function hostChoice(context, host, choose) {
   const { state } = context;
   const others = state.roster.present().filter((each) => each.id !== state.me.id);
   const choice = html.select(

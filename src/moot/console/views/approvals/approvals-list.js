@@ -179,6 +179,8 @@ export class ProposalList {
       if (!this._unfolded.delete(group.key)) this._unfolded.add(group.key);
       this._acts.change();
     };
+    // One alone is decided on its page.
+    const several = proposals.length > 1;
     replace(
       head.node,
       html.div(
@@ -193,12 +195,13 @@ export class ProposalList {
             aria: { expanded: String(isUnfolded) },
           }),
       ),
-      html.div(
-        { class: "approvals-group-acts" },
-        button(`Decide on ${atOnce}…`, () => this._acts.decide(proposals), { class: "small" }),
-        from !== "" &&
-          button("Reject all and pause…", () => this._acts.rejectAll(from), { class: "small quiet danger" }),
-      ),
+      several &&
+        html.div(
+          { class: "approvals-group-acts" },
+          button(`Decide on ${atOnce}…`, () => this._acts.decide(proposals), { class: "small" }),
+          from !== "" &&
+            button("Reject all and pause…", () => this._acts.rejectAll(from), { class: "small quiet danger" }),
+        ),
     );
     return head.node;
   }

@@ -88,7 +88,9 @@ export function differencesTable(proposals, remarksOf) {
             html.tr(
               { data: { id: proposal.id } },
               html.th({ scope: "row" }, String(index + 1)),
-              differing.map((key) => html.td({}, argumentView(all[index].get(key) ?? ""))),
+              differing.map((key) =>
+                html.td({ class: isNumber(key, all) && "number" }, argumentView(all[index].get(key) ?? "")),
+              ),
               differing.length === 0 && html.td({ class: "soft" }, "exactly the same call"),
               html.td(
                 { class: "differences-remarks" },
@@ -109,10 +111,15 @@ function has(list, text) {
 }
 
 /** @param {string} key @param {Map<string, string>[]} all */
+function isNumber(key, all) {
+  return all.every((each) => /^-?\d/.test(each.get(key) ?? "0"));
+}
+
+/** @param {string} key @param {Map<string, string>[]} all */
 function heading(key, all) {
   const count = new Set(all.map((each) => each.get(key))).size;
   return html.th(
-    { scope: "col" },
+    { scope: "col", class: isNumber(key, all) && "number" },
     html.bdi({ class: "mono" }, oneLine(key, MAX_NAME_CHARACTERS)),
     count < all.length && html.span({ class: "faint" }, ` ${count} different`),
   );

@@ -346,7 +346,7 @@ function outcomeOf(context, shown, fault) {
 /** @param {unknown} fault */
 export function errorText(fault) {
   if (!(fault instanceof Refused)) return escapeHidden(fault instanceof Error ? fault.message : fault);
-  return `${describeError(fault.code).means} ${escapeHidden(fault.message)}`;
+  return `${describeError(fault.code).means.replace(/\.$/, "")}: ${escapeHidden(fault.message)}`;
 }
 
 let numbers = 0;

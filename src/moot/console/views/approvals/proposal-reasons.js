@@ -68,7 +68,8 @@ function quote(context, from, verb, text, id) {
 
 /** How calls of this tool by this proposer were decided before. @param {Context} context @param {Proposal} proposal */
 function pastText(context, proposal) {
-  const before = alike(context, proposal);
+  // What is pending is no decision; how many there are is said below.
+  const before = alike(context, proposal).filter((each) => each.status !== "pending" || each.rejections.length > 0);
   if (before.length === 0) return null;
   const count = (/** @type {(each: Proposal) => boolean} */ holds) => before.filter(holds).length;
   const counts = /** @type {[number, string][]} */ ([
@@ -77,7 +78,6 @@ function pastText(context, proposal) {
     [count((each) => each.status === "unknown"), "of unknown outcome"],
     [count((each) => each.rejections.length > 0), "rejected"],
     [count((each) => each.ending !== ""), "withdrawn or expired"],
-    [count((each) => each.status === "pending" && each.rejections.length === 0), "also pending"],
   ]).filter(([number]) => number > 0);
   const latest = before.reduce((a, b) => (a.at > b.at ? a : b));
   return [

@@ -124,9 +124,6 @@ function head(context, proposal, wish) {
           "expires ",
           html.time({ class: "since", data: { at: String(proposal.expiresAt) } }, ago(proposal.expiresAt)),
         ),
-      proposal.context &&
-        !context.state.reasoning.within(proposal.context) &&
-        html.span({}, "in ", html.bdi({ class: "mono" }, oneLine(proposal.context, 60))),
       html.a({ href: context.link("timeline", proposal.id) }, "Timeline"),
       html.a({ href: context.link("flow", proposal.id) }, "Flow"),
       proposal.call.method === "tools/call" &&
@@ -261,10 +258,14 @@ function warningsOf(context, proposal) {
   const [other, ...others] = alikeOf(state.proposals.open(), proposal);
   if (other)
     found.push([
-      "The same call is already pending: ",
-      html.a({ href: context.link("approvals", other.id) }, oneLine(other.id.slice(0, 8), 8)),
-      ", proposed by ",
-      nameOf(other.from),
+      "The same call is already pending, ",
+      html.a(
+        { href: context.link("approvals", other.id) },
+        "proposed by ",
+        nameOf(other.from),
+        " ",
+        html.time({ class: "since", data: { at: String(other.at) } }, ago(other.at)),
+      ),
       others.length > 0
         ? `, and ${formatNumber(others.length)} more. Each one that is approved is carried out.`
         : ". Approving both carries it out twice.",

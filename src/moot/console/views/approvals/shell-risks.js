@@ -50,7 +50,7 @@ function expression(pattern) {
 }
 
 /** The simple commands of a command line, those in substitutions too. @param {string} text @returns {SimpleCommand[]} */
-export function readCommands(text) {
+function readCommands(text) {
   /** @type {SimpleCommand[]} */
   const found = [];
   /** @type {string[]} */

@@ -15,6 +15,7 @@ const KINDS = {
   "mcp/response": "answer requests",
   "mcp/withdraw": "withdraw proposals",
   "mcp/reject": "reject proposals",
+  "mcp/cancel": "cancel calls",
   "mcp/*": "use all of MCP (call, propose, answer)",
   "moot/approve": "vote for proposals",
   "moot/plan": "lay out plans",

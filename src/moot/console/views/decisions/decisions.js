@@ -1,6 +1,7 @@
 /** Who decided what, when and why, out of the gateway's journal (decision 0211): filtered, and as a file. */
 import { addressIn, checkAnswer, fetchFrom } from "../../core/connection/gateway-fetch.js";
 import { button, html, newId, replace } from "../../core/page/dom.js";
+import { isObject } from "../../core/state/json-text.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
@@ -196,7 +197,7 @@ class DecisionsView {
       html.td(
         {},
         html.bdi({ class: "mono" }, oneLine(each.tool || each.method, 60)),
-        html.small({}, html.bdi({}, oneLine(JSON.stringify(each.arguments) ?? "", 160))),
+        html.small({}, html.bdi({}, oneLine(argumentsText(each.arguments), 160))),
       ),
       html.td({}, nameOf(String(each.proposer))),
     );
@@ -216,6 +217,15 @@ class DecisionsView {
     this._current += 1;
     this._stop();
   }
+}
+
+/** As in a row of the inbox. @param {unknown} given */
+function argumentsText(given) {
+  if (!isObject(given)) return JSON.stringify(given) ?? "";
+  const texts = Object.entries(given).map(
+    ([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );
+  return texts.join(" ");
 }
 
 /** @param {any} each */

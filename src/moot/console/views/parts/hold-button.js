@@ -5,7 +5,7 @@
 import { html } from "../../core/page/dom.js";
 
 // Longer than any slip, shorter than impatience.
-export const HOLD_MILLISECONDS = 800;
+const HOLD_MILLISECONDS = 800;
 // The second of two presses comes within this time.
 const TWICE_MILLISECONDS = 8_000;
 

@@ -3,24 +3,14 @@ import { html, replace } from "../../core/page/dom.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { openDialog } from "../parts/dialog.js";
 import { icon } from "../parts/icons.js";
+import { proposalLink } from "./rule-suggestion.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState */
 
 /** @param {Context} context @param {ApproverState} approverState @param {string} id of a proposal, its fulfilment or its answer @param {() => void} [closed] */
 export function explanationDialog(context, approverState, id, closed) {
   const answer = html.div({ class: "explanation", role: "status" }, html.p({ class: "soft" }, "Loading…"));
-  openDialog(
-    "Explanation",
-    [
-      html.p(
-        {},
-        "About ",
-        html.a({ href: context.link("timeline", id) }, html.bdi({ class: "mono" }, oneLine(id, 60))),
-      ),
-      answer,
-    ],
-    { closed },
-  );
+  openDialog("Explanation", [html.p({}, "About ", proposalLink(context, id)), answer], { closed });
   void fill();
   async function fill() {
     try {

@@ -20,13 +20,11 @@ export function percent(share) {
 }
 
 /** @param {Context} context @param {string} id */
-function proposalLink(context, id) {
+export function proposalLink(context, id) {
   const known = context.state.proposals.byId.get(id);
   return html.a(
     { href: context.link("timeline", id) },
-    known
-      ? [oneLine(known.call.name || known.call.method, 40), " from ", nameOf(known.from)]
-      : html.bdi({ class: "mono" }, oneLine(id, 12)),
+    known ? [oneLine(known.call.name || known.call.method, 40), " from ", nameOf(known.from)] : "an older proposal",
   );
 }
 

@@ -179,6 +179,12 @@ function check(text, checked) {
   return { node: html.label({ class: "tool-origin-check" }, input, text), input };
 }
 
+/** @param {Context} context @param {string} id of the message whose text was endorsed */
+function sourceText(context, id) {
+  const from = context.state.envelopes.byId(id)?.from;
+  return from === undefined ? "an older message" : ["a message of ", nameOf(from)];
+}
+
 /** @param {Context} context @param {any} each @param {boolean} mayEndorse */
 function endorsementItem(context, each, mayEndorse) {
   const until = parseTime(each.until, 0);
@@ -192,7 +198,7 @@ function endorsementItem(context, each, mayEndorse) {
         typeof each.source === "string"
           ? [
               "what ",
-              html.a({ href: context.link("timeline", each.source) }, oneLine(each.source.slice(0, 8), 8)),
+              html.a({ href: context.link("timeline", each.source) }, sourceText(context, each.source)),
               " says",
             ]
           : html.bdi({ class: "argument-text" }, oneLine(String(each.value ?? ""), 200)),

@@ -2,6 +2,8 @@
 import { html, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { isoTime, formatTime } from "../../core/page/time.js";
+import { describeCapability } from "../capabilities/capability-text.js";
+import { parseEnvelope } from "../../core/state/json-text.js";
 import { icon } from "../parts/icons.js";
 
 /** @type {[RegExp, string, string][]} kind → family (colour) and what people call it; the first that fits. The kind itself is the tag's title. */
@@ -74,7 +76,7 @@ const families = new Map();
 const MAX_KINDS = 500;
 
 /** @param {string} kind @returns {{family: string, word: string, title: string}} */
-export function familyOf(kind) {
+function familyOf(kind) {
   let found = families.get(kind);
   if (!found) {
     const [pattern, family, word] = FAMILIES.find(([each]) => each.test(kind)) ?? [null, "other", ""];
@@ -160,6 +162,22 @@ function setText(node, message) {
   } else node.textContent = message;
 }
 
+/** What rights were given or taken; looked for once. @type {WeakMap<import("../../core/state/envelopes.js").Row, string>} */
+const rights = new WeakMap();
+
+/** @param {import("../../core/state/envelopes.js").Row} row */
+function summaryText(row) {
+  if (!/^capability\/(grant|revoke)$/.test(row.kind)) return row.summary;
+  let found = rights.get(row);
+  if (found === undefined) {
+    const { recipient, capabilities } = parseEnvelope(row.raw).payload ?? {};
+    const named = Array.isArray(capabilities) ? capabilities.map(describeCapability).join("; ") : "";
+    found = [recipient, named].filter((each) => typeof each === "string" && each !== "").join(": ");
+    rights.set(row, found);
+  }
+  return found;
+}
+
 /**
  * Fill a line that may show another message so far; returns its parts, except for a gap.
  * @param {HTMLElement} element @param {import("../../core/state/envelopes.js").Row} row @param {boolean} inGroup @param {string} me @param {string} [more] classes @returns {Parts | null}
@@ -225,7 +243,7 @@ export function drawRow(element, row, inGroup, me, more = "") {
   if (parts.operation.hidden !== (row.operation === "")) parts.operation.hidden = row.operation === "";
   setText(parts.operation, oneLine(operationText(row.operation), 80));
   set(parts.operation, "title", oneLine(row.operation, 160));
-  setText(parts.summary, oneLine(row.verdict ? `${row.verdict} · ${row.summary}` : row.summary, 200));
+  setText(parts.summary, oneLine(row.verdict ? `${row.verdict} · ${row.summary}` : summaryText(row), 200));
   return parts;
 }
 

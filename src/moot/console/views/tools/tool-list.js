@@ -119,7 +119,12 @@ export class ToolList {
           { class: "empty" },
           icon("tools", 28),
           html.strong({}, "Nobody offers a tool"),
-          html.span({}, "Tools come from members that offer them, and from MCP servers: `moot bridge` brings one in."),
+          html.span(
+            {},
+            "Tools come from members that offer them, and from MCP servers: ",
+            html.code({}, "moot bridge"),
+            " brings one in.",
+          ),
         );
   }
 
