@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 
 from tests.console.approvals_page import (
     SETTLED,
+    approve,
     detail,
     dialog_button,
     for_others,
@@ -190,3 +191,42 @@ def test_what_the_page_hears_late_and_what_it_cannot_know_is_said_as_that(
     expect(page.locator(".view-members")).to_contain_text("joined before you")
     page.evaluate("location.hash = '#/lab/decisions/write_file'")
     expect(page.locator(".decisions-table")).to_contain_text("rejected, still open")
+
+
+# An animation stays at its beginning.
+_HELD = """
+window.__moved = [];
+const animate = Element.prototype.animate;
+Element.prototype.animate = function (...given) {
+  const made = animate.apply(this, given);
+  made.pause();
+  window.__moved.push(this.dataset.id);
+  return made;
+};
+"""
+
+
+def test_the_gap_of_a_decided_row_closes_from_where_the_next_one_was(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """And not at all where people prefer reduced motion."""
+    member("files")
+    agent = member("agent")
+    proposals = [propose(agent, "add", a=number) for number in range(7)]
+    page = page_as("human", "approvals", proposals[1].id, script=_HELD, reduced_motion="no-preference")
+    shown(page, "add")
+    expect(waiting(page)).to_have_count(7)
+    below = page.locator(f'.approvals-row[data-id="{proposals[2].id}"]')
+    before = below.bounding_box()
+    approve(page)
+    expect(waiting(page)).to_have_count(6)
+    assert page.evaluate("window.__moved") == [proposals[2].id]
+    after = below.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(after["y"] - before["y"]) < 0.5
+    page.emulate_media(reduced_motion="reduce")
+    page.wait_for_timeout(SETTLED)
+    approve(page)
+    expect(waiting(page)).to_have_count(5)
+    assert page.evaluate("window.__moved") == [proposals[2].id]

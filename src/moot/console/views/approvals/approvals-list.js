@@ -382,10 +382,11 @@ function leave(list, ids) {
   const gone = rows.filter((each) => each.dataset.id && !ids.has(each.dataset.id));
   if (gone.length > MAX_LEAVING || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
   for (const node of gone) {
-    const height = node.offsetHeight;
     const next = rows[rows.indexOf(node) + 1];
-    if (height === 0 || !next || gone.includes(next)) continue;
-    next.animate([{ marginTop: `${height}px` }, { marginTop: "0" }], {
+    if (node.offsetHeight === 0 || !next || gone.includes(next)) continue;
+    // With what is between the two: the row below begins exactly where it was.
+    const gap = next.offsetTop - node.offsetTop;
+    next.animate([{ marginTop: `${gap}px` }, { marginTop: "0" }], {
       duration: LEAVING_MILLISECONDS,
       easing: "ease-out",
     });
