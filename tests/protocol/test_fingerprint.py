@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -143,6 +144,54 @@ def test_order_spaces_and_escapes_never_matter(value: Any) -> None:
         spelled_otherwise = _text(_shuffled(value), ensure_ascii=False, indent=2)
         assert spelled_otherwise is not None
         assert of_argument(plain) == of_argument(spelled_otherwise)
+
+
+def _of_the_careful_way(raw: bytes) -> str:
+    payload = json.loads(raw)["payload"]
+    body = {"method": payload.get("method"), "params": payload.get("params", {})}
+    return sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@settings(derandomize=True, max_examples=examples(100), deadline=None)
+@given(
+    params=st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(10**17), 10**17)
+        | st.text(st.characters(max_codepoint=0x80)),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.text(st.characters(max_codepoint=0x7F), max_size=3), inner, max_size=4)
+        ),
+        max_leaves=12,
+    ),
+    ensure_ascii=st.booleans(),
+)
+def test_a_text_that_all_coders_read_alike_has_the_same_hash_by_each(params: Any, ensure_ascii: bool) -> None:
+    """Fingerprints are kept in snapshots and compared between gateways."""
+    payload = json.dumps({"method": "m", "params": params}, ensure_ascii=ensure_ascii)
+    raw = f'{{"kind":"mcp/request","payload":{payload}}}'.encode()
+    assert fingerprint(raw) == _of_the_careful_way(raw)
+
+
+@for_each_row(
+    "value, plain",
+    [
+        ('{"path":"a.2.txt","e":[1,-0,true,false,null]}', False),
+        ('{"path":"a.2.txt -1e5","e":[1,20,true,false,null],"t":"\\n\\"\\/"}', True),
+        ("999999999999999", True),
+        ("1000000000000000", False),
+        ("-1", False),
+        ("1.0", False),
+        ("1e2", False),
+        ("1E2", False),
+        ('"\\u0041"', False),
+        ('"é"', False),
+        ('"\x7f"', False),
+    ],
+)
+def test_which_texts_are_plain(value: str, plain: bool) -> None:
+    assert strict_json.is_plain(f'{{"a":{value}}}'.encode()) is plain
 
 
 def _exact(value: Any) -> Any:

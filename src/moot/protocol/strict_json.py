@@ -37,6 +37,8 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 # To find an integer that may not fit into 64 bits: all digits alike, then so many of them.
 _DIGITS_ALIKE = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG_INTEGER: Final = b"0" * 19
+# Parts of numbers that coders may write otherwise, or round, with all digits alike.
+_UNUSUAL_NUMBERS: Final = (b".", b"e", b"E", b"-", b"0" * 16)
 # Between two numbers or words, outside of strings.
 _SEPARATORS_TO_SPACES = bytes(ord(" ") if byte in b"[]{},:" else byte for byte in range(256))
 # To name a duplicate key takes a look at every member, which a larger text is not worth.
@@ -92,6 +94,14 @@ def has_more_decimals(raw: bytes, most: int) -> bool:
         return False
     found = _DECIMAL.finditer(_outside_strings(raw))
     return next(islice(found, most, None), None) is not None
+
+
+def is_plain(raw: bytes) -> bool:
+    """Whether all coders read and write an accepted text alike: ASCII, and whole numbers of few digits."""
+    if not raw.isascii() or b"\\u" in raw or b"\x7f" in raw:
+        return False
+    words = _outside_strings(raw).translate(_DIGITS_ALIKE).replace(b"true", b"").replace(b"false", b"")
+    return not any(sign in words for sign in _UNUSUAL_NUMBERS)
 
 
 def check_depth(raw: bytes, value: Json) -> None:
