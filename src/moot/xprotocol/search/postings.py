@@ -4,6 +4,8 @@ A term counts in a document as often as it stands there, times the weight of the
 as its weighted fields (Robertson and Zaragoza's BM25 for several fields, with one common length). Nothing is
 computed when a document comes or goes but its own terms. How rare a term is and how long documents are on
 average is looked up when somebody asks, so answers depend on the documents alone, never on their history.
+The average is rounded to five bits: it stays the same with nearly all changes, and what was computed with it
+stays, too.
 
 A word that no document has stands for those of the vocabulary that look most like it: "profressional" finds
 `professional` and "psychologist" finds `psychology`, what people mistype or inflect in ways that no stemmer
@@ -13,7 +15,7 @@ undoes. Two words are alike as far as they share runs of three letters (Dice's m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import log
+from math import frexp, ldexp, log
 from typing import Final
 
 from moot.xprotocol.search.documents import Document
@@ -81,6 +83,7 @@ OTHER_WEIGHT: Final = 1.0
 # Beyond the usual 1.2: a term that stands in a name alone counts three times already.
 K1: Final = 2.0
 B: Final = 0.75
+_FLAT: Final = K1 * (1 - B)
 # What a signal is worth, of the most that the same word could be worth in the document itself.
 SIGNAL: Final = 1 / 6
 
@@ -95,6 +98,7 @@ class Postings:
     """
 
     __slots__ = (
+        "_average",
         "_counts",
         "_free",
         "_lengths",
@@ -121,8 +125,9 @@ class Postings:
         self._signals: dict[str, set[int]] = {}
         # A sum of whole numbers, so exact, whatever comes and goes.
         self._total = 0.0
-        # What follows from all documents together. Found when asked for, and forgotten with every change.
-        self._shares: dict[str, Mapping[int, float]] = {}
+        # Found when asked for, and kept while the average is this one.
+        self._shares: dict[str, dict[int, float]] = {}
+        self._average = 1.0
         self.spelling = FuzzyMatcher()
 
     def __len__(self) -> int:
@@ -158,7 +163,12 @@ class Postings:
         for term in others:
             self._signals.setdefault(term, set()).add(slot)
         self._total += length
-        self._shares.clear()
+        self._update_average()
+        known = self._shares
+        for term in known.keys() & counts.keys():
+            known[term][slot] = self._share(counts[term], slot)
+        for term in known.keys() & others:
+            known[term][slot] = SIGNAL
         return slot
 
     def remove(self, key: str) -> int | None:
@@ -177,11 +187,15 @@ class Postings:
             signals.discard(slot)
             if not signals:
                 del self._signals[term]
+        for term in self._shares.keys() & {*self._terms_of[slot], *self._signals_of[slot]}:
+            del self._shares[term][slot]
+            if not self._shares[term]:
+                del self._shares[term]
         self._total -= self._lengths[slot]
         self.keys[slot], self.texts[slot] = "", ""
         self._lengths[slot], self._terms_of[slot], self._signals_of[slot] = 0.0, (), ()
         self._free.append(slot)
-        self._shares.clear()
+        self._update_average()
         return slot
 
     def knows(self, term: str) -> bool:
@@ -196,13 +210,24 @@ class Postings:
         """Where a term is, and how much it makes of each document there: 0 to 1."""
         found = self._shares.get(term)
         if found is None:
-            lengths, average = self._lengths, self._total / len(self._slots) if self._total else 1.0
-            flat, slope = K1 * (1 - B), K1 * B / average
             found = dict.fromkeys(self._signals.get(term, ()), SIGNAL)
-            for slot, count in self._counts.get(term, _NOWHERE).items():
-                found[slot] = count / (count + flat + slope * lengths[slot])
+            lengths, slope = self._lengths, K1 * B / self._average
+            counts = self._counts.get(term, _NOWHERE)
+            found.update(
+                {slot: count / (count + _FLAT + slope * lengths[slot]) for slot, count in counts.items()}
+            )
             self._shares[term] = found
         return found
+
+    def _share(self, count: float, slot: int) -> float:
+        return count / (count + _FLAT + K1 * B / self._average * self._lengths[slot])
+
+    def _update_average(self) -> None:
+        mantissa, exponent = frexp(self._total / len(self._slots) if self._total else 1.0)
+        average = ldexp(round(mantissa * 32) / 32, exponent)
+        if average != self._average:
+            self._average = average
+            self._shares.clear()
 
     def _grown(self) -> int:
         """One slot more."""
