@@ -1,4 +1,10 @@
+from collections.abc import Sequence
+
+from moot.protocol.operation import Payload
+
 MAX_NAMES: int
 MAX_NAME_BYTES: int
 
-def scan(raw: bytes) -> tuple[str, str, str, str] | None: ...
+OrdinaryMembers = tuple[str, str, str, str, Sequence[str], Sequence[str], str | None, Payload]
+
+def read_ordinary(raw: bytes, is_mew: bool) -> OrdinaryMembers | None: ...

@@ -1,19 +1,22 @@
 # cython: language_level=3
-"""Recognising ordinary MEW envelopes without parsing them, for the fast path (D-83).
+"""Recognising ordinary envelopes: without parsing them, for the fast path, and in place of checks, to decode (D-83).
 
-Ordinary is what clients send nearly always: `protocol`, `id`, `ts`, `from`, `kind` and `payload`, perhaps `to` and
-`correlation_id`, each once, each as `protocol/dialects/mew.py` wants it, and a payload that every reader reads
+Ordinary is what clients send nearly always: `protocol`, `id`, `ts`, `from`, `kind` and `payload`, perhaps `to`,
+`correlation_id` and `context`, each once, each as the dialect wants it, and a payload that every reader reads
 alike. `scan_envelope` says where they are, or that the envelope is not ordinary. It refuses nothing: whatever is
 not ordinary takes the slow path, and whatever is, the slow path would accept too
-(`tests/protocol/test_scan_envelope.py` compares them), but for what is left to the caller: that sender, kind and
-the second of the timestamp are ones that the slow path has accepted before, and that id and text are not too long.
+(`tests/protocol/test_scan_envelope.py` compares them), but for what is left to the caller: that the kind is one
+that the slow path accepts, and that the text is not too long.
 
 The text must be valid UTF-8 and end in a zero byte, which is not counted, as CPython's `bytes` do. A zero is
 never skipped, for it is no part of JSON, and nothing looks further ahead than one byte behind what was seen: so
 nothing outside of the text is ever read. Where a stretch is looked at as a whole, `size` bounds it.
 """
 
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp
+
+from orjson import loads
 
 cdef enum:
     # Deeper or wider is not wrong, only not ordinary. The slow path allows 64 levels and counts from the envelope.
@@ -21,6 +24,7 @@ cdef enum:
     MAX_KEYS = 24
     NAMES = 32
     NAME_BYTES = 256
+    CONTEXT_BYTES = 1024
     MAX_DIGITS = 15
     # Members of an envelope, as bits.
     PROTOCOL = 1
@@ -31,6 +35,7 @@ cdef enum:
     PAYLOAD = 32
     TO = 64
     CORRELATION_ID = 128
+    CONTEXT = 256
     REQUIRED = 63
 
     NO = -1
@@ -264,10 +269,34 @@ cdef bint _is_printable(const unsigned char *text, Span span) noexcept nogil:
     return span.size > 0 and not odd
 
 
-cdef bint _ends_second(const unsigned char *text, Span ts) noexcept nogil:
-    """Whether a moment ends as clocks write it: a fraction perhaps, and UTC. Its second is the caller's to see."""
+cdef inline int _pair(const unsigned char *text) noexcept nogil:
+    """The number that two digits make; -1 for anything else."""
+    if c'0' <= text[0] <= c'9' and c'0' <= text[1] <= c'9':
+        return 10 * (text[0] - c'0') + text[1] - c'0'
+    return -1
+
+
+cdef bint _is_day(int month, int day) noexcept nogil:
+    """But for the 29th of February: the slow path knows the year."""
+    if not 1 <= month <= 12 or day < 1:
+        return False
+    if month == 2:
+        return day <= 28
+    return day <= (30 if month in (4, 6, 9, 11) else 31)
+
+
+cdef bint _is_moment(const unsigned char *text, Span ts) noexcept nogil:
+    """Whether this is a timestamp as clocks write it: 2026-01-31T12:00:00, a fraction perhaps, and UTC."""
     cdef Py_ssize_t at = ts.start + 19, end = ts.start + ts.size
-    if ts.size < 20:
+    cdef const unsigned char *second = text + ts.start
+    if ts.size < 20 or ts.size > 64:
+        return False
+    if not (
+        second[4] == second[7] == c'-' and second[10] == c'T' and second[13] == second[16] == c':'
+        and _pair(second) >= 0 and _pair(second + 2) >= 0
+        and _is_day(_pair(second + 5), _pair(second + 8))
+        and 0 <= _pair(second + 11) <= 23 and 0 <= _pair(second + 14) <= 59 and 0 <= _pair(second + 17) <= 59
+    ):
         return False
     if text[at] == c'.':
         at = _digits(text, at + 1)
@@ -296,8 +325,11 @@ cdef int _member(const unsigned char *key, Py_ssize_t size) noexcept nogil:
             return FROM
         if _is(key, b'kind', 4):
             return KIND
-    elif size == 7 and _is(key, b'payload', 7):
-        return PAYLOAD
+    elif size == 7:
+        if _is(key, b'payload', 7):
+            return PAYLOAD
+        if _is(key, b'context', 7):
+            return CONTEXT
     elif size == 8 and _is(key, b'protocol', 8):
         return PROTOCOL
     elif size == 14 and _is(key, b'correlation_id', 14):
@@ -305,10 +337,13 @@ cdef int _member(const unsigned char *key, Py_ssize_t size) noexcept nogil:
     return 0
 
 
-cdef bint scan_envelope(const unsigned char *text, Py_ssize_t size, ScannedEnvelope *found) noexcept nogil:
-    cdef Py_ssize_t at, end
+cdef bint scan_envelope(
+    const unsigned char *text, Py_ssize_t size, bint is_mew, ScannedEnvelope *found
+) noexcept nogil:
+    cdef Py_ssize_t at, end, start
     cdef int seen = 0, member
     cdef Span protocol
+    protocol.size = found.to.size = found.correlation_id.size = found.context.size = 0
     if text[0] != c'{':
         return False
     at = _space(text, 1)
@@ -325,9 +360,10 @@ cdef bint scan_envelope(const unsigned char *text, Py_ssize_t size, ScannedEnvel
         at = _space(text, end)
         if text[at] != c':':
             return False
-        at = _space(text, at + 1)
+        start = at = _space(text, at + 1)
         if member == PAYLOAD:
             at = _object(text, size, at, MAX_LEVELS) if text[at] == c'{' else NO
+            found.payload = Span(start, at - start)
         elif member == ID:
             at = _text(text, size, at, &found.id)
         elif member == TS:
@@ -338,10 +374,16 @@ cdef bint scan_envelope(const unsigned char *text, Py_ssize_t size, ScannedEnvel
             at = _text(text, size, at, &found.kind)
         elif member == PROTOCOL:
             at = _text(text, size, at, &protocol)
-            if at != NO and not (protocol.size == 8 and _is(text + protocol.start, b'mew/v0.4', 8)):
-                return False
-        else:
+        elif member == CONTEXT:
+            at = _text(text, size, at, &found.context)
+        elif member == TO:
             at = _names(text, size, at)
+            found.to = Span(start, at - start)
+        elif is_mew:
+            at = _names(text, size, at)
+            found.correlation_id = Span(start, at - start)
+        else:
+            at = _text(text, size, at, &found.correlation_id)
         if at == NO:
             return False
         at = _space(text, at)
@@ -352,16 +394,60 @@ cdef bint scan_envelope(const unsigned char *text, Py_ssize_t size, ScannedEnvel
         at = _space(text, at + 1)
     if seen & REQUIRED != REQUIRED or _space(text, at + 1) != size:
         return False
-    return _is_printable(text, found.id) and _ends_second(text, found.ts)
+    if is_mew:
+        if protocol.size != 8 or not _is(text + protocol.start, b'mew/v0.4', 8):
+            return False
+    elif (
+        protocol.size != 9
+        or not _is(text + protocol.start, b'mcpx/v0.1', 9)
+        or found.correlation_id.size > NAME_BYTES
+    ):
+        return False
+    return (
+        found.id.size <= NAME_BYTES
+        and found.sender.size <= NAME_BYTES
+        and found.context.size <= CONTEXT_BYTES
+        and _is_printable(text, found.id)
+        and _is_moment(text, found.ts)
+    )
 
 
-def scan(bytes raw not None):
-    """Id, timestamp, sender and kind of an ordinary envelope; None for any other."""
+cdef inline str _decoded(const unsigned char *text, Span span):
+    return PyUnicode_DecodeUTF8(<const char *> text + span.start, span.size, NULL)
+
+
+def read_ordinary(bytes raw not None, bint is_mew):
+    """The members of an ordinary envelope; None for any other, and for what is no UTF-8.
+
+    They are id, ts, from, kind, to, correlation_id, context and payload. Where `to`, `correlation_id` or
+    `context` is not there, it is (), () and None. In MCPx and m3p `correlation_id` is a list, too.
+    """
     cdef ScannedEnvelope found
     cdef const unsigned char *text = raw
-    if not scan_envelope(text, len(raw), &found):
+    cdef object to = (), correlation_id = ()
+    if not scan_envelope(text, len(raw), is_mew, &found):
         return None
-    return tuple([
-        raw[span.start : span.start + span.size].decode()
-        for span in (found.id, found.ts, found.sender, found.kind)
-    ])
+    try:
+        if found.to.size:
+            to = loads(raw[found.to.start : found.to.start + found.to.size])
+        if not found.correlation_id.size:
+            pass
+        elif is_mew:
+            correlation_id = loads(
+                raw[found.correlation_id.start : found.correlation_id.start + found.correlation_id.size]
+            )
+        else:
+            correlation_id = [_decoded(text, found.correlation_id)]
+        return (
+            _decoded(text, found.id),
+            _decoded(text, found.ts),
+            _decoded(text, found.sender),
+            _decoded(text, found.kind),
+            to,
+            correlation_id,
+            _decoded(text, found.context) if found.context.size else None,
+            loads(raw[found.payload.start : found.payload.start + found.payload.size]),
+        )
+    except ValueError:
+        # UnicodeDecodeError and orjson.JSONDecodeError are some: the slow path says at which byte.
+        return None

@@ -23,12 +23,11 @@ class SpaceFastPath:
 
 class SessionFastPath:
     def __init__(self, space: SpaceFastPath, sender: str) -> None: ...
-    def needs_verdict(self, kind: str, ts: str) -> bool: ...
+    def needs_verdict(self, kind: str) -> bool: ...
     def mark_slow(self, kind: str) -> None: ...
     def mark_fast(
         self,
         kind: str,
-        ts: str,
         *,
         record: SeenEnvelope,
         common: bytes,

@@ -27,8 +27,6 @@ cdef enum:
     # Larger ones are rare, and the slow path costs little beside them. A frame's head has two bytes for the size.
     MAX_MESSAGE_BYTES = 0xFFFF
     MAX_KINDS = 16
-    # The length of a timestamp up to its second: 2026-01-31T12:00:00
-    SECOND_CHARS = 19
     # Records that wait for the journal in one piece.
     MAX_BATCH_BYTES = 1 << 16
     # Messages that the history may hold beyond its bounds until they are counted.
@@ -262,7 +260,6 @@ cdef class SessionFastPath:
     # The epochs in which the verdicts below were given. An epoch is one object, so that `is` compares it.
     cdef object _verdict_epoch
     cdef long long _order_epoch
-    cdef bytes _second
     # By kind: (kind, its bytes, what the window keeps, what its records have in common). The third is None for
     # kinds that have to take the slow path.
     cdef list _kinds
@@ -282,7 +279,6 @@ cdef class SessionFastPath:
     def __init__(self, SpaceFastPath space not None, str sender not None):
         self._space = space
         self._sender = sender.encode()
-        self._second = bytes(SECOND_CHARS)
         self._kinds = []
 
     cdef bint _is_current(self) except -1:
@@ -291,14 +287,14 @@ cdef class SessionFastPath:
             and self._verdict_epoch is self._space._state.verdict_epoch
         )
 
-    def needs_verdict(self, str kind not None, str ts not None):
-        """Whether nothing is known of such an envelope yet."""
+    def needs_verdict(self, str kind not None):
+        """Whether nothing is known of this kind yet."""
         cdef tuple row
         if not self._is_current():
             return True
         for row in self._kinds:
             if row[0] == kind:
-                return row[2] is not None and ts[:SECOND_CHARS].encode() != self._second
+                return False
         return True
 
     def mark_slow(self, str kind not None):
@@ -309,7 +305,6 @@ cdef class SessionFastPath:
     def mark_fast(
         self,
         str kind not None,
-        str ts not None,
         *,
         record,
         bytes common not None,
@@ -322,14 +317,9 @@ cdef class SessionFastPath:
         Py_ssize_t max_bytes,
         Py_ssize_t max_id_chars,
     ):
-        """From now on envelopes of this kind, sent within this second, may take the fast path."""
-        cdef bytes second = ts[:SECOND_CHARS].encode()
-        if len(second) != SECOND_CHARS:
-            return
+        """From now on envelopes of this kind may take the fast path."""
         self._begin()
-        self._kinds[:] = [row for row in self._kinds if row[0] != kind]
         self._kinds.append((kind, kind.encode(), record, common))
-        self._second = second
         self._max_bytes = min(max_bytes, MAX_MESSAGE_BYTES)
         self._max_id_bytes = max_id_chars - len(self._sender)
         self._slow_from = slow_from
@@ -365,13 +355,9 @@ cdef class SessionFastPath:
         cdef const unsigned char *text = data
         cdef Py_ssize_t size = len(data)
         cdef tuple row
-        if not self._is_current() or size > self._max_bytes or not scan_envelope(text, size, found):
+        if not self._is_current() or size > self._max_bytes or not scan_envelope(text, size, True, found):
             return None
-        if not (
-            _is(text, found.sender, self._sender)
-            and found.id.size <= self._max_id_bytes
-            and memcmp(text + found.ts.start, PyBytes_AS_STRING(self._second), SECOND_CHARS) == 0
-        ):
+        if not _is(text, found.sender, self._sender) or found.id.size > self._max_id_bytes:
             return None
         for row in self._kinds:
             if row[2] is not None and _is(text, found.kind, <bytes> row[1]):

@@ -120,7 +120,7 @@ class FastPaths:
         """
         path = self._sessions.get(id)
         kind = envelope.kind
-        if path is None or envelope.missing or not path.needs_verdict(kind, envelope.ts):
+        if path is None or envelope.missing or not path.needs_verdict(kind):
             return
         state = self._state
         session = state.roster.sessions[id]
@@ -138,7 +138,6 @@ class FastPaths:
             return
         path.mark_fast(
             kind,
-            envelope.ts,
             record=record,
             common=common(kind),
             rate=state.send_rate,

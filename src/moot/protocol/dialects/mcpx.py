@@ -8,8 +8,9 @@ written that its own dialect would not read back as the same kind; then there is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from moot.errors import InvalidEnvelope, MalformedEnvelope
 from moot.protocol.dialects.translation import (
@@ -36,9 +37,12 @@ from moot.protocol.envelope import (
 )
 from moot.protocol.kinds import KINDS, MCPX_WORDS, OPERATION_KINDS
 from moot.protocol.operation import Json, Operation
+from moot.protocol.ordinary_envelope import read_ordinary
 from moot.protocol.payloads import GATEWAY, GatewayNotice
 
 NO_CLAIM: Final = Operation(None, None)
+# Wire kinds that are kept with their meaning: methods times tools, at each connection of a busy space.
+_KINDS_KEPT: Final = 4_096
 
 
 class KindReading(NamedTuple):
@@ -48,13 +52,14 @@ class KindReading(NamedTuple):
     claim: Operation
 
 
-@dataclass(frozen=True, slots=True)
-class LegacyDialect:
+class LegacyDialect(msgspec.Struct, frozen=True, eq=False):
     """A dialect whose protocol is `mcpx/v0.1` on the wire, with its grammar of kinds."""
 
     name: DialectName
     read_kind: Callable[[str], KindReading]
     spellings: Callable[[str, Operation], Iterator[str]]
+    # Kinds that were accepted, and what they mean.
+    _known_kinds: dict[str, KindReading] = msgspec.field(default_factory=dict)
 
     @property
     def protocol(self) -> str:
@@ -68,6 +73,22 @@ class LegacyDialect:
         accept_protocols: frozenset[str] = frozenset(),
     ) -> Envelope:
         """The envelope in these bytes; raises MalformedEnvelope, and nothing else, if there is none."""
+        size = len(raw)
+        if size <= limits.max_bytes and size >> 1 <= limits.max_containers:
+            found = read_ordinary(raw, False)
+            if found is not None:
+                id, ts, sender, wire_kind, to, correlation_id, context, payload = found
+                known = self._known_kinds.get(wire_kind)
+                if known is not None:
+                    kind, claim = known
+                    return Envelope(
+                        self.name, kind, id, ts, sender, to, correlation_id, context, payload, raw, (),
+                        wire_kind, claim,
+                    )  # fmt: skip
+        return self.decode_slow(raw, limits, accept_protocols)
+
+    def decode_slow(self, raw: bytes, limits: EnvelopeLimits, accept_protocols: frozenset[str]) -> Envelope:
+        """The same, however it is written."""
         fields = read_object(raw, limits)
         try:
             members = read_members(fields, MCPX_PROTOCOL, accept_protocols=accept_protocols)
@@ -75,6 +96,7 @@ class LegacyDialect:
             kind, claim = self.read_kind(wire_kind)
             # D-08 for the canonical kind too, or a copy for MEW would not be MEW.
             check_kind(kind, MAX_KIND_CHARS)
+            self._keep_kind(wire_kind, KindReading(kind, claim))
             correlation_id = _read_correlation(fields, kind)
         except MalformedEnvelope as fault:
             note_origin(fault, fields)
@@ -94,6 +116,13 @@ class LegacyDialect:
             wire_kind,
             claim,
         )
+
+    def _keep_kind(self, wire_kind: str, meant: KindReading) -> None:
+        # Longer ones are URIs, which seldom come twice.
+        if len(wire_kind) <= MAX_KIND_CHARS:
+            if len(self._known_kinds) >= _KINDS_KEPT:
+                self._known_kinds.clear()
+            self._known_kinds[wire_kind] = meant
 
     def encode(
         self, envelope: Envelope, *, operation: Operation | None = None, proposer: str | None = None
@@ -165,7 +194,7 @@ def _read_correlation(fields: Mapping[str, Json], kind: str) -> Sequence[str]:
         several = []  # a member of the sender's own making, not ours to refuse
     if "correlation_id" not in fields:
         # D-29: on the copy of a proposal they are alone.
-        return several if kind == "mcp/proposal" else ()
+        return several if several and kind == "mcp/proposal" else ()
     first = fields["correlation_id"]
     if first.__class__ is not str:
         raise InvalidEnvelope("correlation_id must be a string")
