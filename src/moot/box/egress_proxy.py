@@ -13,9 +13,10 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from moot.box.host_rules import HostRules, canonical_host
 from moot.errors import MootError, UsageError
@@ -36,8 +37,7 @@ NOT_LISTED: Final = "it is not on the list of hosts (network) of its box"
 FillHead = Callable[[str, int, bytes], Awaitable[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class EgressFact:
+class EgressFact(msgspec.Struct, frozen=True):
     """One attempt to connect; `refusal` is why it was not made, None if it was."""
 
     host: str

@@ -18,9 +18,10 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from moot.config.secret import Secret
 from moot.errors import UsageError
@@ -79,8 +80,7 @@ TOKEN_FILE: Final = "MOOT_TOKEN_FILE"
 PERSONAL_VARIABLES: Final = frozenset((URL, SPACE, PARTICIPANT, TOKEN, TOKEN_FILE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CliOverrides:
+class CliOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """What a command was told outright; None is nothing."""
 
     gateway: str | None = None
@@ -90,8 +90,7 @@ class CliOverrides:
     config: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectSettings:
+class ConnectSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where to go, with what."""
 
     url: str

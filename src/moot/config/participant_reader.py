@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,8 +40,7 @@ PARTICIPANT_KEYS: Final = frozenset(
 _TOKEN_KEYS: Final = frozenset({"token", "token_env", *_RIGHTS_KEYS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadContext:
+class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a file is read with. In a `lenient` file unknown keys are noted, in others they are mistakes."""
 
     tokens: TokenSource
@@ -55,9 +53,9 @@ class ReadContext:
     in_cluster: bool = False
     # The notation of capability strings in the space that is read (D-90).
     strings: Notation = "mew"
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     # Paths of tokens that stand in the file itself.
-    literals: list[str] = field(default_factory=list)
+    literals: list[str] = msgspec.field(default_factory=list)
 
     def known(self, section: Mapping[str, Json], known: frozenset[str], path: str) -> dict[str, Json]:
         """The known part of a section."""
@@ -76,17 +74,16 @@ class ReadContext:
         }
 
 
-@dataclass(slots=True)
-class ParticipantSection:
+class ParticipantSection(msgspec.Struct):
     """What a `participants:` section gives."""
 
-    configs: dict[str, ParticipantConfig] = field(default_factory=dict)
-    tokens: dict[str, TokenGrant] = field(default_factory=dict)
-    token_files: dict[str, Path] = field(default_factory=dict)
-    output_logs: dict[str, Path] = field(default_factory=dict)
-    members: dict[str, MemberConfig] = field(default_factory=dict)
+    configs: dict[str, ParticipantConfig] = msgspec.field(default_factory=dict)
+    tokens: dict[str, TokenGrant] = msgspec.field(default_factory=dict)
+    token_files: dict[str, Path] = msgspec.field(default_factory=dict)
+    output_logs: dict[str, Path] = msgspec.field(default_factory=dict)
+    members: dict[str, MemberConfig] = msgspec.field(default_factory=dict)
     # Those of which the file says whether they are exclusive.
-    said_exclusive: set[str] = field(default_factory=set)
+    said_exclusive: set[str] = msgspec.field(default_factory=set)
 
 
 def read_participants(

@@ -19,8 +19,9 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from moot.evidence.checkpoint import Checkpoint, parse_checkpoint
 from moot.evidence.merkle_tree import HASH_BYTES, leaf_hash, proves_inclusion
@@ -31,8 +32,7 @@ _INDEX: Final = re.compile(r"index (0|[1-9][0-9]{0,18})")
 MAX_PROOF_HASHES: Final = 63
 
 
-@dataclass(frozen=True, slots=True)
-class InclusionFile:
+class InclusionFile(msgspec.Struct, frozen=True):
     """`extra` is what the reader needs to make the entry; nobody signed it."""
 
     index: int

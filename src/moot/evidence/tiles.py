@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from moot.evidence.merkle_tree import HASH_BYTES, Subtree, whole_subtree
 
@@ -21,8 +22,7 @@ _PATH: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     """`level` is None for the entries themselves."""
 
     level: int | None

@@ -14,9 +14,10 @@ import platform
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Generic, Literal, TypeVar, cast
+
+import msgspec
 
 from moot.errors import UsageError
 
@@ -83,8 +84,7 @@ Metric = Number | Histogram
 MetricT = TypeVar("MetricT", Number, Histogram)
 
 
-@dataclass(frozen=True, slots=True)
-class Description(Generic[MetricT]):
+class Description(msgspec.Struct, Generic[MetricT], frozen=True):
     """One family of metrics: described once, registered from here, and printed in the reference."""
 
     name: str

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec
 import re2
 
 from moot.errors import MootError, UsageError
@@ -52,8 +52,7 @@ def local_time() -> datetime:
     return datetime.now().astimezone()
 
 
-@dataclass(frozen=True, slots=True)
-class GrantTerm:
+class GrantTerm(msgspec.Struct, frozen=True):
     """One choice, shortest first in `GRANT_TERMS`."""
 
     name: Literal["once", "one hour", "today", "until revoked"]
@@ -136,8 +135,7 @@ def _place_pattern(place: str) -> str:
     return f"{place}**"
 
 
-@dataclass(frozen=True, slots=True)
-class GrantScope:
+class GrantScope(msgspec.Struct, frozen=True):
     """One choice: the capability it creates, or the problem that prevents it."""
 
     name: ScopeName

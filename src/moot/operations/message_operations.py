@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from moot.errors import UsageError
 from moot.operations.operation import ClientContext, OperationResult, UserOperation, read_json, short_id

@@ -13,8 +13,9 @@ import json
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
 
 from moot.errors import MootError, Refused, UsageError
 from moot.operations.text_table import TextTable
@@ -35,8 +36,7 @@ NOT_TOLD: Final = "this gateway does not tell which proposals are pending"
 _KIND: Final = re.compile(r"[A-Za-z0-9_*.-]+(/[A-Za-z0-9_*.-]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class OperationResult:
+class OperationResult(msgspec.Struct, frozen=True):
     """The result of an operation: a value for programs, lines for people, and an exit code."""
 
     value: Json
@@ -53,8 +53,7 @@ def list_result(value: Json, table: TextTable, empty: str) -> OperationResult:
     return OperationResult(value, table.lines(), table=table)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignInLink:
+class SignInLink(msgspec.Struct, frozen=True, kw_only=True):
     """A link to the console that signs somebody in, once."""
 
     address: str
@@ -74,8 +73,7 @@ class SignInLink:
         return lines
 
 
-@dataclass(slots=True)
-class ClientContext:
+class ClientContext(msgspec.Struct):
     """A person's connection to a space, with their defaults and the numbers of listed proposals."""
 
     space: JoinedSpace
@@ -86,7 +84,7 @@ class ClientContext:
     # commands a number could come to mean another proposal.
     is_interactive: bool = False
     # The ids of proposals in the order in which they were shown; `/approve 1` means the first.
-    numbered: list[str] = field(default_factory=list)
+    numbered: list[str] = msgspec.field(default_factory=list)
     # Recent messages that the gateway sent when a single command joined; empty if not requested.
     history: Sequence[Envelope] = ()
     # Called when a call was proposed and its decision is waited for; None where proposals are shown anyway.
@@ -195,8 +193,7 @@ Arguments = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[ClientContext, argparse.Namespace], Awaitable[OperationResult]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserOperation:
+class UserOperation(msgspec.Struct, frozen=True, kw_only=True):
     """One operation. `needs_history`: it needs earlier messages; `interactive_only`: a slash command only.
 
     `waits`: for somebody's answer, and `--timeout` says how long.

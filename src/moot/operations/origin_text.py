@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from moot.operations.operation import short_id
 from moot.protocol.operation import Json
@@ -73,8 +74,7 @@ class OriginNotes:
         return lines
 
 
-@dataclass(frozen=True, slots=True)
-class EndorseChoice:
+class EndorseChoice(msgspec.Struct, frozen=True):
     """One thing that a person can confirm or take back, and the `moot/endorse` that does it."""
 
     text: str

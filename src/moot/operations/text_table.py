@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from moot.operations.terminal_escape import printable
 
@@ -18,8 +19,7 @@ _GAP: Final = "  "
 _LEAST_CELLS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class TextTable:
+class TextTable(msgspec.Struct, frozen=True):
     """Rows under their headings. `details` are lines below each row, indented and never cut."""
 
     headings: Sequence[str]

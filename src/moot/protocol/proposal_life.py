@@ -19,7 +19,6 @@ about. The gateway's own ledger (`space/proposal_ledger`) decides, and keeps the
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
@@ -70,8 +69,7 @@ def proposed_bytes(raw: bytes) -> dict[str, bytes]:
     return {"method": bytes(body.method)} | params
 
 
-@dataclass(slots=True, eq=False)
-class RejectionRecord:
+class RejectionRecord(msgspec.Struct, eq=False):
     """One member's rejection of a proposal, with explanations that may come later (MEW 3.3.3)."""
 
     # Empty: the gateway told of it.
@@ -79,7 +77,7 @@ class RejectionRecord:
     by: str
     reason: str
     at: float = 0.0
-    explanations: list[str] = field(default_factory=list)
+    explanations: list[str] = msgspec.field(default_factory=list)
 
     def explain(self, text: str) -> None:
         """A chat that refers to it has come."""
@@ -87,8 +85,7 @@ class RejectionRecord:
             self.explanations.append(text)
 
 
-@dataclass(frozen=True, slots=True)
-class ProposalComment:
+class ProposalComment(msgspec.Struct, frozen=True):
     """What somebody said about a proposal: a chat that refers to it, or to another comment on it."""
 
     # The chat, to answer it.
@@ -103,8 +100,7 @@ class ProposalComment:
         return {"id": self.id, "by": self.by, "text": self.text, "at": rfc3339(self.at), "to": list(self.to)}
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class ProposalLife:
+class ProposalLife(msgspec.Struct, eq=False, kw_only=True):
     """One proposal and what became of it. Times are seconds since 1970, by the gateway's clock."""
 
     id: str
@@ -121,23 +117,23 @@ class ProposalLife:
     settled_by: str | None = None
     # Why it was withdrawn, or why nobody knows what came of it.
     reason: str | None = None
-    rejections: Sequence[RejectionRecord] = field(default_factory=list)
+    rejections: Sequence[RejectionRecord] = msgspec.field(default_factory=list)
     # Who voted for it, where the space asks for several; how many it needs and lacks, and for whom it needs
     # none, in the gateway's own count (D-103).
-    votes: list[str] = field(default_factory=list)
+    votes: list[str] = msgspec.field(default_factory=list)
     approvals_needed: int = 0
     approvals_missing: int = 0
     # Each approval is confirmed with a passkey, which only the console can ask for.
     passkey: bool = False
-    exempt: list[str] = field(default_factory=list)
+    exempt: list[str] = msgspec.field(default_factory=list)
     # What it would take of the budgets of the space, as it was told last.
-    budgets: list[BudgetNote] = field(default_factory=list)
+    budgets: list[BudgetNote] = msgspec.field(default_factory=list)
     # What it would bring about, and whether that was done before.
-    effects: list[EffectNote] = field(default_factory=list)
+    effects: list[EffectNote] = msgspec.field(default_factory=list)
     # Who fulfilled it, with which requests (the last counts: the others were answered with a question), whom
     # these asked, and who of them has not answered.
     fulfilled_by: str | None = None
-    requests: list[str] = field(default_factory=list)
+    requests: list[str] = msgspec.field(default_factory=list)
     # Who sent the last one; empty: not told.
     requested_by: str = ""
     asked: tuple[str, ...] = ()
@@ -146,32 +142,32 @@ class ProposalLife:
     outcome: Execution | None = None
     # The host waits for input of the proposer (MCP `input_required`); what it gave since, each time.
     wants_input: bool = False
-    inputs: list[dict[str, Json]] = field(default_factory=list)
+    inputs: list[dict[str, Json]] = msgspec.field(default_factory=list)
     # Who said what came of it in place of the host, and in which words.
     assessed_by: str | None = None
     note: str | None = None
     # What was said about it, the oldest first.
-    comments: list[ProposalComment] = field(default_factory=list)
+    comments: list[ProposalComment] = msgspec.field(default_factory=list)
     # Whom it is for, as somebody said last, and who that was: others may decide it all the same.
-    assigned_to: list[str] = field(default_factory=list)
+    assigned_to: list[str] = msgspec.field(default_factory=list)
     assigned_by: str | None = None
     # Of a counter-proposal: the proposals that it is a changed version of.
-    counters: list[str] = field(default_factory=list)
+    counters: list[str] = msgspec.field(default_factory=list)
     # Method and params that were carried out in its place; of one that the gateway told of, only the
     # counter-proposal is known.
     changed: dict[str, Json] | None = None
     changed_by: str | None = None
     # Where its values came from, as each who may tell said last, with the size of that message.
-    origins_by: dict[str, tuple[OriginReport, int]] = field(default_factory=dict)
+    origins_by: dict[str, tuple[OriginReport, int]] = msgspec.field(default_factory=dict)
     # What models think of it, by who asked them; the last words of each.
-    opinions: dict[str, Opinion] = field(default_factory=dict)
+    opinions: dict[str, Opinion] = msgspec.field(default_factory=dict)
     # What it did in a preview, by who says so: it counts from who would carry it out.
-    previews: dict[str, PreviewReport] = field(default_factory=dict)
+    previews: dict[str, PreviewReport] = msgspec.field(default_factory=dict)
     # The gateway does not remember it: it is not open, and what became of it is not known.
     forgotten: bool = False
     # We may have missed something about it.
     uncertain: bool = False
-    _has_failed: bool = field(default=False, repr=False)
+    _has_failed: bool = False
 
     @property
     def state(self) -> ProposalState:

@@ -14,9 +14,10 @@ import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
+
+import msgspec
 
 from moot.errors import UsageError
 from moot.resilience.descendants import MARK, awaited, end_marked, new_mark, signal_marked
@@ -49,8 +50,7 @@ _KILL_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class ChildExit:
+class ChildExit(msgspec.Struct, frozen=True):
     """How a child ended: its exit code (negative: the signal), or None if it only closed its stdout."""
 
     code: int | None

@@ -6,8 +6,9 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+import msgspec
 
 from moot.resilience.task_set import check_cancelled
 
@@ -40,8 +41,7 @@ class Backoff:
         self._step_seconds = self._first_seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPolicy:
+class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait before a restart: doubled each time, back to the first delay after steady work."""
 
     # A crash at once is noticed by the eye; half a second later it is back.

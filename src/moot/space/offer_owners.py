@@ -10,8 +10,9 @@ gives the same name to the same member, also after a restart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from moot.protocol.operation import Json
 from moot.space.config import Name
@@ -36,11 +37,10 @@ MAX_MEMBER_BYTES: Final = 128 << 10
 MAX_BYTES: Final = 4 << 20
 
 
-@dataclass(slots=True)
-class _Claim:
+class _Claim(msgspec.Struct):
     """Who has announced a name; `owner` is None until somebody asked."""
 
-    members: list[Name] = field(default_factory=list)
+    members: list[Name] = msgspec.field(default_factory=list)
     owner: Name | None = None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -269,8 +268,7 @@ class JournalProblem(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class JournalCheck:
+class JournalCheck(msgspec.Struct, frozen=True):
     """`count` records hold, from number `first` on. `torn` bytes at the end are not a record yet."""
 
     count: int

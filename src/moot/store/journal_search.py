@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
@@ -33,8 +34,7 @@ MAX_ALIKE_IDS: Final = 100
 _TIME = re.compile(rb'\{"n":\d+,"t":(\d+(?:\.\d+)?)[,}]')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalQuery:
+class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
     """All that is given must hold. A kind may end in `*`; text is found in any letter case."""
 
     id: str | None = None

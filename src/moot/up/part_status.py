@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+import msgspec
 
 from moot.protocol.operation import Json
 
@@ -19,8 +20,7 @@ Kind = Literal["gateway", "nats", "server", "member", "person"]
 State = Literal["starting", "running", "waiting", "ended", "idle", "stopping"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartStatus:
+class PartStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the status view. `message` may hold what a process wrote: escape it before it is shown."""
 
     space: str

@@ -12,9 +12,10 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from moot.config.connect_settings import GATEWAY_FILE
 from moot.private_files import open_private
@@ -25,8 +26,7 @@ log = logging.getLogger(__name__)
 _REPORT: Final = Path("run/reload.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReloadReport:
+class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one reload did. `number` counts those of the process."""
 
     pid: int

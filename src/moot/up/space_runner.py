@@ -12,8 +12,9 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from moot.config import hash_token
 from moot.config.configuration import Configuration, MemberConfig
@@ -39,8 +40,7 @@ Part = SupervisedProcess | BridgedServer
 Key = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSelection:
+class StartSelection(msgspec.Struct, frozen=True, kw_only=True):
     """Which members to start besides those with `auto_start`, and which not to."""
 
     also: frozenset[str] = frozenset()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from moot.config.gateway_config import Secret
 from moot.errors import UsageError
@@ -90,8 +91,7 @@ class MemberLog:
             self.last_line = written[-1].strip()
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnd:
+class RunEnd(msgspec.Struct, frozen=True):
     """How one run ended: None if it could not be started, after how long, and that as text."""
 
     exit: ChildExit | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -37,8 +37,7 @@ _ENDS_BY_ITSELF: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCaller:
+class DeviceCaller(msgspec.Struct, frozen=True):
     """Whose devices a request is about."""
 
     # The hash of a token, or an account.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from moot.errors import McpError
 from moot.mcp.eras import (
@@ -41,8 +42,7 @@ class OutgoingCall(NamedTuple):
     task_progress: TaskProgress | None = None
 
 
-@dataclass(slots=True)
-class CallCounts:
+class CallCounts(msgspec.Struct):
     """Counts since the start."""
 
     calls: int = 0

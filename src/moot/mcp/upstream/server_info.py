@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from moot.mcp.eras import SERVER_INFO_KEY, Era, JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
+class ServerInfo(msgspec.Struct, frozen=True):
     """What a server said about itself: always as a `server/discover` result, whatever its era."""
 
     era: Era

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
+
+import msgspec
 
 from moot.errors import McpError
 from moot.mcp.eras import INPUT_METHODS, SERVER_REQUESTS, TIMED_OUT, JsonObject, input_required
@@ -46,8 +47,7 @@ _STARTUP_SECONDS: Final = 2.0
 _VARYING: Final = frozenset({"inputResponses", "requestState", "_meta"})
 
 
-@dataclass(slots=True)
-class SuspendedCall:
+class SuspendedCall(msgspec.Struct):
     """A call that waits for input from its caller."""
 
     connection: RpcConnection

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from moot.participant.calls.outcome import Progress
 from moot.participant.connection.message_feed import RunningHandler
@@ -14,8 +15,7 @@ PROGRESS: Final = "notifications/progress"
 LOG_MESSAGE: Final = "notifications/message"
 
 
-@dataclass(slots=True, eq=False)
-class CallListener:
+class CallListener(msgspec.Struct, eq=False):
     """The handlers for progress and log messages of one call."""
 
     token: Json

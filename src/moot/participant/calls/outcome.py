@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import msgspec
 import orjson
 
 from moot.errors import HostDoesNotKnow, McpError
@@ -35,8 +35,7 @@ REJECT_REASONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """What a host reports on the way (`notifications/progress`); `params` is the whole notification."""
 
     progress: float
@@ -45,8 +44,7 @@ class Progress:
     params: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The result of an operation and how it came about. `result` is the host's answer as it was sent."""
 
     result: dict[str, Any]
@@ -116,11 +114,10 @@ def text_of(result: Mapping[str, Json]) -> str:
     return "\n".join(texts)
 
 
-@dataclass(slots=True, eq=False)
-class Rejection(RejectionRecord):
+class Rejection(RejectionRecord, eq=False):
     """One member's rejection of a proposal, with explanations that may come later (MEW 3.3.3)."""
 
-    _explained: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    _explained: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     async def explanation(self, timeout_seconds: float = 5.0) -> str | None:
         """Wait for the first explanation; None if none comes in time."""

@@ -12,8 +12,9 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Unpack
+
+import msgspec
 
 from moot import tracing
 from moot.errors import (
@@ -57,8 +58,7 @@ class RequestAnswer(NamedTuple):
 _NO_LISTENER: Final[tuple[Sequence[str], CallListener | None]] = ((), None)
 
 
-@dataclass(slots=True, eq=False)
-class _Pending:
+class _Pending(msgspec.Struct, eq=False):
     id: str
     rpc_id: int
     asked: Sequence[str]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -50,8 +49,7 @@ from moot.protocol.patterns import Rights
 NO_RIGHTS: Final = Rights(())
 
 
-@dataclass(slots=True)
-class SendCounts:
+class SendCounts(msgspec.Struct):
     """Counters of one member since it joined."""
 
     sent: int = 0
@@ -64,8 +62,7 @@ class SendCounts:
     failed_handlers: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SentEnvelope:
+class SentEnvelope(msgspec.Struct, frozen=True):
     """An envelope that we sent."""
 
     id: str
@@ -74,16 +71,14 @@ class SentEnvelope:
     to: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CloseReason:
+class CloseReason(msgspec.Struct, frozen=True):
     """Why a connection ended for good; `code` as in `moot.protocol.close_codes`, 1000 when we left."""
 
     code: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPause:
+class OwnPause(msgspec.Struct, frozen=True):
     """MEW 3.9.1: who paused us, by which envelope, why, and until when on the loop's clock."""
 
     id: str

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from moot.errors import KindPayloadMismatch
 from moot.participant.connection.correlation_index import CorrelationIndex, KnownEnvelope
@@ -34,8 +35,7 @@ log = logging.getLogger(__name__)
 UNKNOWN_SENDER = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProtocolViolation:
+class ProtocolViolation(msgspec.Struct, frozen=True):
     """One message that was dropped: who sent it, which rule it broke (`fault`), and what was wrong."""
 
     sender: str

@@ -12,8 +12,9 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
+
+import msgspec
 
 from moot.participant.connection.envelope_sender import SendCounts
 from moot.protocol.envelope import Envelope
@@ -30,8 +31,7 @@ T = TypeVar("T")
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class MissedMessages:
+class MissedMessages(msgspec.Struct, frozen=True):
     """Something is missing here: `missed` messages because the reader was slow, or any number while away."""
 
     why: Literal["slow", "reconnected"]
@@ -154,8 +154,7 @@ class Reader(Generic[T]):
         self._feeds.close(self._feed)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningHandler(Generic[T]):
+class RunningHandler(msgspec.Struct, Generic[T], frozen=True):
     """A handler that is ready to be called; `end` when no more calls will come."""
 
     call: Callable[[T], None]

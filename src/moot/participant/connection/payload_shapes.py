@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.operation import Json, Payload
@@ -56,8 +58,7 @@ def check_shape(
         shape.check(payload)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(msgspec.Struct, frozen=True):
     """What one field holds."""
 
     words: str
@@ -69,9 +70,8 @@ class _Rule:
     or_null: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    fields: Mapping[str, _Rule] = field(default_factory=dict)
+class _Shape(msgspec.Struct, frozen=True):
+    fields: Mapping[str, _Rule] = msgspec.field(default_factory=dict)
     check: Callable[[Payload], None] | None = None
 
 

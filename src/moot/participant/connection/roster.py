@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from moot.errors import InvalidPattern, TimedOut
 from moot.participant.connection.message_feed import HandlerRunner, RunningHandler
@@ -17,8 +18,7 @@ from moot.protocol.patterns import Capability, Rights, read_capability
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """Somebody in the space. `name` is the logical name; the runtime id `id` may differ from it (D-19)."""
 
     id: str
@@ -34,8 +34,7 @@ class Member:
         return self.rights.allow(kind, payload or {}, to)
 
 
-@dataclass(frozen=True, slots=True)
-class PresenceEvent:
+class PresenceEvent(msgspec.Struct, frozen=True):
     """A change: somebody joined, left or was invited; `refreshed`: any of that, while we were away."""
 
     event: Literal["join", "leave", "invited", "refreshed"]

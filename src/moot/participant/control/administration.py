@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from moot.errors import TimedOut
 from moot.participant.connection.envelope_sender import (
     Addressees,
@@ -20,8 +22,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """A grant; its `id` revokes it. `acknowledged` is the answer of the recipient, if one came."""
 
     id: str

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from moot.participant.conversation.transcript import CompactionResult, Direction, Transcript
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """One control that somebody sent us."""
 
     envelope: Envelope

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from moot.errors import MootError
 from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
@@ -24,13 +25,12 @@ _ANSWER_KINDS: Final[Mapping[str, str]] = {
 _ANY: Final = "any"
 
 
-@dataclass(slots=True)
-class Revocation:
+class Revocation(msgspec.Struct):
     """Capabilities that were revoked. `remaining` are those that the same pattern still touches."""
 
     id: str
     recipient: str
-    remaining: list[Json] = field(default_factory=list)
+    remaining: list[Json] = msgspec.field(default_factory=list)
 
 
 class PendingAcks:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final, Literal
+
+import msgspec
 
 from moot.participant.connection.inbound_check import InboundValidator
 from moot.protocol.envelope import Envelope
@@ -48,8 +49,7 @@ def reasoning_text(payload: Payload) -> str:
     return ""
 
 
-@dataclass(slots=True, eq=False)
-class ReasoningSequence:
+class ReasoningSequence(msgspec.Struct, eq=False):
     """One reasoning sequence: who reasons about what, and its messages so far."""
 
     id: str
@@ -59,7 +59,7 @@ class ReasoningSequence:
     about: tuple[str, ...]
     state: Literal["active", "concluded", "cancelled"] = "active"
     # Thoughts, chats and anything else under its context, the latest of them.
-    items: deque[Envelope] = field(default_factory=deque)
+    items: deque[Envelope] = msgspec.field(default_factory=deque)
     size: int = 0
     conclusion: str | None = None
     cancelled_by: str | None = None

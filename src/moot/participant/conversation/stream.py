@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from moot.protocol.operation import Json, Payload
 
@@ -15,8 +16,7 @@ _SERVER_FIELDS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """One frame's data; frames are never joined or split (MEW 3.10.3)."""
 
     data: bytes
@@ -27,8 +27,7 @@ class Chunk:
         return self.data.decode("utf-8", "replace")
 
 
-@dataclass(slots=True, eq=False)
-class StreamInfo:
+class StreamInfo(msgspec.Struct, eq=False):
     """A stream as everybody knows it. `details` are the fields that its owner set."""
 
     id: str
@@ -37,7 +36,7 @@ class StreamInfo:
     target: tuple[str, ...] | None
     request_id: str
     open_id: str
-    details: dict[str, Json] = field(default_factory=dict)
+    details: dict[str, Json] = msgspec.field(default_factory=dict)
     closed: str | None = None  # the reason, once it is
 
     @property

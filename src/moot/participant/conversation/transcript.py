@@ -7,8 +7,9 @@ It is optional: a member without one answers controls as if it had no messages. 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 from moot.errors import UsageError
 from moot.participant.conversation.contexts import is_within
@@ -27,8 +28,7 @@ def estimate_tokens(envelope: Envelope) -> int:
     return max(1, len(envelope.raw) // _BYTES_PER_TOKEN)
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptEntry:
+class TranscriptEntry(msgspec.Struct, frozen=True):
     """One envelope. `foreign`: it belongs to a reasoning sequence of somebody else."""
 
     envelope: Envelope
@@ -37,8 +37,7 @@ class TranscriptEntry:
     protected: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
+class CompactionResult(msgspec.Struct, frozen=True):
     """What a compaction freed, and its summary."""
 
     tokens: int

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from moot.errors import (
     AnswerTimedOut,

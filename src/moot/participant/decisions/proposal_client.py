@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from typing import Unpack
 
 import orjson
+from msgspec.structs import replace
 
 from moot import tracing
 from moot.errors import (

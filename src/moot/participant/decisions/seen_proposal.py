@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,15 +27,15 @@ from moot.protocol.proposal_life import ProposalLife
 from moot.protocol.unknown_outcome import unknown_reason
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class SeenProposal(ProposalLife):
+class SeenProposal(ProposalLife, eq=False, kw_only=True):
     """One proposal and its state as far as it is known here."""
 
     envelope: Envelope
-    to: tuple[str, ...] = field(init=False, repr=False)
-    method: str = field(init=False, repr=False)
-    params: dict[str, Any] = field(init=False, repr=False)
-    rejections: Sequence[Rejection] = field(default_factory=list)
+    # Of the envelope.
+    to: tuple[str, ...] = ()
+    method: str = ""
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+    rejections: Sequence[Rejection] = msgspec.field(default_factory=list)
     # The last vote that the gateway counted, the request that it made by that, or why it made none.
     counted_vote: str = ""
     counted_request: str | None = None
@@ -46,17 +45,17 @@ class SeenProposal(ProposalLife):
     host: str | None = None
     error: MootError | None = None
     # Hosts that left and were not back soon; whether nobody else is waited for any more.
-    away: set[str] = field(default_factory=set, repr=False)
+    away: set[str] = msgspec.field(default_factory=set)
     is_given_up: bool = False
     # Written down by us and not as it was sent: its params may have had members for us alone.
     recorded: bool = False
     # Told by the gateway; what was said of it before is in the history.
     is_told: bool = False
     # Those of the same call that were open at the same time.
-    alike: list[SeenProposal] = field(default_factory=list, repr=False)
-    watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
-    _fingerprint: str = field(default="", repr=False)
-    _risks: list[Risk] | None = field(default=None, repr=False)
+    alike: list[SeenProposal] = msgspec.field(default_factory=list)
+    watchers: list[Callable[[], None]] = msgspec.field(default_factory=list)
+    _fingerprint: str = ""
+    _risks: list[Risk] | None = None
 
     def __post_init__(self) -> None:
         payload = self.envelope.payload

@@ -13,8 +13,9 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypedDict, Unpack
+
+import msgspec
 
 from moot import __version__
 from moot.errors import McpError, UsageError
@@ -38,8 +39,7 @@ _TEMPLATE_PART = re.compile(r"\{(\w+)\}")
 Method = Callable[[IncomingRequest], Awaitable[dict[str, Json]]]
 
 
-@dataclass(frozen=True, slots=True)
-class OwnResource:
+class OwnResource(msgspec.Struct, frozen=True):
     """A resource or a template of them: what is shown, and what reads it."""
 
     definition: Mapping[str, Json]
@@ -47,8 +47,7 @@ class OwnResource:
     matches: re.Pattern[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPrompt:
+class OwnPrompt(msgspec.Struct, frozen=True):
     """A prompt: what is shown, and what makes its messages."""
 
     definition: Mapping[str, Json]

@@ -13,7 +13,6 @@ import inspect
 import re
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypedDict, Unpack, get_args, get_origin
 
 import msgspec
@@ -52,8 +51,7 @@ class ToolOptions(TypedDict, total=False):
     thread: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """One tool: its MCP definition, and the function that runs it with checked arguments."""
 
     definition: Mapping[str, Json]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from typing import Final
+
+import msgspec
 
 from moot.errors import InvalidPattern
 from moot.protocol.kinds import KINDS
@@ -43,8 +44,7 @@ _Constraints = dict[tuple[str, ...], str]
 _METHOD = ("method",)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Capability:
+class Capability(msgspec.Struct, frozen=True, eq=False):
     """One right. Two are equal when they are the same JSON, labels included, in the same notation.
 
     `original` is what is enforced, kept as given; `patterns` are the MEW objects that it stands for,
@@ -58,10 +58,10 @@ class Capability:
     # Names only kinds that members can never send (D-10); to be warned about.
     inert: bool
     # Of a string notation: what a legacy sender is matched on, and objects at least as wide as that.
-    claims: Claims | None = field(repr=False)
-    reach: tuple[Pattern, ...] = field(repr=False)
-    _canonical: str = field(repr=False)
-    _views: dict[Notation, list[Json]] = field(repr=False, default_factory=dict)
+    claims: Claims | None
+    reach: tuple[Pattern, ...]
+    _canonical: str
+    _views: dict[Notation, list[Json]] = msgspec.field(default_factory=dict)
 
     def matches(
         self,

@@ -10,8 +10,9 @@ used up it finds nothing more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NoReturn
+
+import msgspec
 
 from moot.errors import InvalidPattern
 from moot.protocol.operation import Json
@@ -59,29 +60,24 @@ class MessageVisits:
         return Visits(max(0, min(MAX_VISITS, self.left)), self)
 
 
-@dataclass(frozen=True, slots=True)
-class NameStep:
+class NameStep(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class IndexStep:
+class IndexStep(msgspec.Struct, frozen=True):
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class SliceStep:
+class SliceStep(msgspec.Struct, frozen=True):
     start: int | None
     stop: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class EveryStep:
+class EveryStep(msgspec.Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class PathStep:
+class PathStep(msgspec.Struct, frozen=True):
     """One step of a path; `deep` is `..`: from the value itself and from everything inside it."""
 
     pick: NameStep | IndexStep | SliceStep | EveryStep

@@ -15,9 +15,9 @@ that were meant, so that no view shows more than the right (D-53).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, NoReturn
 
+import msgspec
 import re2
 
 from moot.errors import InvalidPattern
@@ -39,8 +39,7 @@ _MCPX_CANONICAL: Final[Mapping[str, str]] = {word: kind for kind, word in MCPX_W
 _VERBATIM: Final = "mcpx.ext."
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(msgspec.Struct, frozen=True):
     """What a string capability names: MEW kinds, and globs for METHOD and CONTEXT as in a kind."""
 
     kinds: tuple[str, ...]

@@ -13,9 +13,9 @@ nothing more is found. Searches side by side have a budget each, so one cannot s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import re2
 
 from moot.protocol.operation import Json, Operation, Payload
@@ -29,8 +29,7 @@ RESPONSE: Final = "mcp/response"
 REQUEST_LIMIT: Final = "x-moot-request"
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A string that the glob matches."""
 
     glob: Glob
@@ -39,8 +38,7 @@ class Text:
         return isinstance(value, str) and self.glob.matches(value)
 
 
-@dataclass(frozen=True, slots=True)
-class NotText:
+class NotText(msgspec.Struct, frozen=True):
     """A string that the glob does not match: `!glob`."""
 
     glob: Glob
@@ -49,8 +47,7 @@ class NotText:
         return isinstance(value, str) and self.glob.excludes(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Never:
+class Never(msgspec.Struct, frozen=True):
     """A string pattern that matches nothing: a negation that does not say what it negates.
 
     Read as it stands, `!` would match everything. Whoever wrote it meant to withhold something, so it gives
@@ -93,8 +90,7 @@ class Regex:
         return f"Regex({self.source!r})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Equal:
+class Equal(msgspec.Struct, frozen=True, eq=False):
     """A number, a boolean or null. 1 is 1.0 but not true."""
 
     value: float | bool | None
@@ -114,8 +110,7 @@ class Equal:
         return isinstance(value, (int, float)) and value == self.value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Exact:
+class Exact(msgspec.Struct, frozen=True, eq=False):
     """This value and nothing more (D-102): an object has no further member, and 1 is not 1.0."""
 
     value: Json
@@ -149,16 +144,14 @@ def _is_same(wanted: Json, value: Json) -> bool:
     return value.__class__ is wanted.__class__ and bool(value == wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(msgspec.Struct, frozen=True):
     alternatives: tuple[Node, ...]
 
     def matches(self, value: Json, visits: Visits | MessageVisits | None = None) -> bool:
         return any(node.matches(value, visits) for node in self.alternatives)
 
 
-@dataclass(frozen=True, slots=True)
-class AtPath:
+class AtPath(msgspec.Struct, frozen=True):
     """Key `$…`: something at the path matches."""
 
     key: str
@@ -170,8 +163,7 @@ class AtPath:
         return any(self.node.matches(found, visits) for found in find(self.path, fields, visits))
 
 
-@dataclass(frozen=True, slots=True)
-class Anywhere:
+class Anywhere(msgspec.Struct, frozen=True):
     """Key `**`: the object itself, or something inside it, matches."""
 
     key: str
@@ -182,8 +174,7 @@ class Anywhere:
         return any(self.node.matches(found, visits) for found in everything_in(fields, visits))
 
 
-@dataclass(frozen=True, slots=True)
-class SomeKey:
+class SomeKey(msgspec.Struct, frozen=True):
     """A key with wildcards: a member whose name the glob matches has a value that matches."""
 
     key: str
@@ -203,8 +194,7 @@ class SomeKey:
 Search: TypeAlias = AtPath | Anywhere | SomeKey
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(msgspec.Struct, frozen=True):
     """An object in which every named field and every search has its match."""
 
     literal: tuple[tuple[str, Node], ...]
@@ -223,8 +213,7 @@ Leaf: TypeAlias = Text | NotText | Never | Regex | Equal | Exact
 Node: TypeAlias = Leaf | OneOf | Fields
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLimit:
+class RequestLimit(msgspec.Struct, frozen=True):
     """`x-moot-request` (D-52): the request that a response answers."""
 
     method: Node | None
@@ -239,8 +228,7 @@ class RequestLimit:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """One capability object, compiled. `source` is the object as JSON, its labels included."""
 
     source: Mapping[str, Json]

@@ -12,8 +12,9 @@ correlates to the `trust/rule` or `trust/accept` envelope of the rule, its conte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
@@ -46,8 +47,7 @@ class DecisionFacts(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class HistoryProposal(ProposalLife):
+class HistoryProposal(ProposalLife, eq=False, kw_only=True):
     """One proposal, what became of it and what is learned of it. Ids link it to its envelopes."""
 
     case: Case
@@ -55,7 +55,7 @@ class HistoryProposal(ProposalLife):
     # The messages that it refers to: a counter-proposal names what it changes.
     about: tuple[str, ...] = ()
     # By the envelope of a decision: the rule that made it.
-    rules: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, str] = msgspec.field(default_factory=dict)
     error: str | None = None
     response: str | None = None
     # Whether the tool has changed since: what was approved was another.
