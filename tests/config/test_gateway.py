@@ -45,7 +45,6 @@ EVERYTHING = """
       max_connections_per_address: 0
       max_connections: 2
       ping_seconds: 5
-      outbox_bytes: 7
       max_space_content_bytes: 47
       auto_create_spaces: true
       max_auto_spaces: 14
@@ -55,7 +54,7 @@ EVERYTHING = """
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"],
                              allow_private_addresses: true, after_seconds: 33, outcome_unknown: true,
-                             max_messages_per_minute: 34, max_devices: 36, max_seconds_since_sign_in: 3600}}
+                             max_devices: 36, max_seconds_since_sign_in: 3600}}
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
                 tls_ca_file: moot.yaml, tls_certificate_file: moot.yaml, tls_key_file: moot.yaml,
                 max_content_bytes: 48,
@@ -157,7 +156,6 @@ def test_the_journal_is_one_word_or_a_section(tmp_path: Path, word: str, mode: s
         ("ping_seconds: 0", "gateway.ping_seconds: "),
         ("ping_seconds: .nan", "gateway.ping_seconds: "),
         ("ping_seconds: .inf", "gateway.ping_seconds: "),
-        ("outbox_bytes: -1", "gateway.outbox_bytes: "),
         ("host: ''", "gateway.host: "),
         ("data: 3", "gateway.data: expected a path"),
         ("allowed_hosts: x", "gateway.allowed_hosts: must be a list, not text"),

@@ -57,7 +57,6 @@ def receivers(text: str, *, gateway: str = "public_url: https://moot.example.org
         ),
         (f"{{phone: {{{PHONE}, after: 3}}}}", "phone.after: unknown key; did you mean after_seconds?"),
         (f"{{phone: {{{PHONE}, after_seconds: -1}}}}", "phone.after_seconds: "),
-        (f"{{phone: {{{PHONE}, max_messages_per_minute: 0}}}}", "phone.max_messages_per_minute: "),
         ("{phone: {participant: ana, type: ntfy, url_env: URL, secret_env: SIGN}}", "phone: secret has no"),
         (
             "{phone: {participant: ana, type: slack, url_env: URL, token_env: SIGN}}",

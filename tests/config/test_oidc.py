@@ -47,7 +47,6 @@ def test_one_provider_or_a_list_of_them(tmp_path: Path) -> None:
         ({"audience": None}, "audience"),
         ({"people": []}, "nobody could sign in"),
         ({"max_token_seconds": 90_000}, "max_token_seconds"),
-        ({"skew_seconds": 3_600}, "skew_seconds"),
         ({"isuer": "x"}, "did you mean issuer"),
     ],
 )

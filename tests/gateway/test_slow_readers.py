@@ -79,7 +79,7 @@ async def test_too_many_bytes_behind(tmp_path: Path) -> None:
         alice, carol = await gateway.join("alice"), await gateway.join("carol")
         async with stalled(gateway) as bob:
             answer = await fill(alice)
-            await check_told(bob, "outbox_bytes")
+            await check_told(bob, "bytes behind, more than 1048576")
         await until(lambda: left(alice) == {"bob"})
         await carol.fence()
         received = [each for each in carol.received if each["kind"] == "chat"]

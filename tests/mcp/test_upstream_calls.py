@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -264,8 +263,9 @@ async def test_questions_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) 
         assert [each["message"] for each in refused] == ["too many requests for input wait for an answer"]
 
 
-async def test_resources_watched_are_bounded_in_number() -> None:
-    async with open_ready(script("odd"), limits=replace(QUICK, max_watched_resources=1)) as server:
+async def test_resources_watched_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.mcp.upstream.change_watch.MAX_WATCHED_RESOURCES", 1)
+    async with open_ready(script("odd")) as server:
         await server.watch("odd://a", "alice")
         await server.watch("odd://a", "bob")
         with pytest.raises(McpError, match="1 resources are watched already"):

@@ -83,7 +83,7 @@ def test_what_waits_is_counted_anew_after_a_piece_was_taken() -> None:
     assert reasons == []
     outbox.pending.append(MESSAGE)
     outbox.flush(transport.now)
-    assert reasons == [f"{6 * len(MESSAGE)} bytes behind, more than outbox_bytes {5 * len(MESSAGE)}"]
+    assert reasons == [f"{6 * len(MESSAGE)} bytes behind, more than {5 * len(MESSAGE)}"]
 
 
 def test_small_messages_are_joined_and_all_of_them_go_in_order() -> None:

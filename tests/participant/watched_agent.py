@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from moot.participant import JoinedSpace, connect
-from moot.participant.programs.member_program import MemberProgram, MemberSettings
+from moot.participant.programs.join_target import MemberSettings
+from moot.participant.programs.member_program import MemberProgram
 from moot.protocol.envelope import Envelope
 from tests.waiting import bounded, until
 

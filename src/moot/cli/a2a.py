@@ -38,12 +38,15 @@ _Limits = TypeVar("_Limits", "JoinLimits", "ServeLimits")
 _FORMER_OF_JOIN: Final = (
     dict.fromkeys(("card_seconds", "max_card_bytes"), "agent_card")
     | dict.fromkeys(("connect_seconds", "stream_idle_seconds", "cancel_seconds"), "agent_client")
+    | dict.fromkeys(("max_response_bytes",), "agent_client")
     | dict.fromkeys(("poll_first_seconds", "poll_max_seconds"), "agent_client")
     | dict.fromkeys(("max_queued_chats", "max_questions"), "a2a_member")
     | dict.fromkeys(("max_status_updates", "max_artifacts", "max_text_chars", "max_data_chars"), "task_turn")
 )
 _FORMER_OF_SERVE: Final = (
     {"body_seconds": "a2a_server", "idle_seconds": "callers", "settle_seconds": "task_tracker"}
+    | {"max_body_bytes": "a2a_server", "max_requests_at_once": "callers"}
+    | dict.fromkeys(("keep_seconds", "task_seconds"), "task_book")
     | dict.fromkeys(("max_message_chars", "max_message_bytes", "max_id_chars"), "message_content")
     | dict.fromkeys(("call_seconds", "max_task_messages", "max_push_targets"), "request_handler")
     | dict.fromkeys(("max_history_messages", "max_history_bytes", "max_waiting_events"), "task_book")

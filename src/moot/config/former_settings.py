@@ -102,6 +102,10 @@ MOOT: Final[Former] = {
     "gateway.cluster.max_pending_bytes": 16 << 20,
     "gateway.mcp.idle_seconds": 600,
     "gateway.max_content_bytes": 32 << 20,
+    "gateway.outbox_bytes": 16 << 20,
+    "gateway.oidc.skew_seconds": 30,
+    "gateway.notifications.receivers.*.max_messages_per_minute": 6,
+    "gateway.notifications.push.max_messages_per_minute": 6,
     "gateway.max_body_bytes": "twice max_bytes of the space",
 }
 _OF_SPACES: Final = "spaces.*."
@@ -113,6 +117,7 @@ SPACE: Final[Former] = {
 # Of the configuration file of the adapter.
 ADAPTER: Final[Former] = {
     "limits.max_senders": 50_000,
+    "limits.max_subscriptions": 1_024,
     "limits.max_subscriptions_per_sender": 64,
     "limits.announce_debounce_seconds": 1.0,
     "limits.announce_interval_seconds": 1_800.0,

@@ -177,9 +177,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # What the websockets library does: proxies drop a silent connection after 30 s or more.
     ping_seconds: Seconds = 20
 
-    # Two seconds of the fastest member that the default limits allow; kept once for all that wait for it.
-    outbox_bytes: Positive = 16 << 20
-
     # Large values of calls, such as files, of one space in all: those that nobody used for longest make room.
     max_space_content_bytes: Positive = 1 << 30
 

@@ -64,8 +64,6 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
     outcome_unknown: bool = False
     # Also send the arguments of the call, which may be confidential, to whoever runs the receiver.
     include_arguments: bool = False
-    # Messages in 60 seconds; what comes beyond waits and goes out as one summary.
-    max_messages_per_minute: _Positive = 6
     # The URL that was found there; not a setting.
     url: Secret | None = None
     # The access token that was found there; not a setting.
@@ -94,8 +92,6 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     after_seconds: _Delay = 30
     # Also tell when nobody knows what came of an approved call.
     outcome_unknown: bool = False
-    # Messages in 60 seconds to one device; what comes beyond waits and goes out as one summary.
-    max_messages_per_minute: _Positive = 6
     # Devices of all together. Each looks for something to tell every two seconds.
     max_devices: _Positive = 200
     # Devices of who signs in with a provider (`gateway.oidc`) or a passkey are told for so long after they

@@ -109,8 +109,6 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     accept_id_tokens: bool = False
     # Rules that use `email` need `email_verified`; this believes a provider that does not send it, as Entra.
     trust_email: bool = False
-    # How far the clocks of the provider and of this machine may be apart.
-    skew_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 30
     # A token that is valid for longer is refused: nobody could take it back. A day.
     max_token_seconds: Seconds = 86_400
     # Where the keys of the provider are; by default its discovery document says it.

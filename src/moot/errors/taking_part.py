@@ -94,7 +94,7 @@ class Paused(MootError):
 
 
 class OutboxFull(MootError):
-    """More waits to be sent than `outbox_bytes`; wait, or send less."""
+    """More bytes or requests wait than may; wait, or send less."""
 
 
 class TimedOut(MootError, TimeoutError):

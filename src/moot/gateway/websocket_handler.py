@@ -60,6 +60,8 @@ JOIN_SECONDS: Final = 10.0
 MAX_JOIN_BYTES: Final = 8_192
 # Two seconds of the fastest member that the default limits of a space allow.
 OUTBOX_MESSAGES: Final = 4_096
+# The same in bytes; kept once for all that wait for it.
+OUTBOX_BYTES: Final = 16 << 20
 _TRY_AGAIN_CODES: Final = frozenset({"resource_limit", "rate_limited", "unavailable"})
 _PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
 
@@ -179,7 +181,7 @@ class MemberSocket:
         self._outbox = Outbox(
             self.dialect,
             self._disconnect_slow,
-            max_bytes=upgrade_handler.config.outbox_bytes,
+            max_bytes=OUTBOX_BYTES,
             max_messages=OUTBOX_MESSAGES,
         )
         self._join_timer: asyncio.TimerHandle | None = None

@@ -154,7 +154,7 @@ class Outbox:
         waiting, messages = self.waiting_bytes, self.waiting_messages
         since = self._full_since or now
         if waiting > self.max_bytes:
-            self.on_slow(f"{waiting} bytes behind, more than outbox_bytes {self.max_bytes}")
+            self.on_slow(f"{waiting} bytes behind, more than {self.max_bytes}")
         elif messages > self.max_messages:
             self.on_slow(f"{messages} messages behind, more than {self.max_messages}")
         elif now - since > MAX_SECONDS:

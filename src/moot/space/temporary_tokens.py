@@ -25,7 +25,7 @@ MAX_TOKENS: Final = 50_000
 # Signed out within the longest life of a token.
 MAX_VOID: Final = 50_000
 
-# Of a token of a provider: the longest that `max_token_seconds` and twice `skew_seconds` can be.
+# Of a token of a provider: the longest that `max_token_seconds` and twice the skew of clocks can be.
 MAX_LIFE_SECONDS: Final = 86_400 + 600.0
 
 Pairs = tuple[tuple[Notation, Any], ...]

@@ -73,8 +73,11 @@ async def test_a_caller_that_is_removed_hears_nothing_more_in_its_stream_and_at_
         assert len(pushed) == 1
 
 
-async def test_a_body_that_comes_slowly_counts_as_a_request_of_its_caller(tmp_path: Path) -> None:
-    async with served_space(tmp_path, limits=ServeLimits(max_requests_at_once=3)) as served:
+async def test_a_body_that_comes_slowly_counts_as_a_request_of_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.callers.MAX_REQUESTS_AT_ONCE", 3)
+    async with served_space(tmp_path) as served:
         port = int(served.url.rpartition(":")[2])
         head = "\r\n".join(f"{name}: {value}" for name, value in HEADERS.items())
         sent = f"POST /coder/ HTTP/1.1\r\nHost: x\r\n{head}\r\nContent-Length: 9\r\n\r\n".encode() + b"{"

@@ -166,14 +166,14 @@ async def test_answers_artifacts_texts_and_data_are_bounded(
     monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_DATA_CHARS", 50)
     monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_TEXT_CHARS", 100)
     monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_ARTIFACTS", 3)
-    limits = replace(QUICK, max_response_bytes=100_000)
+    monkeypatch.setattr("moot.agents.a2a.agent_client.MAX_RESPONSE_BYTES", 100_000)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(huge, many, long) as agent,
-        joined(lab, agent, limits=limits),
+        joined(lab, agent),
     ):
         await lab.ask("one")
-        await lab.wait_for("chat", "max_response_bytes")
+        await lab.wait_for("chat", "an answer of the agent is larger than 100000 bytes")
         await lab.ask("two")
         await lab.wait_for("chat", "more than 3 artifacts in one task; the agent has stopped it")
         before = len(lab.chats())

@@ -108,10 +108,10 @@ async def test_limits_and_the_public_address_are_options(tmp_path: Path, port: i
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (("--limit", "max_cards=1"), "no such limit. There are: max_body_bytes, max_requests_at_once"),
+        (("--limit", "max_cards=1"), "no such limit. There are: max_requests_per_minute, max_callers"),
         (("--limit", "max_open_tasks=many"), "a whole number above 0, as max_open_tasks=20"),
         (("--limit", "max_open_tasks=0"), "a whole number above 0"),
-        (("--limit", "task_seconds=inf"), "a number above 0, as task_seconds=86400"),
+        (("--limit", "blocking_seconds=inf"), "a number above 0, as blocking_seconds=300"),
         (("--host", "0.0.0.0"), "--public-url https://HOST:PORT"),  # noqa: S104
         (("--public-url", "agents.example.com"), "--public-url: must be a URL"),
     ],

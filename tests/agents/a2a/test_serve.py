@@ -117,8 +117,11 @@ async def test_who_does_not_want_to_wait_is_answered_at_once(tmp_path: Path, ver
         await until(lambda: any(each.kind == "chat" and each.sender == "acme" for each in served.heard))
 
 
-async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(tmp_path: Path) -> None:
-    limits = ServeLimits(max_wrong_tokens_per_minute=5, max_body_bytes=1_000)
+async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.a2a_server.MAX_BODY_BYTES", 1_000)
+    limits = ServeLimits(max_wrong_tokens_per_minute=5)
     async with (
         served_space(tmp_path, limits=limits) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,
@@ -359,7 +362,8 @@ async def test_a_chat_task_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 async def test_limits_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moot.agents.a2a.message_content.MAX_MESSAGE_CHARS", 50)
-    limits = ServeLimits(max_open_tasks=2, max_requests_at_once=1)
+    monkeypatch.setattr("moot.agents.a2a.callers.MAX_REQUESTS_AT_ONCE", 1)
+    limits = ServeLimits(max_open_tasks=2)
     async with served_space(tmp_path, limits=limits) as served:
         client = await served.client(streaming=False)
         for _ in range(2):

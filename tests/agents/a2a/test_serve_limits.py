@@ -207,8 +207,8 @@ async def test_a_task_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytes
         await start(self)
 
     monkeypatch.setattr(TaskTracker, "start", note)
-    limits = ServeLimits(task_seconds=10_000.0)
-    async with served_space(tmp_path, limits=limits) as served:
+    monkeypatch.setattr("moot.agents.a2a.task_book.TASK_SECONDS", 10_000.0)
+    async with served_space(tmp_path) as served:
         client = await served.client(streaming=False)
         id = (await collect(client, request("Wait.", configuration=NOW)))[0].task.id
         trackers[0].tick()
@@ -217,7 +217,7 @@ async def test_a_task_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytes
         trackers[0].tick()
         ended = await client.get_task(GetTaskRequest(id=id))
         assert ended.status.state == TaskState.TASK_STATE_FAILED
-        assert "task_seconds" in ended.status.message.parts[0].text
+        assert "no end within 10000 s" in ended.status.message.parts[0].text
 
 
 async def test_a_message_that_could_not_be_written_down_can_be_sent_again(

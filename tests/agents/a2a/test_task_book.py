@@ -45,8 +45,9 @@ def test_the_oldest_ended_task_makes_room_and_open_ones_never_do(tmp_path: Path)
     assert book.of_message("a", "coder", "m") is None
 
 
-def test_ended_tasks_are_forgotten_after_their_time(tmp_path: Path) -> None:
-    book = book_in(tmp_path, keep_seconds=10_000.0)
+def test_ended_tasks_are_forgotten_after_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.agents.a2a.task_book.KEEP_SECONDS", 10_000.0)
+    book = book_in(tmp_path)
     ended, open_one = task_in(book, id="a"), task_in(book, id="b")
     book.set_state(ended, DONE)
     book.clock.advance_to(book.clock() + 5_000.0)

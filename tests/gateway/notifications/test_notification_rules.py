@@ -5,16 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from moot.gateway.notifications.message import compose, describe, lines_of, shown, title_of, without_markup
 from moot.gateway.notifications.recipients import Subject
-from moot.gateway.notifications.schedule import QuietTimes, Schedule, ScheduleRules
+from moot.gateway.notifications.schedule import QuietTimes, Schedule
 from moot.space.config import Name
 from moot.space.proposal_ledger import ProposalRecord
 from tests.rows import for_each_row
-
-
-def schedule(*, per_minute: int = 6) -> Schedule:
-    return Schedule(ScheduleRules(max_messages_per_minute=per_minute))
 
 
 def messages(rules: Schedule, due: str, now: float, wall: float = 0.0) -> list[list[str]]:
@@ -22,14 +20,15 @@ def messages(rules: Schedule, due: str, now: float, wall: float = 0.0) -> list[l
 
 
 def test_a_few_are_told_one_by_one_and_more_at_once_together() -> None:
-    rules = schedule()
+    rules = Schedule()
     assert messages(rules, "", 0.0) == []
     assert messages(rules, "abc", 0.0) == [["a"], ["b"], ["c"]]
     assert messages(rules, "abcd", 0.0) == [["a", "b", "c", "d"]]
 
 
-def test_what_is_over_the_rate_waits_and_then_goes_together() -> None:
-    rules = schedule(per_minute=2)
+def test_what_is_over_the_rate_waits_and_then_goes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.gateway.notifications.schedule.MAX_MESSAGES_PER_MINUTE", 2)
+    rules = Schedule()
     rules.record_sent(0.0)
     # Room for one: two are one message.
     assert messages(rules, "ab", 1.0) == [["a", "b"]]
@@ -66,7 +65,7 @@ def test_quiet_hours_go_past_midnight_and_by_the_clock_of_their_zone() -> None:
 
 def test_what_became_due_in_quiet_hours_goes_out_together_afterwards() -> None:
     quiet = QuietTimes("22:00", "07:00", ZoneInfo("UTC"))
-    rules = Schedule(ScheduleRules(6, quiet))
+    rules = Schedule(quiet)
     night, morning = at("2026-01-15T23:00", "UTC"), at("2026-01-16T07:00", "UTC")
     assert rules.next_messages({"a": night}, now=0.0, wall=night) == []
     assert rules.next_messages({"a": night, "b": night}, now=0.0, wall=morning - 1) == []

@@ -102,7 +102,8 @@ async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(
     monkeypatch.setattr(
         "moot.xprotocol.adapter.inbound.resource_subscriptions.MAX_SUBSCRIPTIONS_PER_SENDER", 5
     )
-    limits = {"max_subscriptions": 8, "max_calls_per_sender": 200, "max_calls": 300}
+    monkeypatch.setattr("moot.xprotocol.adapter.inbound.resource_subscriptions.MAX_SUBSCRIPTIONS", 8)
+    limits = {"max_calls_per_sender": 200, "max_calls": 300}
     async with running_adapter(tmp_path, notes, limits=limits) as adapter:
         bob = await a_reader(adapter)
         same = await asyncio.gather(*(adapter.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))

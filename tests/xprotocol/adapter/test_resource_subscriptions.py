@@ -120,7 +120,8 @@ async def test_subscriptions_are_bounded_for_each_sender_and_in_all(
     for number in range(4):
         notes.note(f"n{number}", "x")
     monkeypatch.setattr(resource_subscriptions, "MAX_SUBSCRIPTIONS_PER_SENDER", 2)
-    async with running_adapter(tmp_path, notes, limits={"max_subscriptions": 3}) as adapter:
+    monkeypatch.setattr(resource_subscriptions, "MAX_SUBSCRIPTIONS", 3)
+    async with running_adapter(tmp_path, notes) as adapter:
         bob = await adapter.somebody("bob")
         adapter.document["access"][bob.key] = [READ]
         await adapter.adapter.reload(adapter.settings())
@@ -128,7 +129,7 @@ async def test_subscriptions_are_bounded_for_each_sender_and_in_all(
         assert [each.code for each in mine] == [None, None, "RATE_LIMITED"]
         theirs = [await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(2)]
         assert [each.code for each in theirs] == [None, "ENDPOINT_UNAVAILABLE"]
-        assert "limits.max_subscriptions" in theirs[1].payload["message"]
+        assert "3 subscriptions are followed here" in theirs[1].payload["message"]
 
 
 async def test_after_a_servers_restart_its_followers_hear_what_changed_meanwhile(tmp_path: Path) -> None:

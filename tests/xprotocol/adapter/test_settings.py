@@ -156,7 +156,6 @@ def test_an_adapter_that_shows_endpoints_listens_on_stdio_unless_told_otherwise(
         ({"discovery": {"surprise": 1}}, "discovery.surprise", "known are"),
         ({"limits": {"callz": 1}}, "limits.callz", "did you mean max_calls?"),
         ({"limits": {"calls": 1}}, "limits.calls", "did you mean max_calls?"),
-        ({"limits": {"subscriptions": 1}}, "limits.subscriptions", "did you mean max_subscriptions?"),
         ({"mcp_server": {"transport": "pigeon"}}, "mcp_server.transport", "must be one of"),
         ({"mcp_server": {"sse_port": "many"}}, "mcp_server.sse_port", "must be a whole number"),
         ({"relay": {"urls": ["wss://a.io"], "event_ttl_seconds": 0}}, "relay.event_ttl_seconds", "least 1"),

@@ -46,6 +46,8 @@ from moot.resilience.task_set import end_tasks, wait_for_any
 
 # How long the body of one request may take.
 BODY_SECONDS: Final = 30.0
+# Of one request: twice the largest message.
+MAX_BODY_BYTES: Final = 1 << 20
 
 log = logging.getLogger(__name__)
 
@@ -177,13 +179,13 @@ class CallerGate:
             raise CallerDenied(503, text, retry_after_seconds=1.0)
 
     async def _read(self, request: Request) -> bytes:
-        limits, body = self._limits, bytearray()
+        body = bytearray()
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 async for piece in request.stream():
                     body += piece
-                    if len(body) > limits.max_body_bytes:
-                        raise CallerDenied(413, f"at most {limits.max_body_bytes} bytes (max_body_bytes)")
+                    if len(body) > MAX_BODY_BYTES:
+                        raise CallerDenied(413, f"a request has at most {MAX_BODY_BYTES} bytes")
         except TimeoutError:
             raise CallerDenied(408, f"no whole request within {BODY_SECONDS:g} s: send it again") from None
         return bytes(body)

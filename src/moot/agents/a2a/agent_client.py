@@ -39,6 +39,8 @@ from moot.resilience.restart_loop import Backoff
 
 # A connection to the agent; silence within a stream, after which it is opened again.
 CONNECT_SECONDS: Final = 15.0
+# One answer or stream of the agent: files come in it, too.
+MAX_RESPONSE_BYTES: Final = 16 << 20
 STREAM_IDLE_SECONDS: Final = 300.0
 # Between two looks at a task of an agent that does not stream, or of one that is away.
 POLL_FIRST_SECONDS: Final = 1.0
@@ -94,7 +96,7 @@ class AgentClient:
         if settings.agent_token:
             headers["Authorization"] = f"Bearer {settings.agent_token}"
         self._http = httpx.AsyncClient(
-            transport=BoundedTransport(origins, limits.max_response_bytes),
+            transport=BoundedTransport(origins, MAX_RESPONSE_BYTES),
             headers=headers,
             timeout=httpx.Timeout(limits.answer_seconds, connect=CONNECT_SECONDS),
             follow_redirects=False,
@@ -274,9 +276,7 @@ class _CountedStream(httpx.AsyncByteStream):
         async for piece in self._inner:
             left -= len(piece)
             if left < 0:
-                raise httpx.ReadError(
-                    f"an answer of the agent is larger than {self._max_bytes} bytes (max_response_bytes)"
-                )
+                raise httpx.ReadError(f"an answer of the agent is larger than {self._max_bytes} bytes")
             yield piece
 
     async def aclose(self) -> None:

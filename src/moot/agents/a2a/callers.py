@@ -29,6 +29,8 @@ from moot.resilience.task_set import TaskSet
 
 # How long a caller without open tasks stays connected.
 IDLE_SECONDS: Final = 600.0
+# Of one caller; streams count. More than its open tasks need.
+MAX_REQUESTS_AT_ONCE: Final = 32
 
 log = logging.getLogger(__name__)
 
@@ -108,10 +110,8 @@ class Callers:
             raise self._count_wrong(fault, address) from None
         if wait := self._requests.take(digest, time.monotonic()):
             raise CallerDenied(429, "too many requests (max_requests_per_minute)", retry_after_seconds=wait)
-        if caller.at_once >= self._settings.limits.max_requests_at_once:
-            raise CallerDenied(
-                429, "too many requests at once (max_requests_at_once)", retry_after_seconds=1.0
-            )
+        if caller.at_once >= MAX_REQUESTS_AT_ONCE:
+            raise CallerDenied(429, "too many requests at once", retry_after_seconds=1.0)
         return caller
 
     def _count_wrong(self, fault: CallerDenied, address: str) -> CallerDenied:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from moot.participant import ParticipantLimits
 from moot.participant.programs.chat_intake import Answers
+from moot.participant.programs.join_target import MemberSettings
 
 # How chats are written: quoted below who wrote them, in one conversation, or as they are, with a conversation
 # for each member.
@@ -24,8 +24,6 @@ class JoinLimits:
     task_seconds: float = 86_400.0
     # How long a lost connection to a running task is tried again.
     retry_seconds: float = 600.0
-    # One answer or stream of the agent.
-    max_response_bytes: int = 16 << 20
     # Tasks at once, and turns that one member may cause within a minute.
     max_tasks: int = 4
     max_chats_per_minute: int = 20
@@ -34,20 +32,16 @@ class JoinLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinSettings:
-    """One foreign agent as one member of one space."""
+class JoinSettings(MemberSettings):
+    """One foreign agent as one member of one space.
+
+    `state_folder` keeps the conversation, open tasks and questions.
+    """
 
     # Where its card is, or below which its card is.
     url: str
-    gateway: str
-    space: str = ""
-    token: str | None = field(default=None, repr=False)
-    # The member's name, for gateways that do not know whose token it is.
-    name: str | None = None
     # What the agent wants to see from us, if it wants anything.
     agent_token: str | None = field(default=None, repr=False)
-    # Keeps the conversation, open tasks and questions.
-    state_folder: Path
     # Keys that sign its card; without them a signature can only be checked by a key of the same server.
     card_keys: Path | None = None
     require_signature: bool = False
@@ -58,4 +52,3 @@ class JoinSettings:
     answers: Answers = "named"
     style: MessageStyle = "quoted"
     limits: JoinLimits = field(default_factory=JoinLimits)
-    member: ParticipantLimits = field(default_factory=ParticipantLimits)

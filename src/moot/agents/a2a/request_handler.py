@@ -55,7 +55,7 @@ from moot.agents.a2a.message_content import read_content
 from moot.agents.a2a.published_card import make_card, tools_of
 from moot.agents.a2a.push_sender import PushSender
 from moot.agents.a2a.serve_settings import ServeSettings
-from moot.agents.a2a.task_book import ServedTask, TaskBook, TaskEvent
+from moot.agents.a2a.task_book import TASK_SECONDS, ServedTask, TaskBook, TaskEvent
 from moot.agents.a2a.task_pages import check_status, page_of
 from moot.agents.a2a.task_tracker import TaskTracker
 from moot.errors import (
@@ -263,7 +263,7 @@ class MemberRequestHandler(RequestHandler):
                 id=id,
                 context=f"{A2A_CONTEXT}{served.task.id}",
                 stay_open=True,
-                timeout_seconds=self._settings.limits.task_seconds,
+                timeout_seconds=TASK_SECONDS,
             )
         except MootError as fault:
             self._not_taken(served, "proposal", fault)

@@ -40,6 +40,9 @@ from moot.resilience.steady_clock import SteadyClock
 
 # Messages and artifacts that a task keeps, the latest; one artifact.
 MAX_HISTORY_MESSAGES: Final = 100
+# A task without an end is ended after this, as long as a proposal lasts; and an ended one is kept.
+TASK_SECONDS: Final = 86_400.0
+KEEP_SECONDS: Final = 86_400.0
 MAX_HISTORY_BYTES: Final = 1 << 20
 MAX_ARTIFACTS: Final = 100
 MAX_ARTIFACT_BYTES: Final = 256 << 10
@@ -328,7 +331,7 @@ class TaskBook:
 
     def prune(self) -> None:
         """Remove what ended long ago."""
-        before = self.clock() - self._limits.keep_seconds
+        before = self.clock() - KEEP_SECONDS
         for served in self:
             if served.is_over and served.updated < before and not served.watchers:
                 self._remove(served)

@@ -25,6 +25,7 @@ from typing import Any, Final
 from a2a.types import Part, TaskState
 from google.protobuf.json_format import ParseDict, ParseError
 
+from moot.agents.a2a import task_book
 from moot.agents.a2a.serve_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskBook
 from moot.errors import MootError
@@ -86,10 +87,10 @@ class TaskTracker:
 
     def tick(self) -> None:
         self._space.proposals.open()
-        before = self._book.clock() - self._settings.limits.task_seconds
+        before = self._book.clock() - task_book.TASK_SECONDS
         for served in self._book:
             if not served.is_over and served.began < before:
-                text = f"There was no end within {self._settings.limits.task_seconds:g} s (task_seconds)."
+                text = f"There was no end within {task_book.TASK_SECONDS:g} s."
                 self._book.set_state(served, TaskState.TASK_STATE_FAILED, text)
         self._book.prune()
 

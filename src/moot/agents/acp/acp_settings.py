@@ -7,29 +7,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moot.box.boxed_child import Box
-from moot.participant import ParticipantLimits
 from moot.participant.programs.chat_intake import Answers
+from moot.participant.programs.join_target import MemberSettings
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcpSettings:
-    """One ACP agent as one member of one space."""
+class AcpSettings(MemberSettings):
+    """One ACP agent as one member of one space.
+
+    `state_folder` keeps the session, what was not answered yet, and the home of the agent.
+    """
 
     argv: tuple[str, ...]
     # The folder that it works in.
     folder: Path
-    gateway: str
-    space: str = ""
-    token: str | None = field(default=None, repr=False)
-    # The member's name, for gateways that do not know whose token it is.
-    name: str | None = None
     # Listed for the agent; may hold keys.
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Our own variables, of which the harmless ones and those that a known agent needs are passed on.
     inherited: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Keeps the session, what was not answered yet, and the home of the agent.
-    state_folder: Path
     # Use the home of the person who starts it, with all settings there.
     keep_home: bool = False
     # Use the sign-in of that home, and nothing else of it.
@@ -43,5 +39,4 @@ class AcpSettings:
     # Join although the probe showed that it acts without asking.
     accept_unasked: bool = False
     answers: Answers = "named"
-    member: ParticipantLimits = field(default_factory=ParticipantLimits)
     restart: RestartPolicy = DEFAULT_RESTART

@@ -19,7 +19,7 @@ import fcntl
 import os
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from moot.agents.hook.hook_call import HookCall
 from moot.errors import ApprovalRequired, MootError, NotAllowed, Rejected, TimedOut
 from moot.participant import IncomingRequest, JoinedSpace, ParticipantLimits, Proposal, connect
 from moot.participant.connection.envelope_writer import new_id
+from moot.participant.programs.join_target import JoinTarget
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
@@ -40,14 +41,9 @@ _EXPLANATION_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookMember:
+class HookMember(JoinTarget):
     """The agent's member, and the folder that all its hooks share."""
 
-    gateway: str
-    space: str
-    token: str = field(repr=False)
-    # The member's name, for gateways that do not know whose token it is.
-    name: str | None = None
     state_folder: Path
 
     async def wait_for_release(self, call: HookCall, wait_seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +11,12 @@ from moot.bridges.server.call_secrets import CallSecrets
 from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
 from moot.oauth.oauth_settings import OAuthSettings
 from moot.participant import ParticipantLimits
+from moot.participant.programs.join_target import JoinTarget
 from moot.protocol.envelope import DialectName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeSettings:
+class BridgeSettings(JoinTarget):
     """One MCP server as one member of one space."""
 
     server: Server
@@ -24,11 +24,6 @@ class BridgeSettings:
     box: Box | None = None
     # Values that only the bridge knows; None: it has none.
     secrets: CallSecrets | None = None
-    gateway: str
-    space: str = ""
-    token: str | Callable[[], str] | None = field(default=None, repr=False)
-    # The member's name, for gateways that do not know whose token it is.
-    name: str | None = None
     dialect: DialectName = "mew"
     # D-87: a tool whose definition changed is withheld until somebody accepts it.
     pin: bool = True

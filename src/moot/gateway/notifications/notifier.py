@@ -12,7 +12,7 @@ from moot.config.notification_config import QuietHours, ReceiverConfig
 from moot.gateway.access import SpaceDirectory
 from moot.gateway.notifications.channels import Outcome, open_channel
 from moot.gateway.notifications.push.devices import PushDevices
-from moot.gateway.notifications.schedule import QuietTimes, ScheduleRules
+from moot.gateway.notifications.schedule import QuietTimes
 from moot.gateway.notifications.sender import NotificationSender, SenderRules, SharedValues
 from moot.resilience.task_set import TaskSet
 from moot.store.worker_thread import DaemonExecutor
@@ -92,10 +92,7 @@ def _rules_of(receiver: ReceiverConfig) -> SenderRules:
     return SenderRules(
         after_seconds=receiver.after_seconds,
         outcome_unknown=receiver.outcome_unknown,
-        schedule=ScheduleRules(
-            receiver.max_messages_per_minute,
-            _quiet_times(receiver.quiet_hours),
-        ),
+        quiet=_quiet_times(receiver.quiet_hours),
         include_arguments=receiver.include_arguments,
     )
 

@@ -18,6 +18,8 @@ T = TypeVar("T")
 # More than so many at once become one summary.
 MAX_SEPARATE_MESSAGES: Final = 3
 _MINUTE_SECONDS: Final = 60.0
+# To one receiver or device; what comes beyond waits and goes out as one summary.
+MAX_MESSAGES_PER_MINUTE: Final = 6
 
 
 class QuietTimes(NamedTuple):
@@ -35,18 +37,11 @@ class QuietTimes(NamedTuple):
         return clock >= self.start or clock < self.end
 
 
-class ScheduleRules(NamedTuple):
-    """The rules of one receiver."""
-
-    max_messages_per_minute: int
-    quiet: QuietTimes | None = None
-
-
 class Schedule:
     """What was sent to one receiver lately, and what may be sent next."""
 
-    def __init__(self, rules: ScheduleRules) -> None:
-        self._rules = rules
+    def __init__(self, quiet: QuietTimes | None = None) -> None:
+        self._quiet = quiet
         self._sent: deque[float] = deque()
 
     def next_messages(self, due: Mapping[T, float], *, now: float, wall: float) -> list[list[T]]:
@@ -56,7 +51,7 @@ class Schedule:
         """
         if not due or not self.may_send(now=now, wall=wall):
             return []
-        quiet, room = self._rules.quiet, self._room(now)
+        quiet, room = self._quiet, self._room(now)
         was_held = quiet is not None and any(map(quiet.contain, due.values()))
         if was_held or len(due) > min(room, MAX_SEPARATE_MESSAGES):
             return [list(due)]
@@ -64,7 +59,7 @@ class Schedule:
 
     def may_send(self, *, now: float, wall: float) -> bool:
         """Whether anything can be sent now: the rate has room, and it is not quiet."""
-        quiet = self._rules.quiet
+        quiet = self._quiet
         return self._room(now) > 0 and not (quiet is not None and quiet.contain(wall))
 
     def record_sent(self, now: float) -> None:
@@ -73,4 +68,4 @@ class Schedule:
     def _room(self, now: float) -> int:
         while self._sent and now - self._sent[0] >= _MINUTE_SECONDS:
             self._sent.popleft()
-        return max(0, self._rules.max_messages_per_minute - len(self._sent))
+        return max(0, MAX_MESSAGES_PER_MINUTE - len(self._sent))

@@ -25,7 +25,7 @@ from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.message import compose, describe
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, find_due, happened_at, was_told
-from moot.gateway.notifications.schedule import Schedule, ScheduleRules
+from moot.gateway.notifications.schedule import QuietTimes, Schedule
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE
 from moot.protocol.origin_report import ORIGINS_KIND
@@ -86,7 +86,7 @@ class SenderRules(NamedTuple):
 
     after_seconds: float
     outcome_unknown: bool
-    schedule: ScheduleRules
+    quiet: QuietTimes | None
     include_arguments: bool = False
 
 
@@ -144,7 +144,7 @@ class NotificationSender:
         self._verdicts: dict[Subject, _Verdict] = {}
         self._backoff = Backoff(RETRY_FIRST_SECONDS, MAX_RETRY_SECONDS)
         self._retry_at = 0.0
-        self._schedule = Schedule(rules.schedule)
+        self._schedule = Schedule(rules.quiet)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look and tell until the gateway stops; raises ReceiverGone when there is nobody to tell."""

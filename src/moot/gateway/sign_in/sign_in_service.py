@@ -18,6 +18,7 @@ from moot.config.oidc_config import OidcConfig
 from moot.errors import MootError, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, SignedInAccount, TokenIdentity
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.sign_in import token_verifier
 from moot.gateway.sign_in.identity_rules import MappedIdentity, describe_rules, map_identity
 from moot.gateway.sign_in.introspection import Introspection
 from moot.gateway.sign_in.provider_keys import ProviderKeys
@@ -153,7 +154,7 @@ class SignInService:
 
     def seconds_left(self, verified: VerifiedToken) -> float:
         """For how long a token can be used from now on."""
-        return verified.expires + verified.provider.skew_seconds - time.time()
+        return verified.expires + token_verifier.SKEW_SECONDS - time.time()
 
     def remember(self, token_hash: str, token: str, verified: VerifiedToken) -> None:
         """Keep what a provider says of whoever comes with this hash, for the day that the rules change.
@@ -184,7 +185,7 @@ class SignInService:
 
     def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
         known, now = self._known.get(token_hash), time.time()
-        if known is not None and now < known.expires + known.provider.skew_seconds:
+        if known is not None and now < known.expires + token_verifier.SKEW_SECONDS:
             return known
         verified = self._verifier.verify(token, now)
         if isinstance(verified, VerifiedToken):
@@ -298,7 +299,7 @@ class SignInService:
         )
 
     async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
-        keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
+        keep = verified.provider.max_token_seconds + 2 * token_verifier.SKEW_SECONDS
         fault: MootError | None = None
         for host in list(self._hosts.values()):
             try:

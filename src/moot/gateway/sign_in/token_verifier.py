@@ -17,6 +17,8 @@ from moot.config.oidc_config import SPIFFE, OidcConfig
 from moot.gateway.access import AccessDenied
 from moot.gateway.sign_in.provider_keys import KeysUnavailable, ProviderKeys
 
+# How far the clocks of a provider and of this machine may be apart: both are set by NTP, or nearly so.
+SKEW_SECONDS: Final = 30.0
 # Half of what all headers may have.
 _MAX_TOKEN_CHARS: Final = 8_192
 _REQUIRED: Final = ("iss", "sub", "aud", "exp", "iat")
@@ -115,7 +117,7 @@ class TokenVerifier:
         expires = claims.get(
             "exp", claims["iat"] + config.max_token_seconds if _is_time(claims["iat"]) else 0
         )
-        if not _is_time(claims["iat"]) or not _is_time(expires) or expires + config.skew_seconds <= now:
+        if not _is_time(claims["iat"]) or not _is_time(expires) or expires + SKEW_SECONDS <= now:
             return AccessDenied(400, "the logout token has expired")
         return VerifiedToken(config, claims, float(expires), float(claims["iat"]))
 
@@ -226,7 +228,7 @@ def _why_not_now(claims: Mapping[str, Any], now: float, config: OidcConfig) -> s
         return "the token has a time that is none"
     if not _names_account(claims["sub"]):
         return "the token names nobody"
-    skew = config.skew_seconds
+    skew = SKEW_SECONDS
     if expires + skew <= now:
         return "the token has expired: sign in again"
     if issued - skew > now or begins - skew > now:

@@ -32,6 +32,8 @@ _LIST_FIELDS: Final = {
 }
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _UPDATED: Final = "notifications/resources/updated"
+# Watched at once; a caller who watches more than this has forgotten to stop.
+MAX_WATCHED_RESOURCES: Final = 1_024
 # Between two attempts to listen: doubled each time, back to the first after a stream that lasted.
 _RELISTEN_SECONDS: Final = 1.0
 _MAX_RELISTEN_SECONDS: Final = 60.0
@@ -60,7 +62,7 @@ class ChangeWatch:
 
     def check_capacity(self, uri: str) -> None:
         """Raises McpError when no more can be watched."""
-        most = self._limits.max_watched_resources
+        most = MAX_WATCHED_RESOURCES
         if uri not in self._watchers and len(self._watchers) >= most:
             raise McpError(
                 INVALID_REQUEST,

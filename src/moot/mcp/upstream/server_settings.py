@@ -89,8 +89,6 @@ class UpstreamLimits:
     health_seconds: float = 5.0
     # Calls in progress at once: more than that is a loop.
     max_calls: int = 256
-    # Watched at once; a caller who watches more than this has forgotten to stop.
-    max_watched_resources: int = 1_024
     # Between two attempts to start.
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from moot.participant.connect import connect
 from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.control.controls import Controls
 from moot.participant.joined_space import JoinedSpace
-from moot.participant.limits import ParticipantLimits
+from moot.participant.programs.join_target import MemberSettings
 from moot.private_files import use_folder
 
 log = logging.getLogger(__name__)
-
-
-class MemberSettings(Protocol):
-    """Where a program joins, as whom, and where it keeps what outlives a restart."""
-
-    @property
-    def gateway(self) -> str: ...
-    @property
-    def space(self) -> str: ...
-    @property
-    def token(self) -> str | None: ...
-    @property
-    def name(self) -> str | None: ...
-    @property
-    def member(self) -> ParticipantLimits: ...
-    @property
-    def state_folder(self) -> Path: ...
 
 
 class MemberProgram(Protocol):

@@ -204,7 +204,7 @@ class Adapter:
         ttl = settings.relay.event_ttl_seconds
         replies = ReplyPublisher(self.identity, self.relays, ttl_seconds=ttl, publish_seconds=ANSWER_SECONDS)
         self.subscriptions = ResourceSubscriptions(
-            limits, access=lambda: self.access, replies=replies, audit=self.audit
+            access=lambda: self.access, replies=replies, audit=self.audit
         )
         self._stack.push_async_callback(self.subscriptions.close)
         self.source_set = SourceSet(
@@ -337,7 +337,7 @@ class Adapter:
             self.announcer.delegations = loaded.delegations
             self._revoked_keys.configure(settings, loaded.chain)
             self.access = self.requests.access = self._access_of(self.config)
-            self.source_set.limits = self.subscriptions.limits = applied.limits
+            self.source_set.limits = applied.limits
             for name in (*changes.removed, *changes.restarted):
                 await self.source_set.close(name)
             for each in applied.mcp_sources:

@@ -27,7 +27,6 @@ from moot.gateway.notifications.push.channel import PushChannel, first_body, las
 from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, owner_of, seen_again
 from moot.gateway.notifications.push.subscription import ProviderAccount, Subscription
 from moot.gateway.notifications.push.vapid_key import VapidKey, open_vapid_key, read_vapid_key
-from moot.gateway.notifications.schedule import ScheduleRules
 from moot.gateway.notifications.sender import NotificationSender, SenderRules, SharedValues
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.task_set import TaskSet
@@ -218,10 +217,7 @@ class PushDevices:
             SenderRules(
                 after_seconds=push.after_seconds,
                 outcome_unknown=push.outcome_unknown,
-                schedule=ScheduleRules(
-                    push.max_messages_per_minute,
-                    None if quiet is None else quiet.times(),
-                ),
+                quiet=None if quiet is None else quiet.times(),
             ),
             self._channel(subscription, key),
             self._directory.hosts,

@@ -141,8 +141,6 @@ class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):
     upstream_call_seconds: Seconds = 60.0
     # Timeout of an MCP server's start: `npx` may have to download it first.
     upstream_start_seconds: Seconds = 60.0
-    # Resource subscriptions of all senders (XP 4.5).
-    max_subscriptions: Positive = 1_024
 
 
 class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,7 +113,6 @@ class McpServerSource:
             max_call_seconds=self._limits.upstream_call_seconds,
             reconnect_wait_seconds=min(10.0, self._limits.upstream_call_seconds),
             max_calls=self._limits.max_calls,
-            max_watched_resources=self._limits.max_subscriptions,
         )
         callbacks = UpstreamCallbacks(
             on_up=self._on_up,

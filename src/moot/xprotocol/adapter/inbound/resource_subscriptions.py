@@ -22,7 +22,6 @@ from moot.errors import AuthorizationInsufficient
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 from moot.resilience.task_set import TaskSet
-from moot.xprotocol.adapter.config.adapter_settings import AdapterLimits
 from moot.xprotocol.adapter.inbound.contract_registry import KindRoute
 from moot.xprotocol.adapter.inbound.mcp_source import McpServerSource, SourceFault
 from moot.xprotocol.adapter.inbound.operation_runner import SubscribeRequest
@@ -37,6 +36,8 @@ from moot.xprotocol.translation.resources import contents_payload, updated_kind
 # Resource subscriptions of one sender (XP 4.5).
 # How often a resource is read whose server sends no notifications (XP 4.5).
 RESOURCE_POLL_SECONDS: Final = 30.0
+# Of all senders (XP 4.5), and of one.
+MAX_SUBSCRIPTIONS: Final = 1_024
 MAX_SUBSCRIPTIONS_PER_SENDER: Final = 64
 
 log = logging.getLogger(__name__)
@@ -97,13 +98,11 @@ class ResourceSubscriptions:
 
     def __init__(
         self,
-        limits: AdapterLimits,
         *,
         access: Callable[[], Access],
         replies: ReplyPublisher,
         audit: AuditLog,
     ) -> None:
-        self.limits = limits
         self._access = access
         self._replies = replies
         self._audit = audit
@@ -208,12 +207,11 @@ class ResourceSubscriptions:
     # Inside
 
     def _check_limits(self, sender: str) -> None:
-        limits = self.limits
-        if len(self) >= limits.max_subscriptions:
+        if len(self) >= MAX_SUBSCRIPTIONS:
             raise SourceFault(
                 fault(
                     "ENDPOINT_UNAVAILABLE",
-                    f"limits.max_subscriptions is {limits.max_subscriptions}: too many subscriptions",
+                    f"{MAX_SUBSCRIPTIONS} subscriptions are followed here, and no more",
                 )
             )
         if self._by_sender.get(sender, 0) >= MAX_SUBSCRIPTIONS_PER_SENDER:
