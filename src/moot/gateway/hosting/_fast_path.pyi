@@ -5,6 +5,8 @@ from moot.space.send_rate import SendRate, SendRateLimiter
 from moot.space.state import State
 from moot.store.journal import Journal
 
+INTERFACE: int
+
 class SpaceFastPath:
     @property
     def accepted(self) -> int: ...

@@ -41,11 +41,11 @@ from moot.space.state import State
 from moot.store.journal import Journal
 
 try:
-    from moot.gateway.hosting._fast_path import SessionFastPath, SpaceFastPath
+    from moot.gateway.hosting._fast_path import INTERFACE, SessionFastPath, SpaceFastPath
 except ImportError:
     _is_built = False
 else:
-    _is_built = True
+    _is_built = INTERFACE == 2
 
 COMPILED: Final = _is_built and not os.environ.get("MOOT_PURE_PYTHON")
 
