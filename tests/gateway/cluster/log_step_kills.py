@@ -26,7 +26,7 @@ from moot.evidence.merkle_tree import HASH_BYTES
 from moot.evidence.signed_note import VerifierKey
 from moot.gateway.evidence.witness_service import WitnessService
 from tests.gateway.cluster.log_failovers import NAMES, SAID, LogFailovers
-from tests.gateway.cluster.moot_killed_at_step import KILL_AT, STEPS
+from tests.gateway.cluster.moot_killed_at_step import BLIND, KILL_AT, STEPS
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.waiting import bounded, until
 
@@ -37,7 +37,14 @@ COSIGNER = "cosigner"
 
 
 def run_log_step_kills(rounds: int, seed: int) -> str:
-    """For `make soak`: each step in turn."""
+    """For `make soak`: each step in turn, and first a build that signs for what is not on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            uvloop.run(_Blind(Path(folder), seed, [STEPS[6]]).run(1))
+        except ExceptionGroup as faults:
+            assert faults.subgroup(lambda each: "ahead of its disk" in str(each)), faults  # noqa: PT017
+        else:
+            raise AssertionError("the check does not see what is signed ahead of the disk")
     steps = random.Random(seed).sample(STEPS, len(STEPS))
     return kill_at([step for step, _ in zip(cycle(steps), range(rounds), strict=False)], seed)
 
@@ -152,3 +159,9 @@ class LogStepKills(LogFailovers):
     def _cosigned_size(self, name: str) -> int:
         found = self.reader(name).cosigned()
         return 0 if found is None else found[0].size
+
+
+class _Blind(LogStepKills):
+    """The same with entries that are never synced."""
+
+    environ = MappingProxyType({**LogStepKills.environ, BLIND: "1"})

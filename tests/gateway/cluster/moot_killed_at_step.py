@@ -1,7 +1,8 @@
 """`python -m tests.gateway.cluster.moot_killed_at_step` is the `moot` command, killed at a step of its log.
 
 The file `kill-at` in its folder names the step. With it there, the process ends by SIGKILL when it comes to
-that step, as if somebody had sent one in that very moment.
+that step, as if somebody had cut the power in that very moment: what was written to the log's files and not
+synced is gone. With MOOT_TESTS_BLIND set nothing of them is ever synced, so that the check is seen to see it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from moot.gateway.evidence import cluster_log, log_keeper, witness_client
 from moot.gateway.evidence.witness_client import WitnessClient
 
 KILL_AT = "kill-at"
+BLIND = "MOOT_TESTS_BLIND"
 STEPS = (
     "before entries are appended",
     "half of the entries are written",
@@ -38,6 +40,10 @@ STEPS = (
 )
 
 
+# How large each file was before what is not synced yet.
+_unsynced: dict[str, int] = {}
+
+
 def reach(step: str) -> None:
     assert step in STEPS, step
     try:
@@ -45,6 +51,8 @@ def reach(step: str) -> None:
     except FileNotFoundError:
         return
     if wanted == step:
+        for path, size in _unsynced.items():
+            os.truncate(path, size)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -83,6 +91,7 @@ def watch_all() -> None:
     doing = ""
 
     def write_half(file: int, raw: bytes, offset: int) -> Any:
+        _unsynced.setdefault(os.readlink(f"/proc/self/fd/{file}"), os.fstat(file).st_size)
         written = write(file, raw[: len(raw) // 2], offset)
         reach(STEPS[1])
         return written + write(file, raw[written:], offset + written)
@@ -90,7 +99,9 @@ def watch_all() -> None:
     def sync(file: int) -> None:
         if doing == "entries":
             reach(STEPS[2])
-        fsync(file)
+        if BLIND not in os.environ:
+            fsync(file)
+            _unsynced.pop(os.readlink(f"/proc/self/fd/{file}"), None)
 
     def sync_checkpoint(folder: Path) -> None:
         if doing == log_files.CHECKPOINT_FILE:
