@@ -1,5 +1,8 @@
 """CPU that a server takes for one message: Moot, a bare relay and nats-server, in one run and in turns.
 
+    python -m bench.fanout                      # the log and the journal alone: a flood to one receiver
+
+
 One sender and N receivers; the sender hears its own messages, too, with all of them. Two paces:
 
     flood      64 messages on the way, as the sender's own echo shows; servers batch as they can
@@ -11,8 +14,11 @@ the flood at 2,000 messages a second.
 
 from __future__ import annotations
 
+import asyncio
+import os
 import statistics
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +30,9 @@ from bench.processes import Process, gateway, load, nats, relay
 Pace = Literal["flood", "one"]
 Key = tuple[Pace, str, int]
 
-MOOT, MOOT_OFF, RELAY, NATS = "moot", "moot, journal off", "bare relay", "nats-server"
-SERVERS: Final = (MOOT, MOOT_OFF, RELAY, NATS)
+MOOT, LOG_OFF, MOOT_OFF = "moot", "moot, log off", "moot, journal off"
+RELAY, NATS = "bare relay", "nats-server"
+SERVERS: Final = (MOOT, LOG_OFF, MOOT_OFF, RELAY, NATS)
 RECEIVERS: Final = (1, 10, 100)
 WINDOWS: Final[dict[Pace, int]] = {"flood": 64, "one": 1}
 ROUNDS: Final[dict[Pace, int]] = {"flood": 4, "one": 2}
@@ -38,6 +45,8 @@ MESSAGES: Final[dict[tuple[Pace, int], int]] = {
     ("one", 10): 2_000,
     ("one", 100): 500,
 }
+# The log of a journal is made about once a second, and belongs to the messages before.
+_SETTLE_SECONDS: Final = 1.5
 _WARM_UP: Final[dict[Pace, int]] = {"flood": 2_048, "one": 64}
 
 
@@ -61,7 +70,7 @@ class Measured:
         return statistics.median(self.per_second[pace, server, receivers])
 
 
-def config(journal: str = "on", *, names: list[str] | None = None) -> dict[str, Any]:
+def config(journal: str | dict[str, Any] = "on", *, names: list[str] | None = None) -> dict[str, Any]:
     """A gateway with one space in which everybody may chat."""
     if names is None:
         names = ["sender", "visitor", *(f"receiver-{n}" for n in range(max(RECEIVERS)))]
@@ -81,27 +90,33 @@ def config(journal: str = "on", *, names: list[str] | None = None) -> dict[str, 
 
 @asynccontextmanager
 async def servers(folder: Path) -> AsyncIterator[dict[str, tuple[Process, str]]]:
-    """All four, each with the address of its WebSockets; three of them idle at any time."""
+    """All of them, each with the address of its WebSockets; all but one idle at any time."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         moot, moot_url = await enter(gateway(folder / "moot", config()))
+        no_log, no_log_url = await enter(
+            gateway(folder / "moot-no-log", config({"mode": "on", "log": False}))
+        )
         off, off_url = await enter(gateway(folder / "moot-off", config("off")))
         bare, bare_url = await enter(relay(folder / "relay"))
         other, other_url = await enter(nats(folder / "nats"))
         yield {
             MOOT: (moot, moot_url + "bench"),
+            LOG_OFF: (no_log, no_log_url + "bench"),
             MOOT_OFF: (off, off_url + "bench"),
             RELAY: (bare, bare_url),
             NATS: (other, other_url),
         }
 
 
-async def run(folder: Path) -> Measured:
+async def run(
+    folder: Path, *, paces: Iterable[Pace] = WINDOWS, crowds: Sequence[int] = RECEIVERS
+) -> Measured:
     measured = Measured()
     async with servers(folder) as started, load(folder) as crowd:
-        for pace in WINDOWS:
+        for pace in paces:
             for round in range(ROUNDS[pace] + 1):
-                for receivers in RECEIVERS:
+                for receivers in crowds:
                     for name, (server, url) in started.items():
                         # The first round warms up and counts for nothing.
                         count = MESSAGES[pace, receivers] if round else _WARM_UP[pace]
@@ -129,9 +144,27 @@ async def flood(
     before = server.cpu_seconds
     await crowd.tell(job="go")
     result = await crowd.answer()
+    await asyncio.sleep(_SETTLE_SECONDS)
     spent = server.cpu_seconds - before
     if result["odd"]:
         raise RuntimeError(f"{name} said {result['odd']} things that were not the messages: see its log")
     await crowd.tell(job="close")
     await crowd.answer()
     return spent / messages * 1e6, messages / result["seconds"], result["load_cpu"] / result["seconds"]
+
+
+def main() -> None:
+    """What the journal and its log add to a message in a flood to one receiver."""
+    with tempfile.TemporaryDirectory(prefix="moot-fanout-") as name:
+        measured = asyncio.run(run(Path(name), paces=["flood"], crowds=[1]))
+    for server in SERVERS:
+        values = measured.microseconds["flood", server, 1]
+        cost = measured.cost("flood", server, 1)
+        print(f"{server:20} {cost:6.2f} µs   {min(values):.2f} to {max(values):.2f}")
+    for words, server in (("log on beside off", LOG_OFF), ("journal on beside off", MOOT_OFF)):
+        print(f"{words:22} {measured.ratio('flood', MOOT, server, 1):.2f}")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main()
