@@ -27,9 +27,10 @@ from bench.trust_baselines import prefix_of
 from bench.trust_people import World
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Case
-from moot.trust.rules.remembered_calls import RememberedCalls, evaluate_all, rule_for, usual_limits
+from moot.trust.rules.remembered_calls import RememberedCalls, rule_for, usual_limits
 from moot.trust.rules.rule import RuleOrigin
 from moot.trust.rules.rule_evaluation import call_key, evaluate
+from moot.trust.rules.rule_set import RuleSet
 
 PROPOSALS: Final = 600
 # A person clicks "always" for a prefix after so many approvals.
@@ -127,7 +128,7 @@ class Replay(Simulation):
         return False
 
     def _is_remembered(self, case: Case) -> bool:
-        verdict = evaluate_all((), self._calls.find(case), case, case.at, {PERSON}, self.tally.times())
+        verdict = RuleSet((), None, self._calls).decide(case, case.at, {PERSON}, self.tally.times())
         if verdict.decision != "approve" or verdict.rule is None:
             return False
         self.tally.record(verdict.rule.name, case.at)

@@ -13,8 +13,8 @@ from moot.protocol.operation import Json
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import evaluate
-from moot.trust.rules.rule_writer import rule_as_json, write_rules
-from moot.trust.rules.rule_yaml import read_rules, rule_of_json
+from moot.trust.rules.rule_json import rule_as_json, rule_of_json
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 from moot.values.inclusion import is_within
 from moot.values.kinds import KINDS, ValuePattern, read_value, recognise
 from moot.values.shell import split_command

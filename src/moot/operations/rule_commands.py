@@ -23,7 +23,7 @@ from moot.operations.rule_lines import (
 )
 from moot.operations.trust_log import TrustLog
 from moot.protocol.operation import Json
-from moot.trust.rules.rule_yaml import LIMIT_KEYS, RULE_KEYS
+from moot.trust.rules.rule_json import LIMIT_KEYS, RULE_KEYS
 from moot.values.kinds import KINDS
 
 # Fields of a rule; anything else that is set is an argument, also one that is called like a kind of value.

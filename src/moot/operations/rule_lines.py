@@ -128,8 +128,8 @@ def bar(share: float, cells: int = _BAR_CELLS) -> str:
 def rule_yaml(rule: Json) -> list[str]:
     """A rule as it is written in rules.yaml."""
     from moot.errors import UsageError
-    from moot.trust.rules.rule_writer import write_rules
-    from moot.trust.rules.rule_yaml import rule_of_json
+    from moot.trust.rules.rule_json import rule_of_json
+    from moot.trust.rules.rule_yaml import write_rules
 
     try:
         return write_rules([rule_of_json(rule)]).splitlines()

@@ -143,11 +143,17 @@ def traits_for(entries: Sequence[ToolEntry], host: str, tool: str, definition: s
 
     A line for another definition is void, and so is all that stands below it: the tool is unknown.
     """
+    entry = entry_for(entries, host, tool)
+    return entry.traits if entry is not None and entry.definition in (None, definition) else UNKNOWN_TOOL
+
+
+def entry_for(entries: Sequence[ToolEntry], host: str, tool: str) -> ToolEntry | None:
+    """The first line that matches a tool."""
     for entry in entries:
         host_pattern, _, tool_pattern = entry.pattern.partition("/")
         if glob(host_pattern).matches(host) and glob(tool_pattern).matches(tool):
-            return entry.traits if entry.definition in (None, definition) else UNKNOWN_TOOL
-    return UNKNOWN_TOOL
+            return entry
+    return None
 
 
 def traits_of_annotations(annotations: Mapping[str, Json]) -> ToolTraits:

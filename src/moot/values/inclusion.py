@@ -25,19 +25,12 @@ Run = tuple[str | Slot, ...]
 
 def is_within(inner: ValuePattern, outer: ValuePattern) -> bool:
     """Whether every text that `inner` admits is admitted by `outer`, as far as can be shown."""
-    return find_unproved(inner, outer) is None
-
-
-def find_unproved(inner: ValuePattern, outer: ValuePattern) -> ValueTemplate | None:
-    """The first template that may match more; None if there is none."""
-    if inner.kind != outer.kind:
-        return inner.templates[0]
-    wide = [variant for template in outer.templates for variant in _variants(template)]
-    for template in inner.templates:
-        for narrow in _variants(template):
-            if not any(_template_within(narrow, other) for other in wide):
-                return template
-    return None
+    wide, narrow = (
+        [variant for template in each.templates for variant in _variants(template)] for each in (outer, inner)
+    )
+    return inner.kind == outer.kind and all(
+        any(_template_within(each, other) for other in wide) for each in narrow
+    )
 
 
 def _variants(template: ValueTemplate) -> list[ValueTemplate]:

@@ -100,7 +100,7 @@ class Scene:
     async def is_left(self, id: str) -> bool:
         """Whether nothing was said and nothing was decided, once the model has answered."""
         failures = self.reviewer.failures
-        await until(lambda: self.reviewer.failures > failures or bool(self.reviewer.history._predictions))
+        await until(lambda: self.reviewer.failures > failures or bool(self.reviewer.history.predictions))
         seen = self.seen(id)
         return seen.status == "pending" and not seen.rejections and not seen.opinions
 

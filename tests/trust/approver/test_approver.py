@@ -395,7 +395,7 @@ async def test_in_observe_mode_nothing_is_done_and_predictions_are_compared(tmp_
         scene.mood = "approve"
         for number in (21, 22, 23):
             assert await scene.write(f"reports/day-{number}.md") == "by alice"
-        await until(lambda: scene.approver.observe.record(name).agreements == 3)
+        await until(lambda: scene.approver.history.observed(name).agreements == 3)
         report = await scene.alice.call("approver", "trust_report", {})
         assert report.structured is not None
         assert report.structured["observe"][name]["agreements"] == 3

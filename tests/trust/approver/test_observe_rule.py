@@ -12,8 +12,8 @@ from moot.trust.checks.explain import explain
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule_evaluation import evaluate
-from moot.trust.rules.rule_writer import rule_as_json, write_rules
-from moot.trust.rules.rule_yaml import read_rules
+from moot.trust.rules.rule_json import rule_as_json
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 from tests.trust.approver.test_approver import approver_scene
 from tests.trust.histories import START, call
 from tests.waiting import until
@@ -61,11 +61,11 @@ async def test_a_person_lets_one_rule_observe_and_decide_again(tmp_path: Path) -
         scene.mood = "reject"
         assert await scene.write("a/two.md") == "no, alice: unsafe"
         # It goes on after a disagreement, and people are told of it in the report alone.
-        await until(lambda: scene.approver.observe.record("r").conflicts == 1)
+        await until(lambda: scene.approver.history.observed("r").conflicts == 1)
         assert scene.store.suspensions == {}
         scene.mood = "approve"
         assert await scene.write("a/three.md") == "by alice"
-        await until(lambda: scene.approver.observe.record("r").agreements == 1)
+        await until(lambda: scene.approver.history.observed("r").agreements == 1)
         assert scene.approver.status.rules()["rules"][0]["state"] == "observing"
         scene.mood = "leave"
         await scene.alice.send("trust/accept", {"observe": "r", "on": False}, confirm=True)

@@ -17,8 +17,7 @@ from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule, RuleLimits
 from moot.trust.rules.rule_evaluation import evaluate
-from moot.trust.rules.rule_writer import write_rules
-from moot.trust.rules.rule_yaml import read_rules
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 from tests.trust.approver.test_approver import LEARNING, ApproverScene, approver_scene
 from tests.trust.histories import START, call, decided, envelope_of, fulfilment, history, proposal
 from tests.waiting import until
@@ -123,7 +122,7 @@ def test_many_lines_are_summed_up_at_a_start(tmp_path: Path, monkeypatch: pytest
     reviews = RuleReviews.open(tmp_path)
     ids = decide(reviews, 30)
     reviews.confirm(ids[:25])
-    monkeypatch.setattr("moot.trust.approver.rule_reviews.MAX_LINES", 20)
+    monkeypatch.setattr("moot.trust.approver.line_file.MAX_LINES", 20)
     RuleReviews.open(tmp_path)
     assert len((tmp_path / "reviews.jsonl").read_text().splitlines()) == 6
     again = RuleReviews.open(tmp_path)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moot.trust.approver import rule_history
+from moot.trust.approver import line_file, rule_history
 from moot.trust.approver.approver_metrics import expose_metrics, serve_metrics
 from moot.trust.approver.approver_settings import ApproverSettings
-from moot.trust.approver.observe import ObserveMode, rule_version
-from moot.trust.approver.rule_history import HISTORY_NAME, Prediction, RuleHistory
+from moot.trust.approver.rule_history import HISTORY_NAME, Prediction, RuleHistory, rule_version
 from moot.trust.rules.rule_evaluation import RuleVerdict, evaluate
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_yaml import read_rules
@@ -34,7 +34,6 @@ def test_counts_and_predictions_survive_a_restart_and_a_torn_line(tmp_path: Path
     history.count("tripped", START + DAY, rule="r")
     history.count("wrong", START + DAY, rule="r")
     history.keep_prediction("p3", Prediction("r", "v", "approve"))
-    history.close()
     file = tmp_path / HISTORY_NAME
     assert file.stat().st_mode & 0o777 == 0o600
     with file.open("a") as torn:
@@ -49,31 +48,30 @@ def test_counts_and_predictions_survive_a_restart_and_a_torn_line(tmp_path: Path
         assert again.rule_days(1) == [
             {"day": "2026-01-06", "rule": "r", "automatic": 0, "wrong": 1, "tripped": 1}
         ]
-    assert again.take_prediction("p3") == Prediction("r", "v", "approve")
-    again.close()
-    assert RuleHistory.open(tmp_path).take_prediction("p3") is None
+    later = decided(replace(call(), id="p3"), approved=True)
+    assert again.compare(later) == Prediction("r", "v", "approve")
+    assert RuleHistory.open(tmp_path).compare(later) is None
 
 
 def test_many_lines_are_summed_up_and_old_days_and_ids_have_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, bound in (("MAX_LINES", 20), ("MAX_DAYS", 3), ("MAX_COUNTED", 4), ("MAX_PREDICTIONS", 2)):
+    monkeypatch.setattr(line_file, "MAX_LINES", 20)
+    for name, bound in (("MAX_DAYS", 3), ("MAX_COUNTED", 4), ("MAX_PREDICTIONS", 2)):
         monkeypatch.setattr(rule_history, name, bound)
     history = RuleHistory.open(tmp_path)
     for number in range(25):
         history.count_decision(f"p{number}", START + DAY * (number // 5), rule="r")
         history.keep_prediction(f"q{number}", Prediction("r", "v", "approve"))
-    history.close()
     again = RuleHistory.open(tmp_path)
     assert again.total("automatic", "r") == 15
     # What is told again after a long time is not counted twice, though its id is forgotten.
     again.count_decision("p1", START, rule="r")
     again.count_decision("p24", START + 4 * DAY, rule="r")
     assert again.total("automatic", "r") == 15
-    assert again.find_prediction("q22") is None
-    assert again.find_prediction("q24") is not None
+    assert "q22" not in again.predictions
+    assert "q24" in again.predictions
     assert len((tmp_path / HISTORY_NAME).read_text().splitlines()) == 3 + 4 + 2
-    again.close()
 
 
 def test_a_folder_that_cannot_be_written_stops_no_counting(tmp_path: Path) -> None:
@@ -87,12 +85,12 @@ def test_results_of_a_changed_rule_are_not_those_of_the_old_one() -> None:
     (rule,) = read_rules(TEXT)
     (other,) = read_rules(TEXT.replace("a/", "b/"))
     (same,) = read_rules(TEXT.replace("}}]", "}, limits: {count: 3, per: 1h}, words: x}]"))
-    observe = ObserveMode()
+    observe = RuleHistory()
     case = call({"path": "a/x.md", "text": "x"})
     observe.predict(case.id, RuleVerdict("approve", rule, ""))
     assert observe.compare(decided(case, approved=True)) is not None
-    assert observe.record("r", version=rule_version(same)).agreements == 1
-    assert observe.record("r", version=rule_version(other)).agreements == 0
+    assert observe.observed("r", version=rule_version(same)).agreements == 1
+    assert observe.observed("r", version=rule_version(other)).agreements == 0
     assert evaluate([rule], case, case.at).decision == "approve"
 
 
@@ -103,7 +101,7 @@ async def test_observe_mode_counts_on_after_a_disagreement_and_over_a_restart(tm
     async with approver_scene(tmp_path, ApproverSettings(observe=True, learning=LEARNING)) as scene:
 
         def record() -> tuple[int, int]:
-            found = scene.approver.observe.record("r")
+            found = scene.approver.history.observed("r")
             return found.agreements, found.conflicts
 
         # It is past what was before it came, and has looked at the host's tools.
@@ -122,7 +120,7 @@ async def test_observe_mode_counts_on_after_a_disagreement_and_over_a_restart(tm
         seen = await scene.agent.propose(
             "files", "tools/call", {"name": "write_file", "arguments": {"path": "a/four.md", "text": "x"}}
         )
-        await until(lambda: scene.approver.history.find_prediction(seen.id) is not None)
+        await until(lambda: seen.id in scene.approver.history.predictions)
         await scene.away()
         await scene.alice.approve(seen.id)
         await scene.back()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from moot.trust.history.proposal_case import Case, case_of
 from moot.trust.rules.rule_store import STATE_NAME, RuleStore
-from moot.trust.rules.rule_writer import write_rules
+from moot.trust.rules.rule_yaml import write_rules
 from tests.trust.approver.test_approver import ApproverScene, approver_scene
 from tests.waiting import until
 
@@ -68,8 +68,11 @@ async def test_a_stop_while_the_approver_is_away_is_obeyed_by_its_place_not_its_
         await scene.wait_for("trust/rule", "stopped")
         await resumed(scene)
         await scene.away()
+        # One that cannot be is answered, and keeps none behind it from being obeyed.
+        await scene.alice.send("trust/stop", {"rule": "no-such"}, confirm=True)
         await scene.alice.send("trust/stop", {"reason": "while away"}, confirm=True)
         await scene.back()
+        await scene.wait_for_chat("not stopped: there is no rule no-such")
         stop = await scene.wait_for("trust/rule", "stopped")
         assert stop.payload["why"] == "while away"
         assert scene.approver.decider.verdict(report()).decision == "ask"

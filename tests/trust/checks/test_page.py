@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from moot.trust.checks.rule_tests import read_tests, run_tests
-from moot.trust.rules import rule_yaml
-from moot.trust.rules.rule_writer import write_rules
-from moot.trust.rules.rule_yaml import read_rules
+from moot.trust.rules import rule_json
+from moot.trust.rules.rule_set import RuleSet
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
 from tests.up.moot_up import environment, moot_up, write_config
@@ -52,12 +52,12 @@ async def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: P
 def test_every_key_of_a_rule_is_explained_and_the_example_is_one() -> None:
     text = text_of(TOPIC).partition("## The rules file")[2].partition("\n## ")[0]
     explained = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
-    keys = {*rule_yaml.RULE_KEYS} - {"limits", "origin"}
-    keys |= {f"limits.{key}" for key in rule_yaml.LIMIT_KEYS}
-    keys |= {f"origin.{key}" for key in rule_yaml._ORIGIN_KEYS}
+    keys = {*rule_json.RULE_KEYS} - {"limits", "origin"}
+    keys |= {f"limits.{key}" for key in rule_json.LIMIT_KEYS}
+    keys |= {f"origin.{key}" for key in rule_json._ORIGIN_KEYS}
     assert explained == keys
     example, tests = (block.code for block in blocks_of(text) if block.info == "yaml")
     rules = read_rules(example)
-    assert [each.problem for each in run_tests(rules, read_tests(tests), 0.0)] == [None, None]
+    assert [each.problem for each in run_tests(RuleSet(rules), read_tests(tests), 0.0)] == [None, None]
     assert len(rules) == 3
     assert read_rules(write_rules(rules)) == rules

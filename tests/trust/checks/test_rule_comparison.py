@@ -14,6 +14,7 @@ from moot.trust.checks.rule_diff import RuleDiff, compare_rules
 from moot.trust.checks.rule_replay import differing, replay
 from moot.trust.checks.rule_tests import read_tests
 from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_yaml import read_rules
 from tests.store import journals
 from tests.trust.histories import START, call, decided
@@ -23,7 +24,7 @@ NARROW = f"rules: [{{{HEAD}, tool: write_file, path: {{path: 'reports/day-<2 dig
 
 
 def diff(old: str, new: str, now: float = START) -> RuleDiff:
-    return compare_rules(read_rules(old), read_rules(new), now)
+    return compare_rules(RuleSet(read_rules(old)), RuleSet(read_rules(new)), now)
 
 
 def check_calls_are_real(found: RuleDiff, old: str, new: str) -> None:
@@ -86,7 +87,7 @@ def test_hours_and_ends_are_compared_at_their_own_times() -> None:
 
 
 def test_replay_tells_agreements_contradictions_and_what_is_asked_again() -> None:
-    rules = read_rules(NARROW)
+    rules = RuleSet(read_rules(NARROW))
 
     def write(path: str, minute: int) -> Any:
         return call({"path": path}, at=START + 60 * minute)
@@ -105,13 +106,14 @@ def test_replay_tells_agreements_contradictions_and_what_is_asked_again() -> Non
     assert [each.effect for each in found] == [
         "spared", "contradicts", "same", "asks", "reversed", "asks", "same",
     ]  # fmt: skip
-    assert [each.effect for each in replay((), history)].count("asks") == 4
-    only = differing(replay((), history), found)
+    assert [each.effect for each in replay(RuleSet(), history)].count("asks") == 4
+    only = differing(replay(RuleSet(), history), found)
     assert [each.decision.id for each in only] == [history[at].id for at in (0, 1, 4, 6)]
 
 
 def test_replay_counts_limits_as_they_would_have_been_used_up() -> None:
-    rules = read_rules(NARROW.replace("}}]", "}, limits: {count: 2, per: 1h, while_present: alice}}]"))
+    limited = NARROW.replace("}}]", "}, limits: {count: 2, per: 1h, while_present: alice}}]")
+    rules = RuleSet(read_rules(limited))
     days = [call({"path": f"reports/day-{at:02}.md"}, at=START + 600 * at) for at in range(10)]
     found = replay(rules, [decided(case, approved=True) for case in days])
     assert [each.effect for each in found] == [

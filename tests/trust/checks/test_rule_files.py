@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.remembered_calls import RememberedCalls, rule_for
 from moot.trust.rules.rule import RuleLimits, RuleOrigin
 from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_yaml import read_rules
 from tests.rows import for_each_row
@@ -74,14 +76,14 @@ def test_what_else_decides_in_the_space_is_looked_at_or_named(
     rules_file = read_rules_file(file)
     rules_file.print_unseen()
     assert capsys.readouterr().out == "note: 1 remembered call (`moot rules list`) is not looked at here\n"
-    found = run_tests(rules_file.rules, read_tests(rules_file.text), 0.0, rules_file.read_policies())
+    found = run_tests(rules_file.read_all(), read_tests(rules_file.text), 0.0)
     assert [each.problem for each in found[:2]] == [None, None]
     assert [each.verdict.decision for each in found] == ["reject", "approve", "reject", "reject"]
 
     ledger = [HistoryProposal.of(call({"path": path})) for path in ("a", "b-11", "c")]
-    judged = replay((), ledger, rules_file.read_policies(), rules_file.read_remembered())
+    judged = replay(replace(rules_file.read_all(), rules=()), ledger)
     assert [each.verdict.decision for each in judged] == ["approve", "reject", "ask"]
-    assert [each.verdict.decision for each in replay((), ledger)] == ["ask", "ask", "ask"]
+    assert [each.verdict.decision for each in replay(RuleSet(), ledger)] == ["ask", "ask", "ask"]
 
 
 def test_policies_and_remembered_calls_are_checked_and_compared_with_the_rules(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_another_rule_than_the_expected_one_and_a_missing_time_fail() -> None:
         f"tests:\n  - {{{call}}}\n  - {{at: '2026-11-16T10:00:00Z', {call}}}\n"
         f"  - {{at: '2026-11-16T20:00:00Z', {call}}}\n  - {{rule: gone, {call}}}\n"
     )
-    problems = [each.problem for each in run_tests(read_rules(text), tests, 0.0)]
+    problems = [each.problem for each in run_tests(RuleSet(read_rules(text)), tests, 0.0)]
     assert "depends on the time" in str(problems[0])
     assert problems[1] is None
     assert "expected approve, but it is ask" in str(problems[2])
@@ -201,7 +203,7 @@ def test_what_a_rule_could_be_abused_for_is_shown_with_a_call_that_it_approves(
     parts: str, part: str, danger: str
 ) -> None:
     rules = read_rules(rule(parts))
-    found = {(each.part, each.danger): each.example for each in check_rules(rules).warnings}
+    found = {(each.part, each.danger): each.example for each in check_rules(RuleSet(rules)).warnings}
     assert (part, danger) in found
     example: Any = found[part, danger]
     payload = {
@@ -226,17 +228,17 @@ def test_what_a_rule_could_be_abused_for_is_shown_with_a_call_that_it_approves(
     ],
 )
 def test_narrow_rules_get_no_warning(parts: str) -> None:
-    found = check_rules(read_rules(rule(parts)))
+    found = check_rules(RuleSet(read_rules(rule(parts))))
     assert (found.warnings, found.unchecked) == ((), ())
 
 
 def test_what_an_earlier_rule_rejects_is_no_warning_and_what_cannot_be_tried_is_said() -> None:
     wide = rule('tool: read, arguments: {path: "home/*"}')
     first = '{name: no, decision: ask, arguments: {path: "/[.]env|[.]ssh|secrets/"}}'.replace("no,", "never,")
-    assert check_rules(read_rules(wide)).warnings
-    assert check_rules(read_rules(wide.replace("[{", f"[{first}, {{", 1))).warnings == ()
+    assert check_rules(RuleSet(read_rules(wide))).warnings
+    assert check_rules(RuleSet(read_rules(wide.replace("[{", f"[{first}, {{", 1)))).warnings == ()
     odd = rule('tool: read, arguments: {path: "/^[[:alpha:]]{3}$/", "$.a.b": x}')
-    assert check_rules(read_rules(odd)).unchecked == ("r",)
+    assert check_rules(RuleSet(read_rules(odd))).unchecked == ("r",)
 
 
 def test_check_exits_with_an_error_if_it_warns(tmp_path: Path) -> None:
@@ -268,6 +270,6 @@ def test_a_test_of_days_has_a_time_or_it_would_pass_this_week_only() -> None:
     call = "expect: approve, proposer: agent, to: office, tool: book, arguments: {due: '2026-11-20'}"
     tests = read_tests(f"tests: [{{{call}}}, {{{call}, at: '2026-11-16T10:00:00Z'}}]")
     for now in (0.0, 1_795_000_000.0):
-        problems = [each.problem for each in run_tests(rules, tests, now)]
+        problems = [each.problem for each in run_tests(RuleSet(rules), tests, now)]
         assert "depends on the time" in str(problems[0])
         assert problems[1] is None

@@ -16,7 +16,7 @@ from moot.store.journal_reader import JournalRecord
 from moot.trust.checks.rules_then import RulesThen, replay_then
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule, RuleLimits
-from moot.trust.rules.rule_writer import rule_as_json
+from moot.trust.rules.rule_json import rule_as_json
 from tests.trust.approver.test_approver import approver_scene
 from tests.trust.histories import START, call, decided
 from tests.trust.rules.test_tripping import REPORTS, _case

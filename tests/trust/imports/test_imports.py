@@ -19,8 +19,7 @@ from moot.trust.imports import claude_code, codex, cursor
 from moot.trust.imports.permissions import PermissionFile
 from moot.trust.imports.rule_maker import ImportedRules, ImportTargets, ToolTarget, make_rules
 from moot.trust.rules.rule_evaluation import evaluate
-from moot.trust.rules.rule_writer import write_rules
-from moot.trust.rules.rule_yaml import read_rules
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 from tests.rows import for_each_row
 from tests.trust.histories import call
 

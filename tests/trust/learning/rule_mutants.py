@@ -27,8 +27,7 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import evaluate
-from moot.trust.rules.rule_writer import rule_as_json
-from moot.trust.rules.rule_yaml import rule_of_json
+from moot.trust.rules.rule_json import rule_as_json, rule_of_json
 from moot.values.examples import edge_texts, outside_texts
 from tests.trust.histories import START, call, decided, history
 from tests.trust.learning.meaning_judges import (

@@ -13,9 +13,8 @@ from moot.trust.learning.learner import suggest
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import evaluate, row_name
+from moot.trust.rules.rule_json import rule_as_json, rule_of_json
 from moot.trust.rules.rule_words import MAX_SENTENCE
-from moot.trust.rules.rule_writer import rule_as_json
-from moot.trust.rules.rule_yaml import rule_of_json
 from moot.values.scalars import date_after
 from tests.trust.histories import START, call, decided, history
 

@@ -16,10 +16,10 @@ from moot.trust.checks.rule_tests import read_tests, run_tests
 from moot.trust.learning.learner import add_rule
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import describe_rule
-from moot.trust.rules.rule_writer import write_rules
-from moot.trust.rules.rule_yaml import read_rules
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 
 TEXT = """\
 rules:
@@ -65,16 +65,16 @@ def test_it_asks_unless_origins_were_looked_at_and_do_not() -> None:
 
 
 def test_tests_of_a_file_say_where_values_came_from() -> None:
-    assert [each.problem for each in run_tests([RULE], read_tests(TEXT), 0.0)] == [None, None, None]
+    assert [each.problem for each in run_tests(RuleSet([RULE]), read_tests(TEXT), 0.0)] == [None, None, None]
     with pytest.raises(UsageError, match="origins must be said or untrusted"):
         read_tests(TEXT.replace("origins: said", "origins: mine"))
 
 
 def test_a_check_names_what_it_covers_and_a_diff_sees_it() -> None:
-    report = check_rules([RULE])
+    report = check_rules(RuleSet([RULE]))
     assert (report.warnings, report.unchecked) == ((), ())
     assert report.by_origin == (("by-origin", describe_rule(RULE)),)
-    assert compare_rules([], [RULE], 0.0).calls
+    assert compare_rules(RuleSet(), RuleSet([RULE]), 0.0).calls
 
 
 def test_learned_rules_come_before_it_and_dropping_it_is_wider() -> None:

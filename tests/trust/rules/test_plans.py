@@ -19,9 +19,9 @@ from moot.trust.rules.plan import Plan, PlanRecord, cut_plan, read_plan, record_
 from moot.trust.rules.remembered_calls import rule_for, usual_limits
 from moot.trust.rules.rule import Rule, RuleOrigin
 from moot.trust.rules.rule_evaluation import RuleVerdict, amounts_of, evaluate
+from moot.trust.rules.rule_json import rule_as_json, rule_of_json
 from moot.trust.rules.rule_store import MAX_USES, RuleStore
-from moot.trust.rules.rule_writer import rule_as_json, write_rules
-from moot.trust.rules.rule_yaml import read_rules, rule_of_json
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 from moot.trust.rules.store_records import RuleUses, is_counted
 
 NOW = 1_800_000_000.0

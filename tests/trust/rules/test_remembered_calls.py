@@ -20,11 +20,11 @@ from moot.trust.rules.remembered_calls import (
     chosen_limits,
     counted_name,
     destroying_limits,
-    evaluate_all,
     rule_for,
     usual_limits,
 )
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_words import describe_rule
 
 NOW = 1_800_000_000.0
@@ -47,7 +47,7 @@ def decide(
     calls: RememberedCalls, case: Case, *rules: Rule, at: float = NOW + 1, tally: UseTally | None = None
 ) -> str:
     times = {} if tally is None else tally.times()
-    return evaluate_all(rules, calls.find(case), case, at, (), times, untrusted=None).decision
+    return RuleSet(rules, None, calls).decide(case, at, (), times, untrusted=None).decision
 
 
 def test_exactly_this_call_is_approved_again_and_no_other() -> None:
@@ -266,10 +266,10 @@ def test_a_rule_that_would_reject_and_is_held_back_leaves_the_call_to_people() -
     for limits in (RuleLimits(check_share=1.0), RuleLimits(while_present=("alice",))):
         rule = Rule("no", "reject", tool="pay", limits=limits)
         again = calls.find(call(to="acme"))
-        assert evaluate_all([rule], again, call(to="acme"), NOW + 1, draw=0.5).decision == "ask"
+        assert RuleSet([rule]).decide(call(to="acme"), NOW + 1, found=again, draw=0.5).decision == "ask"
     used = {"no": [NOW]}
     rule = Rule("no", "reject", tool="pay", limits=RuleLimits(1, 3600.0))
-    assert evaluate_all([rule], again, call(to="acme"), NOW + 1, (), used).decision == "ask"
+    assert RuleSet([rule]).decide(call(to="acme"), NOW + 1, (), used, found=again).decision == "ask"
 
 
 def test_a_suspended_rule_does_not_hide_one_behind_it_that_rejects_or_asks() -> None:
@@ -279,5 +279,5 @@ def test_a_suspended_rule_does_not_hide_one_behind_it_that_rejects_or_asks() -> 
     held = {"yes": "somebody complained"}
     for decision, expected in (("reject", "ask"), ("ask", "ask"), ("approve", "approve")):
         rules = [first, Rule("rest", decision, tool="*" if decision != "approve" else "other")]  # type: ignore[arg-type]
-        found = evaluate_all(rules, calls.find(call(to="acme")), call(to="acme"), NOW + 1, suspended=held)
+        found = RuleSet(rules, None, calls).decide(call(to="acme"), NOW + 1, suspended=held)
         assert found.decision == expected

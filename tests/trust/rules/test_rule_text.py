@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from moot.errors import UsageError
 from moot.trust.rules.conditions import Hours, Range, RangeByText
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
-from moot.trust.rules.rule_writer import rule_as_json, write_rules
-from moot.trust.rules.rule_yaml import LIMIT_KEYS, read_rules, rule_of_json
+from moot.trust.rules.rule_json import LIMIT_KEYS, rule_as_json, rule_of_json
+from moot.trust.rules.rule_yaml import read_rules, write_rules
 from tests.examples import examples
 from tests.rows import for_each_row
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
-from moot.trust.checks.rule_samples import sample_call
 from moot.trust.history.proposal_case import case_of
 from moot.trust.rules.conditions import Hours, Range, RangeByText, is_plain, is_same_json, read_hours
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_evaluation import evaluate
+from moot.trust.rules.rule_samples import sample_call
 from tests.rows import for_each_row
 from tests.trust.histories import HOUR, START, call
 

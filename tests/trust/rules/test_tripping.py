@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.approver.observe import ObserveMode
+from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.checks.explain import explain
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
@@ -52,7 +52,7 @@ def _case(path: str = "/srv/reports/a.txt", **more: object) -> Case:
 
 
 def _why(event: Event, rule: Rule = REPORTS) -> str | None:
-    found = check_tripwires(rule, event, START, deciding_rules={"p-9": "reports"})
+    found = check_tripwires(rule, event, START)
     return None if found is None else found.why
 
 
@@ -92,9 +92,8 @@ def test_the_removal_of_whom_it_is_about_suspends_it() -> None:
 
 def test_a_complaint_about_it_or_about_what_it_did_suspends_it() -> None:
     assert _why(Complaint("bob", "too many", "c1", rule="reports")) == "bob complained: too many"
-    assert _why(Complaint("bob", "", "c1", proposal="p-9")) == "bob complained"
+    assert _why(Complaint("bob", "", "c1", rule="reports")) == "bob complained"
     assert _why(Complaint("bob", "", "c1", rule="other")) is None
-    assert _why(Complaint("bob", "", "c1", proposal="p-8")) is None
 
 
 def test_a_tool_that_changed_suspends_the_rules_about_it() -> None:
@@ -144,7 +143,7 @@ def test_a_suspended_rule_asks() -> None:
 
 
 def test_observe_mode_compares_and_bounds_how_wrong_a_rule_would_have_been() -> None:
-    observe = ObserveMode()
+    observe = RuleHistory()
     for number in range(10):
         case = _case(f"/srv/reports/{number}.txt")
         observe.predict(case.id, evaluate([REPORTS], case, START))
@@ -152,20 +151,19 @@ def test_observe_mode_compares_and_bounds_how_wrong_a_rule_would_have_been() -> 
     asked = _case("/etc/x")
     observe.predict(asked.id, evaluate([REPORTS], asked, START))
     assert observe.compare(decided(asked, approved=True)) is None
-    record = observe.record("reports")
+    record = observe.observed("reports")
     assert (record.agreements, record.conflicts) == (9, 1)
     assert record.bound == pytest.approx(0.3942, abs=1e-4)
-    assert [compared.agrees for compared in observe.comparisons].count(False) == 1
 
 
 def test_an_open_decision_is_compared_when_it_is_made() -> None:
-    observe = ObserveMode()
+    observe = RuleHistory()
     case = _case()
     observe.predict(case.id, evaluate([REPORTS], case, START))
     assert observe.compare(HistoryProposal.of(case)) is None
     compared = observe.compare(decided(case, approved=True))
     assert compared is not None
-    assert compared.as_json()["agrees"] is True
+    assert compared.decision == "approve"
 
 
 def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
@@ -205,7 +203,8 @@ def test_why_something_was_not_done() -> None:
     assert "reports does not match: path does not match and there is an extra argument mode" in found.others
     assert any(other.startswith("old expired on 2026-01-05") for other in found.others)
     held = {"reports": Suspension("reports", START, "alice rejected one")}
-    suspended = explain(HistoryProposal.of(_case()), [REPORTS], START, suspensions=held)
+    verdict = evaluate([REPORTS], _case(), START, suspended=suspension_reasons(held))
+    suspended = explain(HistoryProposal.of(_case()), [REPORTS], START, verdict=verdict)
     assert suspended.verdict.why == "rule reports is suspended: alice rejected one"
     assert suspended.as_json()["rule"] == "reports"
 
@@ -221,14 +220,12 @@ def test_every_way_to_end_has_its_sentence() -> None:
         assert words in explain(over, [], START).outcome
 
 
-def test_a_wider_grant_is_said_to_be_wider() -> None:
-    """MEW 9.2: this tool with these arguments, then this tool."""
-    narrow, wide = grant_of(REPORTS), grant_of(REPORTS, "tool")
-    assert narrow is not None
-    assert wide is not None
-    assert "arguments" in narrow.capability["payload"]["params"]
-    assert "arguments" not in wide.capability["payload"]["params"]
-    assert "any arguments are allowed" in wide.loses
+def test_a_grant_says_what_it_allows_beyond_the_rule() -> None:
+    """MEW 9.2: this tool with these arguments."""
+    grant = grant_of(REPORTS)
+    assert grant is not None
+    assert "arguments" in grant.capability["payload"]["params"]
+    assert "other arguments are allowed too" in grant.loses
     for rule in (
         replace(REPORTS, hours=Hours(0, 1)),
         replace(REPORTS, proposer="a*"),
@@ -258,7 +255,7 @@ def test_a_back_test_counts_what_nobody_decided() -> None:
         REPORTS, [over, automated, HistoryProposal.of(_case()), decided(_case(), approved=True)]
     )
     assert (found.history, found.covered, found.undecided, found.automated) == (3, 3, 1, 1)
-    assert found.as_json()["agreements"] == 1
+    assert found.agreements == 1
 
 
 def test_what_an_approved_call_had_is_not_unusual() -> None:

@@ -36,7 +36,6 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_KIND, OPINION_REASON, OPINION_RULE, Opinion
-from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.rule_history import Prediction, RuleHistory
 from moot.trust.approver.rule_suggester import people_among
 from moot.trust.history.proposal_case import Case
@@ -90,7 +89,6 @@ class Reviewer:
         self._draw = draw
         self._ledger = ProposalHistory(max_proposals=MAX_REMEMBERED, on_change=self._compare)
         self.history = RuleHistory.open(folder)
-        self.observe = ObserveMode(self.history)
         self._stopped = folder / _STOPPED_NAME
         self._people: frozenset[str] = frozenset()
         self._slots = asyncio.Semaphore(MAX_ASKED)
@@ -111,15 +109,12 @@ class Reviewer:
         space = self._space
         reader = space.envelopes(own=True)
         space.roster.on_change(lambda _: self._note_people())
-        try:
-            await self._catch_up()
-            async for envelope in reader:
-                if isinstance(envelope, MissedMessages):
-                    await self._catch_up()
-                else:
-                    self._process(self._with_names(envelope))
-        finally:
-            self.history.close()
+        await self._catch_up()
+        async for envelope in reader:
+            if isinstance(envelope, MissedMessages):
+                await self._catch_up()
+            else:
+                self._process(self._with_names(envelope))
 
     async def _catch_up(self) -> None:
         self._note_people()
@@ -243,8 +238,8 @@ class Reviewer:
         if self._people.isdisjoint(name for name in deciders if name):
             return
         before = self.why_not_rejecting()
-        compared = self.observe.compare(decision)
-        if compared is None or compared.agrees or compared.rule != _NO:
+        compared = self.history.compare(decision)
+        if compared is None or compared.decision == decision.lesson or compared.rule != _NO:
             return
         if before is None and (why := self.why_not_rejecting()) is not None:
             log.warning("rejects nothing more", extra={"why": why})
@@ -259,7 +254,7 @@ class Reviewer:
 
     def why_not_rejecting(self) -> str | None:
         """Why its no is only shown; None if it rejects."""
-        contradicted = self.observe.record(_NO, version=self._version).conflicts
+        contradicted = self.history.observed(_NO, version=self._version).conflicts
         if not self._settings.rejects:
             return "it was not started with --reject"
         if not self._space.may("mcp/reject"):
@@ -272,7 +267,7 @@ class Reviewer:
 
     def report(self) -> dict[str, Json]:
         why = self.why_not_rejecting()
-        records = {word: self.observe.record(word, version=self._version) for word in (_NO, _NOTHING)}
+        records = {word: self.history.observed(word, version=self._version) for word in (_NO, _NOTHING)}
         return {
             "rejects": why is None,
             "why_not": why,

@@ -79,15 +79,9 @@ def run(options: argparse.Namespace) -> int:
     if store is None:
         found = explain(decision, (), now)
     else:
-        judged = judge_offline(decision, store, list(ledger), now)
-        found = explain(
-            decision,
-            store.rules_about(decision.case, decision.rule),
-            now,
-            verdict=judged.verdict,
-            asked_because=judged.asked_because,
-            notes=judged.notes,
-        )
+        verdict, notes = judge_offline(decision, store, list(ledger), now)
+        rules = store.rules_about(decision.case, decision.rule)
+        found = explain(decision, rules, now, verdict=verdict, notes=notes)
     found = replace(found, notes=(*found.notes, *_sign_in_notes(journal, decision)))
     then = replay_then(decision, _rule_records(journal, decision), list(ledger))
     if options.json:

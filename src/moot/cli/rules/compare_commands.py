@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,15 +86,14 @@ def _diff(options: argparse.Namespace) -> int:
     files = [read_rules_file(file) for file in (options.old, options.new)]
     tests = [test for each in files for test in read_tests(each.text)]
     calls = [(test.case, test.at) for test in tests]
-    old, new = files
-    beside = old.read_beside(), new.read_beside()
-    if not beside[0].calls:
+    old, new = (each.read_all() for each in files)
+    if not old.calls:
         # A copy of the file lies alone, and what people want again decides with it all the same.
-        beside = replace(beside[0], remembered=beside[1].remembered), beside[1]
-    found = compare_rules(old.rules, new.rules, time.time(), calls, beside)
+        old = replace(old, remembered=new.remembered)
+    found = compare_rules(old, new, time.time(), calls)
     if options.json:
         listed = [_call_as_json(each) for each in found.calls]
-        print(json.dumps({"changes": [each.as_json() for each in found.changes], "calls": listed}))
+        print(json.dumps({"changes": [asdict(each) for each in found.changes], "calls": listed}))
     else:
         for change in found.changes:
             print(printable(_change_line(change)))
@@ -164,8 +163,7 @@ def _replayed(
 ) -> list[ReplayedDecision]:
     from moot.trust.checks.rule_replay import replay
 
-    policies, remembered = rules_file.read_policies(), rules_file.read_remembered()
-    return _within(replay(rules_file.rules, ledger, policies, remembered), options)
+    return _within(replay(rules_file.read_all(), ledger), options)
 
 
 def _within(found: Sequence[ReplayedDecision], options: argparse.Namespace) -> list[ReplayedDecision]:

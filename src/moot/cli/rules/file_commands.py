@@ -67,17 +67,17 @@ def _test(options: argparse.Namespace) -> int:
     from moot.trust.checks.rule_tests import read_tests, run_tests, untested_rules
 
     rules_file = read_rules_file(options.file)
-    file, rules = rules_file.path, rules_file.rules
+    file = rules_file.path
     try:
         tests = read_tests(rules_file.text)
     except UsageError as fault:
         raise UsageError(f"{file}: {fault}") from None
     if not tests:
         raise UsageError(f"{file} has no tests; `moot rules test --help` shows how to write one")
-    policies = rules_file.read_policies()
-    outcomes = run_tests(rules, tests, time.time(), policies)
+    rules = rules_file.read_all()
+    outcomes = run_tests(rules, tests, time.time())
     failed = [each for each in outcomes if each.problem is not None]
-    untested = untested_rules((*rules, *(policies.rules if policies else ())), outcomes)
+    untested = untested_rules(rules.all_rules, outcomes)
     if options.json:
         listed = [
             {
@@ -105,7 +105,7 @@ def _check(options: argparse.Namespace) -> int:
 
     rules_file = read_rules_file(options.file)
     file, rules = rules_file.path, rules_file.rules
-    report = check_rules(rules, rules_file.read_beside())
+    report = check_rules(rules_file.read_all())
     found, unchecked = report.warnings, report.unchecked
     if options.json:
         listed = [

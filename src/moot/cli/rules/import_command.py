@@ -63,7 +63,7 @@ def add_command(group: Any, name: str) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from moot.trust.imports.rule_maker import ImportTargets, make_rules
-    from moot.trust.rules.rule_writer import write_rules
+    from moot.trust.rules.rule_yaml import write_rules
 
     tools = {kind: _target(text, kind) for kind in _TOOLS if (text := getattr(options, kind)) is not None}
     try:

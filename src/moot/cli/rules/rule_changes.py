@@ -30,8 +30,8 @@ async def accept(space: JoinedSpace, options: argparse.Namespace) -> OperationRe
 
 def _read_narrowed_rule(file: Path) -> Any:
     from moot.config.strict_yaml import read_yaml
-    from moot.trust.rules.rule_writer import rule_as_json
-    from moot.trust.rules.rule_yaml import read_rules, rule_of_json
+    from moot.trust.rules.rule_json import rule_as_json, rule_of_json
+    from moot.trust.rules.rule_yaml import read_rules
 
     try:
         text = file.read_text("utf-8")

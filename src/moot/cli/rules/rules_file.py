@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Final
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.trust.checks.beside_rules import BesideRules
-    from moot.trust.rules.cedar_policies import CedarPolicies
-    from moot.trust.rules.remembered_calls import RememberedCalls
     from moot.trust.rules.rule import Rule
+    from moot.trust.rules.rule_set import RuleSet
 
 FILE_HELP: Final = "the rules (default: .moot/trust/SPACE/rules.yaml, if there is one such file)"
 
@@ -24,29 +22,21 @@ class RulesFile:
     path: Path
     text: str
     rules: tuple[Rule, ...]
+    cedar: tuple[str, ...]
 
-    def read_policies(self) -> CedarPolicies | None:
-        """The Cedar policies that it names; raises UsageError."""
-        from moot.trust.rules.cedar_policies import CedarPolicies, read_cedar_files
-
-        names = read_cedar_files(self.text)
-        return CedarPolicies(self.path.parent, names) if names else None
-
-    def read_remembered(self) -> RememberedCalls:
-        """The calls that people want again, beside it; raises UsageError."""
+    def read_all(self) -> RuleSet:
+        """All that decides in the space of this file; raises UsageError."""
+        from moot.trust.rules.cedar_policies import CedarPolicies
         from moot.trust.rules.remembered_calls import RememberedCalls
+        from moot.trust.rules.rule_set import RuleSet
 
-        return RememberedCalls.open(self.path.parent)
-
-    def read_beside(self) -> BesideRules:
-        """What decides beside the rules; raises UsageError."""
-        from moot.trust.checks.beside_rules import BesideRules
-
-        return BesideRules(self.read_policies(), self.read_remembered())
+        folder = self.path.parent
+        policies = CedarPolicies(folder, self.cedar) if self.cedar else None
+        return RuleSet(self.rules, policies, RememberedCalls.open(folder))
 
     def print_unseen(self) -> None:
         """Tell what also decides in this space and is not looked at, so that nobody takes this for all."""
-        if count := len(self.read_remembered()):
+        if count := len(self.read_all().calls):
             calls, are = ("remembered call", "is") if count == 1 else ("remembered calls", "are")
             print(f"note: {count} {calls} (`moot rules list`) {are} not looked at here")
 
@@ -54,7 +44,7 @@ class RulesFile:
 def read_rules_file(path: Path | None) -> RulesFile:
     """Read a rules file, or the only one of the spaces in this folder; raises UsageError."""
     from moot.trust.rules.rule_store import RULES_NAME
-    from moot.trust.rules.rule_yaml import read_rules
+    from moot.trust.rules.rule_yaml import read_rule_file
 
     if path is None:
         found = sorted(Path(".moot", "trust").glob(f"*/{RULES_NAME}"))
@@ -71,6 +61,7 @@ def read_rules_file(path: Path | None) -> RulesFile:
     except (OSError, UnicodeDecodeError) as fault:
         raise UsageError(f"{path} cannot be read: {fault}") from None
     try:
-        return RulesFile(path, text, read_rules(text))
+        read = read_rule_file(text)
+        return RulesFile(path, text, read.rules, read.cedar)
     except UsageError as fault:
         raise UsageError(f"{path}: {fault}") from None

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from moot.errors import InvalidPattern, UsageError
 from moot.protocol.envelope import Envelope
-from moot.protocol.operation import Json
 from moot.trust.checks.narrowing_proof import find_counter_example, find_wider_part
 from moot.trust.learning.learner import add_rule
 from moot.trust.rules.rule import Rule, RuleOrigin
+from moot.trust.rules.rule_json import rule_of_json
 from moot.trust.rules.rule_store import RuleStore
-from moot.trust.rules.rule_yaml import rule_of_json
 from moot.trust.rules.store_records import GrantedRule, PendingAcceptance
-
-Send = Callable[..., None]
 
 
 class Acceptance:
-    """Applies `trust/accept` and `trust/dismiss` to the rule store."""
+    """Applies `trust/accept` and `trust/dismiss` to the rule store; raises UsageError if that cannot be."""
 
-    def __init__(self, store: RuleStore, send: Send) -> None:
+    def __init__(self, store: RuleStore) -> None:
         self._store = store
-        self._send = send
 
     def accept(self, envelope: Envelope, now: float) -> Rule | PendingAcceptance | None:
-        """Make a suggestion a rule and return it; None if it was granted instead. Raises UsageError.
+        """Make a suggestion a rule and return it; None if it was granted instead.
 
         Where several people have to accept it, all but the last get a PendingAcceptance.
         """
@@ -50,7 +45,7 @@ class Acceptance:
                     f"{f', for example {example}' if example else ''}. Accept the suggestion unchanged, "
                     f"narrow it, or write your own rule in {store.rules_file.name}"
                 )
-        if self.is_about(rule, envelope.sender):
+        if is_about(rule, envelope.sender):
             raise UsageError("nobody can accept a rule for their own proposals")
         if payload.get("granted") is True:
             # The agent got the capability itself; a rule would only duplicate it.
@@ -86,42 +81,30 @@ class Acceptance:
         return taken
 
     def _accepted_by(self, pending: PendingAcceptance | None, rule: Rule, sender: str) -> tuple[str, ...]:
-        """Who has accepted this very rule, the sender last; raises UsageError if the sender already had.
-
-        Who may no longer accept rules does not count any more.
-        """
-        store = self._store
-        if store.accepting_people < 2 or pending is None or pending.rule != rule:
+        """Who has accepted this very rule, the sender last, who must not have already."""
+        if self._store.accepting_people < 2 or pending is None or pending.rule != rule:
             return (sender,)
         if sender in pending.by:
             raise UsageError("you have accepted it already; another person has to accept it, too")
-        return (*(name for name in pending.by if name in store.people), sender)
+        return self._store.people_with(pending.by, sender)
 
     def dismiss(self, envelope: Envelope) -> None:
         """Dismiss a suggestion: nothing like it is suggested again."""
-        try:
-            id, suggestion = self._find_suggestion(envelope)
-            rule = rule_of_json(suggestion["rule"], "the suggested rule")
-        except UsageError as fault:
-            words: dict[str, Json] = {"text": f"not dismissed: {fault}", "format": "plain"}
-            self._send("chat", words, to=envelope.sender, about=envelope.id)
-            return
+        id, suggestion = self._find_suggestion(envelope)
+        rule = rule_of_json(suggestion["rule"], "the suggested rule")
         del self._store.suggestions[id]
         self._store.pending.pop(id, None)
         self._store.dismissed = (*self._store.dismissed, rule)
         self._store.save()
 
-    def forget_grant(self, grant: str) -> None:
+    def forget_grant(self, envelope: Envelope) -> None:
         """A grant was revoked: its suggestion may come again."""
-        gone = [id for id, each in self._store.granted.items() if each.grant == grant]
+        grant = envelope.payload.get("grant_id")
+        gone = [id for id, each in self._store.granted.items() if grant and each.grant == grant]
         for id in gone:
             del self._store.granted[id]
         if gone:
             self._store.save()
-
-    def is_about(self, rule: Rule, member: str) -> bool:
-        """Separation of duties: whether a rule names this member as proposer."""
-        return rule.proposer not in (None, "*") and rule.covers_proposer(member)
 
     def _find_suggestion(self, envelope: Envelope) -> tuple[str, dict[str, Any]]:
         id = envelope.payload.get("suggestion")
@@ -129,6 +112,11 @@ class Acceptance:
         if not isinstance(id, str) or found is None:
             raise UsageError("this suggestion no longer exists; list the current ones")
         return id, found
+
+
+def is_about(rule: Rule, member: str) -> bool:
+    """Separation of duties: whether a rule names this member as proposer."""
+    return rule.proposer not in (None, "*") and rule.covers_proposer(member)
 
 
 def _with_origin(rule: Rule, origin: RuleOrigin, taken: set[str]) -> Rule:

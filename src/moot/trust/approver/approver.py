@@ -43,7 +43,6 @@ from moot.resilience.steady_clock import SteadyClock
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.approver_status import ApproverStatus, is_decided
 from moot.trust.approver.call_memory import CallMemory
-from moot.trust.approver.observe import ObserveMode
 from moot.trust.approver.origin_finding import sent_at
 from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.plan_commands import PlanCommands
@@ -53,21 +52,22 @@ from moot.trust.approver.rule_decider import RuleDecider
 from moot.trust.approver.rule_history import RuleHistory
 from moot.trust.approver.rule_reviews import RuleReviews
 from moot.trust.approver.rule_suggester import RuleSuggester
-from moot.trust.approver.rule_suspender import RuleSuspender
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.accepted_calls import AcceptedCalls, RejectedCalls
 from moot.trust.rules.plan import PLAN_KIND
 from moot.trust.rules.remembered_calls import counted_name
-from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.tripwires import (
+    Complaint,
+    Event,
     MemberKicked,
     PersonDecided,
     ProposalSeen,
     ToolChanged,
     names_tool,
+    trip_rules,
 )
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,6 @@ class Approver:
         self.settings = settings or ApproverSettings()
         self.history = RuleHistory.open(store.folder)
         self.reviews = RuleReviews.open(store.folder)
-        self.observe = ObserveMode(self.history)
         ledger.on_change = self._observe_decision
         self.wall_clock = clock
         # Limits and budgets: a wall clock that is set must not give a rule more decisions than it has.
@@ -118,11 +117,10 @@ class Approver:
         self.origins = OriginWatch(self)
         self.suggester = RuleSuggester(self)
         self.memory = CallMemory(self)
-        self.suspender = RuleSuspender(self)
         self._load_past_decisions()
         self.status = ApproverStatus(self)
-        self.commands = RuleCommands(self, clock)
         self.plans = PlanCommands(self, lambda: max(self.wall_clock(), self.uses_clock()))
+        self.commands = RuleCommands(self, self.plans, clock)
         store.mark_reviewed(store.unreviewed(), clock())
         # Before `run`, so that the tools are there as soon as anyone sees us.
         self.status.offer(space)
@@ -147,7 +145,6 @@ class Approver:
                     helper.cancel()
         finally:
             self.store.save()
-            self.history.close()
 
     # Observing
 
@@ -169,19 +166,20 @@ class Approver:
         for decision in list(self.ledger):
             self._count(decision)
             # Predicted before a restart, and decided while we were away.
-            self.observe.compare(decision)
+            self.history.compare(decision)
             envelopes = (decision.decided.envelope, *(each.id for each in decision.rejections))
             # By their order: of what happened while we were away no clock says whether it was reviewed.
             was_missed = not is_new and any(each in missed for each in envelopes)
             self._compare_with_rules(decision, at=None if was_missed else decision.at)
         for envelope in past:
             if envelope.id in missed and (not is_new or envelope.kind == PLAN_KIND):
-                self.plans.process(envelope, was_missed=True)
+                self.plans.note_endings(envelope)
+                self.commands.process(envelope, was_missed=True)
             # A stop is obeyed even if it was sent while we were away, or to another approver.
             if envelope.kind == "trust/stop" and envelope.id in missed and envelope.sender != self.space.name:
                 named = envelope.payload.get("rule")
                 if not is_new or not isinstance(named, str) or self.store.rule(named) is not None:
-                    self.commands.stop(envelope)
+                    self.commands.process(envelope)
         self._note_seen(past)
         self.plans.end_absent()
         self.plans.end_expired()
@@ -189,7 +187,7 @@ class Approver:
         self.store.save()
         for decision in list(self.ledger):
             if decision.waits_for_rules and self.decider.is_open(decision.id):
-                self.suspender.trip(ProposalSeen(decision.case, self._accepted))
+                self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
         self.suggester.wake()
 
@@ -269,17 +267,18 @@ class Approver:
             self.ledger.observe(envelope, now)
             return
         decision = self.ledger.observe(envelope, now)
-        if envelope.sender == self.space.name or self.plans.process(envelope):
+        if envelope.sender == self.space.name:
             return
+        self.plans.note_endings(envelope)
         match envelope.kind:
             case "mcp/proposal" if decision is not None:
                 self.origins.look(decision.case)
-                self.suspender.trip(ProposalSeen(decision.case, self._accepted))
+                self.trip(ProposalSeen(decision.case, self._accepted))
                 self.decider.apply(decision.case)
                 self._tell_origins(decision.case)
             case "space/kick":
                 member = envelope.payload.get("participant_id")
-                self.suspender.trip(MemberKicked(str(member), envelope.sender, envelope.id))
+                self.trip(MemberKicked(str(member), envelope.sender, envelope.id))
             case "mcp/request":
                 self.tool_watcher.observe(envelope)
             case "moot/preview":
@@ -314,7 +313,7 @@ class Approver:
         self.decider.rejected.note(decision)
         if not self._recalling:
             self._compare_with_rules(decision, at=None)
-        self.observe.compare(decision)
+        self.history.compare(decision)
         self.suggester.wake()
 
     def _count(self, decision: HistoryProposal) -> None:
@@ -329,10 +328,38 @@ class Approver:
             behind = self.rule_behind(decision.id)
             went_by_origin = any(rule.ask is not None and rule.name == behind for rule in self.store.rules)
             asked = not went_by_origin and self.origins.asked(decision.id)
-            self.suspender.trip(PersonDecided(decision, asked), at=at)
+            self.trip(PersonDecided(decision, asked), at=at)
             self.reviews.note_decision(self.store.rules, decision)
         if lesson is not None:
             self._considered[decision.id] = lesson
+
+    def trip(self, event: Event, *, at: float | None = None) -> None:
+        """Suspend the rules that an event affects, forget what it contradicts, and say so to everybody.
+
+        With `at`, when the event happened, rules that a person has reviewed since are left alone.
+        """
+        store, now = self.store, self.wall_clock()
+        # What only observes is measured, and goes on after a disagreement.
+        objected = isinstance(event, Complaint)
+        among = [
+            rule for rule in (store.all_rules if objected else store.rules) if objected or not rule.observe
+        ]
+        if isinstance(event, PersonDecided):
+            case = event.decision.case
+            permits = store.judge(case, self.origins.ask_reason(case)).permits
+            among += [rule for rule in permits if not rule.observe]
+        for suspension in trip_rules(among, event, now):
+            name = suspension.rule
+            if name in store.suspensions or (at is not None and at <= store.reviewed_at(name)):
+                continue
+            store.suspensions[name] = suspension
+            store.save()
+            log.warning("rule suspended", extra={"rule": name, "why": suspension.why})
+            self.commands.announce_rule(name, "suspended", suspension.why, about=suspension.about)
+            self.history.count("tripped", now, rule=name)
+            if objected or isinstance(event, PersonDecided):
+                self.history.count("wrong", now, rule=name)
+        self.memory.trip(event, at=at)
 
     def _apply_deferred_rules(self, host: str) -> None:
         self.origins.note_compared(host)
@@ -367,7 +394,7 @@ class Approver:
             decision.outdated = True
         # What it returned before stays as it was; from now on nobody vouches for it.
         self.store.changed_tools[f"{event.host}/{event.tool}"] = None
-        self.suspender.trip(event)
+        self.trip(event)
         self.suggester.wake()
 
     def _announce_late_tool(self, host: str, tool: str) -> None:
@@ -382,10 +409,6 @@ class Approver:
         """The rule that decided a proposal, by the id of the proposal, the request or the response."""
         decision = self.ledger.get(id)
         return None if decision is None else decision.rule or self.decider.deciding_rules.get(decision.id)
-
-    def pin(self, rules: Iterable[Rule]) -> None:
-        """List the tools of these rules, which a person has just reviewed, before they decide anything."""
-        self.tool_watcher.pin(rules)
 
     async def _reload_rules(self) -> None:
         saved, saved_at = self.store.last_seen, self.uses_clock()
@@ -408,6 +431,9 @@ class Approver:
     def send(self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None) -> None:
         """Send in the background, as far as our capabilities allow; our tools report the same."""
         self.space.spawn(self._send(kind, payload, to, about))
+
+    def say(self, text: str, *, to: str = "", about: str | None = None) -> None:
+        self.send("chat", {"text": text, "format": "plain"}, to=to, about=about)
 
     async def _send(self, kind: str, payload: dict[str, Json], to: str, about: str | None) -> None:
         try:

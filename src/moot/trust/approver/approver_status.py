@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from moot.errors import UsageError
@@ -12,13 +13,13 @@ from moot.participant import ToolError
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.trust.approver.observe import rule_version
 from moot.trust.approver.origin_commands import report_origins
+from moot.trust.approver.rule_history import rule_version
 from moot.trust.checks.explain import explain
 from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.rules.rule_json import rule_as_json
 from moot.trust.rules.rule_store import ALL_RULES
 from moot.trust.rules.rule_words import describe_rule
-from moot.trust.rules.rule_writer import rule_as_json
 
 if TYPE_CHECKING:
     from moot.trust.approver.approver import Approver
@@ -55,7 +56,7 @@ class ApproverStatus:
             """Lists the suggested rules that a person can accept, and why others are not suggested yet."""
             return {
                 "suggestions": self._approver.store.open_suggestions(),
-                "progress": [each.as_json() for each in self._approver.suggester.progress],
+                "progress": [asdict(each) for each in self._approver.suggester.progress],
             }
 
         @space.tool
@@ -141,7 +142,7 @@ class ApproverStatus:
             "rules": listed,
             # How many calls are remembered; the list has those that were used last.
             "remembered": len(remembered),
-            "stopped": None if store.stopped is None else store.stopped.as_json(),
+            "stopped": None if store.stopped is None else asdict(store.stopped),
             "resumed_by": list(store.resuming.get(ALL_RULES, ())),
             "fault": store.fault,
             "observe": approver.settings.observe,
@@ -199,7 +200,7 @@ class ApproverStatus:
         versions = {rule.name: rule_version(rule) for rule in approver.store.all_rules}
         observe: dict[str, Json] = {}
         for name in history.rules():
-            record = approver.observe.record(name, version=versions.get(name))
+            record = history.observed(name, version=versions.get(name))
             if not record.agreements + record.conflicts:
                 continue
             observe[name] = {

@@ -31,10 +31,17 @@ from moot.trust.rules.remembered_calls import (
 )
 from moot.trust.rules.rule import AskCondition, Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_evaluation import call_key
+from moot.trust.rules.rule_json import read_duration
 from moot.trust.rules.rule_words import limits_text
-from moot.trust.rules.rule_writer import rule_as_json
-from moot.trust.rules.rule_yaml import read_duration
-from moot.trust.rules.tripwires import Complaint, Event, MemberKicked, PersonDecided, ToolChanged
+from moot.trust.rules.tripwires import (
+    Complaint,
+    Event,
+    MemberKicked,
+    PersonDecided,
+    ProposalSeen,
+    ToolChanged,
+    trip_rules,
+)
 from moot.values.kinds import runs_texts, stores_texts, takes_away
 
 if TYPE_CHECKING:
@@ -173,24 +180,19 @@ class CallMemory:
         # Whoever wants it as often and as long: nobody's word counts for more than they saw.
         wanted = canonical([payload.get("count"), payload.get("until")]).decode(errors="replace")
         key = f"{case.proposer} {call_key(case).hex()} {wanted}"
-        by = tuple(
-            dict.fromkeys(
-                (*(n for n in store.half_remembered.get(key, ()) if n in store.people), envelope.sender)
-            )
-        )
+        by = store.people_with(store.half_remembered.pop(key, ()), envelope.sender)
         if len(by) < store.accepting_people:
-            store.half_remembered.pop(key, None)
             store.half_remembered[key] = by
             while len(store.half_remembered) > MAX_REMEMBERED:
                 del store.half_remembered[next(iter(store.half_remembered))]
             store.save()
             return by
-        if store.half_remembered.pop(key, None) is not None:
+        if len(by) > 1:
             store.save()
         ask: AskCondition | None = "when_untrusted" if destroys else None
         rule = rule_for(case, limits, RuleOrigin(None, by[0], now, by[1:]), ask=ask)
         self._add(rule, now)
-        self._approver.pin([rule])
+        self._approver.tool_watcher.pin([rule])
         self._lasting.add(rule.name)
         return rule
 
@@ -209,7 +211,7 @@ class CallMemory:
         """A person approved a call: with `reads: remember`, it and its tool if that only reads."""
         made = self._remember_reads(decision, decision.by, "approved it", by_tools=(False, True))
         if made:
-            self._approver.pin(made)
+            self._approver.tool_watcher.pin(made)
 
     def remember_named_read(self, decision: HistoryProposal) -> None:
         """A rule approved a read whose every value a person had said: the same as if they had approved it.
@@ -243,40 +245,30 @@ class CallMemory:
         ]
         for rule in made:
             self._add(rule, now)
-            told: dict[str, Json] = {"state": "active", "rule": rule_as_json(rule)}
-            why = {"why": f"{by} {done}, and this space remembers reads"}
-            self._approver.send("trust/rule", told | why, about=decision.id)
+            why = f"{by} {done}, and this space remembers reads"
+            self._approver.commands.announce_rule(rule.name, "active", why, about=decision.id)
         return made
 
     # Forgetting
 
-    def trip(self, event: Event, *, at: float | None = None) -> list[str]:
-        """Forget what an event contradicts; returns the names. `at` as in `Approver.trip`."""
-        remembered = self._store.remembered
+    def trip(self, event: Event, *, at: float | None = None) -> None:
+        """Forget what an event contradicts. `at` as in `Approver.trip`."""
+        remembered, now = self._store.remembered, self._clock()
         self._forget_half(event)
-        match event:
-            case PersonDecided() if event.decision.lesson == "reject":
-                names = remembered.contradicted_by(event.decision.case, origins_ask=event.origins_ask)
-                why, about = "a person rejected this call", event.decision.id
-            case MemberKicked():
-                names = remembered.about(member=event.member)
-                why, about = f"{event.by} removed {event.member} from the space", event.envelope
-            case ToolChanged():
-                names = remembered.about(host=event.host, tool=event.tool)
-                why, about = f"tool {event.tool} on {event.host}: {event.what}", ""
-            case Complaint():
-                behind = event.rule or self._approver.rule_behind(event.proposal or "")
-                names = [behind] if behind and remembered.get(behind) else []
-                why, about = f"{event.by} complained: {event.text.strip()[:200]}", event.envelope
-            case _:
-                return []
+        names: list[str] = []
+        why, about = "a person rejected this call", ""
+        if isinstance(event, PersonDecided):
+            decision, about = event.decision, event.decision.id
+            if decision.lesson == "reject":
+                names = remembered.contradicted_by(decision.case, origins_ask=event.origins_ask)
+        elif not isinstance(event, ProposalSeen):
+            for each in trip_rules(tuple(remembered), event, now):
+                names, why, about = [*names, each.rule], each.why, each.about or ""
         if at is not None:
             rules = [rule for name in names if (rule := remembered.get(name)) is not None]
             names = [rule.name for rule in rules if (rule.origin.accepted or 0.0) < at]
-        forgotten = self.forget(names, why, about=about)
-        if forgotten and isinstance(event, PersonDecided | Complaint):
-            self._approver.history.count("wrong", self._clock(), rule=REMEMBERED)
-        return forgotten
+        if self.forget(names, why, about=about) and isinstance(event, PersonDecided | Complaint):
+            self._approver.history.count("wrong", now, rule=REMEMBERED)
 
     def _forget_half(self, event: Event) -> None:
         """What speaks against a call speaks against what only some people wanted so far, too."""
@@ -307,11 +299,9 @@ class CallMemory:
 
     def _tell_forgotten(self, names: list[str], why: str, *, about: str = "") -> None:
         for name in names[:MAX_TOLD]:
-            gone: dict[str, Json] = {"state": "removed", "rule": name, "why": why}
-            self._approver.send("trust/rule", gone, about=about or None)
+            self._approver.commands.announce_removed(name, why, about=about or None)
         if len(names) > MAX_TOLD:
-            text = f"forgot {len(names)} remembered calls: {why}"
-            self._approver.send("chat", {"text": text, "format": "plain"})
+            self._approver.say(f"forgot {len(names)} remembered calls: {why}")
 
 
 def is_usual_work(case: Case) -> bool:

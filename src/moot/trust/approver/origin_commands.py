@@ -12,12 +12,13 @@ from moot.origins.tool_traits import (
     ToolTraits,
     describe_traits,
     entries_from_json,
+    entry_for,
     traits_of_annotations,
     traits_to_json,
 )
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.protocol.patterns.globs import glob, is_wild
+from moot.protocol.patterns.globs import is_wild
 from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.approver.tool_watcher import ToolWatcher
 from moot.trust.rules.rule_store import RuleStore
@@ -73,7 +74,7 @@ def lines_that_ignore(
             raise UsageError(f"{key}: name one tool, as in shell/run")
         said: Json = store.tools_json.get(key)
         if said is None:
-            line = next((each for each in store.tools if _matches(each, host, tool)), None)
+            line = entry_for(store.tools, host, tool)
             said = traits_to_json(line.traits) if line is not None and line.definition is None else {}
             digest = watcher.definition_of(host, tool)
             said = said | ({"definition": digest} if digest is not None else {})
@@ -103,7 +104,7 @@ def _tool_report(
     store: RuleStore, watcher: ToolWatcher, origins: OriginWatch, host: str, tool: str
 ) -> dict[str, Json]:
     key, listed = f"{host}/{tool}", watcher.definitions[host, tool]
-    line = next((each for each in store.tools if _matches(each, host, tool)), None)
+    line = entry_for(store.tools, host, tool)
     is_void = line is not None and line.definition not in (None, listed.digest)
     traits = origins.traits_of(host, tool)
     claims: Json = None
@@ -127,11 +128,6 @@ def _tool_report(
 
 
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "openWorldHint")
-
-
-def _matches(entry: ToolEntry, host: str, tool: str) -> bool:
-    host_pattern, _, tool_pattern = entry.pattern.partition("/")
-    return glob(host_pattern).matches(host) and glob(tool_pattern).matches(tool)
 
 
 def _traits_report(entry: ToolEntry) -> dict[str, Json]:

@@ -409,7 +409,8 @@ class OriginWatch:
     def _call_of(self, case: Case) -> tuple[OriginCall, str | None]:
         """A call as it is looked at, and why it asks whatever its values are."""
         host, tool = case.to[0] if len(case.to) == 1 else "", case.tool or ""
-        schema = self._tools.schemas.get((host, tool))
+        listed = self._tools.definitions.get((host, tool))
+        schema = None if listed is None else listed.schema
         call = OriginCall(case.proposer, tool, case.arguments, self.traits_of(host, tool), schema)
         return call, self._other_reason(case, host, tool)
 

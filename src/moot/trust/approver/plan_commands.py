@@ -57,44 +57,21 @@ class PlanCommands:
 
     # What is said
 
-    def process(self, envelope: Envelope, *, was_missed: bool = False) -> bool:
-        """Carry out what an envelope says of plans; returns whether it is about nothing else."""
-        payload, member = envelope.payload, ""
-        match envelope.kind:
-            case "moot/plan":
-                self._try(envelope, self._lay_out, was_missed=was_missed)
-                return True
-            case "trust/accept" if "plan" in payload or "same" in payload:
-                if not was_missed:
-                    self._try(envelope, self._accept if "plan" in payload else self._accept_same)
-                return True
-            case "trust/dismiss" if "plan" in payload:
-                self._try(envelope, self._dismiss, was_missed=was_missed)
-                return True
-            case "chat" if envelope.sender in self._store.people:
-                for record in self._records(ends_with_message=True):
-                    if not envelope.to or record.plan.member in envelope.to:
-                        self._end(record, f"{envelope.sender} wrote to {record.plan.member} again")
-            case "space/kick":
-                member = str(payload.get("participant_id"))
-                self._end_all(member, f"{envelope.sender} removed {member}")
-            case kind if kind in _CONTROLS:
-                done = f"{kind.partition('/')[2]} of {{}} by {envelope.sender}"
-                for member in envelope.to:
-                    self._end_all(member, done.format(member))
-        return False
+    def note_endings(self, envelope: Envelope) -> None:
+        """End the plans that a message to their member, or its removal, clearing or restart ends."""
+        payload, by, kind = envelope.payload, envelope.sender, envelope.kind
+        if kind == "chat" and by in self._store.people:
+            for record in self._records(ends_with_message=True):
+                if not envelope.to or record.plan.member in envelope.to:
+                    self._end(record, f"{by} wrote to {record.plan.member} again")
+        elif kind == "space/kick":
+            member = str(payload.get("participant_id"))
+            self._end_all(member, f"{by} removed {member}")
+        elif kind in _CONTROLS:
+            for member in envelope.to:
+                self._end_all(member, f"{kind.partition('/')[2]} of {member} by {by}")
 
-    def _try(self, envelope: Envelope, act: Callable[[Envelope], None], *, was_missed: bool = False) -> None:
-        try:
-            act(envelope)
-        except UsageError as fault:
-            if was_missed:
-                # It may have been answered before.
-                return
-            words: dict[str, Json] = {"text": f"plan: {fault}", "format": "plain"}
-            self._approver.send("chat", words, to=envelope.sender, about=envelope.id)
-
-    def _lay_out(self, envelope: Envelope) -> None:
+    def lay_out(self, envelope: Envelope) -> None:
         payload, by = envelope.payload, envelope.sender
         if "withdraw" in payload:
             record = self._find(payload["withdraw"])
@@ -114,7 +91,7 @@ class PlanCommands:
         self._store.save()
         self._announce(record, about=envelope.id)
 
-    def _accept(self, envelope: Envelope) -> None:
+    def accept(self, envelope: Envelope) -> None:
         payload = envelope.payload
         record = self._find(payload["plan"])
         if record.state != "open":
@@ -125,9 +102,8 @@ class PlanCommands:
         accepted = cut_plan(record.plan, lines=lines, hours=hours)
         self._check_narrower(record.plan, accepted, lines)
         self._check_person(envelope.sender, record.plan)
-        by: tuple[str, ...] = (envelope.sender,)
-        if record.accepted == accepted:
-            by = tuple(dict.fromkeys((*(n for n in record.accepted_by if n in self._store.people), *by)))
+        before = record.accepted_by if record.accepted == accepted else ()
+        by = self._store.people_with(before, envelope.sender)
         record.accepted, record.accepted_by = accepted, by
         if len(by) < self._store.accepting_people:
             self._store.save()
@@ -157,7 +133,7 @@ class PlanCommands:
                     f"line {number} may allow more than was laid out, in: {wider}. Lay out a plan of your own"
                 )
 
-    def _accept_same(self, envelope: Envelope) -> None:
+    def accept_same(self, envelope: Envelope) -> None:
         """Calls like one that this person has just approved, for the rest of the task."""
         payload, store = envelope.payload, self._store
         plan = self.plan_like(str(payload["same"]))
@@ -184,7 +160,7 @@ class PlanCommands:
         destroys = any(origins.traits_of(host, case.tool or "").effect == "destroys" for host in case.to)
         return plan_for_task(case, steering_in(origins.finding(decision.id)), destroys=destroys)
 
-    def _dismiss(self, envelope: Envelope) -> None:
+    def dismiss(self, envelope: Envelope) -> None:
         record = self._find(envelope.payload["plan"])
         word = "ended" if record.state == "active" else "not approved"
         reason = envelope.payload.get("reason")
@@ -215,7 +191,7 @@ class PlanCommands:
         store.mark_reviewed([rule.name for rule in rules], now)
         store.save()
         self._announce(record, about=about)
-        self._approver.pin(rules)
+        self._approver.tool_watcher.pin(rules)
 
     def _end(self, record: PlanRecord, why: str, *, about: str | None = None) -> None:
         if record.state == "ended":

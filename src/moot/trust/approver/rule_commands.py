@@ -1,6 +1,7 @@
-"""Commands of people about rules: accept, narrow, dismiss, stop, resume; and the approver's answers.
+"""Commands of people about rules and plans (accept, narrow, dismiss, stop, resume), and what is answered.
 
-No command fails silently: whatever cannot be done is answered with a chat message about the envelope.
+No command fails silently: what cannot be done raises UsageError, and who sent it gets that as a chat message
+about the envelope.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_RULE
-from moot.trust.approver.acceptance import Acceptance
+from moot.trust.approver.acceptance import Acceptance, is_about
 from moot.trust.approver.origin_commands import lines_that_ignore, set_tools
+from moot.trust.approver.plan_commands import PlanCommands
 from moot.trust.approver.rule_reviews import MIN_DECISIONS
 from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_json import rule_as_json
 from moot.trust.rules.rule_store import ALL_RULES
 from moot.trust.rules.rule_words import count_text, join_names
-from moot.trust.rules.rule_writer import rule_as_json
 from moot.trust.rules.store_records import PendingAcceptance, RuleStop
 from moot.trust.rules.tripwires import Complaint
 
@@ -33,30 +35,68 @@ log = logging.getLogger(__name__)
 MAX_ANNOUNCED: Final = 20
 NOTHING: Final[Mapping[str, Json]] = {}
 
+Command = Callable[[Envelope], None]
+
 
 class RuleCommands:
     """Carries out commands; the gateway has checked that their senders are allowed to send them."""
 
-    def __init__(self, approver: Approver, clock: Callable[[], float]) -> None:
+    def __init__(self, approver: Approver, plans: PlanCommands, clock: Callable[[], float]) -> None:
         self._approver = approver
         self._store = approver.store
+        self._plans = plans
         self.clock = clock
-        self._acceptance = Acceptance(self._store, approver.send)
+        self._acceptance = Acceptance(self._store)
         # How many decisions of each rule people were last asked to review.
         self._announced_reviews: dict[str, int] = {}
+        # What `trust/accept` can be about, and what is answered if that cannot be done.
+        self._accepts: dict[str, tuple[Command, str]] = {
+            "plan": (plans.accept, "plan"),
+            "same": (plans.accept_same, "plan"),
+            "resume": (self._resume_all, "not resumed"),
+            "lift": (self._resume_rules, "not resumed"),
+            "observe": (self._set_observe, "not changed"),
+            "reviewed": (self._confirm_review, "not reviewed"),
+            "tools": (self._describe_tools, "not changed"),
+            "ignore": (self._ignore_arguments, "not changed"),
+            "matters": (self._ignore_arguments, "not changed"),
+            "again": (self._remember, "not remembered"),
+            "remove": (self._remove_rule, "not removed"),
+            "suggestion": (self._accept_suggestion, "not accepted"),
+        }
 
-    def process(self, envelope: Envelope) -> None:
+    def process(self, envelope: Envelope, *, was_missed: bool = False) -> None:
+        """Carry out a command. Of what was missed only what lays out or ends a plan: an approval has to be
+        given again, and nothing is answered, since it may have been before.
+        """
+        carry_out, refused = self._command(envelope)
+        is_late = was_missed and (refused != "plan" or envelope.kind == "trust/accept")
+        if carry_out is None or is_late:
+            return
+        try:
+            carry_out(envelope)
+        except UsageError as fault:
+            if not was_missed:
+                self._answer(envelope, f"{refused}: {fault}")
+
+    def _command(self, envelope: Envelope) -> tuple[Command | None, str]:
+        """What carries an envelope out, and what is answered if it cannot be; None for all others."""
+        payload = envelope.payload
         match envelope.kind:
+            case "moot/plan":
+                return self._plans.lay_out, "plan"
             case "trust/stop":
-                self.stop(envelope)
-            case "trust/accept":
-                self._accept(envelope)
+                return self.stop, "not stopped"
+            case "trust/dismiss" if "plan" in payload:
+                return self._plans.dismiss, "plan"
             case "trust/dismiss":
-                self._acceptance.dismiss(envelope)
+                return self._acceptance.dismiss, "not dismissed"
+            case "trust/accept":
+                said = (key for key in self._accepts if payload.get(key) not in (None, False))
+                return self._accepts[next(said, "suggestion")]
             case "capability/revoke":
-                grant = envelope.payload.get("grant_id")
-                if isinstance(grant, str):
-                    self._acceptance.forget_grant(grant)
+                return self._acceptance.forget_grant, ""
+        return None, ""
 
     # Stop and resume
 
@@ -75,22 +115,19 @@ class RuleCommands:
             if rule is None and envelope.correlation_id:
                 # Somebody objects to a decision, so all rules are stopped rather than none.
                 words += f" (no rule is known behind {envelope.correlation_id[0]}, so all rules are stopped)"
-        if rule is not None:
-            if rule in self._store.suspensions:
-                # Whoever wanted to resume it did not know of this.
-                if self._store.resuming.pop(rule, None) is not None:
-                    self._store.save()
-                self.announce_rule(rule, "suspended", self._store.suspensions[rule].why, about=envelope.id)
-            elif rule == OPINION_RULE:
-                self._answer(envelope, "that was a second opinion, no rule: its no rejects nothing any more")
-            elif self._store.rule(rule) is None:
-                self._answer(
-                    envelope, f"not stopped: there is no rule {rule}; omit the name to stop all rules"
-                )
-            else:
-                self._approver.suspender.trip(Complaint(by, words, envelope.id, rule=rule))
-            return
-        self.stop_all(by, words, about=envelope.id)
+        if rule is None:
+            self.stop_all(by, words, about=envelope.id)
+        elif rule in self._store.suspensions:
+            # Whoever wanted to resume it did not know of this.
+            if self._store.resuming.pop(rule, None) is not None:
+                self._store.save()
+            self.announce_rule(rule, "suspended", self._store.suspensions[rule].why, about=envelope.id)
+        elif rule == OPINION_RULE:
+            raise UsageError("that was a second opinion, no rule: its no rejects nothing any more")
+        elif self._store.rule(rule) is None:
+            raise UsageError(f"there is no rule {rule}; omit the name to stop all rules")
+        else:
+            self._approver.trip(Complaint(by, words, envelope.id, rule=rule))
 
     def stop_all(self, by: str, why: str, *, about: str | None = None) -> None:
         """Stop all rules until a person resumes them; the first who did is remembered."""
@@ -104,6 +141,7 @@ class RuleCommands:
 
     def _resume_all(self, envelope: Envelope) -> None:
         if self._store.stopped is None:
+            # Nobody was refused anything.
             self._answer(envelope, "rules were not stopped")
             return
         stop, by = self._store.stopped, self._note_resuming(ALL_RULES, envelope)
@@ -116,13 +154,9 @@ class RuleCommands:
         self._approver.send("trust/rule", {"state": "resumed", "by": join_names(by)}, about=envelope.id)
 
     def _note_resuming(self, name: str, envelope: Envelope) -> tuple[str, ...] | None:
-        """Who resumes a rule, or all rules, once they are as many as have to accept one; None until then.
-
-        Who may no longer accept rules does not count any more, and nobody counts twice.
-        """
+        """Who resumes a rule, or all rules, once they are as many as have to accept one; None until then."""
         store = self._store
-        before = [each for each in store.resuming.pop(name, ()) if each in store.people]
-        by = tuple(dict.fromkeys((*before, envelope.sender)))
+        by = store.people_with(store.resuming.pop(name, ()), envelope.sender)
         if len(by) >= store.accepting_people:
             return by
         store.resuming[name] = by
@@ -135,186 +169,128 @@ class RuleCommands:
             "accepting_people": self._store.accepting_people,
         }
 
-    # Suggestions and suspensions
+    def _resume_rules(self, envelope: Envelope) -> None:
+        """One suspended rule, or several at once; one answer tells which could not be resumed."""
+        named = envelope.payload["lift"]
+        names = list(map(str, named)) if isinstance(named, list) else [str(named)]
+        rules = {rule.name: rule for rule in self._store.all_rules}
+        own = [name for name in names if name in rules and is_about(rules[name], envelope.sender)]
+        for name in names:
+            if name in rules and name in self._store.suspensions and name not in own:
+                self._resume_rule(rules[name], envelope)
+                names = [each for each in names if each != name]
+        if own:
+            raise UsageError(f"{join_names(own)}: nobody can resume a rule for their own proposals")
+        if names:
+            raise UsageError(f"there is no suspended rule {join_names(names, joint='or')}")
 
-    def _accept(self, envelope: Envelope) -> None:
-        payload = envelope.payload
-        if payload.get("resume") is True:
-            self._resume_all(envelope)
-            return
-        name = payload.get("lift")
-        if isinstance(name, str):
-            self._resume_rule(name, envelope)
-            return
-        if "observe" in payload:
-            self._set_observe(payload["observe"], payload.get("on"), envelope)
-            return
-        if isinstance(name, list):
-            self._resume_rules(name, envelope)
-            return
-        for key, act in (
-            ("reviewed", self._confirm_review),
-            ("tools", self._set_tools),
-            ("ignore", self._ignore_arguments),
-            ("matters", self._ignore_arguments),
-            ("again", self._remember),
-            ("remove", self._remove_rule),
-        ):
-            if payload.get(key) is not None:
-                act(payload[key], envelope)
-                return
-        before = self._store.rules
-        try:
-            rule = self._acceptance.accept(envelope, self.clock())
-        except UsageError as fault:
-            self._answer(envelope, f"not accepted: {fault}")
-            return
-        if isinstance(rule, PendingAcceptance):
-            waiting = self._store.open_suggestion(payload["suggestion"])
-            self._approver.send("trust/suggestion", waiting, about=envelope.id)
-            return
-        if rule is None:
-            done: dict[str, Json] = {"suggestion": payload["suggestion"], "reason": "granted"}
-            self._approver.send("trust/dismiss", done, about=envelope.id)
-            return
-        people = join_names([name for name in (rule.origin.accepted_by, *rule.origin.seconded_by) if name])
-        for old in before:
-            if old.name not in {each.name for each in self._store.rules}:
-                gone: dict[str, Json] = {"state": "removed", "rule": old.name}
-                self._approver.send("trust/rule", gone | {"why": f"replaced by {rule.name}"})
-        self.announce_rule(rule.name, "active", f"accepted by {people}", about=envelope.id)
-        self._approver.pin([rule])
-
-    def _resume_rule(self, name: str, envelope: Envelope) -> None:
-        rule = next((rule for rule in self._store.all_rules if rule.name == name), None)
-        if rule is None or name not in self._store.suspensions:
-            self._answer(envelope, f"not resumed: there is no suspended rule {name}")
-        elif self._acceptance.is_about(rule, envelope.sender):
-            self._answer(envelope, "not resumed: nobody can resume a rule for their own proposals")
-        elif (by := self._note_resuming(name, envelope)) is None:
+    def _resume_rule(self, rule: Rule, envelope: Envelope) -> None:
+        name, by = rule.name, self._note_resuming(rule.name, envelope)
+        if by is None:
             why = self._store.suspensions[name].why
             self.announce_rule(name, "suspended", why, about=envelope.id, more=self._who_resumes(name))
-        else:
-            del self._store.suspensions[name]
-            self._store.mark_reviewed([name], self.clock())
-            self._store.save()
-            self.announce_rule(name, "lifted", f"resumed by {join_names(by)}", about=envelope.id)
-            self._approver.pin([rule])
+            return
+        del self._store.suspensions[name]
+        self._store.mark_reviewed([name], self.clock())
+        self._store.save()
+        self.announce_rule(name, "lifted", f"resumed by {join_names(by)}", about=envelope.id)
+        self._approver.tool_watcher.pin([rule])
 
-    def _set_observe(self, name: Json, on: Json, envelope: Envelope) -> None:
+    # Suggestions and rules
+
+    def _accept_suggestion(self, envelope: Envelope) -> None:
+        before = self._store.rules
+        rule = self._acceptance.accept(envelope, self.clock())
+        send, id = self._approver.send, envelope.payload["suggestion"]
+        if isinstance(rule, PendingAcceptance):
+            send("trust/suggestion", self._store.open_suggestion(id), about=envelope.id)
+            return
+        if rule is None:
+            send("trust/dismiss", {"suggestion": id, "reason": "granted"}, about=envelope.id)
+            return
+        now = {each.name for each in self._store.rules}
+        for old in before:
+            if old.name not in now:
+                self.announce_removed(old.name, f"replaced by {rule.name}")
+        why = f"accepted by {join_names(rule.origin.people)}"
+        self.announce_rule(rule.name, "active", why, about=envelope.id)
+        self._approver.tool_watcher.pin([rule])
+
+    def _set_observe(self, envelope: Envelope) -> None:
         """Let a rule only observe, or decide again: that as many have to want as accept a rule."""
-        store = self._store
+        store, name, on = self._store, envelope.payload["observe"], envelope.payload.get("on")
         rule = next((rule for rule in store.rules if rule.name == name), None)
-        state = "suspended" if rule is not None and rule.name in store.suspensions else "active"
         if rule is None or not isinstance(on, bool):
-            self._answer(envelope, f"not changed: there is no rule {name}, or `on` is not true or false")
-        elif rule.observe is on:
-            now = "only observes" if on else "decides"
-            self.announce_rule(rule.name, state, f"it {now} already", about=envelope.id)
-        elif not on and self._acceptance.is_about(rule, envelope.sender):
-            self._answer(envelope, "not changed: nobody can let a rule decide about their own proposals")
+            raise UsageError(f"there is no rule {name}, or `on` is not true or false")
+        by: tuple[str, ...] | None = (envelope.sender,)
+        more = NOTHING
+        if rule.observe is on:
+            why = f"it {'only observes' if on else 'decides'} already"
+        elif not on and is_about(rule, envelope.sender):
+            raise UsageError("nobody can let a rule decide about their own proposals")
         elif not on and (by := self._note_resuming(rule.name, envelope)) is None:
-            why = "it only observes until another person lets it decide, too"
-            self.announce_rule(rule.name, state, why, about=envelope.id, more=self._who_resumes(rule.name))
+            why, more = "it only observes until another person lets it decide, too", self._who_resumes(name)
         else:
-            people = join_names([envelope.sender] if on else by or ())
             changed = replace(rule, observe=on)
-            try:
-                store.set_rules(changed if each is rule else each for each in store.rules)
-            except UsageError as fault:
-                self._answer(envelope, f"not changed: {fault}")
-                return
+            store.set_rules(changed if each is rule else each for each in store.rules)
             store.mark_reviewed([rule.name], self.clock())
             store.save()
-            why = f"{people} lets it {'only observe' if on else 'decide'}"
-            self.announce_rule(rule.name, state, why, about=envelope.id)
+            why = f"{join_names(by or ())} lets it {'only observe' if on else 'decide'}"
             if not on:
-                self._approver.pin([changed])
+                self._approver.tool_watcher.pin([changed])
+        state = "suspended" if rule.name in store.suspensions else "active"
+        self.announce_rule(rule.name, state, why, about=envelope.id, more=more)
 
-    def _resume_rules(self, names: list[Json], envelope: Envelope) -> None:
-        """Several suspended rules at once; one answer tells which could not be resumed."""
-        names = list(map(str, names))
-        rules = {rule.name: rule for rule in self._store.rules}
-        own = [
-            name
-            for name in names
-            if name in rules and self._acceptance.is_about(rules[name], envelope.sender)
-        ]
-        for name in names:
-            if name in self._store.suspensions and name not in own:
-                self._resume_rule(name, envelope)
-        gone = [str(name) for name in names if name not in rules]
-        if own or gone:
-            why = "nobody can resume a rule for their own proposals" if own else "there is no such rule"
-            self._answer(envelope, f"not resumed: {join_names(map(str, own or gone))}: {why}")
-
-    def _remove_rule(self, name: Json, envelope: Envelope) -> None:
+    def _remove_rule(self, envelope: Envelope) -> None:
         """A person removes a rule for good. One that rejects or asks protects somebody: that takes as many
         people as to accept one, and nobody does it for their own proposals.
         """
-        store, by = self._store, envelope.sender
+        store, by, name = self._store, envelope.sender, envelope.payload["remove"]
         rule = store.rule(name) if isinstance(name, str) else None
         if rule is None:
-            self._answer(envelope, f"not removed: there is no rule {name}")
-        elif store.remembered.get(rule.name) is not None:
+            raise UsageError(f"there is no rule {name}")
+        if store.remembered.get(rule.name) is not None:
             self._approver.memory.forget([rule.name], f"removed by {by}", about=envelope.id)
-        elif rule not in store.rules:
-            self._answer(
-                envelope, f"not removed: {rule.name} stands in a file of policies; edit that instead"
-            )
-        elif rule.decision != "approve" and (rule.proposer is None or rule.covers_proposer(by)):
-            self._answer(envelope, f"not removed: it may {rule.decision} what you propose; others remove it")
-        elif rule.decision != "approve" and store.accepting_people > 1:
-            people = f"{store.accepting_people} people have to agree here"
-            self._answer(envelope, f"not removed: {people}, so edit {store.rules_file.name} instead")
-        else:
-            try:
-                store.set_rules(each for each in store.rules if each.name != rule.name)
-            except UsageError as fault:
-                self._answer(envelope, f"not removed: {fault}")
-                return
-            if rule.origin.suggestion is not None:
-                # It would be suggested again at once.
-                store.dismissed = (*store.dismissed, rule)
-                store.save()
-            gone: dict[str, Json] = {"state": "removed", "rule": rule.name, "why": f"removed by {by}"}
-            self._approver.send("trust/rule", gone, about=envelope.id)
-
-    def _remember(self, _: Json, envelope: Envelope) -> None:
-        """A person wants this very call approved again."""
-        try:
-            found = self._approver.memory.remember(envelope)
-        except UsageError as fault:
-            self._answer(envelope, f"not remembered: {fault}")
             return
+        if rule not in store.rules:
+            raise UsageError(f"{rule.name} stands in a file of policies; edit that instead")
+        if rule.decision != "approve" and (rule.proposer is None or rule.covers_proposer(by)):
+            raise UsageError(f"it may {rule.decision} what you propose; others remove it")
+        if rule.decision != "approve" and store.accepting_people > 1:
+            people = f"{store.accepting_people} people have to agree here"
+            raise UsageError(f"{people}, so edit {store.rules_file.name} instead")
+        store.set_rules(each for each in store.rules if each.name != rule.name)
+        if rule.origin.suggestion is not None:
+            # It would be suggested again at once.
+            store.dismissed = (*store.dismissed, rule)
+            store.save()
+        self.announce_removed(rule.name, f"removed by {by}", about=envelope.id)
+
+    def _remember(self, envelope: Envelope) -> None:
+        """A person wants this very call approved again."""
+        found = self._approver.memory.remember(envelope)
         if isinstance(found, Rule):
-            people = join_names([found.origin.accepted_by or "", *found.origin.seconded_by])
-            self.announce_rule(
-                found.name, "active", f"{people} wants this call approved again", about=envelope.id
-            )
+            why = f"{join_names(found.origin.people)} wants this call approved again"
+            self.announce_rule(found.name, "active", why, about=envelope.id)
             # An agent can be quicker than who approves: the next such call may be there already.
             self._approver.apply_to(str(found.proposer))
             return
         count = self._store.accepting_people
         self._answer(envelope, f"not remembered yet: {len(found)} of {count} people want it approved again")
 
-    def _ignore_arguments(self, changes: Json, envelope: Envelope) -> None:
+    def _ignore_arguments(self, envelope: Envelope) -> None:
         """A person says which arguments of tools do not matter, or matter again."""
         undo = "matters" in envelope.payload
-        try:
-            lines = lines_that_ignore(self._store, self._approver.tool_watcher, changes, undo=undo)
-        except UsageError as fault:
-            self._answer(envelope, f"not changed: {fault}")
-            return
+        changes = envelope.payload["matters" if undo else "ignore"]
+        lines = lines_that_ignore(self._store, self._approver.tool_watcher, changes, undo=undo)
         self._set_tools(lines, envelope)
 
-    def _set_tools(self, changes: Json, envelope: Envelope) -> None:
+    def _describe_tools(self, envelope: Envelope) -> None:
         """A person says what tools do."""
-        try:
-            set_tools(self._store, self._approver.tool_watcher, changes)
-        except UsageError as fault:
-            self._answer(envelope, f"not changed: {fault}")
-            return
+        self._set_tools(envelope.payload["tools"], envelope)
+
+    def _set_tools(self, changes: Json, envelope: Envelope) -> None:
+        set_tools(self._store, self._approver.tool_watcher, changes)
         why = f"{envelope.sender} said what {join_names(list(changes)[:MAX_ANNOUNCED])} does"
         log.info("tools described", extra={"by": envelope.sender, "tools": list(changes)[:MAX_ANNOUNCED]})
         told: dict[str, Json] = {"state": "tools", "by": envelope.sender, "why": why, "tools": changes}
@@ -343,24 +319,18 @@ class RuleCommands:
         }
         self.announce_rule(rule.name, state, why, about=about, more={"review": review})
 
-    def _confirm_review(self, ids: Json, envelope: Envelope) -> None:
+    def _confirm_review(self, envelope: Envelope) -> None:
         """A person found decisions of rules right. One person is enough: it gives a rule nothing new."""
-        reviews = self._approver.reviews
+        reviews, ids = self._approver.reviews, envelope.payload["reviewed"]
         if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
-            self._answer(envelope, "not reviewed: `reviewed` has to be a list of ids of proposals")
-            return
+            raise UsageError("`reviewed` has to be a list of ids of proposals")
         rules = {rule.name: rule for rule in self._store.all_rules}
-        own = {
-            name
-            for name in (reviews.rule_of(id) for id in ids)
-            if name in rules and self._acceptance.is_about(rules[name], envelope.sender)
-        }
-        if own:
-            self._answer(envelope, "not reviewed: nobody can review a rule for their own proposals")
-            return
+        named = {name for name in map(reviews.rule_of, ids) if name in rules}
+        if any(is_about(rules[name], envelope.sender) for name in named):
+            raise UsageError("nobody can review a rule for their own proposals")
         found = reviews.confirm(ids)
         if not found:
-            self._answer(envelope, "not reviewed: no rule has decided these, or they were reviewed before")
+            raise UsageError("no rule has decided these, or they were reviewed before")
         for name, count in found.items():
             self._announced_reviews.pop(name, None)
             why = f"{envelope.sender} reviewed {count_text(count, 'decision')}"
@@ -388,11 +358,11 @@ class RuleCommands:
             if name not in store.suspensions:
                 self.announce_rule(name, "active", f"written in {file}")
         for name in gone[:MAX_ANNOUNCED]:
-            send("trust/rule", {"state": "removed", "rule": name, "why": f"no longer in {file}"})
+            self.announce_removed(name, f"no longer in {file}")
         if max(len(changed), len(gone)) > MAX_ANNOUNCED:
             text = f"{file} has {len(changed)} new or changed rules and {len(gone)} fewer"
-            send("chat", {"text": text, "format": "plain"})
-        self._approver.pin([new[name] for name in changed])
+            self._approver.say(text)
+        self._approver.tool_watcher.pin([new[name] for name in changed])
 
     # Announcements and answers
 
@@ -405,6 +375,8 @@ class RuleCommands:
             payload["rule"] = rule_as_json(rule)
         self._approver.send("trust/rule", payload, about=about)
 
+    def announce_removed(self, name: str, why: str, *, about: str | None = None) -> None:
+        self._approver.send("trust/rule", {"state": "removed", "rule": name, "why": why}, about=about)
+
     def _answer(self, envelope: Envelope, text: str) -> None:
-        words: dict[str, Json] = {"text": text, "format": "plain"}
-        self._approver.send("chat", words, to=envelope.sender, about=envelope.id)
+        self._approver.say(text, to=envelope.sender, about=envelope.id)

@@ -21,10 +21,11 @@ from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.cedar_policies import evaluate_with, is_policy
+from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.ignored_arguments import loosen_learned
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict, amounts_of, row_name
+from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.store_records import is_counted
 from moot.trust.rules.tripwires import suspension_reasons
 
@@ -67,10 +68,8 @@ class RuleDecider:
     def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
         store, now = self._store, self._approver.wall_clock()
-        if store.fault is not None:
-            return RuleVerdict("ask", None, f"the rules cannot be read: {store.fault}")
-        if store.stopped is not None:
-            return RuleVerdict("ask", None, f"{store.stopped.by} stopped all rules: {store.stopped.why}")
+        if (blocked := store.blocked()) is not None:
+            return blocked
         budget = self._settings.budget
         if budget is not None and self.tally.is_used_up(budget, self._approver.uses_clock()):
             return RuleVerdict("ask", None, "the budget for all rules is used up")
@@ -100,14 +99,13 @@ class RuleDecider:
         store = self._store
         if any(rule.undo is not None for rule in store.all_rules):
             case = replace(case, undo=self._undo_of(case))
-        return evaluate_with(
-            store.policies,
-            loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case)),
-            self._approver.memory.find(case),
+        rules = loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case))
+        return RuleSet(rules, store.policies).decide(
             case,
             now,
             [self._space.name, *(member.name for member in self._space.roster.values())],
             self.tally.times(),
+            found=self._approver.memory.find(case),
             suspended=suspension_reasons(store.suspensions) if suspended is None else suspended,
             me=self._space.name,
             draw=draw,
@@ -238,15 +236,11 @@ class RuleDecider:
     def _predict(self, case: Case) -> None:
         """Note what those rules would decide that only observe: all of them in observe mode."""
         store, whole = self._store, self._settings.observe
-        if (
-            store.fault is None
-            and store.stopped is None
-            and (whole or any(rule.observe for rule in store.all_rules))
-        ):
+        if store.blocked() is None and (whole or any(rule.observe for rule in store.all_rules)):
             # As if no disagreement had suspended a rule: people want to know how often there is one.
             observing = None if whole else True
             found = self._evaluate(case, self._approver.wall_clock(), 1.0, suspended={}, observing=observing)
-            self._approver.observe.predict(case.id, found)
+            self._approver.history.predict(case.id, found)
 
     def _note_asked(self, id: str, why: str) -> None:
         """Note why people are asked, for those who want to know later; the first reason stays."""
@@ -262,7 +256,7 @@ class RuleDecider:
         """Whether nobody stopped the rule after it matched and before its decision is sent."""
         store = self._store
         is_known = store.rule(rule.name) is not None and rule.name not in store.suspensions
-        if store.stopped is None and store.fault is None and is_known:
+        if store.blocked() is None and is_known:
             return True
         self.deciding_rules.pop(case.id, None)
         self._reviews.forget(case.id)
@@ -330,7 +324,7 @@ class RuleDecider:
     def _report_once(self, rule: Rule, text: str) -> None:
         if rule.name not in self._reported_rules:
             self._reported_rules.add(rule.name)
-            self._approver.send("chat", {"text": text, "format": "plain"})
+            self._approver.say(text)
 
     def count_past(self, ledger: Iterable[HistoryProposal]) -> None:
         """Count decisions of rules that were not counted yet, so that a restart resets no budget."""

@@ -1,33 +1,34 @@
 """What became of rules, day by day and over restarts: history.jsonl in the approver's folder.
 
-One line for each thing that is counted. A line is written at once and without waiting for the disk, so that a
-process that is killed loses nothing; when there are many lines, they are summed up at the next start. Nothing
-here decides: where the file cannot be written, counting goes on in memory.
+One line for each thing that is counted. Nothing here decides: where the file cannot be written, counting goes
+on in memory, and lines that cannot be read are skipped.
+
+In observe mode, of all rules or of one, it predicts, people decide, and the two are compared. That goes on
+after a disagreement, so that people learn how often a rule is wrong.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import os
+import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from moot.private_files import open_private
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.resilience.atomic_file import write_atomically
-
-log = logging.getLogger(__name__)
+from moot.trust.approver.line_file import LineFile
+from moot.trust.history.proposal_history import HistoryProposal
+from moot.trust.learning.bounds import upper_bound
+from moot.trust.rules.conditions import canonical
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_evaluation import RuleVerdict
+from moot.trust.rules.rule_json import rule_as_json
 
 HISTORY_NAME: Final = "history.jsonl"
 # Days that are kept; the oldest are dropped at a start.
 MAX_DAYS: Final = 400
-# More lines are summed up at a start.
-MAX_LINES: Final = 20_000
 # Predictions without a decision, and decisions that are known to be counted; the oldest are dropped first.
 MAX_PREDICTIONS: Final = 10_000
 MAX_COUNTED: Final = 10_000
@@ -47,37 +48,45 @@ class Prediction:
     decision: str
 
 
+@dataclass(frozen=True, slots=True)
+class ObserveRecord:
+    """The results of a rule in observe mode, with an upper bound of its error rate (95 % confidence)."""
+
+    agreements: int
+    conflicts: int
+
+    @property
+    def bound(self) -> float:
+        return upper_bound(self.conflicts, self.agreements + self.conflicts)
+
+
 class RuleHistory:
     """The counts of one space."""
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
+    def __init__(self, file: LineFile | None = None) -> None:
+        self._file = file or LineFile()
         self._counts: Counter[tuple[str, str, str, str]] = Counter()
-        self._predictions: OrderedDict[str, Prediction] = OrderedDict()
+        # By proposal, those that nobody has decided yet.
+        self.predictions: OrderedDict[str, Prediction] = OrderedDict()
         self._counted: OrderedDict[str, None] = OrderedDict()
         # Of the latest decision that was counted.
         self._last_at = 0.0
-        self._can_write = True
-        self._descriptor: int | None = None
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        is_long = self._file.read(self._take)
+        kept = {day for day, _ in self._sums(MAX_DAYS)}
+        self._counts = Counter({key: count for key, count in self._counts.items() if key[0] in kept})
+        if is_long:
+            self._file.replace(self._summary())
 
     @classmethod
     def open(cls, folder: Path) -> RuleHistory:
-        """Read the history in a folder; lines that cannot be read are skipped, since it decides nothing."""
-        history = cls(folder / HISTORY_NAME)
-        history._read(folder / HISTORY_NAME)
-        return history
+        return cls(LineFile(folder / HISTORY_NAME))
 
     # Counting
 
     def count(self, what: What, at: float, *, rule: str = "", version: str = "") -> None:
         day = rfc3339(at)[:10]
         self._counts[day, rule, version, what] += 1
-        self._write({"day": day, "rule": rule, "version": version, "what": what, "n": 1})
+        self._file.write({"day": day, "rule": rule, "version": version, "what": what, "n": 1})
 
     def count_decision(self, id: str, at: float, *, rule: str | None) -> None:
         """Count a decision by people or by a rule, once, however often it is told again."""
@@ -86,7 +95,9 @@ class RuleHistory:
         self._note_counted(id, at)
         day, what = rfc3339(at)[:10], "people" if rule is None else "automatic"
         self._counts[day, rule or "", "", what] += 1
-        self._write({"day": day, "rule": rule or "", "version": "", "what": what, "n": 1, "id": id, "at": at})
+        self._file.write(
+            {"day": day, "rule": rule or "", "version": "", "what": what, "n": 1, "id": id, "at": at}
+        )
 
     def _note_counted(self, id: str, at: float) -> None:
         self._last_at = max(self._last_at, at)
@@ -94,24 +105,42 @@ class RuleHistory:
         while len(self._counted) > MAX_COUNTED:
             self._counted.popitem(last=False)
 
+    # Observing
+
+    def predict(self, proposal: str, verdict: RuleVerdict) -> None:
+        """Keep what the rules would have decided; `ask` is no prediction."""
+        rule = verdict.rule
+        if rule is not None and verdict.decision != "ask" and proposal not in self.predictions:
+            self.keep_prediction(proposal, Prediction(rule.name, rule_version(rule), verdict.decision))
+
     def keep_prediction(self, proposal: str, prediction: Prediction) -> None:
         self._note_prediction(proposal, prediction)
-        self._write({"predicted": proposal, **_fields(prediction)})
+        self._file.write({"predicted": proposal, **asdict(prediction)})
 
-    def take_prediction(self, proposal: str) -> Prediction | None:
-        """The prediction about a proposal, which is now decided."""
-        found = self._predictions.pop(proposal, None)
+    def compare(self, decision: HistoryProposal) -> Prediction | None:
+        """Count whether what was predicted was decided; None if nothing was, or nobody decided."""
+        lesson = decision.lesson
+        if decision.verdict == "pending" or lesson is None:
+            return None
+        found = self.predictions.pop(decision.id, None)
         if found is not None:
-            self._write({"taken": proposal})
+            self._file.write({"taken": decision.id})
+            at = decision.case.at if decision.at is None else decision.at
+            what: What = "agreements" if found.decision == lesson else "conflicts"
+            self.count(what, at, rule=found.rule, version=found.version)
         return found
 
-    def find_prediction(self, proposal: str) -> Prediction | None:
-        return self._predictions.get(proposal)
+    def observed(self, rule: str, *, version: str | None = None) -> ObserveRecord:
+        """The results of a rule; of its present version alone, if that is given."""
+        agreements, conflicts = (
+            self.total(what, rule, version=version) for what in ("agreements", "conflicts")
+        )
+        return ObserveRecord(agreements, conflicts)
 
     def _note_prediction(self, proposal: str, prediction: Prediction) -> None:
-        self._predictions[proposal] = prediction
-        while len(self._predictions) > MAX_PREDICTIONS:
-            self._predictions.popitem(last=False)
+        self.predictions[proposal] = prediction
+        while len(self.predictions) > MAX_PREDICTIONS:
+            self.predictions.popitem(last=False)
 
     # Reporting
 
@@ -155,72 +184,32 @@ class RuleHistory:
 
     # The file
 
-    def _write(self, line: dict[str, Json]) -> None:
-        if self._file is None:
-            return
-        try:
-            if self._descriptor is None:
-                self._descriptor = open_private(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            os.write(self._descriptor, _encode(line))
-            self._can_write = True
-        except OSError as fault:
-            if self._can_write:
-                log.warning("the history of rules cannot be written", extra={"why": str(fault)})
-            self._can_write = False
-
-    def _read(self, file: Path) -> None:
-        try:
-            lines = file.read_text("utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
-            return
-        except OSError as fault:
-            log.warning("the history of rules cannot be read", extra={"why": str(fault)})
-            return
-        skipped = sum(not self._read_line(line) for line in lines)
-        if skipped:
-            log.warning("lines of the history of rules were skipped", extra={"lines": skipped})
-        kept = {day for day, _ in self._sums(MAX_DAYS)}
-        self._counts = Counter({key: count for key, count in self._counts.items() if key[0] in kept})
-        if len(lines) > MAX_LINES or skipped:
-            self._sum_up(file)
-
-    def _read_line(self, text: str) -> bool:
-        try:
-            line: Any = json.loads(text)
-            if "predicted" in line:
-                prediction = Prediction(str(line["rule"]), str(line["version"]), str(line["decision"]))
-                self._note_prediction(str(line["predicted"]), prediction)
-            elif "taken" in line:
-                self._predictions.pop(str(line["taken"]), None)
-            elif "counted" in line:
-                self._note_counted(str(line["counted"]), float(line["at"]))
-            else:
-                key = (str(line["day"]), str(line["rule"]), str(line["version"]), str(line["what"]))
-                self._counts[key] += int(line["n"])
-                if "id" in line:
-                    self._note_counted(str(line["id"]), float(line["at"]))
-        except (ValueError, KeyError, TypeError):
-            return False
-        return True
-
-    def _sum_up(self, file: Path) -> None:
-        try:
-            write_atomically(file, b"".join(map(_encode, self._summary())))
-        except OSError as fault:
-            log.warning("the history of rules cannot be summed up", extra={"why": str(fault)})
+    def _take(self, line: Any) -> None:
+        if "predicted" in line:
+            prediction = Prediction(str(line["rule"]), str(line["version"]), str(line["decision"]))
+            self._note_prediction(str(line["predicted"]), prediction)
+        elif "taken" in line:
+            self.predictions.pop(str(line["taken"]), None)
+        elif "counted" in line:
+            self._note_counted(str(line["counted"]), float(line["at"]))
+        else:
+            key = (str(line["day"]), str(line["rule"]), str(line["version"]), str(line["what"]))
+            self._counts[key] += int(line["n"])
+            if "id" in line:
+                self._note_counted(str(line["id"]), float(line["at"]))
 
     def _summary(self) -> Iterator[dict[str, Json]]:
         for (day, rule, version, what), count in sorted(self._counts.items()):
             yield {"day": day, "rule": rule, "version": version, "what": what, "n": count}
         for id in self._counted:
             yield {"counted": id, "at": self._last_at}
-        for proposal, prediction in self._predictions.items():
-            yield {"predicted": proposal, **_fields(prediction)}
+        for proposal, prediction in self.predictions.items():
+            yield {"predicted": proposal, **asdict(prediction)}
 
 
-def _encode(line: dict[str, Json]) -> bytes:
-    return json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
-
-
-def _fields(prediction: Prediction) -> dict[str, Json]:
-    return {"rule": prediction.rule, "version": prediction.version, "decision": prediction.decision}
+def rule_version(rule: Rule) -> str:
+    """Tells a rule from another one that had its name, whose results say nothing about it."""
+    fields = rule_as_json(rule)
+    for key in ("words", "origin", "limits", "observe"):
+        fields.pop(key, None)
+    return hashlib.sha256(canonical(fields)).hexdigest()[:12]

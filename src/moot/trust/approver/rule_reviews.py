@@ -12,63 +12,38 @@ not decided.
 
 from __future__ import annotations
 
-import errno
-import json
-import logging
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from moot.private_files import open_private
 from moot.protocol.operation import Json
-from moot.resilience.atomic_file import write_atomically
+from moot.trust.approver.line_file import LineFile
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule
-
-log = logging.getLogger(__name__)
 
 REVIEWS_NAME: Final = "reviews.jsonl"
 # A review is about at least so many decisions: people should not be called for each.
 MIN_DECISIONS: Final = 6
 # After so many reviews that nobody did, a rule leaves decisions to people.
 MAX_REVIEWS: Final = 5
-# More lines are summed up at a start.
-MAX_LINES: Final = 20_000
 
 
 class RuleReviews:
     """The decisions of each rule that nobody has reviewed, oldest first, and how many were."""
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
+    def __init__(self, file: LineFile | None = None) -> None:
+        self._file = file or LineFile()
         self._unreviewed: dict[str, dict[str, None]] = {}
         self._reviewed: dict[str, int] = {}
         # When the latest decision was made that is noted here.
         self.last_at = 0.0
-        self._fault: str | None = None
-        # The file may end within a line: the next one begins on its own.
-        self._is_torn = False
+        if self._file.read(self._take):
+            self._file.replace(self._summary())
 
     @classmethod
     def open(cls, folder: Path) -> RuleReviews:
         """Read what is noted in a folder; a file that cannot be read pauses the rules that need it."""
-        reviews = cls(folder / REVIEWS_NAME)
-        try:
-            text = (folder / REVIEWS_NAME).read_text("utf-8", errors="replace")
-        except FileNotFoundError:
-            return reviews
-        except OSError as fault:
-            reviews._fault = str(fault)
-            return reviews
-        reviews._is_torn = not text.endswith("\n") and text != ""
-        lines = text.splitlines()
-        skipped = sum(not reviews._read_line(line) for line in lines)
-        if skipped:
-            log.warning("lines about reviews were skipped", extra={"lines": skipped})
-        if len(lines) > MAX_LINES:
-            reviews._sum_up(folder / REVIEWS_NAME)
-        return reviews
+        return cls(LineFile(folder / REVIEWS_NAME))
 
     # Deciding
 
@@ -76,7 +51,7 @@ class RuleReviews:
         """Note a decision before it is sent; returns whether it may be."""
         if not rule.limits.review_share:
             return True
-        if not self._write({"rule": rule.name, "decided": id, "at": at}):
+        if not self._file.write({"rule": rule.name, "decided": id, "at": at}):
             return False
         self._add(rule.name, id, at)
         return True
@@ -88,8 +63,8 @@ class RuleReviews:
             if rule.limits.review_share and self.left(rule) == 0:
                 count = len(self._unreviewed.get(rule.name, ()))
                 found[rule.name] = f"nobody has reviewed its last {count} decisions"
-            elif rule.limits.review_share and self._fault is not None and not self._write({}):
-                found[rule.name] = f"what it decides cannot be noted for a review: {self._fault}"
+            elif rule.limits.review_share and self._file.fault is not None and not self._file.write({}):
+                found[rule.name] = f"what it decides cannot be noted for a review: {self._file.fault}"
         return found
 
     def left(self, rule: Rule) -> int | None:
@@ -126,7 +101,7 @@ class RuleReviews:
         for id in ids:
             rule = self.rule_of(id)
             # What cannot be noted as reviewed is shown again.
-            if rule is not None and self._write({"rule": rule, "reviewed": id}):
+            if rule is not None and self._file.write({"rule": rule, "reviewed": id}):
                 self._confirm(rule, id)
                 found[rule] = found.get(rule, 0) + 1
         return found
@@ -141,14 +116,14 @@ class RuleReviews:
         """A person found this decision wrong: it proves nothing, and the rule starts anew."""
         rule = self.rule_of(id)
         if rule is not None:
-            self._write({"rule": rule, "wrong": id})
+            self._file.write({"rule": rule, "wrong": id})
             self._start_anew(rule, id)
 
     def forget(self, id: str) -> None:
         """It was noted, and then the rule did not decide it."""
         rule = self.rule_of(id)
         if rule is not None:
-            self._write({"rule": rule, "forgotten": id})
+            self._file.write({"rule": rule, "forgotten": id})
             self._unreviewed[rule].pop(id)
 
     def _add(self, rule: str, id: str, at: float) -> None:
@@ -165,59 +140,22 @@ class RuleReviews:
 
     # The file
 
-    def _write(self, line: dict[str, Json]) -> bool:
-        if self._file is None:
-            return True
-        try:
-            descriptor = open_private(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            try:
-                data = b"\n" * self._is_torn + _encode(line)
-                self._is_torn = True
-                if os.write(descriptor, data) < len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._is_torn = False
-            finally:
-                os.close(descriptor)
-        except OSError as fault:
-            if self._fault is None:
-                log.warning("what rules decide cannot be noted for reviews", extra={"why": str(fault)})
-            self._fault = str(fault)
-            return False
-        self._fault = None
-        return True
+    def _take(self, line: Any) -> None:
+        if not line:
+            return
+        rule = str(line["rule"])
+        if "decided" in line:
+            self._add(rule, str(line["decided"]), float(line["at"]))
+        elif "reviewed" in line:
+            self._confirm(rule, str(line["reviewed"]))
+        elif "forgotten" in line:
+            self._unreviewed.get(rule, {}).pop(str(line["forgotten"]), None)
+        elif "wrong" in line:
+            self._start_anew(rule, str(line["wrong"]))
+        else:
+            self._reviewed[rule] = int(line["count"])
 
-    def _read_line(self, text: str) -> bool:
-        try:
-            line: Any = json.loads(text or "{}")
-            if not line:
-                return True
-            rule = str(line["rule"])
-            if "decided" in line:
-                self._add(rule, str(line["decided"]), float(line["at"]))
-            elif "reviewed" in line:
-                self._confirm(rule, str(line["reviewed"]))
-            elif "forgotten" in line:
-                self._unreviewed.get(rule, {}).pop(str(line["forgotten"]), None)
-            elif "wrong" in line:
-                self._start_anew(rule, str(line["wrong"]))
-            else:
-                self._reviewed[rule] = int(line["count"])
-        except (ValueError, KeyError, TypeError):
-            return False
-        return True
-
-    def _sum_up(self, file: Path) -> None:
-        counts = [{"rule": rule, "count": count} for rule, count in self._reviewed.items()]
-        waiting = [
-            {"rule": rule, "decided": id, "at": self.last_at}
-            for rule, ids in self._unreviewed.items()
-            for id in ids
-        ]
-        try:
-            write_atomically(file, b"".join(_encode(line) for line in [*counts, *waiting]))
-        except OSError as fault:
-            log.warning("the notes about reviews cannot be summed up", extra={"why": str(fault)})
-
-
-def _encode(line: Mapping[str, Json]) -> bytes:
-    return json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
+    def _summary(self) -> Iterator[dict[str, Json]]:
+        yield from ({"rule": rule, "count": count} for rule, count in self._reviewed.items())
+        for rule, ids in self._unreviewed.items():
+            yield from ({"rule": rule, "decided": id, "at": self.last_at} for id in ids)

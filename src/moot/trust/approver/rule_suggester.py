@@ -104,7 +104,7 @@ class RuleSuggester:
         await self._tool_watcher.load_schemas(
             dict.fromkeys(host for each in history for host in each.case.to)
         )
-        settings, schemas = self.learning_settings(), dict(self._tool_watcher.schemas)
+        settings, schemas = self.learning_settings(), self._tool_watcher.schemas
         tools = list(self._tool_watcher.definitions)
         found = await asyncio.to_thread(
             suggest,

@@ -67,8 +67,7 @@ class ToolWatcher:
         self._unlisted: set[str] = set()
         # `host/tool` of the calls that people approved: a rule may come of them.
         self._learned: set[str] = set()
-        # The schemas of arguments by host and tool, as they were last listed, and the hosts that were listed.
-        self.schemas: dict[tuple[str, str], Json] = {}
+        # By host and tool, as they were last listed, and the hosts that were listed.
         self.definitions: dict[tuple[str, str], ListedDefinition] = {}
         self._listed: set[str] = set()
         space.roster.on_change(self._observe_presence)
@@ -86,6 +85,11 @@ class ToolWatcher:
     def compares(self, host: str) -> bool:
         """Whether the tools of a host are compared once it is here, since rules may decide about them."""
         return self._is_approved(host) or host in self._known_hosts()
+
+    @property
+    def schemas(self) -> dict[tuple[str, str], Json]:
+        """The schemas of arguments."""
+        return {key: each.schema for key, each in self.definitions.items()}
 
     def definition_of(self, host: str, tool: str) -> str | None:
         """The hash of a tool's definition, if it was compared since its host last joined."""
@@ -108,7 +112,7 @@ class ToolWatcher:
                 group.create_task(self._compare(await self._queue.get()))
 
     def pin(self, rules: Iterable[Rule]) -> None:
-        """List the tools of these new rules before they decide anything.
+        """List the tools of these rules, which a person has just reviewed, before they decide anything.
 
         What changed unnoticed suspends the new rules, too: people looked at a rule, not at its tool.
         """
@@ -243,24 +247,21 @@ class ToolWatcher:
         except MootError as fault:
             log.info("tools not listed", extra={"host": host, "why": str(fault)})
             return {}
-        self.schemas = {key: schema for key, schema in self.schemas.items() if key[0] != host}
-        self.schemas |= {(host, str(tool.get("name"))): tool.get("inputSchema") for tool in listed}
         digests = {str(tool.get("name")): digests_of(tool) for tool in listed}
         self.definitions = {key: each for key, each in self.definitions.items() if key[0] != host}
-        self.definitions |= {
-            (host, str(tool.get("name"))): ListedDefinition(
-                digests[str(tool.get("name"))].sorted, tool.get("annotations")
-            )
-            for tool in listed
-        }
+        for tool in listed:
+            name = str(tool.get("name"))
+            found = ListedDefinition(digests[name].sorted, tool.get("annotations"), tool.get("inputSchema"))
+            self.definitions[host, name] = found
         return digests
 
 
 class ListedDefinition(NamedTuple):
-    """What a listing said of a tool: the hash of its definition, and what its annotations claim."""
+    """What a listing said of a tool: the hash of its definition, what its annotations claim, its schema."""
 
     digest: str
     annotations: Json
+    schema: Json
 
 
 class Digests(NamedTuple):

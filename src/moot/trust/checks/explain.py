@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,6 @@ from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict, evaluate
 from moot.trust.rules.rule_words import describe_rule, join_names
-from moot.trust.rules.tripwires import Suspension, suspension_reasons
 
 # How many rules that do not match are named, the nearest first.
 MAX_OTHER_RULES: Final = 5
@@ -71,29 +70,15 @@ def explain(
     decision: HistoryProposal,
     rules: Sequence[Rule],
     now: float,
-    presence: Collection[str] = (),
-    counts: Mapping[str, Sequence[float]] | None = None,
     *,
-    suspensions: Mapping[str, Suspension] | None = None,
     verdict: RuleVerdict | None = None,
     asked_because: str | None = None,
     notes: Sequence[str] = (),
 ) -> Explanation:
     """Explain one proposal; `verdict` replaces evaluating the rules, for a caller that knows more."""
-    suspended = suspensions or {}
-    verdict = verdict or evaluate(
-        rules, decision.case, now, presence, counts or {}, suspended=suspension_reasons(suspended)
-    )
-    others = _others(decision.case, rules, now, verdict)
-    return Explanation(
-        decision.id,
-        _outcome(decision, rules),
-        verdict,
-        others,
-        decision.case.arguments,
-        asked_because,
-        tuple(notes),
-    )
+    case, verdict = decision.case, verdict or evaluate(rules, decision.case, now)
+    outcome, others = _outcome(decision, rules), _others(case, rules, now, verdict)
+    return Explanation(decision.id, outcome, verdict, others, case.arguments, asked_because, tuple(notes))
 
 
 def _short(arguments: Mapping[str, Json]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
 from moot.trust.history.proposal_case import Path
-from moot.trust.rules.conditions import Hours, RangeByText, is_same_json
+from moot.trust.rules.conditions import DAY_MINUTES, Hours, RangeByText, is_same_json
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts
 from moot.values.inclusion import is_within
@@ -19,7 +19,7 @@ def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
     """The first part in which the edited rule may match more; None if it matches the same or less."""
     if edited.decision != suggested.decision:
         return "decision"
-    if not covers(read_capability(_patterns(suggested)), read_capability(_patterns(edited))):
+    if not covers(*(read_capability(each.capability_source()) for each in (suggested, edited))):
         return "proposer, to, method, tool or arguments"
     # A rule without a host, which a capability cannot express, covers neither named hosts nor any host.
     if suggested.to is not None and (edited.to is None or bool(edited.to) != bool(suggested.to)):
@@ -109,17 +109,6 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
     return "limits.check_share" if mine.check_share < theirs.check_share else None
 
 
-def _patterns(rule: Rule) -> dict[str, Json]:
-    parts = {"proposer": rule.proposer, "method": rule.method, "tool": rule.tool}
-    view: dict[str, Json] = {key: value for key, value in parts.items() if value is not None}
-    if rule.arguments:
-        view["arguments"] = dict(rule.arguments)
-    source: dict[str, Json] = {"kind": "mcp/request", "payload": view}
-    if rule.to:
-        source["to"] = list(rule.to)
-    return source
-
-
 def _named(rule: Rule) -> set[tuple[str, ...]]:
     found = set(_paths(rule.arguments, ()))
     # Its texts are written out where a range is for each of them.
@@ -138,11 +127,4 @@ def _paths(arguments: Mapping[str, Json], above: tuple[str, ...]) -> list[tuple[
 def _within(inner: Hours | None, outer: Hours) -> bool:
     if inner is None or inner.zone != outer.zone:
         return False
-    minutes = range(24 * 60)
-    return all(_has(outer, minute) for minute in minutes if _has(inner, minute))
-
-
-def _has(hours: Hours, minute: int) -> bool:
-    if hours.start <= hours.end:
-        return hours.start <= minute <= hours.end
-    return minute >= hours.start or minute <= hours.end
+    return all(outer.has_minute(minute) for minute in range(DAY_MINUTES) if inner.has_minute(minute))

@@ -13,9 +13,10 @@ from typing import Final
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
 from moot.protocol.patterns.pattern import Node, NotText, OneOf, Regex, Text
-from moot.trust.checks.beside_rules import NOTHING_BESIDE, BesideRules
-from moot.trust.checks.regex_examples import regex_examples
-from moot.trust.checks.rule_samples import (
+from moot.trust.history.proposal_case import Case, Path, path_text
+from moot.trust.rules.regex_examples import regex_examples
+from moot.trust.rules.rule import NO_LIMITS, Rule
+from moot.trust.rules.rule_samples import (
     OTHER_HOST,
     OTHER_TOOL,
     STRANGER,
@@ -26,8 +27,7 @@ from moot.trust.checks.rule_samples import (
     text_nodes,
     with_argument,
 )
-from moot.trust.history.proposal_case import Case, Path, path_text
-from moot.trust.rules.rule import NO_LIMITS, Rule
+from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_words import describe_rule
 from moot.values.examples import edge_texts
 from moot.values.kinds import ValuePattern, recognise
@@ -100,21 +100,21 @@ class CheckReport:
     by_origin: tuple[tuple[str, str], ...] = ()
 
 
-def check_rules(rules: Sequence[Rule], beside: BesideRules = NOTHING_BESIDE) -> CheckReport:
+def check_rules(rule_set: RuleSet) -> CheckReport:
     """Check all approving rules and remembered calls; what another rule or a Cedar policy keeps from being
     approved is no warning, and what a policy permits of the calls that are tried is one about the policy.
     """
     found: list[RuleWarning] = []
     unchecked: list[str] = []
-    policies = BesideRules(beside.policies)
-    checked = [*rules, *beside.calls]
+    rules, policies = rule_set.rules, rule_set.policies
+    checked = [*rules, *rule_set.calls]
     for position, rule in enumerate(checked):
         # By its patterns alone one with `ask` approves nothing.
         if rule.decision == "approve" and rule.ask is None:
             others = [_timeless(r) for r in rules if r.decision != "approve" and not _is_timed(r)]
             before = sum(1 for r in rules[:position] if r.decision != "approve" and not _is_timed(r))
             ordered = [*others[:before], _timeless(rule), *others[before:]]
-            warnings = _check_rule(rule, ordered, policies)
+            warnings = _check_rule(rule, RuleSet(ordered, policies))
             found += [each for each in warnings if each not in found]
             if not warnings and not _timeless(rule).matches(sample_call(rule), 0.0):
                 unchecked.append(rule.name)
@@ -132,11 +132,11 @@ def _timeless(rule: Rule) -> Rule:
     return replace(rule, hours=None, after=None, before=None, limits=NO_LIMITS)
 
 
-def _check_rule(rule: Rule, rules: Sequence[Rule], policies: BesideRules) -> list[RuleWarning]:
+def _check_rule(rule: Rule, rules: RuleSet) -> list[RuleWarning]:
     base = sample_call(rule)
     found: dict[tuple[str, str], RuleWarning] = {}
     for part, danger, case in attempted_calls(rule, base):
-        verdict = policies.decide(rules, case, 0.0) if (part, danger) not in found else None
+        verdict = rules.decide(case, 0.0) if (part, danger) not in found else None
         if verdict is not None and verdict.rule is not None and verdict.decision == "approve":
             words = _WORDS.get(danger, danger)
             found[part, danger] = RuleWarning(verdict.rule.name, part, danger, words, call_as_json(case))

@@ -14,16 +14,16 @@ from itertools import product
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
-from moot.trust.checks.beside_rules import NOTHING_BESIDE, BesideRules
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.checks.rule_check import attempted_calls
-from moot.trust.checks.rule_samples import call_as_json, sample_call, sample_calls
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.conditions import DAY_MINUTES, Hours, minute_of_day
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict
-from moot.trust.rules.rule_writer import rule_as_json
+from moot.trust.rules.rule_json import rule_as_json
+from moot.trust.rules.rule_samples import call_as_json, sample_call, sample_calls
+from moot.trust.rules.rule_set import RuleSet
 
 Change = Literal["added", "removed", "changed", "moved"]
 # Times at which calls are compared; every rule with hours or an end has some of its own.
@@ -41,15 +41,6 @@ class RuleChange:
     decision: str
     fields: tuple[str, ...] = ()
     wider: str | None = None
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "rule": self.rule,
-            "change": self.change,
-            "decision": self.decision,
-            "fields": list(self.fields),
-            "wider": self.wider,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +62,11 @@ class RuleDiff:
 
 
 def compare_rules(
-    old: Sequence[Rule],
-    new: Sequence[Rule],
-    now: float,
-    tests: Iterable[tuple[Case, float | None]] = (),
-    beside: tuple[BesideRules, BesideRules] = (NOTHING_BESIDE, NOTHING_BESIDE),
+    old: RuleSet, new: RuleSet, now: float, tests: Iterable[tuple[Case, float | None]] = ()
 ) -> RuleDiff:
     """Compare two lists of rules; `tests` are further calls to compare, with their time."""
-    one, other = ([*old, *beside[0].policy_rules], [*new, *beside[1].policy_rules])
-    sides = ((old, beside[0]), (new, beside[1]))
-    return RuleDiff(tuple(_changes(one, other)), tuple(_call_differences(sides, now, tests)))
+    calls = _call_differences((old, new), now, tests)
+    return RuleDiff(tuple(_changes(old.all_rules, new.all_rules)), tuple(calls))
 
 
 def _changes(old: Sequence[Rule], new: Sequence[Rule]) -> Iterator[RuleChange]:
@@ -119,21 +105,19 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> set[str]:
 
 
 def _call_differences(
-    sides: Sequence[tuple[Sequence[Rule], BesideRules]],
-    now: float,
-    tests: Iterable[tuple[Case, float | None]],
+    sides: tuple[RuleSet, RuleSet], now: float, tests: Iterable[tuple[Case, float | None]]
 ) -> Iterator[CallDifference]:
-    listed = [rule for rules, beside in sides for rule in (*rules, *beside.calls)]
+    listed = [rule for side in sides for rule in (*side.rules, *side.calls)]
     rules = list({(rule.name, repr(rule)): rule for rule in listed}.values())
     moments = _moments(rules, now)
     present = {name for rule in rules for name in rule.limits.while_present}
     found: set[tuple[str, str | None, str, str | None]] = set()
     # As if people had said the values, then as if nobody knew.
-    by_origin = any(rule.ask for rule in rules) or any(beside.policies for _, beside in sides)
+    by_origin = any(rule.ask for rule in rules) or any(side.policies for side in sides)
     origins = (None, ORIGINS_UNKNOWN) if by_origin else (None,)
     for case, at in _calls(rules, tests):
         for moment, untrusted in product(moments if at is None else [at], origins):
-            one, other = [beside.decide(each, case, moment, present, untrusted) for each, beside in sides]
+            one, other = [side.decide(case, moment, present, untrusted=untrusted) for side in sides]
             key = (one.decision, _name(one), other.decision, _name(other))
             if one.decision == other.decision or key in found:
                 continue

@@ -17,10 +17,8 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
 from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
-from moot.trust.rules.remembered_calls import RememberedCalls
-from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict, row_name
+from moot.trust.rules.rule_set import RuleSet
 
 # What would be different: people would have been spared, contradicted, or asked; or a rule decides otherwise.
 Effect = Literal["same", "spared", "contradicts", "asks", "reversed", "decides_undecided"]
@@ -60,15 +58,9 @@ class ReplayedDecision:
         }
 
 
-def replay(
-    rules: Sequence[Rule],
-    decisions: Iterable[HistoryProposal],
-    policies: CedarPolicies | None = None,
-    remembered: RememberedCalls | None = None,
-) -> list[ReplayedDecision]:
+def replay(rules: RuleSet, decisions: Iterable[HistoryProposal]) -> list[ReplayedDecision]:
     """Judge every proposal of a history by these rules, policies, and calls that people want again."""
-    history = list(decisions)
-    present = {name for rule in rules for name in rule.limits.while_present}
+    history, present = list(decisions), rules.everybody
     tally = UseTally()
     rejected = RejectedCalls()
     settled = sorted((each for each in history if each.at is not None), key=lambda each: each.at or 0.0)
@@ -79,10 +71,7 @@ def replay(
         while known < len(settled) and (settled[known].at or 0.0) <= case.at:
             rejected.note(settled[known])
             known += 1
-        again = () if remembered is None else remembered.find(case)
-        verdict = evaluate_with(
-            policies, rules, again, case, case.at, present, tally.times(), rejected=rejected
-        )
+        verdict = rules.decide(case, case.at, present, tally.times(), rejected=rejected)
         if verdict.rule is not None and verdict.decision != "ask":
             tally.record(verdict.rule.name, case.at, row=row_name(verdict.rule, case))
         found.append(ReplayedDecision(decision, verdict, _effect(decision, verdict)))

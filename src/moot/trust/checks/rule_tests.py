@@ -24,19 +24,39 @@ from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, case_of, path_text
-from moot.trust.rules.cedar_policies import CedarPolicies, evaluate_with
-from moot.trust.rules.conditions import read_time
 from moot.trust.rules.rule import DECISIONS, ORIGINS_UNKNOWN, Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict
-from moot.trust.rules.rule_yaml import check_dates
+from moot.trust.rules.rule_json import (
+    REQUIRED,
+    Field,
+    check_dates,
+    mapping,
+    names_field,
+    one_of,
+    read_fields,
+    text_field,
+    time_field,
+)
+from moot.trust.rules.rule_set import RuleSet
 
-_KEYS: Final = ("name", "expect", "rule", "at", "proposer", "to", "method", "tool", "arguments", "origins")
 # What the origins of a test's values ask.
 _ORIGINS: Final = {
     None: f"{ORIGINS_UNKNOWN}; give the test `origins: said` or `origins: untrusted`",
     "said": None,
     "untrusted": "a value that steers the call came from nobody trusted",
 }
+_FIELDS: Final = (
+    Field("name", text_field),
+    Field("expect", one_of(DECISIONS, "approve, reject or ask"), REQUIRED),
+    Field("rule", text_field),
+    Field("at", time_field),
+    Field("proposer", text_field),
+    Field("to", names_field("must be a member name, or a list of names"), ()),
+    Field("method", text_field),
+    Field("tool", text_field),
+    Field("arguments", mapping, {}),
+    Field("origins", one_of(("said", "untrusted"), "said or untrusted")),
+)
 _TIME_PARTS: Final = frozenset({"hours", "after", "before"})
 # For one file.
 MAX_TESTS: Final = 5_000
@@ -73,43 +93,22 @@ def read_tests(text: str) -> tuple[RuleTest, ...]:
         raise UsageError("tests must be a list: `tests:` followed by lines of `- expect: …`")
     if len(listed) > MAX_TESTS:
         raise UsageError(f"tests has {len(listed)} entries, more than the limit of {MAX_TESTS}; remove some")
-    return tuple(_read_test(value, at) for at, value in enumerate(listed))
+    return tuple(_read_test(value, f"tests[{at}]") for at, value in enumerate(listed))
 
 
-def _read_test(value: Json, at: int) -> RuleTest:
-    where = f"tests[{at}]"
-    if not isinstance(value, dict):
-        raise UsageError(f"{where} must be a mapping of keys and values")
-    for key in value:
-        if key not in _KEYS:
-            raise UsageError(f"{where}.{key} is not a known key; known keys: {', '.join(_KEYS)}")
-    for key in ("name", "rule", "proposer", "method", "tool"):
-        if value.get(key) is not None and not isinstance(value[key], str):
-            raise UsageError(f"{where}.{key} must be text")
-    expect = value.get("expect")
-    if expect not in DECISIONS:
-        raise UsageError(f"{where}.expect must be approve, reject or ask")
-    if not value.get("proposer"):
+def _read_test(value: Json, where: str) -> RuleTest:
+    fields = mapping(value, where, [each.key for each in _FIELDS])
+    if not fields.get("proposer"):
         raise UsageError(f"{where}.proposer is missing: the member who proposes")
-    origins = value.get("origins")
-    if not (origins is None or isinstance(origins, str)) or origins not in _ORIGINS:
-        raise UsageError(f"{where}.origins must be said or untrusted")
-    to = value.get("to", [])
-    hosts = [to] if isinstance(to, str) else to
-    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
-        raise UsageError(f"{where}.to must be a member name, or a list of names")
-    arguments = value.get("arguments", {})
-    if not isinstance(arguments, dict):
-        raise UsageError(f"{where}.arguments must be a mapping of names and values")
+    found = read_fields(_FIELDS, {"expect": None, **fields}, where)
+    arguments, tool = found.get("arguments", {}), found.get("tool")
     check_dates(arguments, f"{where}.arguments")
-    method, tool = value.get("method") or "tools/call", value.get("tool")
+    method, at = found.get("method") or "tools/call", found.get("at")
     payload = {"method": method, "params": _params(method, tool, arguments, where)}
-    try:
-        moment = None if value.get("at") is None else read_time(value["at"])
-    except UsageError as fault:
-        raise UsageError(f"{where}.at {fault}") from None
-    case = case_of(where, value["proposer"], hosts, payload, at=moment or 0.0)
-    return RuleTest(value.get("name") or where, case, expect, value.get("rule"), moment, origins)
+    case = case_of(where, found["proposer"], found.get("to", ()), payload, at=at or 0.0)
+    return RuleTest(
+        found.get("name") or where, case, found["expect"], found.get("rule"), at, found.get("origins")
+    )
 
 
 def _params(method: str, tool: str | None, arguments: dict[str, Json], where: str) -> dict[str, Json]:
@@ -120,21 +119,15 @@ def _params(method: str, tool: str | None, arguments: dict[str, Json], where: st
     return {**params, "arguments": arguments} if method in WITH_ARGUMENTS else {**arguments, **params}
 
 
-def run_tests(
-    rules: Sequence[Rule], tests: Sequence[RuleTest], now: float, policies: CedarPolicies | None = None
-) -> list[RuleTestOutcome]:
+def run_tests(rules: RuleSet, tests: Sequence[RuleTest], now: float) -> list[RuleTestOutcome]:
     """What the rules and policies of a file say to each test."""
-    return [_run_test(rules, test, now, policies) for test in tests]
+    return [_run_test(rules, test, now) for test in tests]
 
 
-def _run_test(
-    rules: Sequence[Rule], test: RuleTest, now: float, policies: CedarPolicies | None
-) -> RuleTestOutcome:
-    present = {name for rule in rules for name in rule.limits.while_present}
+def _run_test(rules: RuleSet, test: RuleTest, now: float) -> RuleTestOutcome:
     at = now if test.at is None else test.at
-    verdict = evaluate_with(policies, rules, (), test.case, at, present, untrusted=_ORIGINS[test.origins])
-    named = rules if policies is None else (*rules, *policies.rules)
-    return RuleTestOutcome(test, verdict, _problem_of(named, test, verdict, now))
+    verdict = rules.decide(test.case, at, rules.everybody, found=(), untrusted=_ORIGINS[test.origins])
+    return RuleTestOutcome(test, verdict, _problem_of(rules.all_rules, test, verdict, now))
 
 
 def _problem_of(rules: Sequence[Rule], test: RuleTest, verdict: RuleVerdict, now: float) -> str | None:

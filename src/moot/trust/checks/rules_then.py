@@ -11,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moot.errors import UsageError
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.store.journal_reader import JournalRecord
 from moot.trust.history.proposal_history import HistoryProposal
-from moot.trust.rules.accepted_calls import RejectedCalls
-from moot.trust.rules.budgets import UseTally
-from moot.trust.rules.remembered_calls import REMEMBERED, counted_name, evaluate_all
+from moot.trust.rules.remembered_calls import REMEMBERED, counted_name
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict
+from moot.trust.rules.rule_json import rule_as_json, rule_of_json
+from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_words import join_names
-from moot.trust.rules.rule_writer import rule_as_json
-from moot.trust.rules.rule_yaml import rule_of_json
 
 _KIND: Final = "trust/rule"
 # Of what became of rules since, as much as somebody reads.
@@ -190,21 +188,19 @@ def _judge(
         return RuleVerdict("ask", None, told.stopped)
     at = decision.case.at if decision.rule is None or decision.at is None else decision.at
     earlier = [each for each in history if each is not decision and each.at is not None and each.at < at]
-    tally = UseTally()
     rules = list(told.rules.values())
-    tally.record_past(earlier, rules)
     remembered = [rule for rule in rules if counted_name(rule.name) == REMEMBERED]
-    everybody = frozenset(name for rule in rules for name in rule.limits.while_present)
-    given: dict[str, Any] = {
-        "suspended": told.suspended,
-        "rejected": RejectedCalls(earlier),
-        "me": me,
+    return RuleSet([rule for rule in rules if rule not in remembered]).decide_after(
+        earlier,
+        decision.case,
+        at,
+        found=remembered,
+        suspended=told.suspended,
+        me=me,
         # What values come from is told of no call that a rule decided at once.
-        "untrusted": None,
-        "unnamed_untrusted": lambda _rule: None,
-    }
-    listed = [rule for rule in rules if rule not in remembered]
-    return evaluate_all(listed, remembered, decision.case, at, everybody, tally.times(), **given)
+        untrusted=None,
+        unnamed_untrusted=lambda _rule: None,
+    )
 
 
 def _notes(decision: HistoryProposal, verdict: RuleVerdict, others: Collection[str]) -> list[str]:

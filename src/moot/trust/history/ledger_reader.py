@@ -5,7 +5,7 @@ Refused envelopes decided nothing and are skipped. Records that no dialect can r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +16,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE
 from moot.protocol.proposal_life import RULE_KINDS
 from moot.store.journal_reader import JournalRecord, read_records
-from moot.trust.history.proposal_history import (
-    MAX_PROPOSALS,
-    PROPOSAL_SECONDS,
-    HistoryProposal,
-    ProposalHistory,
-)
+from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 
 _MESSAGE_INPUTS: Final = frozenset({"receive", "post"})
 # Prefixes that cover the spellings of all dialects.
@@ -79,18 +74,9 @@ class JournalReader:
         self.read_all(read_records(folder, self.position))
 
 
-def read_ledger(
-    folder: Path,
-    *,
-    now: float | None = None,
-    proposal_seconds: float = PROPOSAL_SECONDS,
-    max_proposals: int = MAX_PROPOSALS,
-    on_change: Callable[[HistoryProposal], None] | None = None,
-) -> ProposalHistory:
+def read_ledger(folder: Path, *, now: float | None = None) -> ProposalHistory:
     """Read all decisions of a journal folder (`DATA/spaces/NAME/journal`); `now` expires open ones."""
-    ledger = ProposalHistory(
-        proposal_seconds=proposal_seconds, max_proposals=max_proposals, on_change=on_change
-    )
+    ledger = ProposalHistory()
     JournalReader(ledger).read_all(read_records(folder))
     if now is not None:
         ledger.advance(now)

@@ -29,7 +29,8 @@ from moot.trust.imports.permissions import (
     ServerToolPattern,
 )
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_yaml import MAX_RULES, rule_of_json
+from moot.trust.rules.rule_json import rule_of_json
+from moot.trust.rules.rule_yaml import MAX_RULES
 
 # What an argument is called where the tool is not known.
 _ARGUMENTS: Final = {"shell": "command", "read": "path", "write": "path", "fetch": "url"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from moot.protocol.operation import Json
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule
 
@@ -20,9 +19,6 @@ class NearMiss:
     proposal: str
     decision: str
     part: str
-
-    def as_json(self) -> dict[str, Json]:
-        return {"proposal": self.proposal, "decision": self.decision, "part": self.part}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +35,6 @@ class BackTest:
     undecided: int
     automated: int
     near_misses: tuple[NearMiss, ...]
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "history": self.history,
-            "covered": self.covered,
-            "agreements": self.agreements,
-            "conflicts": list(self.conflicts),
-            "undecided": self.undecided,
-            "automated": self.automated,
-            "near_misses": [near.as_json() for near in self.near_misses],
-        }
 
 
 def back_test(rule: Rule, decisions: Iterable[HistoryProposal]) -> BackTest:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Final, Literal
 
@@ -15,7 +16,7 @@ from moot.errors import InvalidPattern
 from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import is_wild
-from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case, Path, put_at
+from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.backtest import BackTest, back_test
 from moot.trust.learning.bounds import DOUBT, percent, upper_bound
@@ -24,12 +25,10 @@ from moot.trust.learning.learning_settings import LearningSettings
 from moot.trust.learning.lessons import CaseKind, Example
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_json import rule_as_json
+from moot.trust.rules.rule_samples import arguments_at_edges, arguments_outside
 from moot.trust.rules.rule_words import count_text, describe_shortly, join_names
-from moot.trust.rules.rule_writer import rule_as_json
-from moot.values.examples import edge_texts, outside_texts
-from moot.values.kinds import ValuePattern
 from moot.values.quoting import anchored
-from moot.values.scalars import date_after
 
 # A call that may be repeated (declared read-only or idempotent): this factor times the most that people
 # approved in one hour, at least MIN_HOURLY. Any other call only as often as people approved it.
@@ -46,24 +45,22 @@ MIN_CHECK_SHARE: Final = 0.01
 
 # As many as people read.
 MAX_EXAMPLES: Final = 5
-Step = Literal["arguments", "tool"]
 
 
 def unseen_calls(rule: Rule, seen: Sequence[Case]) -> list[dict[str, Json]]:
     """Arguments at the edges of a rule that it matches and that no call ever had."""
-    known = {canonical(dict(case.arguments)) for case in seen}
-    return _chosen(rule, seen[0], (each for each in _edges(rule, seen[0])), known, matched=True)
+    return _chosen(rule, seen, arguments_at_edges(rule, seen[0]), matched=True)
 
 
 def near_misses(rule: Rule, seen: Sequence[Case]) -> list[dict[str, Json]]:
     """Arguments just outside a rule."""
-    known = {canonical(dict(case.arguments)) for case in seen}
-    return _chosen(rule, seen[0], _outside(rule, seen[0]), known, matched=False)
+    return _chosen(rule, seen, arguments_outside(rule, seen[0]), matched=False)
 
 
 def _chosen(
-    rule: Rule, base: Case, candidates: Iterator[dict[str, Json]], known: set[bytes], *, matched: bool
+    rule: Rule, seen: Sequence[Case], candidates: Iterator[dict[str, Json]], *, matched: bool
 ) -> list[dict[str, Json]]:
+    base, known = seen[0], {canonical(dict(case.arguments)) for case in seen}
     found: list[dict[str, Json]] = []
     for arguments in candidates:
         text = canonical(arguments)
@@ -73,60 +70,6 @@ def _chosen(
             if len(found) == MAX_EXAMPLES:
                 break
     return found
-
-
-def _edges(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
-    """Each open part in turn, then all of them together."""
-    options: dict[Path, list[Json]] = {
-        path: list(dict.fromkeys(_texts_at(pattern, edge_texts(pattern), base)))
-        for path, pattern in rule.values.items()
-    }
-    for path, span in ((path, each.chosen(base.arguments) or each) for path, each in rule.range.items()):
-        middle = (span.low + span.high) / 2
-        options[path] = [span.low, span.high, int(middle) if span.whole else middle]
-    for at in range(max(map(len, options.values()), default=0)):
-        for path, values in options.items():
-            if at < len(values):
-                yield _with(base, {path: values[at]})
-    for which in (0, -1):
-        yield _with(base, {path: values[which] for path, values in options.items() if values})
-
-
-def _outside(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
-    outside: list[Iterator[dict[str, Json]]] = [
-        (_with(base, {path: text}) for text in _texts_at(pattern, outside_texts(pattern), base))
-        for path, pattern in rule.values.items()
-    ]
-    outside += [
-        (_with(base, {path: value}) for value in (span.high + 1, span.low - 1))
-        for path, span in rule.range.items()
-    ]
-    outside += [
-        iter([_with(base, {(name,): f"{value}x"})])
-        for name, value in base.arguments.items()
-        if isinstance(value, str) and (name,) not in rule.values
-    ]
-    outside.append(iter([{**base.arguments, "anything_else": True}]))
-    # One of each in turns, so that every part is shown.
-    while outside:
-        for each in list(outside):
-            arguments = next(each, None)
-            if arguments is None:
-                outside.remove(each)
-            else:
-                yield arguments
-
-
-def _texts_at(pattern: ValuePattern, texts: Iterator[str], base: Case) -> Iterator[str]:
-    """The texts as the call of an example has them."""
-    return (date_after(text, base.at) for text in texts) if pattern.kind == "day" else texts
-
-
-def _with(base: Case, values: dict[Path, Json]) -> dict[str, Json]:
-    arguments: dict[str, Json] = dict(base.arguments)
-    for path, value in values.items():
-        arguments = put_at(arguments, path, value)
-    return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +106,19 @@ class Suggestion:
             "deciders": list(self.deciders),
             "error_bound": round(self.error_bound, 4),
             "new_bound": None if self.new_bound is None else round(self.new_bound, 4),
-            "back_test": self.back_test.as_json(),
+            "back_test": _plain(self.back_test),
             "allows": [dict(each) for each in self.allows],
             "refuses": [dict(each) for each in self.refuses],
-            "grant": None if self.grant is None else self.grant.as_json(),
+            "grant": None if self.grant is None else _plain(self.grant),
             "no_grant": self.no_grant,
             "replaces": list(self.replaces),
         }
+
+
+def _plain(part: BackTest | RuleGrant) -> dict[str, Json]:
+    """As it is after a message, with lists for tuples."""
+    plain: dict[str, Json] = json.loads(json.dumps(asdict(part)))
+    return plain
 
 
 def build_suggestion(
@@ -326,19 +275,11 @@ class RuleGrant:
     """A capability that a member could be granted, and what it would allow beyond the rule."""
 
     participant: str
-    step: Step
+    # What of the rule it keeps, as faces read it.
+    step: Literal["arguments"]
     capability: dict[str, Json]
     loses: tuple[str, ...]
     words: str
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "participant": self.participant,
-            "step": self.step,
-            "capability": self.capability,
-            "loses": list(self.loses),
-            "words": self.words,
-        }
 
 
 def why_no_grant(rule: Rule) -> str | None:
@@ -390,14 +331,14 @@ def grant_patterns(rule: Rule) -> dict[str, Json] | None:
     return arguments
 
 
-def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
+def grant_of(rule: Rule) -> RuleGrant | None:
     """The capability that this rule could become; None if it cannot."""
     if why_no_grant(rule) is not None or not rule.to:
         return None
     ((_, field),) = CONTEXT_PATHS[rule.method]
     params: dict[str, Json] = {field: rule.tool}
     arguments = grant_patterns(rule) or {}
-    if step == "arguments" and arguments:
+    if arguments:
         if rule.method in WITH_ARGUMENTS:
             params["arguments"] = arguments
         else:
@@ -411,11 +352,9 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
         read_capability(capability)
     except InvalidPattern:
         return None
-    loses = ["other arguments are allowed too"] if not rule.extra_arguments and step == "arguments" else []
-    if step == "tool":
-        loses.append("any arguments are allowed")
+    loses = ["other arguments are allowed too"] if not rule.extra_arguments else []
     slots = [slot.kind for values in rule.values.values() for each in values.templates for slot in each.slots]
-    if step == "arguments" and not {"name", "file", "path"}.isdisjoint(slots):
+    if not {"name", "file", "path"}.isdisjoint(slots):
         loses.append("names that rules leave to people (such as secrets or main) are allowed too")
     if rule.limits.max_decisions is not None:
         loses.append("the number of calls is not limited")
@@ -423,6 +362,6 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
         loses.append("it does not expire")
     if rule.limits.while_present:
         loses.append(f"it also applies while {join_names(rule.limits.while_present)} is away")
-    which = "with these arguments" if step == "arguments" and arguments else "with any arguments"
+    which = "with these arguments" if arguments else "with any arguments"
     words = f"{rule.proposer} can call {rule.tool} on {join_names(rule.to)} {which} without asking"
-    return RuleGrant(rule.proposer, step, capability, tuple(loses), words)
+    return RuleGrant(rule.proposer, "arguments", capability, tuple(loses), words)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning import learner
@@ -27,9 +26,6 @@ class SuggestionProgress:
     approvals: int
     needed: int
     why: str
-
-    def as_json(self) -> dict[str, Json]:
-        return {"call": self.call, "approvals": self.approvals, "needed": self.needed, "why": self.why}
 
 
 def suggestion_progress(

@@ -32,13 +32,10 @@ from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import WITH_ARGUMENTS, Case
-from moot.trust.rules.remembered_calls import evaluate_all
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
-from moot.trust.rules.rule_evaluation import RuleVerdict
-from moot.trust.rules.rule_yaml import rule_of_json
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_json import rule_of_json
 
 PREFIX: Final = "cedar."
-MAX_FILES: Final = 16
 MAX_FILE_BYTES: Final = 1 << 20
 # Deeper arguments are not looked at.
 MAX_DEPTH: Final = 16
@@ -64,19 +61,6 @@ NO_POLICIES: Final = CedarVerdict()
 def is_policy(rule: Rule) -> bool:
     """Whether a rule is a Cedar policy."""
     return rule.name.startswith(PREFIX)
-
-
-def read_cedar_files(text: str) -> tuple[str, ...]:
-    """The names of policy files that a rules file has; raises UsageError."""
-    top = read_yaml(text)
-    names = (top.get("cedar") if isinstance(top, dict) else None) or []
-    names = [names] if isinstance(names, str) else names
-    if not isinstance(names, list) or len(names) > MAX_FILES:
-        raise UsageError(f"cedar must be a list of at most {MAX_FILES} files of this folder")
-    for name in names:
-        if not isinstance(name, str) or Path(name).name != name or name in ("", "..", "."):
-            raise UsageError(f"cedar: {name!r} must be the name of a file in the folder of the rules")
-    return tuple(names)
 
 
 class CedarPolicies:
@@ -139,26 +123,6 @@ class CedarPolicies:
     def _determining(self, found: Any) -> tuple[Rule, ...]:
         ids = {int(id.removeprefix("policy")) for id in found.diagnostics.reasons}
         return tuple(rule for at, rule in enumerate(self.rules) if at in ids)
-
-
-def evaluate_with(
-    policies: CedarPolicies | None,
-    rules: Sequence[Rule],
-    remembered: Sequence[Rule],
-    case: Case,
-    now: float,
-    *args: Any,
-    untrusted: str | None = ORIGINS_UNKNOWN,
-    **known: Any,
-) -> RuleVerdict:
-    """`evaluate_all` with what forbids before the rules, and what permits behind them."""
-    judged = NO_POLICIES if policies is None else policies.judge(case, untrusted)
-    ordered = (*judged.forbids, *rules, *judged.permits)
-    found = evaluate_all(ordered, remembered, case, now, *args, untrusted=untrusted, **known)
-    if judged.fault is not None and found.decision != "reject":
-        # Nobody knows whether a policy forbids it.
-        return RuleVerdict("ask", None, judged.fault)
-    return found
 
 
 def _read(file: Path) -> str:

@@ -97,7 +97,9 @@ class Hours:
     zone: str = "UTC"
 
     def admits(self, moment: float) -> bool:
-        minute = minute_of_day(moment, self.zone)
+        return self.has_minute(minute_of_day(moment, self.zone))
+
+    def has_minute(self, minute: int) -> bool:
         if self.start <= self.end:
             return self.start <= minute <= self.end
         return minute >= self.start or minute <= self.end

@@ -26,8 +26,8 @@ from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import path_text
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_json import mapping, rule_of_json
 from moot.trust.rules.rule_words import count_text, join_names, range_text, sum_texts, template_text
-from moot.trust.rules.rule_yaml import rule_of_json
 from moot.values.kinds import KINDS
 
 PLAN_KIND: Final = "moot/plan"
@@ -42,6 +42,7 @@ MAX_PLAN_BYTES: Final = 64 << 10
 MAX_VALUE_CHARS: Final = 200
 _LINE_KEYS: Final = ("to", "tool", "arguments", "range", *KINDS, "count", "sums")
 _PLAN_KEYS: Final = ("task", "member", "hours", "lines")
+_STATE_KEYS: Final = ("at", "state", "accepted_by", "ends_at", "why", "ends_with_message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,36 +139,22 @@ class PlanRecord:
     ends_with_message: bool = False
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            **self.plan.as_json(),
-            "at": self.at,
-            "state": self.state,
-            "accepted": None if self.accepted is None else self.accepted.as_json(),
-            "accepted_by": list(self.accepted_by),
-            "ends_at": self.ends_at,
-            "why": self.why,
-            "ends_with_message": self.ends_with_message,
+        accepted = None if self.accepted is None else self.accepted.as_json()
+        return {**self.plan.as_json(), "accepted": accepted} | {
+            key: getattr(self, key) for key in _STATE_KEYS
         }
 
 
 def record_of_json(value: Any) -> PlanRecord:
     """A record as `as_json` wrote it; raises UsageError, KeyError or TypeError if it is damaged."""
-    accepted = value["accepted"]
-    return PlanRecord(
-        plan_of_json(value),
-        float(value["at"]),
-        value["state"],
-        None if accepted is None else plan_of_json(accepted),
-        tuple(value["accepted_by"]),
-        value["ends_at"],
-        value["why"],
-        value["ends_with_message"] is True,
-    )
+    accepted = None if value["accepted"] is None else plan_of_json(value["accepted"])
+    state = {key: value[key] for key in _STATE_KEYS} | {"accepted_by": tuple(value["accepted_by"])}
+    return PlanRecord(plan_of_json(value), accepted=accepted, **state)
 
 
 def read_plan(payload: Json, *, id: str, by: str) -> Plan:
     """Read what somebody laid out; raises UsageError with the place of the mistake."""
-    fields = _mapping(payload, "the plan", _PLAN_KEYS)
+    fields = mapping(payload, "the plan", _PLAN_KEYS)
     task = fields.get("task")
     if isinstance(task, str):
         # One line, in which nothing is hidden: it stands above what people approve.
@@ -218,7 +205,7 @@ def cut_plan(plan: Plan, *, lines: Json = None, hours: Json = None) -> Plan:
             raise UsageError('lines must be a list such as [{"line": 1, "count": 2}]')
         kept = []
         for change in lines:
-            fields = _mapping(change, "lines", ("line", *_LINE_KEYS))
+            fields = mapping(change, "lines", ("line", *_LINE_KEYS))
             number = fields.get("line")
             if type(number) is not int or not 1 <= number <= len(plan.lines):
                 raise UsageError(f"there is no line {number}: the plan has {len(plan.lines)}")
@@ -246,10 +233,10 @@ def _value_text(value: Json) -> str:
 
 
 def _check_line(line: Json, where: str) -> None:
-    fields = _mapping(line, where, _LINE_KEYS)
+    fields = mapping(line, where, _LINE_KEYS)
     for key in ("to", "tool"):
         _name(fields.get(key), f"{where}.{key}")
-    _mapping(fields.get("arguments", {}), f"{where}.arguments")
+    mapping(fields.get("arguments", {}), f"{where}.arguments")
     named = [leaf for key in ("range", "sums", *KINDS) for leaf in _texts_in(fields.get(key))]
     for text in (*fields.get("arguments", {}), *named):
         if not text.isprintable():
@@ -280,12 +267,3 @@ def _name(value: Json, where: str) -> str:
     if not is_plain or not value or value[0] in "/!":
         raise UsageError(f"{where} must be one name, without * ? and not beginning with / or !")
     return str(value)
-
-
-def _mapping(value: Json, where: str, keys: Sequence[str] | None = None) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{where} must be an object")
-    for key in value:
-        if keys is not None and key not in keys:
-            raise UsageError(f"{where}.{key} is not a known key; known keys: {', '.join(keys)}")
-    return value

@@ -2,7 +2,7 @@
 
 They are found by their key and not by going through them, so there can be thousands: `remembered.json` in the
 approver's folder, with the least recently used forgotten first. A rule of the file that rejects or asks comes
-before them (`evaluate_all`); one that would approve but is suspended or used up does not stop them, since a
+before them (`rule_set`); one that would approve but is suspended or used up does not stop them, since a
 person named this very call.
 
 A remembered call is never suspended. Whatever contradicts it (a rejection, an objection, a change of its
@@ -25,14 +25,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from moot.errors import UsageError
-from moot.protocol.envelope import rfc3339
 from moot.resilience.atomic_file import write_atomically
 from moot.trust.history.proposal_case import Case, without_nulls
 from moot.trust.rules.ignored_arguments import loosen, mask
-from moot.trust.rules.rule import ORIGINS_UNKNOWN, AskCondition, Rule, RuleLimits, RuleOrigin
-from moot.trust.rules.rule_evaluation import RuleVerdict, call_key, evaluate
-from moot.trust.rules.rule_writer import rule_as_json
-from moot.trust.rules.rule_yaml import rule_of_json
+from moot.trust.rules.rule import AskCondition, Rule, RuleLimits, RuleOrigin
+from moot.trust.rules.rule_evaluation import call_key
+from moot.trust.rules.rule_json import rule_as_json, rule_of_json
 
 REMEMBERED_NAME: Final = "remembered.json"
 # For one space; beyond that the least recently used are forgotten.
@@ -244,45 +242,6 @@ class RememberedCalls:
             if rule.covers_call(case, case.at) and not (rule.ask is not None and origins_ask)
         ]
         return list(dict.fromkeys(found))
-
-    def about(self, *, member: str = "", host: str = "", tool: str = "") -> list[str]:
-        """Those of a member as proposer or host, or of a tool of a host."""
-        return [
-            rule.name
-            for rule in (each.rule for each in self._entries.values())
-            if (member and (rule.proposer == member or member in (rule.to or ())))
-            or (tool and rule.tool == tool and host in (rule.to or ()))
-        ]
-
-
-def evaluate_all(
-    rules: Sequence[Rule], remembered: Sequence[Rule], case: Case, now: float, *args: Any, **known: Any
-) -> RuleVerdict:
-    """`evaluate`, and what is remembered of the call where no rule approves, rejects or asks people.
-
-    `remembered` are the rules that `RememberedCalls.find` found.
-    """
-    found = evaluate(rules, case, now, *args, **known)
-    if found.decision != "ask" or (found.rule is not None and found.rule.decision != "approve"):
-        return found
-    # One that approves and is held back may stand before one that rejects or asks.
-    guards = [rule for rule in rules if rule.decision != "approve"] if found.rule is not None else []
-    if evaluate(guards, case, now, *args, **known).rule is not None:
-        return found
-    for rule in remembered:
-        names_values = rule.ask is not None and not rule.extra_arguments
-        reason = known.get("unnamed_untrusted", lambda _: ORIGINS_UNKNOWN)(rule) if names_values else None
-        own = evaluate([rule], case, now, *args, **(known | ({"untrusted": reason} if names_values else {})))
-        if own.rule is None and rule.after is not None and now < rule.after:
-            own = RuleVerdict(
-                "ask", rule, f"rule {rule.name} approves it again from {rfc3339(rule.after)} on"
-            )
-        is_nearer = own.rule is not None and (found.rule is None or found.rule.ask is not None)
-        if own.decision == "approve" or is_nearer:
-            found = own
-        if found.decision == "approve":
-            break
-    return found
 
 
 def counted_name(rule: str | None) -> str | None:

@@ -84,6 +84,11 @@ class RuleOrigin:
     limited_by: str | None = None
     plan: str | None = None
 
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Who accepted it."""
+        return tuple(name for name in (self.accepted_by, *self.seconded_by) if name)
+
 
 NO_LIMITS: Final = RuleLimits()
 NO_ORIGIN: Final = RuleOrigin()
@@ -124,16 +129,20 @@ class Rule:
     _nodes: Mapping[str, Node] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = {name: getattr(self, name) for name in ("proposer", "method", "tool", "undo")}
-        view: dict[str, Json] = {key: value for key, value in parts.items() if value is not None}
-        if self.arguments:
-            view["arguments"] = dict(self.arguments)
-        source: dict[str, Json] = {"kind": "mcp/request", "payload": view}
-        if self.to:
-            source["to"] = list(self.to)
+        source = self.capability_source()
+        if self.undo is not None:
+            source["payload"]["undo"] = self.undo
         pattern = read_capability(source).patterns[0]
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_nodes", dict(pattern.payload.literal) if pattern.payload else {})
+
+    def capability_source(self) -> dict[str, Json]:
+        """Its proposer, hosts, method, tool and arguments as one capability pattern."""
+        parts = {name: getattr(self, name) for name in ("proposer", "method", "tool")}
+        view: dict[str, Json] = {key: value for key, value in parts.items() if value is not None}
+        if self.arguments:
+            view["arguments"] = dict(self.arguments)
+        return {"kind": "mcp/request", "payload": view} | ({"to": list(self.to)} if self.to else {})
 
     @property
     def is_careful(self) -> bool:

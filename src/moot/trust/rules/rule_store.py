@@ -18,12 +18,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.origins.tool_traits import ToolEntry, entries_from_json
 from moot.private_files import use_folder
@@ -33,13 +32,14 @@ from moot.resilience.atomic_file import write_atomically
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_case import Path as ArgumentPath
 from moot.trust.rules.budgets import MAX_DECISIONS
-from moot.trust.rules.cedar_policies import NO_POLICIES, CedarPolicies, CedarVerdict, read_cedar_files
+from moot.trust.rules.cedar_policies import NO_POLICIES, CedarPolicies, CedarVerdict
 from moot.trust.rules.plan import PlanRecord, record_of_json
 from moot.trust.rules.remembered_calls import RememberedCalls
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_settings import RuleFileHead, read_settings
-from moot.trust.rules.rule_writer import rule_as_json, write_rules
-from moot.trust.rules.rule_yaml import read_rules, rule_of_json
+from moot.trust.rules.rule_evaluation import RuleVerdict
+from moot.trust.rules.rule_json import rule_as_json, rule_of_json
+from moot.trust.rules.rule_set import RuleSet
+from moot.trust.rules.rule_yaml import RuleFile, read_rule_file, write_rules
 from moot.trust.rules.store_records import GrantedRule, PendingAcceptance, RuleStop, RuleUses
 from moot.trust.rules.tripwires import Suspension
 
@@ -111,6 +111,8 @@ class RuleStore:
     # Files with Cedar policies, as the rules file names them, and read.
     cedar_files: tuple[str, ...] = ()
     policies: CedarPolicies | None = None
+    # The tests in the rules file, which people write and nobody else changes.
+    _tests: Json = None
     _stamp: tuple[Json, ...] = ()
 
     @property
@@ -139,7 +141,12 @@ class RuleStore:
     @property
     def all_rules(self) -> tuple[Rule, ...]:
         """The rules, and each Cedar policy as a rule."""
-        return self.rules if self.policies is None else (*self.rules, *self.policies.rules)
+        return self.rule_set.all_rules
+
+    @property
+    def rule_set(self) -> RuleSet:
+        """All that decides in this space."""
+        return RuleSet(self.rules, self.policies, self.remembered)
 
     def judge(self, case: Case, untrusted: str | None) -> CedarVerdict:
         """Which Cedar policies apply to a proposal."""
@@ -157,17 +164,15 @@ class RuleStore:
         if _stamp_of(self.rules_file) is None:
             # It was there when the first call was remembered (`remember`), and may have rejected things.
             self.rules, self.fault = (), _GONE if len(self.remembered) else None
-            self.tools_json, self.tools, self.remembers_reads = {}, (), False
+            self.tools_json, self.tools, self.remembers_reads, self._tests = {}, (), False, None
             self._stamp = self._find_stamp()
             return True
         try:
-            text = self.rules_file.read_text("utf-8")
-            self.rules, self.fault = read_rules(text), None
-            found = read_settings(text)
+            found = read_rule_file(self.rules_file.read_text("utf-8"))
+            self.rules, self.fault = found.rules, None
             self.accepting_people, self.remembers_reads = found.accepting_people, found.remembers_reads
-            self.tools_json = dict(found.tools)
-            self.tools = tuple(entries_from_json(self.tools_json))
-            self.cedar_files = read_cedar_files(text)
+            self.tools_json, self.tools = dict(found.tools), tuple(entries_from_json(found.tools))
+            self.cedar_files, self._tests = found.cedar, found.tests
             # Before the files are read: what changes meanwhile is read again.
             self._stamp = self._find_stamp()
             self.policies = CedarPolicies(self.folder, self.cedar_files) if self.cedar_files else None
@@ -178,6 +183,18 @@ class RuleStore:
         if self.fault is None:
             self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         return True
+
+    def people_with(self, before: Iterable[str], sender: str) -> tuple[str, ...]:
+        """Those who wanted something before, and one more: nobody counts twice, or who is no person now."""
+        return tuple(dict.fromkeys((*(name for name in before if name in self.people), sender)))
+
+    def blocked(self) -> RuleVerdict | None:
+        """Why no rule decides anything now; None if rules may."""
+        if self.fault is not None:
+            return RuleVerdict("ask", None, f"the rules cannot be read: {self.fault}")
+        if self.stopped is not None:
+            return RuleVerdict("ask", None, f"{self.stopped.by} stopped all rules: {self.stopped.why}")
+        return None
 
     def rule(self, name: str) -> Rule | None:
         """The rule of this name, of the file or remembered."""
@@ -284,23 +301,14 @@ class RuleStore:
     def _write(self, rules: tuple[Rule, ...], tools: dict[str, Json]) -> None:
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
-        settings = RuleFileHead(self.accepting_people, self.remembers_reads, tools)
-        text = write_rules(rules, self._read_tests(), settings, cedar=list(self.cedar_files))
-        write_atomically(self.rules_file, text.encode())
+        head = RuleFile((), self.accepting_people, self.remembers_reads, tools, self.cedar_files, self._tests)
+        write_atomically(self.rules_file, write_rules(rules, head).encode())
         self.rules, self.tools_json, self.tools = rules, tools, tuple(entries_from_json(tools))
         self._stamp = self._find_stamp()
 
     def _find_stamp(self) -> tuple[Json, ...]:
         files = (self.rules_file, *(self.folder / name for name in self.cedar_files))
         return tuple(_stamp_of(each) for each in files)
-
-    def _read_tests(self) -> Json:
-        """The tests in the rules file, which people write and nobody else changes."""
-        try:
-            top = read_yaml(self.rules_file.read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        return top.get("tests") if isinstance(top, dict) else None
 
     def save(self) -> None:
         while len(self.suggestions) > MAX_SUGGESTIONS:
@@ -329,7 +337,7 @@ class RuleStore:
             if len(self.plans) > MAX_PLANS:
                 del self.plans[id]
         state: dict[str, Json] = {
-            "suspensions": [each.as_json() for each in self.suspensions.values()],
+            "suspensions": [asdict(each) for each in self.suspensions.values()],
             "dismissed": [rule_as_json(rule) for rule in self.dismissed],
             "suggested": self.suggestions,
             "pending": {id: each.as_json() for id, each in self.pending.items()},
@@ -345,7 +353,7 @@ class RuleStore:
             "changed_tools": list(self.changed_tools),
             "first_seen": self.first_seen,
             "half_remembered": self.half_remembered,
-            "stopped": None if self.stopped is None else self.stopped.as_json(),
+            "stopped": None if self.stopped is None else asdict(self.stopped),
             "plans": {id: each.as_json() for id, each in self.plans.items()},
             "uses": {name: each.as_json() for name, each in self.uses.items()},
         }

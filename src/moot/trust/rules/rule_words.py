@@ -23,8 +23,8 @@ def join_names(names: Iterable[str], *, joint: str = "and") -> str:
     return f"{', '.join(listed[:-1])} {joint} {listed[-1]}"
 
 
-def count_text(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def count_text(count: int, one: str) -> str:
+    return f"{count} {one if count == 1 else one + 's'}"
 
 
 ASK_TEXT = "; asks when a value that steers the call came from nobody trusted"

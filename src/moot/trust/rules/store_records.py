@@ -8,7 +8,7 @@ from decimal import Decimal
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.rule import Rule
-from moot.trust.rules.rule_writer import rule_as_json
+from moot.trust.rules.rule_json import rule_as_json
 
 
 @dataclass(slots=True)
@@ -18,9 +18,6 @@ class RuleStop:
     by: str
     why: str
     at: float
-
-    def as_json(self) -> dict[str, Json]:
-        return {"by": self.by, "why": self.why, "at": self.at}
 
 
 @dataclass(slots=True)

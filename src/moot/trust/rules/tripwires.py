@@ -53,8 +53,7 @@ class Complaint:
     by: str
     text: str
     envelope: str
-    rule: str | None = None
-    proposal: str | None = None
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +85,9 @@ class Suspension:
     why: str
     about: str | None = None
 
-    def as_json(self) -> dict[str, Json]:
-        return {"rule": self.rule, "at": self.at, "why": self.why, "about": self.about}
 
-
-def check_tripwires(
-    rule: Rule, event: Event, now: float, *, deciding_rules: Mapping[str, str] | None = None
-) -> Suspension | None:
-    """The suspension that an event causes, or None; `deciding_rules` has the rule of a proposal."""
+def check_tripwires(rule: Rule, event: Event, now: float) -> Suspension | None:
+    """The suspension that an event causes, or None."""
     match event:
         case PersonDecided():
             if rule.ask is not None and event.origins_ask:
@@ -107,7 +101,7 @@ def check_tripwires(
                 why = f"{event.by} removed {event.member}, whom this rule is about, from the space"
                 return Suspension(rule.name, now, why, event.envelope)
         case Complaint():
-            if rule.name == (event.rule or (deciding_rules or {}).get(event.proposal or "")):
+            if rule.name == event.rule:
                 text = event.text.strip()[:200]
                 why = f"{event.by} complained{f': {text}' if text else ''}"
                 return Suspension(rule.name, now, why, event.envelope)
@@ -128,16 +122,14 @@ def check_tripwires(
     return None
 
 
-def trip_rules(
-    rules: Sequence[Rule], event: Event, now: float, *, deciding_rules: Mapping[str, str] | None = None
-) -> list[Suspension]:
+def trip_rules(rules: Sequence[Rule], event: Event, now: float) -> list[Suspension]:
     """The suspensions that an event causes among all rules; an unusual proposal suspends one at most.
 
     That is the rule which it nearly matched; if it matches one, it is not unusual. `rules` should have the
     suspended ones, too: who tries the edge of one again suspends no other.
     """
     if not isinstance(event, ProposalSeen):
-        found = (check_tripwires(rule, event, now, deciding_rules=deciding_rules) for rule in rules)
+        found = (check_tripwires(rule, event, now) for rule in rules)
         return [suspension for suspension in found if suspension is not None]
     case = event.case
     if any(rule.decision == "approve" and rule.matches(case, case.at) for rule in rules):

@@ -11,9 +11,9 @@ from typing import Any, Final
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
 from moot.protocol.patterns.pattern import Equal, Exact, Fields, Node, OneOf, Regex, Text
-from moot.trust.checks.regex_examples import regex_examples
 from moot.trust.history.proposal_case import Case, Path, case_of, put_at
 from moot.trust.rules.conditions import RangeByText
+from moot.trust.rules.regex_examples import regex_examples
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts, outside_texts
 from moot.values.kinds import ValuePattern
@@ -38,9 +38,8 @@ def sample_call(rule: Rule) -> Case:
             arguments[span.of] = next(iter(span.by))
         arguments = with_argument(arguments, path, (span.chosen(arguments) or span).low)
     for path, values in rule.values.items():
-        arguments = with_argument(
-            arguments, path, next((t for t in _edges(values) if values.admits_at(t, 0.0)), "x")
-        )
+        edges = _texts_of(values, edge_texts(values), 0.0)
+        arguments = with_argument(arguments, path, next((t for t in edges if values.admits_at(t, 0.0)), "x"))
     for name, value in rule.equals.items():
         arguments[name] = copy.deepcopy(value)
     params: dict[str, Json] = {"name": tool, "arguments": arguments}
@@ -48,9 +47,9 @@ def sample_call(rule: Rule) -> Case:
     return changed_call(case, tool=str(tool), arguments=arguments, unexpected_fields=())
 
 
-def _edges(values: ValuePattern) -> Iterator[str]:
-    """Of days as dates, for a call at the beginning of time."""
-    return (date_after(text, 0.0) if values.kind == "day" else text for text in edge_texts(values))
+def _texts_of(pattern: ValuePattern, texts: Iterator[str], moment: float) -> Iterator[str]:
+    """The texts as a call of this moment has them."""
+    return (date_after(text, moment) for text in texts) if pattern.kind == "day" else texts
 
 
 def sample_calls(rule: Rule) -> Iterator[Case]:
@@ -65,21 +64,50 @@ def sample_calls(rule: Rule) -> Iterator[Case]:
             yield changed_call(base, **{part: str(value)})
     for host in rule.to or ():
         yield changed_call(base, to=(_glob_sample(host),))
-    for path, values in _values_by_path(rule).items():
-        for value in values:
-            yield changed_call(base, arguments=with_argument(base.arguments, path, value))
-    yield changed_call(base, arguments={**base.arguments, "anything_else": True})
-
-
-def _values_by_path(rule: Rule) -> dict[Path, list[Json]]:
-    found: dict[Path, list[Json]] = {}
     for path, node in text_nodes(rule):
-        found.setdefault(path, []).extend([*_samples(node), "something else"])
-    for path, pattern in rule.values.items():
-        found.setdefault(path, []).extend([*edge_texts(pattern), *outside_texts(pattern)])
-    for path, span in rule.range.items():
-        found.setdefault(path, []).extend([span.low, span.high, span.low - 1, span.high + 1])
-    return found
+        for value in (*_samples(node), "something else"):
+            yield changed_call(base, arguments=with_argument(base.arguments, path, value))
+    for arguments in (*arguments_at_edges(rule, base), *arguments_outside(rule, base)):
+        yield changed_call(base, arguments=arguments)
+
+
+def arguments_at_edges(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
+    """Arguments from the edges of a rule: each open part in turn, then all of them together."""
+    values: dict[Path, list[Json]] = {
+        path: list(dict.fromkeys(_texts_of(pattern, edge_texts(pattern), base.at)))
+        for path, pattern in rule.values.items()
+    }
+    for path, each in rule.range.items():
+        span = each.chosen(base.arguments) or each
+        middle = (span.low + span.high) / 2
+        values[path] = [span.low, span.high, int(middle) if span.whole else middle]
+    yield from _in_turns(base, values)
+    for which in (0, -1):
+        arguments = dict(base.arguments)
+        for path, listed in values.items():
+            arguments = with_argument(arguments, path, listed[which])
+        yield arguments
+
+
+def arguments_outside(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
+    """Arguments just outside a rule, each part in turn."""
+    values: dict[Path, list[Json]] = {
+        path: list(_texts_of(pattern, outside_texts(pattern), base.at))
+        for path, pattern in rule.values.items()
+    }
+    values |= {path: [span.high + 1, span.low - 1] for path, span in rule.range.items()}
+    texts = {(name,): value for name, value in base.arguments.items() if isinstance(value, str)}
+    values |= {path: [f"{value}x"] for path, value in texts.items() if path not in rule.values}
+    values["anything_else",] = [True]
+    yield from _in_turns(base, values)
+
+
+def _in_turns(base: Case, values: Mapping[Path, list[Json]]) -> Iterator[dict[str, Json]]:
+    """One value of each part, then the next: so every part is among the first."""
+    for at in range(max(map(len, values.values()), default=0)):
+        for path, listed in values.items():
+            if at < len(listed):
+                yield with_argument(base.arguments, path, listed[at])
 
 
 def _samples(node: Node | None) -> list[Json]:
