@@ -74,8 +74,10 @@ class HistoryProposal(ProposalLife, eq=False, kw_only=True):
 
     @property
     def waits_for_rules(self) -> bool:
-        """Whether rules may still decide it: what a model thinks of it keeps them from nothing."""
-        return self.status == "pending" and all(
+        """Whether rules may still decide it, if its space has it open: what a model thinks keeps them from
+        nothing, and neither does an end by our own clock, which may be days ahead of the gateway's.
+        """
+        return self.status in ("pending", "expired") and all(
             self.rules.get(each.id) == OPINION_RULE for each in self.rejections
         )
 
