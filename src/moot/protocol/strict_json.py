@@ -37,8 +37,7 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 # To find an integer that may not fit into 64 bits: all digits alike, then so many of them.
 _DIGITS_ALIKE = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG_INTEGER: Final = b"0" * 19
-# Parts of numbers that coders may write otherwise, or round, with all digits alike.
-_UNUSUAL_NUMBERS: Final = (b".", b"e", b"E", b"-", b"0" * 16)
+_SIXTEEN_DIGITS: Final = b"0" * 16
 # Between two numbers or words, outside of strings.
 _SEPARATORS_TO_SPACES = bytes(ord(" ") if byte in b"[]{},:" else byte for byte in range(256))
 # To name a duplicate key takes a look at every member, which a larger text is not worth.
@@ -101,7 +100,8 @@ def is_plain(raw: bytes) -> bool:
     if not raw.isascii() or b"\\u" in raw or b"\x7f" in raw:
         return False
     words = _outside_strings(raw).translate(_DIGITS_ALIKE).replace(b"true", b"").replace(b"false", b"")
-    return not any(sign in words for sign in _UNUSUAL_NUMBERS)
+    # Fractions, exponents, signs and many digits: written otherwise, or rounded.
+    return not (b"." in words or b"e" in words or b"E" in words or b"-" in words or _SIXTEEN_DIGITS in words)
 
 
 def check_depth(raw: bytes, value: Json) -> None:

@@ -84,9 +84,10 @@ class Audiences:
 
         A response is for its `proposer` too, in the dialects that address it so (D-30).
         """
-        everyone = self.everyone()
+        if self.uniform is None:
+            self.everyone()
         if self.uniform is not None and translated:
-            return everyone if origin.receives_own(envelope) else self.all_but(origin)
+            return self.uniform if origin.receives_own(envelope) else self.all_but(origin)
         concerned = self._concerned(envelope, origin, proposer) if self._hearing_mine else None
         if concerned is not None and self._differs_by_hearing and translated:
             # A thousand that hear only their own cost nothing here.
@@ -97,7 +98,7 @@ class Audiences:
         withheld = self._is_withheld(envelope.kind)
         addressed = {*envelope.to, proposer} if envelope.to else None
         audience = []
-        for id in everyone:
+        for id in self.everyone():
             session = self._state.roster.sessions[id]
             if session is origin and not session.receives_own(envelope):
                 continue

@@ -204,6 +204,8 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     def approval_rules(self) -> tuple[Quorum, ...]:
         """Which calls need approvals, and which of these a passkey."""
         required = self.passkeys.required
+        if not required:
+            return self.quorum
         if any(each.undo for each in required):
             required = tuple(self._with_calls(each) for each in required)
         return (*self.quorum, *required)

@@ -152,8 +152,7 @@ def process_envelope(
             # As `rights_at` begins, without a call for every message.
             rights = session.rights if now < held.earliest_end else rights_at(state, session, now)
             if not rights.allow(kind, envelope.payload, to) or (
-                rights.compares_numbers
-                and not rights.allow(kind, _judged_payload(state, rights, envelope), to)
+                rights.compares_numbers and not rights.allow(kind, _judged_payload(state, envelope), to)
             ):
                 _check_owes_answer(state, session, envelope, now)
         else:
@@ -244,7 +243,9 @@ def _accepted(
         else:
             audience = state.audiences.of(envelope, session, translated=agreed, proposer=proposer)
         carries_out = proposer is not None or (
-            kind == "mcp/request" and state.ledger.knows_any(envelope.correlation_id)
+            envelope.correlation_id != ()
+            and kind == "mcp/request"
+            and state.ledger.knows_any(envelope.correlation_id)
         )
         # After a crash nobody may use again what was used before.
         waits = carries_out or used is not None or (act is not None and bool(act.charges or act.uses))
@@ -312,9 +313,9 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
     return agreed
 
 
-def _judged_payload(state: State, rights: Rights, envelope: Envelope) -> Payload:
+def _judged_payload(state: State, envelope: Envelope) -> Payload:
     """The payload as rights see it: a number that readers would round equals none of theirs."""
-    if not rights.compares_numbers or state.replaying:
+    if state.replaying:
         return envelope.payload
     return with_exact_numbers(envelope.raw, envelope.payload)
 
@@ -328,8 +329,12 @@ def _allow(
     *,
     agreed: bool,
 ) -> bool:
-    kind, payload, claim = envelope.kind, _judged_payload(state, rights, envelope), envelope.claim
-    return all(rights.allow(kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every)
+    kind, claim = envelope.kind, envelope.claim
+    payload = _judged_payload(state, envelope) if rights.compares_numbers else envelope.payload
+    for asked in every:  # noqa: SIM110  # nearly always one, which is not worth a generator
+        if not rights.allow(kind, payload, to, asked, claim, agreed):
+            return False
+    return True
 
 
 def _find_used_grant(

@@ -105,6 +105,8 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
 
 def _named_in(state: State, envelope: Envelope) -> list[ProposalRecord]:
     """The proposals that an envelope is about; what is settled may be named by the call, too."""
+    if not envelope.correlation_id:
+        return []
     named = state.ledger.named_in(tuple(envelope.correlation_id))
     if envelope.kind == "moot/settle":
         named += [each for id in envelope.correlation_id for each in state.ledger.executed_by(id)]
