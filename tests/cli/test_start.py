@@ -66,6 +66,10 @@ def test_who_has_an_address_and_a_token_reads_no_yaml(tmp_path: Path) -> None:
     assert not {"yaml", "moot.config.loader"} & loaded_by(tmp_path, "proposals")
 
 
+def test_plain_patterns_need_no_regular_expressions_of_others(tmp_path: Path) -> None:
+    assert not {"re2", "moot.config.box_config", "moot.config.env_file"} & loaded_by(tmp_path, "proposals")
+
+
 def test_an_operation_loads_no_other_ones(tmp_path: Path) -> None:
     operations = "moot.operations"
     loaded = loaded_by(tmp_path, "proposals")

@@ -11,7 +11,7 @@ import msgspec
 from moot.config.box_config import read_box
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig, TokenGrant
 from moot.config.profiles import Profiles, rights_of
-from moot.config.secret import read_secrets
+from moot.config.secret_config import read_secrets
 from moot.config.section_reader import (
     Reader,
     at,

@@ -10,8 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-import re2
-
 from moot.errors import InvalidPattern
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import Glob, glob, is_wild
@@ -179,6 +177,8 @@ class _Compiler:
         self.count(where)
         self.measure(text[1:-1] if is_regex(text) else text, where)
         if is_regex(text):
+            import re2
+
             try:
                 return Regex(text[1:-1])
             except (re2.error, UnicodeEncodeError) as fault:

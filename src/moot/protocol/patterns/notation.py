@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NoReturn
 
 import msgspec
-import re2
 
 from moot.errors import InvalidPattern
 from moot.protocol.kinds import KINDS, M3P_WORDS, MCPX_WORDS, OPERATION_KINDS
@@ -262,6 +261,8 @@ def _limits_of(kind: str, method: str | None, context: str | None) -> Iterator[d
 
 def _as_value(part: str) -> str:
     if is_regex(part):
+        import re2
+
         return f"/^{re2.escape(part)}$/"
     return part
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
-import re2
 
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns.globs import MAX_TEXT, Glob
@@ -66,6 +65,9 @@ class Regex:
     __slots__ = ("_compiled", "source")
 
     def __init__(self, source: str) -> None:
+        # Here, not above: few spaces have such patterns, and every command reads some.
+        import re2
+
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True
