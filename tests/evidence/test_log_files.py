@@ -284,6 +284,28 @@ def test_the_compiled_entries_are_those_of_python(lanes: bool) -> None:
 
 
 @compiled
+def test_of_a_damaged_text_the_compiled_entries_are_those_of_python_or_none() -> None:
+    from moot.evidence._log_hashes import entries_between
+
+    random = Random(2)
+    read = 0
+    for _ in range(3_000):
+        shared = random.choice([0, 1])
+        text = bytearray(b"".join(random_lines(random, 1, shared)[:6]) or b"\n")
+        for _ in range(random.choice([1, 3])):
+            text[random.randrange(len(text))] = random.choice(b'{}[],:"0123456789nchs\n\r\x00\xff')
+        found = entries_between(bytes(text), 0, 99, shared)
+        if found is not None:
+            entries, last, end, _ = found
+            lines = [each + b"\n" for each in bytes(text[:end]).split(b"\n")[:-1]]
+            lines = [each for each in lines if number_in(each)]
+            assert not lines or number_in(lines[-1]) == last
+            assert entries == b"".join(entry_of(each) for each in lines if not shared or shared_number(each))
+            read += len(lines)
+    assert read > 3_000
+
+
+@compiled
 def test_what_is_rare_or_not_there_is_left_to_python() -> None:
     from moot.evidence._log_hashes import entries_between
 

@@ -132,7 +132,7 @@ def entries_between(
                 break
             number = _number(&place, end)
             if number <= after:
-                is_rare = number < 0
+                is_rare = number < 0 or last > after
                 if is_rare:
                     break
                 at = end + 1
@@ -140,7 +140,7 @@ def entries_between(
             if number > through:
                 is_gap = not following and last < through
                 break
-            if place[0] != c',' or (end - place > 11 and memcmp(place, b',"erased":"', 11) == 0):
+            if place[0] != c',' or (end - 1)[0] != c'}' or (end - place > 11 and memcmp(place, b',"erased":"', 11) == 0):
                 is_rare = True
                 break
             jobs[count].text = at
