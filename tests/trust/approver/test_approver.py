@@ -81,11 +81,11 @@ class ApproverScene:
         await asyncio.gather(self.running, return_exceptions=True)
         await self.approver.space.close()
 
-    async def back(self) -> None:
-        """It comes again, knowing its store and what the gateway remembers."""
+    async def back(self, ledger: ProposalHistory | None = None) -> None:
+        """It comes again, knowing its store, what the gateway remembers, and perhaps its journal."""
         self.store = RuleStore.open(self.store.folder)
         space = await self.party.join("approver")
-        self.approver = Approver(space, self.store, ProposalHistory(), self.approver.settings)
+        self.approver = Approver(space, self.store, ledger or ProposalHistory(), self.approver.settings)
         await self.begin()
 
     async def wait_for_chat(self, words: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from moot.trust.history.proposal_case import Case, case_of
+from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.rules.rule_store import STATE_NAME, RuleStore
 from moot.trust.rules.rule_yaml import write_rules
 from tests.trust.approver.test_approver import ApproverScene, approver_scene
@@ -160,6 +161,25 @@ async def test_an_expired_rule_does_not_revive_when_the_clock_is_set_back(tmp_pa
         # A person gives it another end.
         await give_end(3)
         await until(lambda: scene.approver.decider.verdict(report()).decision == "approve")
+
+
+async def test_what_is_over_by_the_clock_of_the_approver_alone_is_decided(tmp_path: Path) -> None:
+    """The journal has the gateway's times, from which its own clock may be days away."""
+    async with approver_scene(tmp_path) as scene:
+        await scene.accepted()
+        await scene.away()
+        call = {"name": "write_file", "arguments": {"path": "reports/day-41.md", "text": "x"}}
+        seen = await scene.agent.propose("files", "tools/call", call)
+        ledger = ProposalHistory()
+        for envelope in await scene.alice.history():
+            ledger.observe(envelope, time.time() - 2 * DAY)
+        ledger.advance(time.time())
+        assert [each.status for each in ledger][-1] == "expired"
+        await scene.back(ledger)
+        known = scene.alice.proposals.get(seen.id)
+        assert known is not None
+        await until(lambda: known.status == "fulfilled")
+        assert known.fulfilled_by == "approver"
 
 
 async def test_a_clock_that_was_set_gives_no_rule_other_hours(tmp_path: Path) -> None:
