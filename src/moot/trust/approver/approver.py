@@ -140,7 +140,8 @@ class Approver:
                         log.warning("some envelopes were missed")
                         await self._catch_up()
                     else:
-                        self._process(self._with_names(envelope))
+                        named = self._with_names(envelope)
+                        self._process(named, is_as_sent=named is envelope)
                 for helper in helpers:
                     helper.cancel()
         finally:
@@ -251,12 +252,14 @@ class Approver:
 
     def _with_names(self, envelope: Envelope) -> Envelope:
         """With logical names: rules are about people, not about connections (D-19)."""
+        if self.space.roster.ids_are_names:
+            return envelope
         sender, *to = self.space.roster.names_of([envelope.sender, *envelope.to])
         return msgspec.structs.replace(envelope, sender=sender, to=to)
 
-    def _process(self, envelope: Envelope) -> None:
+    def _process(self, envelope: Envelope, *, is_as_sent: bool = False) -> None:
         now = self.wall_clock()
-        if self.origins.observe(envelope, now):
+        if self.origins.observe(envelope, now, is_as_sent):
             self.look_again()
         if envelope.kind.startswith("mcp/") and envelope.id in self._recalled:
             return

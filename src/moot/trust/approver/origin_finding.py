@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from datetime import datetime
 from typing import Final
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.trust.history.proposal_case import Case
 
 FAILED: Final = "where its values came from could not be found out"
 # Of a call that needs no look at its values.
 ONLY_READS: Final[dict[str, Json]] = {"asks": False, "why": "it only reads", "arguments": []}
+
+
+def other_reason(case: Case, host: str, tool: str, changed: Container[str]) -> str | None:
+    """Why a call asks whatever its values are; `changed`: `host/tool` of those that nobody has looked at."""
+    if not host or not tool:
+        return "it is not for one tool of one member"
+    if case.unexpected_fields:
+        return f"it has {case.unexpected_fields[0]}, which was not looked at"
+    if f"{host}/{tool}" in changed:
+        return f"{tool} of {host} has changed, and nobody has looked at it since"
+    return None
 
 
 def keep_asking(found: dict[str, Json], before: Mapping[str, Json], at: float) -> None:

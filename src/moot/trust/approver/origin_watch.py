@@ -7,10 +7,10 @@ does. What people say after a call was proposed counts only if they endorse it: 
 to ask for it. What is found is told by `moot/origins` where people are asked; of what a rule has approved by
 it, `trust_origins` tells.
 
-Messages are only kept: most are never followed by a call that needs them. When a call is proposed that does
-more than read, first the chats of people are looked at; if these do not have all of its values, everything is
-read, in slices. A call that comes behind many messages is looked at when those before it have been read, and
-asks until then. Beyond what is kept, the oldest are forgotten unread.
+Messages are only kept, of a chat the bytes: most are never followed by a call that needs them. When a call is
+proposed that does more than read, first the chats of people are looked at; if these do not have all of its
+values, everything is read, in slices. A call that comes behind many messages is looked at when those before
+it have been read, and asks until then. Beyond what is kept, the oldest are forgotten unread.
 
 Nothing in here stops the approver, and whatever goes wrong asks.
 """
@@ -20,9 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from moot.origins.endorsement import ENDORSE_KIND
@@ -31,18 +30,20 @@ from moot.origins.origin_memory import OriginMemory, acts_outside
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
-from moot.protocol.envelope import Envelope
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import ANY_SIZE, Envelope
 from moot.protocol.operation import Json
 from moot.trust.approver.origin_finding import (
     FAILED,
     ONLY_READS,
     keep_asking,
+    other_reason,
     put,
     sent_at,
     timeless,
     unnamed_value,
 )
-from moot.trust.approver.said_values import KeptMessage, SaidCall, find_said
+from moot.trust.approver.said_values import KeptMessage, SaidCall, UnreadMessage, find_said
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 
@@ -77,7 +78,7 @@ class OriginWatch:
         self.memory = OriginMemory(self.traits_of, own=self._space.name)
         # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
         # there was more.
-        self._unread: deque[KeptMessage] = deque()
+        self._unread: deque[UnreadMessage] = deque()
         self._read: deque[KeptMessage] = deque()
         self._unread_bytes = 0
         self._read_bytes = 0
@@ -85,8 +86,10 @@ class OriginWatch:
         self._unread_rejections = 0
         self._has_gap = False
         self._is_gap_new = False
-        # Messages of the history, which may be delivered once more.
-        self._past_ids: frozenset[str] = frozenset()
+        # Whether the next message takes the place of the oldest, of which it is known that some are gone.
+        self._is_full = False
+        # Messages of the history, which may be delivered once more; None when that is over.
+        self._past_ids: frozenset[str] | None = frozenset()
         # Calls to judge when their own message was read, and when all were.
         self._due: dict[str, Case] = {}
         self._due_last: dict[str, Case] = {}
@@ -103,38 +106,37 @@ class OriginWatch:
 
     # Feeding
 
-    def observe(self, envelope: Envelope, now: float, *, is_past: bool = False) -> bool:
+    def observe(self, envelope: Envelope, now: float, is_as_sent: bool = False) -> bool:
         """Take in a message with logical names; returns whether open proposals have to be looked at again.
 
-        For every message of a space, so it does nothing that can wait.
+        `is_as_sent`: its bytes have these names, too. For every message of a space, so it does nothing that
+        can wait, and each step counts.
         """
-        kind, store = envelope.kind, self._store
-        person = envelope.sender in store.people
+        kind = envelope.kind
+        person = envelope.sender in self._store.people
         if not person and envelope.sender == self._space.name and self._is_echo(envelope):
             # What we say repeats what others wrote.
             if kind == ORIGINS_KIND:
                 for each in envelope.correlation_id:
                     put(self._told, each, dict(envelope.payload), MAX_FINDINGS)
             return False
-        if is_past:
-            now = sent_at(envelope, now)
-        elif self._past_ids and envelope.id in self._past_ids:
+        if self._past_ids is not None and self._is_repeated(envelope, self._past_ids):
             return False
-        if store.first_seen is None and kind.startswith(_IN_HISTORY):
-            store.first_seen = envelope.id
-        if kind != "chat":
-            if kind == ENDORSE_KIND:
-                self.memory.see(envelope, person=person, at=now)
-                return person
-            if kind == "mcp/reject":
-                self._unread_rejections += 1
-        unread = self._unread
-        unread.append((envelope, person, now))
-        size = self._unread_bytes + len(envelope.raw)
-        # One for one: memory that was let go of is taken by the next message. In a loop of its own that takes
-        # half as long as to drop some at once; beside all else the difference is too small to be told.
-        if len(unread) > MAX_KEPT_MESSAGES and self._is_gap_new and unread[0][0].kind == "chat":
-            size -= len(unread.popleft()[0].raw)
+        unread, raw = self._unread, envelope.raw
+        if kind == "chat":
+            unread.append((raw if is_as_sent else envelope, person, now))
+        elif kind == ENDORSE_KIND:
+            self.memory.see(envelope, person=person, at=now)
+            return person
+        else:
+            self._unread_rejections += kind == "mcp/reject"
+            unread.append((envelope, person, now))
+        size = self._unread_bytes + len(raw)
+        if self._is_full and size <= MAX_KEPT_BYTES and isinstance(oldest := unread[0][0], bytes):
+            # One for one: memory that was let go of is taken by the next message.
+            unread.popleft()
+            self._unread_bytes = size - len(oldest)
+            return False
         self._unread_bytes = size
         if size > MAX_KEPT_BYTES or len(unread) > MAX_KEPT_MESSAGES:
             self._make_room()
@@ -145,17 +147,28 @@ class OriginWatch:
         is_answer = envelope.kind == "mcp/response" and self._store.people.issuperset(envelope.to)
         return is_answer or not envelope.kind.startswith("mcp/")
 
+    def _is_repeated(self, envelope: Envelope, past: frozenset[str]) -> bool:
+        """Whether it was in the history, too. There is one order: behind a chat that was not, all is new."""
+        if envelope.id in past:
+            return True
+        if self._store.first_seen is None and envelope.kind.startswith(_IN_HISTORY):
+            self._store.first_seen = envelope.id
+        if envelope.kind == "chat":
+            self._past_ids = None
+        return False
+
     def _make_room(self) -> None:
         while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
             oldest = self._unread[0][0]
-            if oldest.kind == "chat" or (oldest.kind in _FORGOTTEN and not acts_outside(oldest)):
+            if isinstance(oldest, bytes) or (oldest.kind in _FORGOTTEN and not acts_outside(oldest)):
                 self._unread.popleft()
-                self._unread_bytes -= len(oldest.raw)
+                self._unread_bytes -= len(oldest if isinstance(oldest, bytes) else oldest.raw)
                 if not self._is_gap_new:
                     self._note_gap()
                     self._is_gap_new = True
             else:
                 self._read_oldest()
+        self._is_full = self._is_gap_new and len(self._unread) == MAX_KEPT_MESSAGES
 
     async def recall(
         self, past: Sequence[Envelope], with_names: Callable[[Envelope], Envelope], *, is_new: bool
@@ -183,7 +196,8 @@ class OriginWatch:
         for envelope in past[last + 1 :]:
             if envelope.id in cases:
                 self._due[envelope.id] = cases[envelope.id]
-            again |= self.observe(envelope, now, is_past=True)
+            self._past_ids = frozenset()
+            again |= self.observe(envelope, sent_at(envelope, now))
         self._past_ids = frozenset(each.id for each in past)
         self._recalled = frozenset(cases)
         for id, case in cases.items():
@@ -193,7 +207,7 @@ class OriginWatch:
 
     def known_ids(self) -> set[str]:
         """The messages that are still kept."""
-        return {each[0].id for kept in (self._read, self._unread) for each in kept}
+        return {self._whole(each[0]).id for kept in (self._read, self._unread) for each in kept}
 
     def _is_whole(self, past: Sequence[Envelope], *, is_new: bool) -> bool:
         """Whether a history goes back to the first message that we ever saw."""
@@ -216,22 +230,32 @@ class OriginWatch:
 
     def _read_slice(self) -> None:
         until = max(0, self._unread_bytes - SLICE_BYTES)
-        while self._unread:
+        while self._unread and self._unread_bytes > until:
             self._read_oldest()
-            if self._unread_bytes <= until:
-                break
         if not self._unread:
             late, self._due, self._due_last = self._due | self._due_last, {}, {}
             for case in late.values():
                 self._find_late(case)
 
+    def _whole(self, kept: Envelope | bytes) -> Envelope:
+        # The bytes were an envelope once already, so this raises nothing.
+        return kept if isinstance(kept, Envelope) else DIALECTS[self._space.dialect].decode(kept, ANY_SIZE)
+
+    def _latest(self) -> Iterator[KeptMessage]:
+        """All that is kept, from the latest on; what one call has looked at is decoded for the next, too."""
+        for ago, (kept, person, at) in enumerate(reversed(self._unread), start=1):
+            message = self._unread[-ago] = self._whole(kept), person, at
+            yield message
+        yield from reversed(self._read)
+
     def _read_oldest(self) -> None:
-        kept = envelope, person, at = self._unread.popleft()
+        unread, person, at = self._unread.popleft()
+        envelope = self._whole(unread)
         self._unread_bytes -= len(envelope.raw)
-        self._is_gap_new = False
+        self._is_gap_new = self._is_full = False
         if envelope.kind == "mcp/reject":
             self._unread_rejections -= 1
-        self._read.append(kept)
+        self._read.append((envelope, person, at))
         self._read_bytes += len(envelope.raw)
         while len(self._read) > MAX_KEPT_MESSAGES or self._read_bytes > MAX_KEPT_BYTES:
             self._read_bytes -= len(self._read.popleft()[0].raw)
@@ -252,7 +276,7 @@ class OriginWatch:
         if self._has_gap:
             self._note_gap()
         self._unread.extendleft(reversed(self._read))
-        self._unread_rejections = sum(each[0].kind == "mcp/reject" for each in self._unread)
+        self._unread_rejections += sum(each[0].kind == "mcp/reject" for each in self._read)
         self._unread_bytes += self._read_bytes
         self._read.clear()
         self._read_bytes = 0
@@ -287,20 +311,17 @@ class OriginWatch:
 
     def look(self, case: Case) -> None:
         """Judge a call that has just been proposed: now, or when what came before it has been read."""
-        self._look(case, self._due)
+        if case.method == "tools/call":
+            found = None if case.id in self._findings else self._find_quickly(case)
+            if found is None:
+                self._look_at_values(case, self._due)
+            else:
+                put(self._findings, case.id, found, MAX_FINDINGS)
 
     def look_again(self, case: Case) -> None:
         """Judge an open call by all that was seen."""
-        self._look(case, self._due_last)
-
-    def _look(self, case: Case, due: dict[str, Case]) -> None:
-        if case.method != "tools/call":
-            return
-        found = self._find_quickly(case) if due is self._due and case.id not in self._findings else None
-        if found is None:
-            self._look_at_values(case, due)
-        else:
-            put(self._findings, case.id, found, MAX_FINDINGS)
+        if case.method == "tools/call":
+            self._look_at_values(case, self._due_last)
 
     def _look_at_values(self, case: Case, due: dict[str, Case]) -> None:
         if self._unread_bytes <= SLICE_BYTES:
@@ -328,8 +349,7 @@ class OriginWatch:
             return ORIGINS_UNKNOWN
         if isinstance(found, SaidCall) or found["asks"] is False:
             return None
-        other = self._other_reason(case, case.to[0] if len(case.to) == 1 else "", case.tool or "")
-        return other or unnamed_value(found, case.arguments, rule.equals)
+        return self._call_of(case)[1] or unnamed_value(found, case.arguments, rule.equals)
 
     def steered_reason(self, case: Case) -> str | None:
         """Why others may have led the agent to a call that a person let run again; None if they did not."""
@@ -376,9 +396,8 @@ class OriginWatch:
             return ONLY_READS
         if self._unread_rejections:
             return None
-        latest = chain(reversed(self._unread), reversed(self._read))
         try:
-            found = find_said(call, latest, self.memory, self._approver.wall_clock())
+            found = find_said(call, self._latest(), self.memory, self._approver.wall_clock())
         except Exception:
             log.exception("what people said is lost")
             return None
@@ -412,16 +431,7 @@ class OriginWatch:
         listed = self._tools.definitions.get((host, tool))
         schema = None if listed is None else listed.schema
         call = OriginCall(case.proposer, tool, case.arguments, self.traits_of(host, tool), schema)
-        return call, self._other_reason(case, host, tool)
-
-    def _other_reason(self, case: Case, host: str, tool: str) -> str | None:
-        if not host or not tool:
-            return "it is not for one tool of one member"
-        if case.unexpected_fields:
-            return f"it has {case.unexpected_fields[0]}, which was not looked at"
-        if f"{host}/{tool}" in self._store.changed_tools:
-            return f"{tool} of {host} has changed, and nobody has looked at it since"
-        return None
+        return call, other_reason(case, host, tool, self._store.changed_tools)
 
     def tell(self, case: Case) -> None:
         """Tell everybody what was found of a call that people are asked about, if that is something new."""
