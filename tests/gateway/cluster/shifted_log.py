@@ -12,8 +12,6 @@ import os
 import sys
 from pathlib import Path
 
-from nats.aio.msg import Msg
-
 from moot.cli import main
 from moot.gateway.cluster.nats import log_reader
 from tests.gateway.cluster import planted_faults
@@ -41,13 +39,13 @@ class Shifts:
 
 def shift_log(file: Path) -> None:
     """From now on this process reads the log with the times of this file."""
-    stored_at, shifts = log_reader._nanoseconds, Shifts(file)
+    place_of, shifts = log_reader._place_of, Shifts(file)
 
-    def shifted(message: Msg) -> int:
-        nanoseconds = stored_at(message)
-        return nanoseconds + shifts.at(nanoseconds)
+    def shifted(reply: bytes) -> tuple[int, int]:
+        sequence, nanoseconds = place_of(reply)
+        return sequence, nanoseconds + shifts.at(nanoseconds)
 
-    log_reader._nanoseconds = shifted
+    log_reader._place_of = shifted
 
 
 if __name__ == "__main__":

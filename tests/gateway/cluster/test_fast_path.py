@@ -102,8 +102,9 @@ async def test_gateways_with_and_without_a_fast_path_come_to_the_same(start: Sta
         assert first.received == second.received
         folders = [each.journaled.folder for each in (first, second)]
     taken, looked_at = map(records, folders)
-    assert len(taken) > MESSAGES / 2
-    assert taken == looked_at
+    assert len(looked_at) > MESSAGES / 2
+    # The second gateway ends first: a pause may be over after that.
+    assert taken[: len(looked_at)] == looked_at
 
 
 async def test_what_the_fast_path_took_is_restored_from_the_journal_and_the_log(start: StartGateway) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.aio.msg import Msg
 
 from moot.gateway.cluster.log_applier import CLOCK_TOLERANCE_SECONDS
 from moot.gateway.cluster.nats import log_reader
@@ -82,7 +81,7 @@ async def test_the_check_sees_a_build_that_carries_a_proposal_out_twice(
 async def test_clocks_of_nats_that_are_set_change_no_order_and_let_no_proposal_run_twice(
     start: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "_nanoseconds", log_reader._nanoseconds)
+    monkeypatch.setattr(log_reader, "_place_of", log_reader._place_of)
     shifts = tmp_path / "shifts"
     shifts.touch()
     shifted_log.shift_log(shifts)
@@ -114,7 +113,7 @@ async def test_a_clock_of_nats_that_is_far_ahead_for_a_while_ends_nothing(
     start: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was granted for an hour and proposed a moment ago is still there, and the log's time is right."""
-    monkeypatch.setattr(log_reader, "_nanoseconds", log_reader._nanoseconds)
+    monkeypatch.setattr(log_reader, "_place_of", log_reader._place_of)
     shifts = tmp_path / "shifts"
     shifts.touch()
     shifted_log.shift_log(shifts)
@@ -141,11 +140,11 @@ async def test_a_reader_that_missed_a_message_reads_it_again_before_it_applies_t
     """What NATS' client drops when a gateway is slow is told to nobody."""
     take, lost = LogReader._take, list[bytes]()
 
-    async def lossy(self: LogReader, message: Msg) -> None:
-        if b"drop me" in message.data and len(lost) < 2:
-            lost.append(message.data)
+    def lossy(self: LogReader, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        if b"drop me" in data and len(lost) < 2:
+            lost.append(data)
             return
-        await take(self, message)
+        take(self, reply, data, headers)
 
     monkeypatch.setattr(LogReader, "_take", lossy)
     async with start("a", cluster=QUICK) as a, start("b", cluster=QUICK) as b:

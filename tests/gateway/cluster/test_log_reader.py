@@ -23,6 +23,7 @@ from moot.gateway.cluster.nats import log_reader
 from moot.gateway.cluster.nats.log_reader import LogReader
 from moot.gateway.cluster.nats.nats_connection import (
     ClusterConnection,
+    SecureClient,
     connect,
     snapshots_bucket,
     use_snapshots,
@@ -186,6 +187,77 @@ async def test_others_have_their_turn_while_much_is_read(nats: NatsServers) -> N
         await tasks.close()
         # After five messages each, if the machine does nothing else.
         assert len(turns) > 20
+
+
+async def test_a_message_of_the_log_is_read_without_a_look_at_its_headers(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those are for the server, and cost more than applying what is in it."""
+    parse, parsed = SecureClient._process_headers, list[bytes]()
+
+    async def note(self: SecureClient, headers: bytes) -> dict[str, str] | None:
+        if b"Nats-Msg-Id" in (headers or b""):
+            parsed.append(headers)
+        return await parse(self, headers)
+
+    monkeypatch.setattr(SecureClient, "_process_headers", note)
+    async with connected(nats) as (connection, config):
+        await write_log(connection, config.name)
+        for number in range(20):
+            await connection.context.publish(f"{config.name}.a", b"x", headers={"Nats-Msg-Id": f"{number}"})
+        read = list[bytes]()
+        reader = LogReader(
+            connection.client, connection.context, config.name, 0, lambda _s, _t, data: read.append(data)
+        )
+        tasks = TaskSet("test")
+        tasks.start(reader.run())
+        await until(lambda: len(read) == 20)
+        await tasks.close()
+        assert parsed == []
+
+
+async def test_what_does_not_fit_while_it_waits_is_read_again_in_order(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "_MAX_WAITING_BYTES", 50)
+    async with connected(nats) as (connection, config):
+        texts = [f"message {number}" for number in range(60)]
+        await write_log(connection, config.name, *texts)
+        read = list[bytes]()
+        reader = LogReader(
+            connection.client, connection.context, config.name, 0, lambda _s, _t, data: read.append(data)
+        )
+        # They come faster than they are applied.
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(reader, "_ask_for_turn", lambda: loop.call_later(0.01, reader._apply_waiting))
+        tasks = TaskSet("test")
+        tasks.start(reader.run())
+        await until(lambda: len(read) == len(texts))
+        await tasks.close()
+        assert read == [each.encode() for each in texts]
+        assert reader.restarts > 1
+
+
+@pytest.mark.parametrize("reply", ["", "$JS.ACK.log.x.1.2", "$JS.ACK.log.x.1.one.1.two.0"])
+async def test_what_somebody_else_sends_to_a_reader_is_no_message_of_the_log(
+    nats: NatsServers, reply: str
+) -> None:
+    async with connected(nats) as (connection, config):
+        await write_log(connection, config.name, "one")
+        read = list[bytes]()
+        reader = LogReader(
+            connection.client, connection.context, config.name, 0, lambda _s, _t, data: read.append(data)
+        )
+        tasks = TaskSet("test")
+        running = tasks.start(reader.run())
+        await until(lambda: len(read) == 1)
+        assert reader._subscription is not None
+        await connection.client.publish(reader._subscription.subject, b"made up", reply=reply)
+        await connection.context.publish(f"{config.name}.a", b"two")
+        await until(lambda: len(read) == 2 or running.done())
+        await tasks.close()
+        assert read == [b"one", b"two"]
+        assert reader.restarts == 1
 
 
 async def test_a_snapshot_that_nobody_can_read_just_now_is_waited_for(

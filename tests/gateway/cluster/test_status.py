@@ -182,7 +182,7 @@ async def test_without_nats_a_gateway_tells_what_it_knows_and_no_password(tmp_pa
 async def test_metrics_tell_how_old_and_long_the_log_is_how_nats_answers_and_whose_clock_is_wrong(
     start: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "_nanoseconds", log_reader._nanoseconds)
+    monkeypatch.setattr(log_reader, "_place_of", log_reader._place_of)
     shifts = tmp_path / "shifts"
     shifts.touch()
     shifted_log.shift_log(shifts)

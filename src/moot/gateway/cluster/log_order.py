@@ -307,11 +307,10 @@ class LogOrder:
 
     def apply_fast(self, session: SessionId, raw: bytes) -> bool:
         """Apply an envelope that the fast path takes, with no deadline before it; False: `apply` has to."""
-        now = self.journaled.clock()
+        now, records = self._shard.clock.latest, self.records
         when = self.space.next_deadline()
         if (when is not None and when <= now) or now <= self.copied_until:
             return False
-        records = self.records
         records.is_copied, records.seed = False, self._shard.seed
         ending = records.next_ending()
         if ending is not None and self._fast_paths.accept_logged(session, raw, now, ending):

@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamInfo
 from nats.js.client import JetStreamContext
 
 from moot.errors import UsageError
-from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS
+from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, SecureClient
 from moot.gateway.cluster.nats.stream_health import is_led
-from moot.resilience.task_set import end_tasks
+from moot.resilience.task_set import TaskSet, end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +30,10 @@ _SILENT_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.1
 # With many messages at hand, others have a turn after so long: NATS' pings, and sockets of members.
 _TURN_SECONDS: Final = 0.02
+# What is read and not applied yet; of more than NATS' client holds, the rest is read again later.
+_MAX_WAITING_BYTES: Final = 128 << 20
+# How the headers begin of what a server says itself, and not a message of the log.
+_STATUS: Final = b"NATS/1.0 "
 # What is asked while JetStream elects a leader is never answered.
 _FIRST_TRY_SECONDS: Final = 1.0
 _MAX_TRY_SECONDS: Final = 8.0
@@ -48,11 +51,24 @@ _INACTIVE_SECONDS: Final = 30.0
 OnMessage = Callable[[int, int, bytes], None]
 
 
+class ReadMessage(NamedTuple):
+    """What a consumer sent: a message of the log, or its wish to hear how far we are."""
+
+    reply: bytes
+    data: bytes
+    is_status: bool
+
+
 class LogReader:
     """Reads one stream from `applied` + 1 on. `on_message` must not raise."""
 
     def __init__(
-        self, client: Client, context: JetStreamContext, stream: str, applied: int, on_message: OnMessage
+        self,
+        client: SecureClient,
+        context: JetStreamContext,
+        stream: str,
+        applied: int,
+        on_message: OnMessage,
     ) -> None:
         self._client = client
         self._context = context
@@ -66,8 +82,13 @@ class LogReader:
         self._again = asyncio.Event()
         self._try_seconds = _FIRST_TRY_SECONDS
         self._subscription: Subscription | None = None
-        self._heard_at = self._turn_at = 0.0
+        self._heard_at = 0.0
         self._is_broken = False
+        # Read, and not applied yet. Whoever reads the connection waits for nobody: it has NATS' pings, too.
+        self._waiting: deque[ReadMessage] = deque()
+        self._waiting_bytes = 0
+        self._is_full = self._has_turn = False
+        self._tasks = TaskSet("log reader")
         # The message that was applied last; None: it is in the snapshot from which we began.
         self._latest: bytes | None = None
         # Since when the log's leader says that it ends before what was read.
@@ -89,6 +110,7 @@ class LogReader:
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
             await self._drop()
+            await self._tasks.close()
 
     def retry_now(self) -> None:
         """The connection is back: what waits for an answer of the old one may wait for ever."""
@@ -127,17 +149,10 @@ class LogReader:
         self._short_since = None
         await self._check_latest(state.first_seq)
         inbox = self._client.new_inbox()
-        self._is_broken = False
+        self._is_broken = self._is_full = False
         self._heard_at = time.monotonic()
         self.restarts += 1
-        subscription: Subscription | None = None
-
-        async def take(message: Msg) -> None:
-            if self._subscription is subscription:
-                await self._take(message)
-
-        subscription = await self._client.subscribe(inbox, cb=take)
-        self._subscription = subscription
+        self._subscription = await self._client.subscribe_raw(inbox, self._take)
         await self._context.add_consumer(
             self._stream,
             config=ConsumerConfig(
@@ -179,17 +194,56 @@ class LogReader:
                 f"read: {LOST_MESSAGES}"
             )
 
-    async def _take(self, message: Msg) -> None:
+    def _take(self, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        """Called with each message of the consumer, as the connection is read."""
         self._heard_at = time.monotonic()
-        if message.headers is not None and not message.data and "Status" in message.headers:
-            if message.reply:
-                # Flow control: the server goes on when we have come this far.
-                await self._client.publish(message.reply)
-            return
         if self._is_broken:
             return
-        metadata = message.metadata
-        sequence, timestamp = metadata.sequence.stream, _nanoseconds(message)
+        is_status = headers is not None and not data and headers.startswith(_STATUS)
+        if is_status and not reply:
+            # A heartbeat.
+            return
+        if self._is_full or self._waiting_bytes + len(data) > _MAX_WAITING_BYTES:
+            self._is_full = True
+            return
+        self._waiting_bytes += len(data)
+        self._waiting.append(ReadMessage(reply, data, is_status))
+        self._ask_for_turn()
+
+    def _ask_for_turn(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            asyncio.get_running_loop().call_soon(self._apply_waiting)
+
+    def _apply_waiting(self) -> None:
+        """Apply what was read, for as long as one turn."""
+        self._has_turn = False
+        waiting, until = self._waiting, time.monotonic() + _TURN_SECONDS
+        try:
+            while waiting and not self._is_broken and time.monotonic() < until:
+                message = waiting.popleft()
+                self._waiting_bytes -= len(message.data)
+                if message.is_status:
+                    # Flow control: the server goes on when we have come this far.
+                    self._tasks.start(self._answer(message.reply))
+                else:
+                    self._apply(message)
+        finally:
+            self._heard_at = time.monotonic()
+            if self._is_broken:
+                self._forget_waiting()
+            elif waiting:
+                self._ask_for_turn()
+            elif self._is_full:
+                # What came meanwhile is read again.
+                self._is_broken = True
+
+    def _apply(self, message: ReadMessage) -> None:
+        try:
+            sequence, nanoseconds = _place_of(message.reply)
+        except (ValueError, IndexError):
+            log.warning("a message that is not of the log", extra={"stream": self._stream})
+            return
         if sequence <= self.applied:
             return
         if sequence != self.applied + 1:
@@ -200,27 +254,37 @@ class LogReader:
             self._is_broken = True
             return
         self.applied, self._latest = sequence, message.data
-        self._on_message(sequence, timestamp, message.data)
-        if time.monotonic() - self._turn_at > _TURN_SECONDS:
-            await asyncio.sleep(0)
-            self._turn_at = time.monotonic()
+        self._on_message(sequence, nanoseconds, message.data)
+
+    async def _answer(self, reply: bytes) -> None:
+        try:
+            await self._client.publish(reply.decode())
+        except NATS_FAULTS:
+            # The connection is gone: the next consumer begins behind what was applied.
+            return
+
+    def _forget_waiting(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
 
     async def _drop(self) -> None:
         subscription, self._subscription = self._subscription, None
+        self._forget_waiting()
         if subscription is None:
             return
         try:
-            await subscription.unsubscribe()
+            await self._client.unsubscribe_raw(subscription)
         except NATS_FAULTS:
             # The connection is gone, and the subscription with it.
             return
 
 
-def _nanoseconds(message: Msg) -> int:
-    """When the server stored it, exactly.
+def _place_of(reply: bytes) -> tuple[int, int]:
+    """The sequence of a message, and when the server stored it, exactly, in nanoseconds.
 
-    The reply is `$JS.ACK.stream.consumer.delivered.sequence.….nanoseconds.pending`.
+    The reply is `$JS.ACK.stream.consumer.delivered.sequence.sequence.nanoseconds.pending`; with a domain and
+    an account there are two more in front, and a token behind. Raises ValueError or IndexError for another.
     """
-    fields = message.reply.split(".")
-    # With a domain and an account there are two more in front, and a token behind.
-    return int(fields[7] if len(fields) == 9 else fields[9])
+    fields = reply.split(b".")
+    first = 5 if len(fields) == 9 else 7
+    return int(fields[first]), int(fields[first + 2])

@@ -48,10 +48,11 @@ OnDone = Callable[[Any], None]
 class PendingInput:
     """An input on its way to the log. `sent`: it may be in the log, and nobody can take it back."""
 
-    __slots__ = ("at", "input", "on_done", "secrets", "sent")
+    __slots__ = ("at", "input", "on_done", "secrets", "sent", "size")
 
     def __init__(self, input: LoggedInput, on_done: OnDone | None) -> None:
         self.input = input
+        self.size = input.size
         self.at = time.monotonic()
         self.sent = False
         # Called with what came of it when it was applied, or with Unavailable when it was withdrawn.
@@ -114,7 +115,7 @@ class LogWriter:
     def append(self, input: LoggedInput, on_done: OnDone | None = None) -> PendingInput:
         pending = PendingInput(input, on_done)
         self.queued.append(pending)
-        self.queued_bytes += input.size
+        self.queued_bytes += pending.size
         self._news.set()
         return pending
 
@@ -136,7 +137,7 @@ class LogWriter:
             return []
         withdrawn = [each for each in self.queued if each.at < limit and each.on_done is not None]
         self.queued = deque(each for each in self.queued if each.at >= limit or each.on_done is None)
-        self.queued_bytes = sum(each.input.size for each in self.queued)
+        self.queued_bytes = sum(each.size for each in self.queued)
         return withdrawn
 
     def give_up_waiting(self) -> None:
@@ -173,11 +174,11 @@ class LogWriter:
         taken: list[PendingInput] = []
         size = 0
         while self.queued and len(taken) < MAX_BATCH_INPUTS:
-            size += self.queued[0].input.size
+            size += self.queued[0].size
             if taken and size > self.max_bytes:
                 break
             pending = self.queued.popleft()
-            self.queued_bytes -= pending.input.size
+            self.queued_bytes -= pending.size
             pending.sent = True
             taken.append(pending)
         data = encode_inputs(each.input for each in taken)

@@ -14,6 +14,7 @@ import nats
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client, Srv
+from nats.aio.subscription import Subscription
 from nats.js.api import DiscardPolicy, ObjectStoreConfig, StorageType, StreamConfig, StreamInfo
 from nats.js.client import JetStreamContext
 from nats.js.object_store import ObjectStore
@@ -44,6 +45,10 @@ _NAME_IN_USE: Final = 10058
 _NO_STORAGE: Final = frozenset({10023, 10028, 10047})
 
 
+# Reply, data, and headers as they came. It must not raise.
+OnRawMessage = Callable[[bytes, bytes, bytes | None], None]
+
+
 class SecureClient(Client):
     """Says nothing, credentials included, to a server without TLS where TLS is asked for.
 
@@ -53,6 +58,32 @@ class SecureClient(Client):
     needs_tls = False
     is_leaving = False
     config: ClusterConfig
+
+    def __init__(self) -> None:
+        super().__init__()
+        # By number of the subscription.
+        self._raw_takers: dict[int, OnRawMessage] = {}
+
+    async def subscribe_raw(self, subject: str, take: OnRawMessage) -> Subscription:
+        """Call `take` with each message as it comes: without a task of its own, and without a look at its
+        headers, which cost more than applying what is in it."""
+        subscription = await self.subscribe(subject)
+        self._raw_takers[subscription._id] = take
+        return subscription
+
+    async def unsubscribe_raw(self, subscription: Subscription) -> None:
+        """Raises one of NATS_FAULTS; nothing is taken any more in any case."""
+        del self._raw_takers[subscription._id]
+        await subscription.unsubscribe()
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
+    ) -> None:
+        take = self._raw_takers.get(sid)
+        if take is None:
+            await super()._process_msg(sid, subject, reply, data, headers)  # type: ignore[arg-type]  # None, too
+        else:
+            take(reply, data, headers)
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -101,7 +132,7 @@ class SecureClient(Client):
 class ClusterConnection(NamedTuple):
     """A connection whose server can keep the log."""
 
-    client: Client
+    client: SecureClient
     context: JetStreamContext
     max_payload_bytes: int
 
