@@ -322,6 +322,14 @@ def test_words_of_a_language_hold_no_keys_numbers_or_passwords() -> None:
         "My pin is 1234",
         "Use gHpAbCdEfGhIjKl",
         "Use AKIA-IOSF-ODNN-7EXA-MPLE",
+        # Words that a shell would run, should they be typed into one.
+        "shutdown now",
+        "reboot",
+        "killall moot",
+        "systemctl stop nginx",
+        "apt install evil",
+        "bash deploy",
+        "source evil",
     ]
     assert approved(rules, "message", [*fine, *wrong]) == fine
 

@@ -319,7 +319,8 @@ _SQL_START: Final = re.compile(
 _SHELL_START: Final = re.compile(
     r"(?:sudo|git|npm|npx|pip3?|docker|kubectl|ls|cat|rm|cp|mv|cd|curl|wget|python3?|node|make|grep|find|"
     r"echo|psql|ssh|tar|chmod|chown|pytest|cargo|go|yarn|pnpm|helm|terraform|aws|gcloud|az|gh|head|tail|"
-    r"sed|awk)(?: |$)"
+    r"sed|awk|bash|zsh|su|doas|shutdown|reboot|halt|poweroff|systemctl|service|kill|killall|pkill|apt|apt-get|"
+    r"brew|dnf|yum|dd|crontab|nohup|eval|exec|source|xargs)(?: |$)"
 )
 
 

@@ -107,7 +107,7 @@ PATH_NAMES: Final = frozenset(
 TEXT_NAMES: Final = frozenset(
     """
     text message msg body memo note notes comment comments description title subject summary reason
-    caption reply content contents answer details label
+    caption reply content contents answer details
     """.split()
 )
 # What somebody looks for.

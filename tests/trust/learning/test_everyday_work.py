@@ -303,6 +303,39 @@ def test_whom_something_goes_to_has_no_form() -> None:
     assert learned("send_money", calls) == []
 
 
+def test_a_label_says_what_becomes_of_a_ticket_and_is_no_prose() -> None:
+    labels = [*NAMES, *["bug"] * 20]
+    rules = learned(
+        "add_label", [{"ticket": f"WEB-{n}", "label": each} for n, each in enumerate(labels, 101)]
+    )
+    assert verdicts(rules, "add_label", [{"ticket": "WEB-777", "label": "bug"}]) == ["approve"]
+    wrong = ["approved", "ready to merge", "wontfix"]
+    assert (
+        verdicts(rules, "add_label", [{"ticket": "WEB-777", "label": each} for each in wrong]) == ["ask"] * 3
+    )
+
+
+def test_dates_of_a_daily_task_are_days_from_now_also_where_each_came_twice() -> None:
+    """Three bookings a day for the next one: five dates, of which all are past; one distance."""
+
+    def found_in(ahead: list[int], fixed: bool = False) -> Rule:
+        decisions = []
+        for number, days in enumerate(ahead):
+            at = START + 86_400.0 * (number // 3)
+            date = date_after(str(days), START if fixed else at)
+            decisions.append(decided(call({"date": date}, tool="book", at=at), approved=True))
+        (found,) = suggest(decisions, now=START + 86_400.0 * 10)
+        return found.rule
+
+    assert [str(each) for each in found_in([1] * 15).values[("date",)].templates] == ["1"]
+    # Of fewer dates nobody knows.
+    assert not found_in([1] * 12).values
+    # The three days of a conference, booked over two weeks, are those days.
+    listed = found_in([20, 21, 22] * 14, fixed=True)
+    assert not listed.values
+    assert len(listed.arguments["date"]) == 3
+
+
 def test_what_a_reading_tool_is_asked_in_words_does_not_matter_and_keys_do() -> None:
     calls: list[dict[str, Json]] = [{"city": name.title(), "unit": "celsius"} for name in NAMES]
     assert learned("set_home", calls) == []

@@ -34,7 +34,14 @@ from moot.trust.learning.text_patterns import cover_texts
 from moot.trust.rules.conditions import Range, RangeByText, canonical
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_words import range_text, template_text
-from moot.values.covers import MAX_VALUES, MIN_NEW_NUMBERS, MIN_REPEATS, cover_values, values_recur
+from moot.values.covers import (
+    MAX_VALUES,
+    MIN_NEW_NUMBERS,
+    MIN_NEW_VALUES,
+    MIN_REPEATS,
+    cover_values,
+    values_recur,
+)
 from moot.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern
 from moot.values.quoting import literal
 from moot.values.scalars import days_until
@@ -194,9 +201,12 @@ def _with_days(kind: CaseKind, lessons: Lessons) -> tuple[CaseKind, Lessons]:
     near = []
     for path, type in kind.shape if lessons.approved else ():
         texts = Counter(str(example.values[path]) for example in lessons.approved)
-        if type == "text" and EACH not in path and len(texts) > 1 and not values_recur(texts):
+        if type == "text" and EACH not in path and len(texts) > 1:
             days = [days_until(each.values[path], each.case.at) for each in lessons.approved]
-            if all(each is not None and abs(int(each)) <= MAX_DAYS for each in days):
+            is_near = all(each is not None and abs(int(each)) <= MAX_DAYS for each in days)
+            # A list of dates that recur, unless many have few distances.
+            is_list = values_recur(texts) and not len({*days}) < len(texts) >= MIN_NEW_VALUES
+            if is_near and not is_list:
                 near.append(path)
     if not near:
         return kind, lessons
