@@ -241,6 +241,43 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, text: str, fault: s
     assert fault in str(raised.value)
 
 
+def test_all_mistakes_of_a_file_are_told_at_once_and_nothing_is_made_after_one(tmp_path: Path) -> None:
+    """Decision 0335."""
+    text = """
+        gateway: {port: 70000, hots: x, journal: {mode: loud, retain_days: -1}}
+        spaces:
+          lab: {qorum: [], enforce_pause: 3, limits: {open_doors: 1, max_open_requests: -1},
+                participants: {alice: {tokns: [a]}, bob: {capabilities: 3}, carl: [chat]}}
+          two words: {}
+          other: {participants: {dora: [chat]}}
+    """
+    with pytest.raises(UsageError) as raised:
+        loaded(tmp_path, text)
+    told = [line.partition(f"{tmp_path / 'moot.yaml'}: ")[2] for line in str(raised.value).splitlines()]
+    assert [line.partition(": ")[0] for line in told] == [
+        "gateway.hots",
+        "gateway.port",
+        "gateway.journal.mode",
+        "gateway.journal.retain_days",
+        "spaces.lab.qorum",
+        "spaces.lab.enforce_pause",
+        "spaces.lab.limits.open_doors",
+        "spaces.lab.limits.max_open_requests",
+        "spaces.lab.participants.alice.tokns",
+        "spaces.lab.participants.bob.capabilities",
+        "spaces.two words",
+    ]
+    assert list(tmp_path.rglob("*.token")) == []
+
+
+def test_of_very_many_mistakes_twenty_are_told(tmp_path: Path) -> None:
+    keys = ", ".join(f"key{number}: 1" for number in range(30))
+    with pytest.raises(UsageError) as raised:
+        lab(tmp_path, f"{{{keys}}}")
+    *told, last = str(raised.value).splitlines()
+    assert (len(told), last.partition(": ")[2]) == (20, "and 10 more mistakes")
+
+
 def test_a_file_that_is_not_there_or_not_text_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such file; `moot init`"):
         load(tmp_path / "moot.yaml", environ=NO_ENVIRONMENT)

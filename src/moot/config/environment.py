@@ -10,7 +10,7 @@ import msgspec
 
 from moot.config import former_settings
 from moot.config.gateway_config import GatewayConfig
-from moot.config.section_reader import mapping
+from moot.config.section_reader import SeveralMistakes, mapping, texts_of
 from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.protocol.operation import Json
@@ -47,10 +47,12 @@ def with_overrides(
 
 
 def blamed(fault: UsageError, origins: Mapping[str, str]) -> UsageError:
-    """The fault, saying which variable or option set the value that it is about."""
-    path = str(fault).partition(":")[0].partition("[")[0]
-    origin = origins.get(path)
-    return UsageError(f"{fault} (set by {origin})") if origin else fault
+    """The fault, saying which variable or option set the value that each mistake is about."""
+    texts = []
+    for text in texts_of(fault):
+        origin = origins.get(text.partition(":")[0].partition("[")[0])
+        texts.append(f"{text} (set by {origin})" if origin else text)
+    return SeveralMistakes(texts)
 
 
 def _check_known(variable: str, keys: list[str]) -> None:

@@ -23,7 +23,7 @@ from moot.config.config_warnings import warnings_of
 from moot.config.configuration import Access, Configuration, McpServerConfig, MemberConfig, SpaceSettings
 from moot.config.environment import blamed, with_overrides
 from moot.config.former_settings import without_former
-from moot.config.gateway_config import Secret
+from moot.config.gateway_config import GatewayConfig, Secret
 from moot.config.gateway_reader import read_admins, read_gateway, read_space_journal
 from moot.config.mcp_reader import read_mcp
 from moot.config.notification_reader import notification_notes
@@ -37,14 +37,26 @@ from moot.config.participant_reader import (
     serve_once,
 )
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
-from moot.config.section_reader import at, check_keys, checked, mapping, one_of, optional, read_plain, strings
+from moot.config.section_reader import (
+    MistakeList,
+    SeveralMistakes,
+    at,
+    check_keys,
+    checked,
+    mapping,
+    one_of,
+    optional,
+    read_plain,
+    strings,
+    texts_of,
+)
 from moot.config.space_reader import SPACE_KEYS, notation_in, participant_name, read_setting
 from moot.config.strict_yaml import read_yaml
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
 from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import Json
-from moot.protocol.patterns import read_capabilities
+from moot.protocol.patterns import Capability, read_capabilities
 from moot.space.config import SpaceConfig
 
 _MOOT_KEYS: Final = frozenset({"gateway", "spaces", "profiles"})
@@ -58,6 +70,8 @@ _AROUND_KEYS: Final = frozenset(
 # A space's name stands in URLs and in paths of files.
 _SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _RIGHTS_KEYS: Final = frozenset({"capabilities", "profile", "notation"})
+# As many as somebody reads on one screen.
+MAX_MISTAKES_TOLD: Final = 20
 
 # Key → its value and its path in the file.
 Entries = Mapping[str, tuple[Json, str]]
@@ -136,7 +150,10 @@ def load(
         options: dict[str, Json] = {"data": data, "host": host, "port": port}
         return _load(path, environ, options, dry=dry, secrets=secrets, unset=unset)
     except UsageError as fault:
-        raise UsageError(f"{path}: {fault}") from None
+        texts = texts_of(fault)
+        more = len(texts) - MAX_MISTAKES_TOLD
+        told = texts if more <= 0 else (*texts[:MAX_MISTAKES_TOLD], f"and {more} more mistakes")
+        raise SeveralMistakes(f"{path}: {text}" for text in told) from None
 
 
 def folder_of(path: Path) -> Path:
@@ -170,13 +187,17 @@ def _load(
             origins[f"gateway.{key}"] = f"--{key}"
     if unset is not None:
         section = {key: value for key, value in section.items() if key not in _SERVICE_KEYS}
-    try:
-        gateway = read_gateway(section, folder, environ)
-    except UsageError as fault:
-        raise blamed(fault, origins) from None
+    mistakes = MistakeList()
+    gateway = GatewayConfig()
+    with mistakes.catching():
+        try:
+            gateway = read_gateway(section, folder, environ)
+        except UsageError as fault:
+            raise blamed(fault, origins) from None
 
     reading = ReadContext(
-        tokens=TokenSource(gateway.data, environ, dry=dry, secrets=secrets, unset=unset),
+        # What has mistakes makes nothing.
+        tokens=TokenSource(gateway.data, environ, dry=dry or bool(mistakes), secrets=secrets, unset=unset),
         environ=environ,
         folder=folder,
         profiles=BUILT_IN if is_reference else read_profiles(document.get("profiles")),
@@ -184,7 +205,9 @@ def _load(
         in_cluster=gateway.cluster is not None,
         notes=notes,
     )
-    spaces = _reference_space(document, reading) if is_reference else _spaces(document, reading)
+    with mistakes.catching():
+        spaces = _reference_space(document, reading) if is_reference else _spaces(document, reading)
+    mistakes.check()
     admin_files: dict[str, Path] = {}
     if "admin_tokens" in section:
         gateway, admin_files = read_admins(gateway, section["admin_tokens"], reading)
@@ -245,14 +268,18 @@ def _spaces(document: Mapping[str, Json], reading: ReadContext) -> dict[str, Spa
     sections = optional(document.get("spaces"), "spaces")
     if not sections:
         raise UsageError("spaces: is missing; a gateway without a space has nothing to do")
-    spaces = {}
+    spaces, mistakes = {}, MistakeList()
     for name, value in sections.items():
         place = at("spaces", name)
-        section = optional(value, place)
-        check_keys(section, SPACE_KEYS | _AROUND_KEYS, place)
-        entries = {key: (entry, at(place, key)) for key, entry in section.items()}
-        folder = reading.tokens.folder_of(_space_name(name, place), is_only=len(sections) == 1)
-        spaces[name] = _read_space(name, entries, place, reading, folder)
+        with mistakes.catching():
+            section = optional(value, place)
+            folder = reading.tokens.folder_of(_space_name(name, place), is_only=len(sections) == 1)
+            with mistakes.catching():
+                check_keys(section, SPACE_KEYS | _AROUND_KEYS, place)
+            reading.tokens.dry = reading.tokens.dry or bool(mistakes)
+            entries = {key: (entry, at(place, key)) for key, entry in section.items()}
+            spaces[name] = _read_space(name, entries, place, reading, folder)
+    mistakes.check()
     return spaces
 
 
@@ -316,19 +343,27 @@ def _space_name(name: str, path: str) -> str:
 
 def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, folder: Path) -> SpaceSettings:
     reading = replace(reading, strings=notation_in(entries.get("dialects", (None, ""))[0]))
-    rules: dict[str, Any] = {
-        key: read_setting(key, value, place, reading.strings)
-        for key, (value, place) in entries.items()
-        if key in SPACE_KEYS and key != "participants"
-    }
-    value, place = entries.get("defaults", (None, at(path, "defaults")))
-    section = reading.known(optional(value, place), _RIGHTS_KEYS, place)
-    defaults = rights_of(section, place, reading.profiles, strings=reading.strings) or ()
-
-    value, place = entries.get("participants", (None, at(path, "participants")))
-    found = read_participants(value, place, reading, folder=folder, defaults=defaults)
-    value, place = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
-    read_servers(value, place, reading, folder=folder, found=found)
+    mistakes = MistakeList()
+    rules: dict[str, Any] = {}
+    for key, (value, place) in entries.items():
+        with mistakes.catching():
+            if key in SPACE_KEYS and key != "participants":
+                rules[key] = read_setting(key, value, place, reading.strings)
+    defaults: tuple[Capability, ...] = ()
+    with mistakes.catching():
+        value, place = entries.get("defaults", (None, at(path, "defaults")))
+        section = reading.known(optional(value, place), _RIGHTS_KEYS, place)
+        defaults = rights_of(section, place, reading.profiles, strings=reading.strings) or ()
+    found = ParticipantSection()
+    with mistakes.catching():
+        value, place = entries.get("participants", (None, at(path, "participants")))
+        read_participants(value, place, reading, folder=folder, defaults=defaults, found=found)
+    # What has mistakes makes no tokens.
+    reading.tokens.dry = reading.tokens.dry or bool(mistakes)
+    with mistakes.catching():
+        value, place = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
+        read_servers(value, place, reading, folder=folder, found=found)
+    mistakes.check()
     journal = read_space_journal(*entries.get("journal", ({}, "")))
     return SpaceSettings(
         config=SpaceConfig(

@@ -13,6 +13,7 @@ from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberCo
 from moot.config.profiles import Profiles, rights_of
 from moot.config.secret_config import read_secrets
 from moot.config.section_reader import (
+    MistakeList,
     Reader,
     at,
     check_keys,
@@ -87,10 +88,16 @@ class ParticipantSection(msgspec.Struct):
 
 
 def read_participants(
-    value: Json, path: str, reading: ReadContext, *, folder: Path, defaults: tuple[Capability, ...]
-) -> ParticipantSection:
-    """All participants; generated tokens are kept in `folder`, which is relative to the data folder."""
-    found = ParticipantSection()
+    value: Json,
+    path: str,
+    reading: ReadContext,
+    *,
+    folder: Path,
+    defaults: tuple[Capability, ...],
+    found: ParticipantSection,
+) -> None:
+    """Add all participants; generated tokens are kept in `folder`, which is relative to the data folder."""
+    mistakes = MistakeList()
     named = optional(value, path)
     if not reading.lenient:
         reading.tokens.make_missing(
@@ -101,14 +108,15 @@ def read_participants(
         )
     for name, settings in named.items():
         place = at(path, name)
-        if isinstance(settings, list):
-            settings = {"capabilities": settings}
-        elif settings is None and reading.lenient:
-            settings = {}
-        section = reading.known(mapping(settings, place), PARTICIPANT_KEYS, place)
-        read_participant(name, section, place, reading, folder=folder, defaults=defaults, found=found)
-        _read_member(name, section, place, reading, found)
-    return found
+        with mistakes.catching():
+            if isinstance(settings, list):
+                settings = {"capabilities": settings}
+            elif settings is None and reading.lenient:
+                settings = {}
+            section = reading.known(mapping(settings, place), PARTICIPANT_KEYS, place)
+            read_participant(name, section, place, reading, folder=folder, defaults=defaults, found=found)
+            _read_member(name, section, place, reading, found)
+    mistakes.check()
 
 
 def read_participant(

@@ -1,13 +1,15 @@
 """Reading a section strictly: every mistake is a UsageError that names the path of what is wrong.
 
-No message shows a value, only keys, paths and what may stand there: a value can be a secret.
+After a mistake reading goes on, and all of them are raised together (`MistakeList`). No message shows a
+value, only keys, paths and what may stand there: a value can be a secret.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
@@ -45,6 +47,45 @@ _WRONG_TYPE: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 _OUT_OF_RANGE: Final = re.compile(r"Expected `([^`]+)` (<=|>=|<|>) (\S+)")
 # A key is a word or a name; longer ones are cut in messages.
 _KEY_CHARS: Final = 64
+
+
+class SeveralMistakes(UsageError):
+    """Mistakes of one file, a line each."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts = tuple(texts)
+        super().__init__("\n".join(self.texts))
+
+
+def texts_of(fault: UsageError) -> tuple[str, ...]:
+    """Each mistake by itself."""
+    return fault.texts if isinstance(fault, SeveralMistakes) else (str(fault),)
+
+
+class MistakeList:
+    """The mistakes of a file, which is read on after each: whoever wrote it mends them all at once."""
+
+    def __init__(self) -> None:
+        self._faults: list[UsageError] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    @contextmanager
+    def catching(self) -> Iterator[None]:
+        try:
+            yield
+        except UsageError as fault:
+            self._faults.append(fault)
+
+    def check(self) -> None:
+        """Raise what was caught."""
+        if not self._faults:
+            return
+        texts = [text for fault in self._faults for text in texts_of(fault)]
+        if len(texts) == 1:
+            raise self._faults[0]
+        raise SeveralMistakes(texts)
 
 
 def at(path: str, key: str) -> str:
@@ -113,13 +154,16 @@ def probably(key: str, known: Collection[str]) -> str | None:
 
 
 def check_keys(section: Mapping[str, Json], known: Collection[str], path: str) -> None:
+    mistakes = MistakeList()
     for key in section:
-        if key not in known:
-            raise unknown_key(path, key, known)
+        with mistakes.catching():
+            if key not in known:
+                raise unknown_key(path, key, known)
+    mistakes.check()
 
 
 @cache
-def _fields_of(kind: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
+def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
     """Worked out once: annotations are texts, and each is compiled for it."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
@@ -130,18 +174,21 @@ def read_struct(
     """A struct filled from a mapping, field by field; `readers` take the fields that are no plain values."""
     section = mapping(value, path)
     readers = readers or {}
-    fields = _fields_of(kind)
-    check_keys(section, fields, path)
+    fields, mistakes = fields_of(kind), MistakeList()
+    with mistakes.catching():
+        check_keys(section, fields, path)
     values = {}
     for key, field in fields.items():
         place = at(path, key)
-        if key in section:
-            reader = readers.get(key)
-            values[field.name] = (
-                reader(section[key], place) if reader else read_plain(field.type, section[key], place)
-            )
-        elif field.required:
-            raise UsageError(f"{place}: is missing")
+        with mistakes.catching():
+            if key in section:
+                reader = readers.get(key)
+                values[field.name] = (
+                    reader(section[key], place) if reader else read_plain(field.type, section[key], place)
+                )
+            elif field.required:
+                raise UsageError(f"{place}: is missing")
+    mistakes.check()
     return kind(**values)
 
 

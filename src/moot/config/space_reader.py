@@ -15,7 +15,16 @@ import msgspec
 from moot.config.budget_reader import read_budgets
 from moot.config.effect_reader import read_effects
 from moot.config.passkey_reader import read_passkeys
-from moot.config.section_reader import Reader, at, checked, mapping, one_of, probably, unknown_key
+from moot.config.section_reader import (
+    MistakeList,
+    Reader,
+    at,
+    checked,
+    mapping,
+    one_of,
+    probably,
+    unknown_key,
+)
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import NOTIFICATION_PREFIX
@@ -192,13 +201,15 @@ def _check_binds_calls(pattern: Capability, place: str) -> None:
 def _limits(value: Json, path: str) -> SpaceLimits:
     settings = dict(mapping(value, path))
     inner = {key: settings.pop(key) for key in list(settings) if key in EnvelopeLimits.__struct_fields__}
+    mistakes = MistakeList()
     for key, number in [*settings.items(), *inner.items()]:
-        place = at(path, key)
-        if (key not in SpaceLimits.__struct_fields__ and key not in inner) or key == "envelope":
-            known = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
-            raise unknown_key(path, key, known, "limit")
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
-            raise UsageError(f"{place}: must be a number that is not negative")
+        with mistakes.catching():
+            if (key not in SpaceLimits.__struct_fields__ and key not in inner) or key == "envelope":
+                known = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
+                raise unknown_key(path, key, known, "limit")
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
+                raise UsageError(f"{at(path, key)}: must be a number that is not negative")
+    mistakes.check()
     try:
         return msgspec.convert(settings | {"envelope": inner}, SpaceLimits)
     except msgspec.ValidationError as fault:

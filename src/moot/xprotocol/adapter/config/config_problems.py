@@ -9,22 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
-from moot.config.section_reader import Reader, at, mapping, read_plain, unknown_key
+from moot.config.section_reader import Reader, at, fields_of, mapping, read_plain, texts_of, unknown_key
 from moot.errors import InvalidKey, UsageError
 from moot.protocol.operation import Json
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
-
-
-@cache
-def _fields(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
-    """Fields by name; cached, since finding out their types takes a millisecond."""
-    return {each.encode_name: each for each in msgspec.structs.fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +53,12 @@ class ConfigProblems:
 
     def add_error(self, fault: UsageError, path: str = "") -> None:
         """Add what a reader raised; its text names the path itself, or it belongs to the one given."""
-        text = str(fault)
-        where, colon, message = text.partition(": ")
-        if colon and (where.startswith(path) if path else " " not in where):
-            self.add_problem(where, message)
-        else:
-            self.add_problem(path, text)
+        for text in texts_of(fault):
+            where, colon, message = text.partition(": ")
+            if colon and (where.startswith(path) if path else " " not in where):
+                self.add_problem(where, message)
+            else:
+                self.add_problem(path, text)
 
     @contextmanager
     def catching(self, path: str) -> Iterator[None]:
@@ -89,7 +82,7 @@ class ConfigProblems:
         """
         with self.catching(path):
             given = {} if value is None else mapping(value, path)
-            fields = _fields(kind)
+            fields = fields_of(kind)
             self.check_keys(given, fields, path)
             values: dict[str, Any] = {}
             whole = True
