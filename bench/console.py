@@ -7,7 +7,8 @@ Frames are those of requestAnimationFrame while the load goes on. An empty page 
 the same way before and after: what it takes is the machine's part, and no console can be quicker.
 
 On a machine that others use the same task may take a tenth of a second or half of one. So the page's main
-thread is traced too: the CPU that its tasks take is the console's own doing, whoever else is there.
+thread is traced too: the CPU that its tasks take, and those of them between a click and its answer, is the
+console's own doing, whoever else is there.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ SECONDS: Final = 15.0
 MOST_MILLISECONDS: Final = 100.0
 # What browsers call a long task.
 LONG_TASK_MILLISECONDS: Final = 50.0
-# Tasks of every thread, with their CPU.
+# Tasks of every thread, with their CPU, and what the page marks: when a click came and was answered.
 _TASKS: Final = "toplevel"
+_MARKS: Final = "blink.user_timing"
 # While it is filled up the page is given time to read: it is not a slow reader that is measured.
 FILLING_PER_SECOND: Final = 5_000
 # Where the machine is too busy to take all in within that, what was taken in is measured, and said so.
@@ -55,11 +57,17 @@ _EMPTY: Final = (
 # A click is answered by the frame after it; a message to oneself comes when that is laid out and painted.
 _MEASURE: Final = """
 window.__clicks = []; window.__frames = []; window.__long = []; window.__why = []; window.__watching = false;
-addEventListener("click", (event) => requestAnimationFrame(() => {
-  const channel = new MessageChannel();
-  channel.port1.onmessage = () => window.__clicks.push(performance.now() - event.timeStamp);
-  channel.port2.postMessage(0);
-}), { capture: true });
+addEventListener("click", (event) => {
+  if (window.__watching) performance.mark("clicked");
+  requestAnimationFrame(() => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => {
+      window.__clicks.push(performance.now() - event.timeStamp);
+      if (window.__watching) performance.mark("answered");
+    };
+    channel.port2.postMessage(0);
+  });
+}, { capture: true });
 let before = performance.now();
 const frame = (now) => {
   if (window.__watching) window.__frames.push(now - before);
@@ -94,8 +102,10 @@ class Answers:
     memory_mib: float
     # The share of all cores' time that the host gave to others although something was to be done here.
     stolen: float
-    # Milliseconds of CPU that each task of the page's main thread took, whatever neighbours do.
+    # Milliseconds of CPU that each task of the page's main thread took, whatever neighbours do; and all tasks
+    # from a click to its answer together.
     tasks: list[float]
+    click_cpu: list[float]
 
     @property
     def busy(self) -> float:
@@ -186,14 +196,25 @@ def _click_nothing(browser: Browser) -> list[float]:
     return found
 
 
-def _tasks(events: list[dict[str, Any]]) -> list[float]:
-    """Milliseconds of CPU of each task of the page's main thread; the browser's own pages have one, too."""
-    main = {each["pid"]: each["tid"] for each in events if each.get("args") == {"name": "CrRendererMain"}}
-    found: dict[int, list[float]] = {pid: [] for pid in main}
-    for each in events:
-        if each["name"].endswith("RunTask") and main.get(each["pid"]) == each["tid"]:
-            found[each["pid"]].append(each.get("tdur", 0) / 1000)
-    return max(found.values(), key=sum)
+def _tasks(events: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
+    """Milliseconds of CPU of each task of the page's main thread, and of each answer to a click.
+
+    The browser's own pages have a main thread, too: the page's is where clicks are marked.
+    """
+    clicked, answered = (
+        sorted(each["ts"] for each in events if each["name"] == name) for name in ("clicked", "answered")
+    )
+    (page,) = {(each["pid"], each["tid"]) for each in events if each["name"] == "clicked"}
+    tasks = [
+        (each["ts"], each["ts"] + each.get("dur", 0), each.get("tdur", 0) / 1000)
+        for each in events
+        if each["name"].endswith("RunTask") and (each["pid"], each["tid"]) == page
+    ]
+    answers = [
+        sum(cpu for begun, ended, cpu in tasks if ended >= start and begun <= end)
+        for start, end in zip(clicked, answered, strict=False)
+    ]
+    return [cpu for _, _, cpu in tasks], answers
 
 
 def _middle(page: Page, selector: str) -> tuple[float, float]:
@@ -223,14 +244,14 @@ def run(loaded: int = LOADED, per_second: int = PER_SECOND, seconds: float = SEC
             _fill(page, load, loaded)
             size = _size(page)
             load.go(per_second)
-            browser.start_tracing(page=page, categories=[_TASKS])
+            browser.start_tracing(page=page, categories=[_TASKS, _MARKS])
             page.evaluate("window.__clicks = []; window.__frames = []; window.__watching = true")
             before, begun, stolen = load.said, time.perf_counter(), _stolen_seconds()
             _click_about(page, seconds)
             took = time.perf_counter() - begun
             stolen = (_stolen_seconds() - stolen) / took / (os.cpu_count() or 1)
             arrived = (load.said - before) / took
-            tasks = _tasks(json.loads(browser.stop_tracing())["traceEvents"])
+            tasks, click_cpu = _tasks(json.loads(browser.stop_tracing())["traceEvents"])
             found = page.evaluate("[window.__clicks, window.__frames, window.__long, window.__why]")
             state = page.locator(".top .pill").inner_text()
             memory = page.evaluate("performance.memory.usedJSHeapSize") / (1 << 20)
@@ -240,7 +261,9 @@ def run(loaded: int = LOADED, per_second: int = PER_SECOND, seconds: float = SEC
     if state != "Live":
         raise RuntimeError(f"the page lost its connection meanwhile: {state}")
     clicks, frames, long_tasks, why = found
-    return Answers(size, arrived, empty, clicks, frames, long_tasks, why, took, memory, stolen, tasks)
+    return Answers(
+        size, arrived, empty, clicks, frames, long_tasks, why, took, memory, stolen, tasks, click_cpu
+    )
 
 
 def _stolen_seconds() -> float:
@@ -268,9 +291,10 @@ def show(answers: Answers, *, wanted: int = LOADED, explain: bool = False) -> No
     rows = {
         "click, an empty page": answers.empty,
         "click, the console": answers.clicks,
+        "the same, by its CPU": answers.click_cpu,
         "between frames": answers.frames,
         "tasks of 50 ms and more": answers.long_tasks,
-        "the same, by their CPU": [each for each in answers.tasks if each >= LONG_TASK_MILLISECONDS],
+        "tasks of 50 ms of CPU": [each for each in answers.tasks if each >= LONG_TASK_MILLISECONDS],
     }
     for words, values in rows.items():
         shown = [statistics.median(values), _share(values, 0.95), max(values)] if values else []

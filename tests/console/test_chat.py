@@ -38,7 +38,7 @@ def test_emptying_the_queue_sends_one_acknowledgement_for_each(page_as: PageAs, 
     queue.get_by_role("button", name="Acknowledge message from agent: message 7").click()
     expect(page.get_by_role("complementary", name="22 to acknowledge")).to_be_visible()
     page.get_by_role("button", name="Acknowledge all").click()
-    expect(page.get_by_role("complementary", name="All acknowledged")).to_be_visible()
+    expect(page.get_by_role("complementary", name="Nothing to acknowledge")).to_be_visible()
     agent.sees(
         lambda space: [space.chats.acknowledgements(each.id) for each in sent] == [{"human": "read"}] * 23
     )
@@ -64,7 +64,7 @@ def test_cancelling_all_of_mine_cancels_each(page_as: PageAs, member: MemberAs) 
     said = second.run(lambda space: space.chat("look at this"))
     expect(page.get_by_role("complementary", name="1 to acknowledge")).to_be_visible()
     second.run(lambda space: space.chats.cancel(said, "duplicate"))
-    expect(page.get_by_role("complementary", name="All acknowledged")).to_be_visible()
+    expect(page.get_by_role("complementary", name="Nothing to acknowledge")).to_be_visible()
     expect(page.locator(".chat-message").filter(has_text="look at this")).to_contain_text("duplicate")
 
 

@@ -230,3 +230,23 @@ def test_the_gap_of_a_decided_row_closes_from_where_the_next_one_was(
     approve(page)
     expect(waiting(page)).to_have_count(5)
     assert page.evaluate("window.__moved") == [proposals[2].id]
+
+
+def test_after_a_decision_by_keys_the_focus_is_on_the_row_of_what_is_shown(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """Not on the decided one, which keeps its row among recent decisions."""
+    member("files")
+    agent = member("agent")
+    proposals = [propose(agent, "add", a=number) for number in range(3)]
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    page.keyboard.press("j")
+    rows = page.locator(".approvals-row-open")
+    expect(rows.nth(1)).to_be_focused()
+    for _ in range(2):
+        page.wait_for_timeout(SETTLED)
+        page.keyboard.press("a")
+    expect(waiting(page)).to_have_count(2)
+    after = page.locator(f'.approvals-row.selected[data-id="{proposals[2].id}"]')
+    expect(after.locator(".approvals-row-open")).to_be_focused()

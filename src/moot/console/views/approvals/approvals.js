@@ -305,7 +305,9 @@ class ApprovalsView {
     history.replaceState(null, "", this._context.link("approvals", next.id));
     // Nobody selected it: keys and buttons do nothing for a moment.
     this.select(next.id, false);
-    const hadFocus = document.activeElement === document.body || this._detail.contains(document.activeElement);
+    const at = document.activeElement;
+    const row = /** @type {HTMLElement | null | undefined} */ (at?.closest(".approvals-row"));
+    const hadFocus = at === document.body || this._detail.contains(at) || row?.dataset.id === id;
     if (hadFocus && this._list.node.checkVisibility()) this._list.focus(next.id);
   }
 

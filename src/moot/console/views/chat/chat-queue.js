@@ -78,7 +78,7 @@ export class AcknowledgeQueue {
     const waiting = [...this.chats.unacknowledged.values()];
     const ours = [...this.chats.ours.values()];
     this.node.classList.toggle("idle", waiting.length === 0);
-    const title = waiting.length === 0 ? "All acknowledged" : `${waiting.length} to acknowledge`;
+    const title = waiting.length === 0 ? "Nothing to acknowledge" : `${waiting.length} to acknowledge`;
     if (this._title.textContent !== title) this._title.textContent = title;
     this._all.hidden = this._next.hidden = waiting.length === 0;
     this._all.disabled = this._working;

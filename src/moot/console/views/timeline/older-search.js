@@ -201,6 +201,7 @@ export class OlderBar {
         html.span({ class: "fault" }, `The search stopped: ${oneLine(search.reason, 120)}`),
         button("Retry", () => this._search(), { class: "small" }),
       ];
-    return [html.span({ class: "soft" }, `${count} ${END_TEXTS[search.reason] ?? ""}`)];
+    const outcome = none && found === 0 ? "No match." : count;
+    return [html.span({ class: "soft" }, `${outcome} ${END_TEXTS[search.reason] ?? ""}`)];
   }
 }
