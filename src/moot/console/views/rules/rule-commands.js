@@ -217,7 +217,7 @@ export function ignoreDialog(context, approverState, tool, name) {
         {},
         "Rules and remembered calls of ",
         html.bdi({ class: "mono" }, oneLine(tool, 80)),
-        ` no longer compare ${oneLine(name, 40)}: they match with any plain text there, up to 4,000 characters.`,
+        ` no longer compare ${oneLine(name, 40)}: in its place they match with any plain text, up to 4,000 characters.`,
       ),
       html.p(
         { class: "soft" },
