@@ -84,8 +84,7 @@ class OriginWatch:
         self._read_bytes = 0
         # How many of the unread ones reject something.
         self._unread_rejections = 0
-        self._has_gap = False
-        self._is_gap_new = False
+        self._has_gap = self._is_gap_new = False
         # Whether the next message takes the place of the oldest, of which it is known that some are gone.
         self._is_full = False
         # Messages of the history, which may be delivered once more; None when that is over.
