@@ -17,7 +17,11 @@ _PLACES: Final = {
     "inbound.mcp_source": ("max_listed",),
     "inbound.operation_runner": ("max_describe_results",),
     "inbound.request_handler": ("max_senders", "stop_seconds"),
-    "inbound.resource_subscriptions": ("max_subscriptions_per_sender", "resource_poll_seconds"),
+    "inbound.resource_subscriptions": (
+        "max_subscriptions",
+        "max_subscriptions_per_sender",
+        "resource_poll_seconds",
+    ),
     "outbound.outbound": (
         "discovery_seconds",
         "max_discovery_bytes",

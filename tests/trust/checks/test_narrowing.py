@@ -85,9 +85,9 @@ def test_more_is_not(changes: dict[str, object], where: str) -> None:
 
 
 def test_how_often_each_payee_is_paid_is_narrowed_too() -> None:
-    suggested = replace(SUGGESTED, limits=replace(SUGGESTED.limits, each=2))
+    suggested = replace(SUGGESTED, limits=replace(SUGGESTED.limits, max_each=2))
     for each, wider in ((2, None), (1, None), (3, "limits.each"), (None, "limits.each")):
-        edited = replace(suggested, limits=replace(SUGGESTED.limits, each=each))
+        edited = replace(suggested, limits=replace(SUGGESTED.limits, max_each=each))
         assert find_wider_part(edited, suggested) == wider
 
 

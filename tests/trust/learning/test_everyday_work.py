@@ -224,7 +224,7 @@ def test_each_payee_is_paid_no_more_often_than_people_paid_it() -> None:
     now = decisions[-1].case.at + 30 * 86_400.0
     (found,) = suggest(decisions, now=now)
     rule = rule_of_json(rule_as_json(found.rule), "rule")
-    assert (rule.limits.max_decisions, rule.limits.per_seconds, rule.limits.each) == (6, 30 * 86_400.0, 1)
+    assert (rule.limits.max_decisions, rule.limits.per_seconds, rule.limits.max_each) == (6, 30 * 86_400.0, 1)
     assert "at most 6 times in 30 days, 1 time each" in rule.words
     tally, paid = UseTally(), []
     for payee, amount in ((NAMES[0], 101), (NAMES[0], 102), (NAMES[1], 201), (NAMES[0], 101)):
@@ -245,7 +245,7 @@ def test_each_payee_is_paid_no_more_often_than_people_paid_it() -> None:
     # People who pay somebody more often make a larger limit.
     more = [decided(call(pay(NAMES[0], 101), tool="pay", at=now + 60 * n), approved=True) for n in range(3)]
     (larger,) = suggest([*decisions, *more], [replace(rule, limits=rule.limits)], now=now + 3600)
-    assert larger.rule.limits.each == 3
+    assert larger.rule.limits.max_each == 3
 
 
 def booked(days: list[int]) -> list[Rule]:

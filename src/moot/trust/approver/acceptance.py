@@ -65,7 +65,7 @@ class Acceptance:
         limits, learned = rule.limits, suggested.limits
         is_same = all(
             getattr(limits, part) == getattr(learned, part)
-            for part in ("max_decisions", "per_seconds", "each")
+            for part in ("max_decisions", "per_seconds", "max_each")
         )
         origin = RuleOrigin(id, by[0], now, by[1:], None if is_same else by[0])
         replaced: Any = suggestion.get("replaces") or ()

@@ -109,7 +109,8 @@ def _acts_more_often(rule: Rule, rules: Sequence[Rule], history: Sequence[Histor
             old, name=rule.name, limits=rule.limits, origin=rule.origin, words=rule.words, ask=rule.ask
         )
         if old.origin.suggestion is not None and most is not None and bare == rule:
-            rows, seconds, each = moments_of(rule, history).values(), old.limits.per_seconds, old.limits.each
+            rows, seconds = moments_of(rule, history).values(), old.limits.per_seconds
+            each = old.limits.max_each
             return most_within(chain(*rows), seconds) >= MORE_OFTEN * most or (
                 each is not None and max(most_within(row, seconds) for row in rows) >= MORE_OFTEN * each
             )

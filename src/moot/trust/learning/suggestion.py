@@ -141,7 +141,7 @@ def build_suggestion(
     limits = RuleLimits(
         max_decisions=count,
         per_seconds=seconds,
-        each=each,
+        max_each=each,
         expires_at=float(round(now + EXPIRES_DAYS * 86_400)),
         # Fewer, the more it rests on.
         check_share=min(settings.check_share, max(MIN_CHECK_SHARE, 1 / len(covered))),

@@ -51,7 +51,7 @@ _PARTS: Final = ("proposer", "method", "tool", "arguments")
 class RuleLimits:
     """At most `max_decisions` in `per_seconds`; people still decide `check_share` of the matches.
 
-    `each` is the most of these with the same of the values that the rule lists, such as one payee.
+    `max_each` is the most of these with the same of the values that the rule lists, such as one payee.
     `sums` are the most that the numbers of an argument may come to, in all calls that it approves together.
     `gap_seconds` is the shortest time between two decisions: none, unless the same thing must not be done
     twice by mistake.
@@ -67,7 +67,7 @@ class RuleLimits:
     review_share: float = 0.0
     sums: Mapping[Path, float] = field(default_factory=dict)
     gap_seconds: float = 0.0
-    each: int | None = None
+    max_each: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def count_recent(times: Sequence[float], seconds: float, now: float) -> int:
 
 def row_name(rule: Rule, case: Case) -> str | None:
     """Under which name uses with the same listed values are counted; None if these have no limit."""
-    if rule.limits.each is None:
+    if rule.limits.max_each is None:
         return None
     # No rule has a name with a space.
     return f"{rule.name} {hashlib.sha256(canonical(rule.listed_values(case))).hexdigest()}"
@@ -153,9 +153,9 @@ def _used_up_limit(rule: Rule, case: Case, now: float, times: Mapping[str, Seque
     if most is not None and count_recent(own, limits.per_seconds, now) >= most:
         return f"it has reached its limit of {most} decisions in {limits.per_seconds:g} seconds"
     if (row := row_name(rule, case)) and count_recent(times.get(row, ()), limits.per_seconds, now) >= (
-        limits.each or 0
+        limits.max_each or 0
     ):
-        return f"it has reached its limit of {limits.each} such calls in {limits.per_seconds:g} seconds"
+        return f"it has reached its limit of {limits.max_each} such calls in {limits.per_seconds:g} seconds"
     return None
 
 

@@ -367,7 +367,11 @@ _LIMITS: Final = (
         attribute="max_decisions",
     ),
     Field("per", read_duration, NO_LIMITS.per_seconds, attribute="per_seconds"),
-    Field("each", _checked(_is_count, "must be a whole number of at least 1, beside count")),
+    Field(
+        "each",
+        _checked(_is_count, "must be a whole number of at least 1, beside count"),
+        attribute="max_each",
+    ),
     Field("every", read_duration, 0.0, _duration_text, "gap_seconds"),
     Field("expires_at", time_field, write=rfc3339),
     Field("while_present", names_field("must be the name of a member, or a list of names"), (), list),

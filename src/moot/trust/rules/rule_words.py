@@ -130,7 +130,7 @@ def limits_text(limits: RuleLimits, *, days: bool = False) -> str:
     if limits.max_decisions is not None:
         often = f"at most {count_text(limits.max_decisions, 'time')} in {_period_text(limits.per_seconds)}"
         gap = f", not twice within {_period_text(limits.gap_seconds)}" if limits.gap_seconds else ""
-        each = "" if limits.each is None else f", {count_text(limits.each, 'time')} each"
+        each = "" if limits.max_each is None else f", {count_text(limits.max_each, 'time')} each"
         parts.append(often + each + gap)
     parts += sum_texts(limits)
     if limits.while_present:
