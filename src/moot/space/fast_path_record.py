@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from moot.protocol.kinds import KINDS
+from moot.space.acts.act_table import EXECUTED
 from moot.space.id_window import SeenEnvelope
-from moot.space.ladder import EXECUTED
 from moot.space.members import Session
 from moot.space.state import State
 

@@ -24,7 +24,7 @@ A refused input changes nothing. What the gateway itself executes is in `acts/`,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from moot.errors import (
@@ -45,18 +45,8 @@ from moot.protocol.exact_numbers import with_exact_numbers
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
 from moot.protocol.operation import Json, Operation, Payload, operation_of
 from moot.protocol.patterns import Rights
-from moot.space.acts import (
-    Act,
-    Prepare,
-    control,
-    delegations,
-    grants,
-    invites,
-    pages,
-    proposals,
-    requests,
-    streams,
-)
+from moot.space.acts import Act, delegations, proposals, requests
+from moot.space.acts.act_table import ACTS
 from moot.space.budgets import check_charges
 from moot.space.config import SessionId
 from moot.space.delegations import find_giver
@@ -69,44 +59,6 @@ from moot.space.last_word import ABOUT, is_late, is_left_to_others
 from moot.space.members import Session
 from moot.space.state import State
 
-_ACTS: Final[Mapping[str, Prepare]] = {
-    "mcp/request": requests.prepare_request,
-    "mcp/response": requests.prepare_answer,
-    "capability/grant-ack": requests.prepare_answer,
-    "chat/acknowledge": requests.prepare_answer,
-    "participant/status": requests.prepare_answer,
-    "participant/compact-done": requests.prepare_answer,
-    "mcp/proposal": proposals.prepare_proposal,
-    "mcp/withdraw": proposals.prepare_withdraw,
-    "mcp/reject": proposals.prepare_reject,
-    "moot/approve": proposals.prepare_approve,
-    "moot/settle": proposals.prepare_settle,
-    "moot/assign": proposals.prepare_assign,
-    "moot/delegate": delegations.prepare_delegate,
-    "moot/end-delegation": delegations.prepare_end,
-    "moot/list-proposals": pages.prepare_proposals,
-    "capability/grant": grants.prepare_grant,
-    "capability/revoke": grants.prepare_revoke,
-    "space/invite": invites.prepare_invite,
-    "space/kick": invites.prepare_kick,
-    "participant/pause": control.prepare_pause,
-    "participant/resume": control.prepare_resume,
-    "participant/request-status": control.prepare_question,
-    "participant/forget": control.prepare_question,
-    "participant/compact": control.prepare_question,
-    "participant/clear": control.prepare_question,
-    "participant/restart": control.prepare_question,
-    "participant/shutdown": control.prepare_shutdown,
-    "moot/roster": pages.prepare_roster,
-    "moot/list-owners": pages.prepare_owners,
-    "stream/request": streams.prepare_request,
-    "stream/close": streams.prepare_close,
-    "stream/grant-write": streams.prepare_grant_write,
-    "stream/revoke-write": streams.prepare_revoke_write,
-    "stream/transfer-ownership": streams.prepare_transfer,
-}
-# Kinds on which the gateway does something itself; the others are only relayed.
-EXECUTED: Final = frozenset(_ACTS)
 _LEDGER_KINDS: Final = frozenset(
     {"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle", "moot/assign"}
 )
@@ -160,7 +112,7 @@ def process_envelope(
         used = None
         if held.counted and member.name in held.counted:
             used = _find_used_grant(state, session, envelope, to, agreed=agreed, now=now)
-        prepare = _ACTS.get(kind)
+        prepare = ACTS.get(kind)
         options, everyone = session.options, state.audiences.uniform
         # Most envelopes are only relayed: nothing below concerns them.
         if prepare is None and agreed and used is None and everyone is not None and not options.injected:

@@ -43,8 +43,6 @@ _NO_PEERS: Final = frozenset({10005, 10074})
 _OVERLAP: Final = 10065
 _NAME_IN_USE: Final = 10058
 _NO_STORAGE: Final = frozenset({10023, 10028, 10047})
-
-
 # Reply, data, and headers as they came. It must not raise.
 OnRawMessage = Callable[[bytes, bytes, bytes | None], None]
 

@@ -1,0 +1,56 @@
+"""What prepares each kind that the gateway does something about; the others are only relayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moot.space.acts import (
+    Prepare,
+    control,
+    delegations,
+    grants,
+    invites,
+    pages,
+    proposals,
+    requests,
+    streams,
+)
+
+ACTS: Final[Mapping[str, Prepare]] = {
+    "mcp/request": requests.prepare_request,
+    "mcp/response": requests.prepare_answer,
+    "capability/grant-ack": requests.prepare_answer,
+    "chat/acknowledge": requests.prepare_answer,
+    "participant/status": requests.prepare_answer,
+    "participant/compact-done": requests.prepare_answer,
+    "mcp/proposal": proposals.prepare_proposal,
+    "mcp/withdraw": proposals.prepare_withdraw,
+    "mcp/reject": proposals.prepare_reject,
+    "moot/approve": proposals.prepare_approve,
+    "moot/settle": proposals.prepare_settle,
+    "moot/assign": proposals.prepare_assign,
+    "moot/delegate": delegations.prepare_delegate,
+    "moot/end-delegation": delegations.prepare_end,
+    "moot/list-proposals": pages.prepare_proposals,
+    "capability/grant": grants.prepare_grant,
+    "capability/revoke": grants.prepare_revoke,
+    "space/invite": invites.prepare_invite,
+    "space/kick": invites.prepare_kick,
+    "participant/pause": control.prepare_pause,
+    "participant/resume": control.prepare_resume,
+    "participant/request-status": control.prepare_question,
+    "participant/forget": control.prepare_question,
+    "participant/compact": control.prepare_question,
+    "participant/clear": control.prepare_question,
+    "participant/restart": control.prepare_question,
+    "participant/shutdown": control.prepare_shutdown,
+    "moot/roster": pages.prepare_roster,
+    "moot/list-owners": pages.prepare_owners,
+    "stream/request": streams.prepare_request,
+    "stream/close": streams.prepare_close,
+    "stream/grant-write": streams.prepare_grant_write,
+    "stream/revoke-write": streams.prepare_revoke_write,
+    "stream/transfer-ownership": streams.prepare_transfer,
+}
+EXECUTED: Final = frozenset(ACTS)
