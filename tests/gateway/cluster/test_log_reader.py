@@ -238,6 +238,35 @@ async def test_what_does_not_fit_while_it_waits_is_read_again_in_order(
         assert reader.restarts > 1
 
 
+async def test_a_server_that_waits_for_a_lost_answer_gets_another_one(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else only heartbeats come from then on, and the reader looks alive for ever."""
+    answer, lost = LogReader._answer, list[bytes]()
+
+    async def lose_first(self: LogReader, reply: bytes) -> None:
+        if not lost:
+            lost.append(reply)
+        else:
+            await answer(self, reply)
+
+    monkeypatch.setattr(LogReader, "_answer", lose_first)
+    async with connected(nats) as (connection, config):
+        await write_log(connection, config.name)
+        # More than the 2 MiB that a server sends before it hears how far we are.
+        for _ in range(24):
+            await connection.context.publish(f"{config.name}.a", bytes(256 << 10))
+        read = list[int]()
+        reader = LogReader(
+            connection.client, connection.context, config.name, 0, lambda number, _t, _d: read.append(number)
+        )
+        tasks = TaskSet("test")
+        tasks.start(reader.run())
+        await until(lambda: len(read) == 24)
+        await tasks.close()
+        assert (len(lost), reader.restarts) == (1, 1)
+
+
 @pytest.mark.parametrize("reply", ["", "$JS.ACK.log.x.1.2", "$JS.ACK.log.x.1.one.1.two.0"])
 async def test_what_somebody_else_sends_to_a_reader_is_no_message_of_the_log(
     nats: NatsServers, reply: str

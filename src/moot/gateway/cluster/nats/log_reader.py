@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -30,10 +31,12 @@ _SILENT_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.1
 # With many messages at hand, others have a turn after so long: NATS' pings, and sockets of members.
 _TURN_SECONDS: Final = 0.02
-# What is read and not applied yet; of more than NATS' client holds, the rest is read again later.
+# What is read and not applied yet, as much as NATS' client would hold; what does not fit is read again later.
 _MAX_WAITING_BYTES: Final = 128 << 20
 # How the headers begin of what a server says itself, and not a message of the log.
 _STATUS: Final = b"NATS/1.0 "
+# In a heartbeat: the server has sent as much as it may and waits for this to be answered.
+_STALLED: Final = re.compile(rb"\r\nNats-Consumer-Stalled: *([^\r]+)\r\n")
 # What is asked while JetStream elects a leader is never answered.
 _FIRST_TRY_SECONDS: Final = 1.0
 _MAX_TRY_SECONDS: Final = 8.0
@@ -200,9 +203,13 @@ class LogReader:
         if self._is_broken:
             return
         is_status = headers is not None and not data and headers.startswith(_STATUS)
-        if is_status and not reply:
-            # A heartbeat.
-            return
+        if headers is not None and is_status and not reply:
+            stalled = _STALLED.search(headers)
+            if stalled is None:
+                # A heartbeat like most.
+                return
+            # The wish was lost with a connection, or our answer was: nothing else would come any more.
+            reply = stalled[1]
         if self._is_full or self._waiting_bytes + len(data) > _MAX_WAITING_BYTES:
             self._is_full = True
             return
