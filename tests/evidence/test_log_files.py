@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from subprocess import run
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -281,6 +283,16 @@ def test_the_compiled_entries_are_those_of_python(lanes: bool) -> None:
         last = number_in(read[-1]) if read else after
         end = sum(len(each) for each in lines if number_in(each) <= max(last, after))
         assert found == (b"".join(map(entry_of, wanted)), last, end, False)
+
+
+def test_a_python_that_has_openssl_built_in_can_keep_a_log() -> None:
+    """As those that uv installs: there is no file of `_hashlib` whose OpenSSL could be found."""
+    code = (
+        "import _hashlib; del _hashlib.__file__; from moot.evidence import log_hashes;"
+        "print(log_hashes.IS_COMPILED, log_hashes.leaf_hashes(bytes(32)).hex())"
+    )
+    ran = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert ran.stdout.split() == ["False", leaf_hash(bytes(32)).hex()]
 
 
 @compiled

@@ -43,7 +43,9 @@ cdef enum:
 cdef Begin _begin
 cdef Update _update
 cdef End _end
-cdef void *_library = dlopen(_hashlib.__file__.encode(), RTLD_LAZY | RTLD_NOLOAD)
+# A Python that has it built in, as those of uv, has no file of it.
+cdef bytes _file = getattr(_hashlib, '__file__', '').encode()
+cdef void *_library = dlopen(_file, RTLD_LAZY | RTLD_NOLOAD) if _file else NULL
 if _library != NULL:
     _begin = <Begin> dlsym(_library, b'SHA256_Init')
     _update = <Update> dlsym(_library, b'SHA256_Update')
@@ -78,10 +80,10 @@ cdef long long _number(const char **at, const char *end) noexcept nogil:
     cdef long long number = 0
     cdef const char *begin = at[0]
     while at[0] < end and 48 <= at[0][0] <= 57:
+        if at[0] - begin == MAX_DIGITS:
+            return -1
         number = number * 10 + at[0][0] - 48
         at[0] += 1
-        if at[0] - begin > MAX_DIGITS:
-            return -1
     return number if at[0] > begin else -1
 
 
