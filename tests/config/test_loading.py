@@ -270,6 +270,57 @@ def test_all_mistakes_of_a_file_are_told_at_once_and_nothing_is_made_after_one(t
     assert list(tmp_path.rglob("*.token")) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spaces: {lab: {participants: {alice: [chat]}, enforce_pause: 3}}",
+        "spaces: {lab: {participants: {alice: [chat], bob: [chat], carl: {capabilities: 3}}}}",
+        "spaces: {lab: {participants: {alice: [chat]}, mcp_servers: {notes: {}}}}",
+        "spaces: {lab: {participants: {alice: [chat]}, access: all}}",
+        "spaces: {lab: {participants: {alice: [chat]}}, other: {qorum: []}}",
+        "{spaces: {lab: {participants: {alice: [chat]}}}, gateway: {mcp: {spaces: 3}}}",
+        "{spaces: {lab: {participants: {alice: [chat]}}}, gateway: {admin_tokens: {root: 3}}}",
+    ],
+)
+def test_wherever_the_mistake_is_no_token_is_made(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError):
+        loaded(tmp_path, text)
+    assert list(tmp_path.rglob("*.token")) == []
+
+
+def test_where_the_data_folder_is_not_known_no_tokens_of_another_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tmp_path / ".moot" / "tokens"
+    tokens.mkdir(parents=True)
+    (tokens / "alice.token").touch(0o644)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as raised:
+        loaded(
+            tmp_path,
+            "{gateway: {data: elsewhere, port: 70000}, spaces: {lab: {participants: {alice: [chat]}}}}",
+        )
+    assert str(raised.value).count("\n") == 0
+    assert "gateway.port" in str(raised.value)
+
+
+def test_a_mistake_in_profiles_or_servers_hides_no_other(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        loaded(
+            tmp_path,
+            "{gateway: {port: 70000}, profiles: {x: 3}, spaces: {lab: {participants: {a: {profile: x}}}}}",
+        )
+    assert [each.split(": ")[1] for each in str(raised.value).splitlines()] == ["gateway.port", "profiles.x"]
+    with pytest.raises(UsageError) as raised:
+        lab(tmp_path, "{participants: {a: {x: 1, y: 1}}, mcp_servers: {b: {}, c: {args: 1, comand: x}}}")
+    assert [each.split(": ")[1].removeprefix("spaces.lab.") for each in str(raised.value).splitlines()] == [
+        "participants.a.x",
+        "participants.a.y",
+        "mcp_servers.b",
+        "mcp_servers.c.comand",
+    ]
+
+
 def test_of_very_many_mistakes_twenty_are_told(tmp_path: Path) -> None:
     keys = ", ".join(f"key{number}: 1" for number in range(30))
     with pytest.raises(UsageError) as raised:

@@ -107,25 +107,28 @@ def read_servers(
     value: Json, path: str, reading: ReadContext, *, folder: Path, found: ParticipantSection
 ) -> None:
     """Add every server to `found`: to the participant of its name, or as one with `SERVER_RIGHTS`."""
+    mistakes = MistakeList()
     for name, settings in optional(value, path).items():
         place = at(path, name)
-        known = name in found.configs
-        keys = _SERVER_KEYS | {"auto_start"} | (frozenset() if known else _ABOUT_KEYS)
-        section = reading.known(mapping(settings, place), keys, place)
-        server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
-        if not known:
-            about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
-            box = server.box if isinstance(server.box, BoxConfig) else None
-            rights = SERVER_RIGHTS if box is None else _BOXED_RIGHTS
-            if server.plans or (box is not None and box.preview):
-                rights = (*rights, *_PREVIEW_RIGHTS)
-            read_participant(name, about, place, reading, folder=folder, defaults=rights, found=found)
-        member = found.members.get(name, MemberConfig())
-        if member.mcp_server is not None or member.command is not None:
-            raise UsageError(f"{place}: the participant of that name says itself how it is started")
-        starts = checked(section.get("auto_start", True), bool, "true or false", f"{place}.auto_start")
-        found.members[name] = msgspec.structs.replace(member, mcp_server=server, auto_start=starts)
-        serve_once(name, reading, found)
+        with mistakes.catching():
+            known = name in found.configs
+            keys = _SERVER_KEYS | {"auto_start"} | (frozenset() if known else _ABOUT_KEYS)
+            section = reading.known(mapping(settings, place), keys, place)
+            server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
+            if not known:
+                about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
+                box = server.box if isinstance(server.box, BoxConfig) else None
+                rights = SERVER_RIGHTS if box is None else _BOXED_RIGHTS
+                if server.plans or (box is not None and box.preview):
+                    rights = (*rights, *_PREVIEW_RIGHTS)
+                read_participant(name, about, place, reading, folder=folder, defaults=rights, found=found)
+            member = found.members.get(name, MemberConfig())
+            if member.mcp_server is not None or member.command is not None:
+                raise UsageError(f"{place}: the participant of that name says itself how it is started")
+            starts = checked(section.get("auto_start", True), bool, "true or false", f"{place}.auto_start")
+            found.members[name] = msgspec.structs.replace(member, mcp_server=server, auto_start=starts)
+            serve_once(name, reading, found)
+    mistakes.check()
 
 
 def load(
@@ -148,7 +151,11 @@ def load(
     """
     try:
         options: dict[str, Json] = {"data": data, "host": host, "port": port}
-        return _load(path, environ, options, dry=dry, secrets=secrets, unset=unset)
+        configuration, is_whole = _load(path, environ, options, dry=True, secrets=secrets, unset=unset)
+        if not dry and not is_whole:
+            # Only now: of a file that has a mistake anywhere nothing is made.
+            configuration, _ = _load(path, environ, options, dry=False, secrets=secrets, unset=unset)
+        return configuration
     except UsageError as fault:
         texts = texts_of(fault)
         more = len(texts) - MAX_MISTAKES_TOLD
@@ -171,7 +178,8 @@ def _load(
     dry: bool,
     secrets: dict[str, Secret] | None,
     unset: dict[str, str] | None,
-) -> Configuration:
+) -> tuple[Configuration, bool]:
+    """And whether all that it needs has been made."""
     document = mapping(_document(path), "")
     is_reference = not _MOOT_KEYS & set(document) and bool(_REFERENCE_KEYS & set(document))
     folder = folder_of(path) if is_reference else path.absolute().parent
@@ -195,17 +203,18 @@ def _load(
         except UsageError as fault:
             raise blamed(fault, origins) from None
 
-    reading = ReadContext(
-        # What has mistakes makes nothing.
-        tokens=TokenSource(gateway.data, environ, dry=dry or bool(mistakes), secrets=secrets, unset=unset),
-        environ=environ,
-        folder=folder,
-        profiles=BUILT_IN if is_reference else read_profiles(document.get("profiles")),
-        lenient=is_reference,
-        in_cluster=gateway.cluster is not None,
-        notes=notes,
-    )
     with mistakes.catching():
+        reading = ReadContext(
+            tokens=TokenSource(
+                gateway.data, environ, dry=dry, is_placed=not mistakes, secrets=secrets, unset=unset
+            ),
+            environ=environ,
+            folder=folder,
+            profiles=BUILT_IN if is_reference else read_profiles(document.get("profiles")),
+            lenient=is_reference,
+            in_cluster=gateway.cluster is not None,
+            notes=notes,
+        )
         spaces = _reference_space(document, reading) if is_reference else _spaces(document, reading)
     mistakes.check()
     admin_files: dict[str, Path] = {}
@@ -235,7 +244,7 @@ def _load(
     )
     # Said before anything is opened.
     _ = configuration.model_space
-    return configuration
+    return configuration, reading.tokens.is_whole
 
 
 def _document(path: Path) -> Json:
@@ -276,7 +285,6 @@ def _spaces(document: Mapping[str, Json], reading: ReadContext) -> dict[str, Spa
             folder = reading.tokens.folder_of(_space_name(name, place), is_only=len(sections) == 1)
             with mistakes.catching():
                 check_keys(section, SPACE_KEYS | _AROUND_KEYS, place)
-            reading.tokens.dry = reading.tokens.dry or bool(mistakes)
             entries = {key: (entry, at(place, key)) for key, entry in section.items()}
             spaces[name] = _read_space(name, entries, place, reading, folder)
     mistakes.check()
@@ -358,8 +366,6 @@ def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, fo
     with mistakes.catching():
         value, place = entries.get("participants", (None, at(path, "participants")))
         read_participants(value, place, reading, folder=folder, defaults=defaults, found=found)
-    # What has mistakes makes no tokens.
-    reading.tokens.dry = reading.tokens.dry or bool(mistakes)
     with mistakes.catching():
         value, place = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
         read_servers(value, place, reading, folder=folder, found=found)

@@ -24,7 +24,6 @@ from moot.config.section_reader import (
     read_plain,
     read_struct,
     strings,
-    unknown_key,
 )
 from moot.config.space_reader import participant_name
 from moot.config.token_source import TokenSource
@@ -60,10 +59,10 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def known(self, section: Mapping[str, Json], known: frozenset[str], path: str) -> dict[str, Json]:
         """The known part of a section."""
+        if not self.lenient:
+            check_keys(section, known, path)
         for key in section:
             if key not in known:
-                if not self.lenient:
-                    raise unknown_key(path, key, known)
                 meant = probably(key, known)
                 hint = f"; did you mean {meant}?" if meant else ""
                 self.notes.append(f"{at(path, key)}: not known here, ignored{hint}")

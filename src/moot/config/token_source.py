@@ -53,6 +53,7 @@ class VariableUnset(UsageError):
 class TokenSource:
     """Hashes of tokens, from wherever the configuration says. `dry` makes none and writes nothing.
 
+    Without `is_placed` the data folder is not known, as `data` has a mistake, and no file of it is looked at.
     `secrets` is filled with the tokens themselves, by their hashes. With `unset`, a variable that is not set
     is no fault: its token has a hash that nothing matches, under which `unset` says what is missing.
     """
@@ -63,11 +64,15 @@ class TokenSource:
         environ: Mapping[str, str],
         *,
         dry: bool = False,
+        is_placed: bool = True,
         secrets: dict[str, Secret] | None = None,
         unset: dict[str, str] | None = None,
     ) -> None:
         self.data = data
         self.dry = dry
+        # Whether nothing was left out because this is a dry run.
+        self.is_whole = True
+        self._is_placed = is_placed
         self._environ = environ
         self._secrets = secrets
         self._unset = unset
@@ -113,6 +118,8 @@ class TokenSource:
 
     def kept(self, file: Path, path: str) -> str | None:
         """The hash of the token in a file under the data folder, made if there is none; None in a dry run."""
+        if not self._is_placed:
+            return None
         file = self.data / file
         try:
             if self.data.is_dir():
@@ -120,10 +127,11 @@ class TokenSource:
                 check_folder(self.data)
             if not file.is_symlink() and not file.exists():
                 if self.dry:
+                    self.is_whole = False
                     return None
                 _make(file, self.data)
             token = FileToken(_read(file, path), file)
-            if not self.dry and file.parent == self.data / _SHARED:
+            if file.parent == self.data / _SHARED:
                 self._record_owner()
             return self._hashed(token, path)
         except OSError as fault:
@@ -167,7 +175,11 @@ class TokenSource:
             return None
 
     def _record_owner(self) -> None:
-        if self._owner is not None and self._recorded_owner() != self._owner:
+        if self._owner is None or self._recorded_owner() == self._owner:
+            return
+        if self.dry:
+            self.is_whole = False
+        else:
             write_atomically(self.data / _OWNER_FILE, f"{self._owner}\n".encode("ascii"))
 
     def _hashed(self, token: str, path: str) -> str:
