@@ -15,7 +15,7 @@ from tests.config.files import NO_ENVIRONMENT, loaded, written
 from tests.config.former_constants import CONSTANTS, value_of
 
 SPACES = "spaces: {lab: {participants: {alice: {tokens: [a], capabilities: [chat]}}}}\n"
-SAID = "gateway.read_slice_bytes is not a setting any more: it is 65536, and not 6 as the file says"
+SAID = "gateway.read_slice_bytes is not a setting any more: it is 65536, and not 6"
 
 
 def test_a_setting_that_went_is_left_out_and_said_at_the_start(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_any_name_and_every_entry_of_a_list_is_meant() -> None:
         "gateway": {"oidc": [{"issuer": "x"}, {"issuer": "y"}]},
     }
     assert notes == [
-        "spaces.a.limits.old is not a setting any more: it is 3, and not 1 as the file says",
+        "spaces.a.limits.old is not a setting any more: it is 3, and not 1",
         "gateway.oidc[1].old is not a setting any more: it is true",
     ]
     assert document["spaces"]["a"] == {"limits": {"old": 1, "kept": 2}}

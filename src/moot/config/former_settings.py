@@ -163,7 +163,7 @@ def _without(node: Json, steps: list[str], place: str, value: Json, notes: list[
         note = f"{at(place, str(key))} is not a setting any more: it is {holds}"
         written = json.dumps(node[key], default=str)
         # It may have been stricter: who reads this has to see what changes.
-        notes.append(note if node[key] == value else f"{note}, and not {written[:80]} as the file says")
+        notes.append(note if node[key] == value else f"{note}, and not {written[:80]}")
     return {key: each for key, each in node.items() if key not in gone} if gone else node
 
 
