@@ -54,7 +54,4 @@ def test_a_file_with_such_limits_is_read_and_a_line_says_so(tmp_path: Path) -> N
     assert loaded.problems == ()
     assert loaded.settings is not None
     assert loaded.settings.limits.max_calls == 3
-    assert (
-        "limits.stop_seconds is not a setting any more: it is 5.0, and not 1"
-        in loaded.settings.notes
-    )
+    assert "limits.stop_seconds is not a setting any more: it is 5.0, and not 1" in loaded.settings.notes
