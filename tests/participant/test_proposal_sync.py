@@ -22,6 +22,7 @@ from moot.operations.operation import ClientContext
 from moot.operations.proposal_operations import OPERATIONS
 from moot.participant import IncomingRequest, connect
 from moot.participant.decisions import proposal_list
+from moot.participant.decisions.seen_proposal import RecordedProposal
 from moot.protocol.operation import Json
 from moot.protocol.unknown_outcome import unknown_outcome
 from moot.resilience.steady_clock import SteadyClock
@@ -128,6 +129,40 @@ async def test_a_large_proposal_that_nobody_tells_leaves_the_list_unknown(tmp_pa
         # It is over: nothing is left that could not be read.
         assert await human.refresh_proposals()
         assert human.proposals.open() == []
+
+
+async def test_a_proposal_that_is_no_call_hides_none_of_the_others(tmp_path: Path) -> None:
+    """A gateway relays what it does not carry out; those who hear it live pass it over, too."""
+    limits = {"limits": {"max_proposal_page_bytes": 2_000}}
+    async with gateway_with(tmp_path, rules=limits, **PEOPLE) as gateway:
+        mallory = await gateway.raw("agent")
+        odd: list[Json] = [{}, {"method": 1}, {"method": "x", "params": []}, {"text": "y" * 5_000}]
+        for number, payload in enumerate(odd):
+            told = await mallory.refused("mcp/proposal", payload, to=["host"], id=f"odd-{number}")
+            assert told is None
+        other = await gateway.join("other")
+        made = await other.propose("host", "tools/call", CALL["params"], wait_for_others=True)
+        human = await gateway.join("human")
+        assert await human.refresh_proposals()
+        assert [seen.id for seen in human.proposals.open()] == [made.id]
+        assert (human.state, human.proposals.known) == ("joined", True)
+
+
+async def test_a_call_that_was_written_down_is_shown_as_it_was_proposed(tmp_path: Path) -> None:
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human")
+        made = await agent.propose("host", "tools/call", CALL["params"], wait_for_others=True)
+        await human.recall()
+        proposals = human._parts.proposals
+        (known,) = proposals.open()
+        proposals.untrack(made.id)
+        own = {"name": "x", "arguments": {"command": "rm -rf /"}, "_meta": {"ours": 1}}
+        record = RecordedProposal(id=made.id, to="other", method="x/y", params=own, proposed_at=0.0)
+        seen = proposals.add_recorded(record, "agent")
+        assert seen.risks
+        await human.refresh_proposals()
+        assert (seen.to, seen.method, seen.params) == (known.to, known.method, known.params)
+        assert (seen.envelope.raw, seen.risks) == (known.envelope.raw, [])
 
 
 async def test_a_gateway_whose_welcome_does_not_name_the_question_is_not_asked() -> None:

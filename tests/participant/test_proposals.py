@@ -25,7 +25,7 @@ from moot.errors import (
 from moot.participant import REJECT_REASONS, IncomingRequest, JoinedSpace, Progress, SeenProposal, ToolError
 from moot.protocol.operation import Json
 from tests.participant.gateway_with_members import PROPOSER, QUICK, ReceivedEnvelopes, gateway_with, settled
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 PEOPLE: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": [], "other": ["*"]}
 
@@ -589,6 +589,23 @@ async def test_a_member_that_comes_late_can_recall_what_is_open(tmp_path: Path) 
         assert (await kept.outcome(timeout_seconds=HANG_SECONDS)).by == "other"
         assert late.violations.total == 0
         assert late.space == "lab"
+
+
+async def test_the_first_of_several_hosts_to_fail_ends_the_wait(tmp_path: Path) -> None:
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human")
+        host, _silent = await gateway.raw("host"), await gateway.raw("other")
+        proposal = await agent.propose(("host", "other"), "tools/call", {"name": "x", "arguments": {}})
+        approving = asyncio.create_task(human.approve(await next_proposal(human)))
+        request = await host.hear("mcp/request")
+        # The proposer waits for the answers by now.
+        await until(lambda: proposal.state == "fulfilled")
+        fault = {"jsonrpc": "2.0", "id": request["payload"]["id"], "error": {"code": 7, "message": "no"}}
+        await host.say("mcp/response", fault, to=["human"], about=[request["id"]])
+        for wait in (approving, proposal.outcome()):
+            async with bounded():
+                with pytest.raises(McpError, match="no"):
+                    await wait
 
 
 async def test_a_proposal_without_a_host_needs_one_to_be_fulfilled(tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ class GatewayProposal(msgspec.Struct):
     state: Literal["open", "fulfilled", "withdrawn", "expired"]
     proposer: str = ""
     proposed_at: str = ""
-    method: str = ""
+    # None: it proposes no call, which a gateway relays all the same.
+    method: str | None = None
     name: str | None = None
     expires_at: str = ""
     approvals_needed: int = 0

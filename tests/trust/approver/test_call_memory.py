@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,11 @@ async def test_nothing_that_somebody_accepts_ends_the_approver(tmp_path: Path) -
                 await scene.alice.send("trust/accept", {key: each, "on": True}, confirm=True)
         await scene.alice.send("trust/stop", {}, confirm=True)
         await scene.wait_for("trust/rule", "stopped")
+        for each in ("no", [], {}, 1):
+            await scene.alice.send("trust/accept", {"resume": each}, confirm=True)
+            await until(lambda: any("not resumed: `resume` has to be true" in text for text in scene.chats))
+            scene.chats.clear()
+        assert scene.store.stopped is not None
         assert not scene.running.done()
 
 
@@ -356,6 +362,29 @@ async def test_a_learned_rule_does_not_compare_what_does_not_matter(tmp_path: Pa
         assert await scene.write("reports/day-29.md", "All was quiet.") == "by approver"
         scene.mood = "approve"
         assert await scene.write("reports/day-28.md", "The password is hunter2") == "by alice"
+
+
+async def test_a_restart_forgets_no_use_of_a_rule_that_compares_less_than_it_says(tmp_path: Path) -> None:
+    """Where the text does not matter, a report is one report whatever its text was."""
+    folder = tmp_path / "trust"
+    folder.mkdir(mode=0o700)
+    (folder / "rules.yaml").write_text(
+        "rules:\n- name: reports\n  decision: approve\n  proposer: agent\n  to: files\n  tool: write_file\n"
+        "  arguments: {path: [a.md, b.md], text: [All was quiet., All is well.]}\n"
+        "  limits: {count: 9, per: 1h, each: 1}\n  origin: {suggestion: s-1, accepted_by: alice}\n"
+        "tools:\n  files/write_file: {ignore: [text]}\n"
+    )
+    async with approver_scene(tmp_path) as scene:
+        scene.mood = "leave"
+        await scene.alice.send("trust/accept", {"resume": True}, confirm=True)
+        await scene.wait_for("trust/rule", "resumed")
+        assert await scene.write("a.md", "All was quiet.") == "by approver"
+        await scene.away()
+        await scene.back()
+        assert await scene.write("b.md", "All was quiet.") == "by approver"
+        case = next(each.case for each in scene.approver.ledger if each.case.arguments["path"] == "a.md")
+        again = replace(case, id="again", arguments={"path": "a.md", "text": "All is well."})
+        assert "limit of 1 such calls" in scene.approver.decider.verdict(again).why
 
 
 async def test_a_person_says_what_does_not_matter_and_it_stays_when_its_traits_change(tmp_path: Path) -> None:

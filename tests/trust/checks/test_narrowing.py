@@ -91,6 +91,21 @@ def test_how_often_each_payee_is_paid_is_narrowed_too() -> None:
         assert find_wider_part(edited, suggested) == wider
 
 
+def test_a_further_list_is_wider_where_each_value_of_the_first_has_a_limit() -> None:
+    """With two purposes a payee would be paid twice as often."""
+    suggested = replace(
+        SUGGESTED,
+        arguments={"payee": ["ACME", "Beta"], "purpose": "*"},
+        limits=replace(SUGGESTED.limits, max_each=2),
+    )
+    for arguments, wider in (
+        ({"payee": ["ACME"], "purpose": "*"}, None),
+        ({"payee": "ACME", "purpose": "rent"}, None),
+        ({"payee": ["ACME", "Beta"], "purpose": ["rent", "fees"]}, "limits.each"),
+    ):
+        assert find_wider_part(replace(suggested, arguments=arguments), suggested) == wider
+
+
 BY_PAYEE = RangeByText.over("payee", {"ACME": Range(1, 300), "Beta": Range(5, 10)})
 
 

@@ -83,6 +83,7 @@ def test_a_rule_as_0_1_wrote_it_has_the_same_limits() -> None:
         ("rules: [{name: a, decision: ask, limits: {count: 3}}]", "rules[0].limits needs count and per"),
         ("rules: [{name: a, decision: ask, limits: {count: 3, per: soon}}]", "rules[0].limits.per"),
         ("rules: [{name: a, decision: ask, limits: {each: 3}}]", "rules[0].limits.each"),
+        ("rules: [{name: a, decision: ask, limits: {each: 3, count: null}}]", "rules[0].limits.each"),
         ("rules: [{name: a, decision: ask, limits: {count: 3, per: 1h, each: 0}}]", "rules[0].limits.each"),
         (
             "rules: [{name: a, decision: ask, limits: {count: 3, per: 1h, each: 1, every: 1m}}]",

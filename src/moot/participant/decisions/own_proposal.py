@@ -142,8 +142,8 @@ class Proposal:
 
     def _handle_change(self) -> None:
         seen = self.seen
-        if seen.outcome != "pending" or seen.wants_input or seen.uncertain:
-            # While its host is at work nothing is decided by what is said.
+        if seen.outcome != "pending" or seen.wants_input or seen.uncertain or seen.error is not None:
+            # While its hosts are at work nothing is decided by what is said, but that one of them failed.
             self._changed.set()
         if seen.uncertain and seen.status == "fulfilled":
             # The answer may have passed while we were away: it gets a request's time, not a proposal's.

@@ -356,7 +356,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
         elif seen is not None and seen.recorded and envelope is not None:
             # The bytes that an approval has to repeat, in place of what we wrote down.
             self._bytes += len(envelope.raw) - len(seen.envelope.raw)
-            seen.envelope, seen.recorded, seen._fingerprint = envelope, False, ""
+            seen._take_envelope(envelope)
         # Its bytes are not here: while it is open, what is pending is not known.
         if reported.state == "open" and (seen is None or seen.recorded):
             self.unreadable.add(reported.proposal_id)

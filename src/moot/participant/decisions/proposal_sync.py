@@ -19,6 +19,7 @@ import msgspec
 from moot.errors import MalformedEnvelope, MootError, Refused
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import EnvelopeSender
+from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.participant.connection.pending_replies import PendingReplies
 from moot.participant.connection.whole_proposal import fetch_proposal
 from moot.participant.decisions.proposal_list import ProposalList
@@ -103,9 +104,9 @@ class ProposalSync:
             if answer is None:
                 self._proposals.unreadable.discard(id)
                 continue
-            self._proposals.restore(answer, self._read(answer))
-            # HTTP answers out of the order of the space: what became of it meanwhile is asked for there.
-            await self._ask({"ids": [id]})
+            if self._restore(answer):
+                # HTTP answers out of the order of the space: what became of it meanwhile is asked for there.
+                await self._ask({"ids": [id]})
 
     @property
     def is_supported(self) -> bool:
@@ -144,17 +145,24 @@ class ProposalSync:
             self._proposals.budgets, self._proposals.effects = page.budgets, page.effects
             self._proposals.delegations.restore(page.delegations)
             for entry in page.proposals:
-                self._proposals.restore(entry, self._read(entry))
+                self._restore(entry)
             self._replies.resolve(id, page)
 
-    def _read(self, entry: GatewayProposal) -> Envelope | None:
-        raw = bytes(entry.envelope)
-        if not raw:
-            return None
+    def _restore(self, entry: GatewayProposal) -> bool:
+        """Take over what is told of one; False if it proposes no call."""
+        raw, envelope = bytes(entry.envelope), None
+        if raw:
+            with suppress(MalformedEnvelope):
+                envelope = DIALECTS[self._sender.dialect].decode(raw, self._sender.limits.envelope)
         try:
-            return DIALECTS[self._sender.dialect].decode(raw, self._sender.limits.envelope)
-        except MalformedEnvelope:
-            return None
+            if envelope is not None:
+                check_shape("mcp/proposal", envelope.payload, (), None, received=True)
+        except PayloadShapeError:
+            # Nobody could make it. Whoever heard it passed over it, too.
+            self._proposals.unreadable.discard(entry.proposal_id)
+            return False
+        self._proposals.restore(entry, envelope)
+        return True
 
     def fail(self, id: str, fault: Exception) -> bool:
         """Whether this was a question of ours, which fails now."""

@@ -58,9 +58,14 @@ class SeenProposal(ProposalLife, eq=False, kw_only=True):
     _risks: list[Risk] | None = None
 
     def __post_init__(self) -> None:
-        payload = self.envelope.payload
-        self.to, self.method = tuple(self.envelope.to), payload["method"]
+        self._take_envelope(self.envelope)
+
+    def _take_envelope(self, envelope: Envelope) -> None:
+        """Be what this envelope proposes, in its bytes, which an approval repeats."""
+        payload = envelope.payload
+        self.envelope, self.to, self.method = envelope, tuple(envelope.to), payload["method"]
         self.params = payload.get("params", {})
+        self.recorded, self._fingerprint, self._risks = False, "", None
 
     @property
     def changes(self) -> tuple[Change, ...]:

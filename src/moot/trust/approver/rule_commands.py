@@ -140,6 +140,8 @@ class RuleCommands:
         self._approver.send("trust/rule", {"state": "stopped", "by": stop.by, "why": stop.why}, about=about)
 
     def _resume_all(self, envelope: Envelope) -> None:
+        if envelope.payload["resume"] is not True:
+            raise UsageError("`resume` has to be true")
         if self._store.stopped is None:
             # Nobody was refused anything.
             self._answer(envelope, "rules were not stopped")

@@ -7,7 +7,7 @@ limit. Where a host has just joined, rules wait until its tools have been compar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -99,8 +99,7 @@ class RuleDecider:
         store = self._store
         if any(rule.undo is not None for rule in store.all_rules):
             case = replace(case, undo=self._undo_of(case))
-        rules = loosen_learned(store.rules, case.tool, store.remembered.ignored_in(case))
-        return RuleSet(rules, store.policies).decide(
+        return RuleSet(self._loosen(store.rules, case), store.policies).decide(
             case,
             now,
             [self._space.name, *(member.name for member in self._space.roster.values())],
@@ -118,6 +117,10 @@ class RuleDecider:
             unnamed_untrusted=lambda rule: self._unnamed_reason(case, rule),
             spent=self.tally.spent(),
         )
+
+    def _loosen(self, rules: Sequence[Rule], case: Case) -> Sequence[Rule]:
+        """As they decide this call: arguments that do not matter are not compared."""
+        return loosen_learned(rules, case.tool, self._store.remembered.ignored_in(case))
 
     def _unnamed_reason(self, case: Case, rule: Rule) -> str | None:
         if rule.origin.plan is None:
@@ -332,7 +335,8 @@ class RuleDecider:
         found = [each for each in ours if each.id not in self.deciding_rules]
         self.deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
         rules = {rule.name: rule for rule in self._store.all_rules}
-        self.tally.record_past([each for each in found if each.rule not in self._store.uses], rules.values())
+        uncounted = [each for each in found if each.rule not in self._store.uses]
+        self.tally.record_past(uncounted, rules.values(), lambda rule, case: self._loosen([rule], case)[0])
         # Where the notes about reviews were lost, what was decided since counts as not reviewed.
         noted_at = self._reviews.last_at
         for each in found:

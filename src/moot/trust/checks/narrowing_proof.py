@@ -95,7 +95,11 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
         or mine.per_seconds < theirs.per_seconds
     ):
         return "limits.count"
-    if theirs.max_each is not None and not 0 < (mine.max_each or 0) <= theirs.max_each:
+    if theirs.max_each is not None and (
+        not 0 < (mine.max_each or 0) <= theirs.max_each
+        # With one more list each payee has so many calls for every value of it.
+        or not set(edited.listed_paths()) <= set(suggested.listed_paths())
+    ):
         return "limits.each"
     if theirs.expires_at is not None and (mine.expires_at is None or mine.expires_at > theirs.expires_at):
         return "limits.expires_at"

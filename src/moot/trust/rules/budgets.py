@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from moot.trust.history.proposal_case import Path
+from moot.trust.history.proposal_case import Case, Path
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import count_recent, row_name
@@ -67,12 +67,20 @@ class UseTally:
         """What the numbers in the calls of each rule came to, as `evaluate` takes it; not a copy."""
         return self._sums
 
-    def record_past(self, decisions: Sequence[HistoryProposal], rules: Iterable[Rule]) -> None:
-        """Record the automatic decisions of a ledger, so that a restart does not reset a budget."""
+    def record_past(
+        self,
+        decisions: Sequence[HistoryProposal],
+        rules: Iterable[Rule],
+        as_used: Callable[[Rule, Case], Rule] = lambda rule, _: rule,
+    ) -> None:
+        """Record the automatic decisions of a ledger, so that a restart does not reset a budget.
+
+        `as_used`: a rule as it is when it decides a call.
+        """
         known = {rule.name: rule for rule in rules}
         past = [(d.at, d.rule, d.case) for d in decisions if d.rule is not None and d.at is not None]
         for at, name, case in sorted(past, key=lambda each: each[:2]):
-            self.record(name, at, row=row_name(known[name], case) if name in known else None)
+            self.record(name, at, row=row_name(as_used(known[name], case), case) if name in known else None)
 
     def times(self) -> Mapping[str, Sequence[float]]:
         """The times by rule, as `evaluate` takes them; not a copy."""

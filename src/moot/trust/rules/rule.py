@@ -280,11 +280,15 @@ class Rule:
             else:
                 yield from self._unnamed_within(inner, named.get(name), place)
 
-    def listed_values(self, case: Case) -> tuple[tuple[Json, ...], ...]:
-        """What a call has where the rule lists several values: which payee, or which of its folders."""
+    def listed_paths(self) -> tuple[Path, ...]:
+        """Where the rule lists several values."""
         listed = [path for path, pattern in leaves(self.arguments) if isinstance(pattern, list)]
         listed += [(span.of,) for span in self.range.values() if isinstance(span, RangeByText)]
-        return tuple(values_at(case.arguments, path) for path in dict.fromkeys(listed))
+        return tuple(dict.fromkeys(listed))
+
+    def listed_values(self, case: Case) -> tuple[tuple[Json, ...], ...]:
+        """What a call has where the rule lists several values: which payee, or which of its folders."""
+        return tuple(values_at(case.arguments, path) for path in self.listed_paths())
 
     def breadth(self) -> tuple[tuple[str, int], ...]:
         """How broad each part is: 0 one value, 1 several, 2 a pattern or range, 3 anything."""

@@ -84,7 +84,7 @@ def _limits(value: Json, where: str) -> RuleLimits:
     fields = {_LIMIT_KEYS_OF_0_1.get(key, key): each for key, each in fields.items()}
     if ("per" in fields) != (fields.get("count") is not None):
         raise _error(where, "needs count and per together, as in {count: 20, per: 1h}")
-    if fields.get("each") is not None and "count" not in fields:
+    if fields.get("each") is not None and fields.get("count") is None:
         raise _error(f"{where}.each", "must be a whole number of at least 1, beside count")
     if fields.get("each") is not None and ("every" in fields or "sums" in fields):
         # What is counted for these is kept by rule alone.
