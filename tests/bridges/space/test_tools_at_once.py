@@ -112,6 +112,40 @@ async def test_a_call_waits_for_a_server_that_has_not_told_its_tools(
             assert not (await calling).is_error
 
 
+async def test_a_search_waits_for_a_server_that_has_not_told_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasten_lists(monkeypatch)
+    async with served_space(tmp_path) as served:
+        files = await served.gateway.join("files")
+        monkeypatch.setattr("moot.bridges.space.space_backend.LIST_SECONDS", HANG_SECONDS)
+        shown = await served.serve("bob")
+        async with shown.client() as client:
+            searching = asyncio.create_task(client.call_tool("moot_find_tools", {"query": "write"}))
+            asked = await tools_request(files)
+            await asyncio.sleep(0.1)
+            assert not searching.done()
+            tools = {"jsonrpc": "2.0", "id": asked["payload"]["id"], "result": {"tools": [WRITE]}}
+            await files.say("mcp/response", tools, to=["bob"], about=[asked["id"]])
+            found = (await searching).structured_content
+            assert found is not None
+            assert [each["name"] for each in found["found"]] == ["write"]
+
+
+@pytest.mark.parametrize("wanted", [{"query": "write"}, {"name": "write"}])
+async def test_a_search_that_finds_nothing_says_whose_tools_are_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, str]
+) -> None:
+    hasten_lists(monkeypatch)
+    async with served_space(tmp_path) as served:
+        await served.gateway.join("files")
+        monkeypatch.setattr("moot.bridges.space.space_backend.LIST_SECONDS", 0.02)
+        shown = await served.serve("bob")
+        async with shown.client() as client:
+            nothing = await client.call_tool("moot_find_tools", wanted)
+            assert text_of(nothing).endswith("These have not answered yet which tools they offer: files.")
+
+
 async def test_whose_tools_are_not_known_is_said_with_an_unknown_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,17 +163,19 @@ class OwnTools:
         space_name: str,
         count_offers: Callable[[], Mapping[str, Mapping[str, int]]],
         find: Callable[[str, int], Awaitable[list[JsonObject]]],
+        silent_hosts: Callable[[], Awaitable[list[str]]],
         definition_of: Callable[[str], JsonObject | None],
         locate: Callable[[str], tuple[str, str] | None],
     ) -> None:
         """`definition_of` is that of a tool which may be used, by its name; `locate` finds whose tool a
-        listed name is."""
+        listed name is; `silent_hosts` waits for tools that were not told yet, and says whose are missing."""
         self._definition_of = definition_of
         self._space = space
         self._pending_calls = pending_calls
         self._space_name = space_name
         self._count_offers = count_offers
         self._find = find
+        self._silent_hosts = silent_hosts
         self._plans = PlanTool(space, locate)
         self._room = room
         self._heard_before = room.heard
@@ -272,17 +274,22 @@ class OwnTools:
 
     async def _find_tools(self, arguments: JsonObject) -> JsonObject:
         name = _argument(arguments, "name", str, None)
+        query = _argument(arguments, "query", str, "")
+        limit = int(_number(arguments, "limit", 10, MAX_FOUND))
+        if name is None and not query.strip():
+            raise BadArgument("`query` says what you want to do")
+        silent = ", ".join(await self._silent_hosts())[:256]
+        missing = f" These have not answered yet which tools they offer: {silent}." if silent else ""
         if name is not None:
             definition = self._definition_of(name)
             if definition is None:
-                raise BadArgument(f"no tool that you may use is called {name[:128]}; search with `query`")
+                raise BadArgument(
+                    f"no tool that you may use is called {name[:128]}; search with `query`.{missing}"
+                )
             return text_result(strict_json.encode(definition).decode())
-        query = _argument(arguments, "query", str, "")
-        if not query.strip():
-            raise BadArgument("`query` says what you want to do")
-        found = await self._find(query, int(_number(arguments, "limit", 10, MAX_FOUND)))
+        found = await self._find(query, limit)
         if not found:
-            text = "No match. Try other words, or moot_participants."
+            text = f"No match. Try other words, or moot_participants.{missing}"
             return text_result(text, structuredContent={"found": []})
         return found_result(found)
 

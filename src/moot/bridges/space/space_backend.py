@@ -141,6 +141,7 @@ class SpaceBackend:
             space_name=space_name or "default",
             count_offers=self._count_offers,
             find=self._find,
+            silent_hosts=self._silent_hosts,
             definition_of=self._definition_of,
             locate=self._locate_tool,
         )
@@ -178,6 +179,9 @@ class SpaceBackend:
     def tool(self, name: str) -> JsonObject | None:
         offer = self.offer_table.find("tools", name)
         return None if offer is None else offer.item
+
+    async def _silent_hosts(self) -> list[str]:
+        return self._offering(await self.discovery.wait_settled(LIST_SECONDS, kinds=["tools"]))
 
     def _offering(self, members: Sequence[str]) -> list[str]:
         """Those of members, by their ids, that are here for what they offer; people never answer."""
