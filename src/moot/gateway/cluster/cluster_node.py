@@ -337,6 +337,10 @@ class ClusterNode:
     def shard_of(self, space: str) -> Shard:
         return self.shards[zlib.crc32(space.encode()) % len(self.shards)]
 
+    def serves(self, space: str) -> bool:
+        """Whether this gateway knows that space, if there is one of that name; now it serves all shards."""
+        return self.shard_of(space).index < len(self.shards)
+
     def new_session(self) -> SessionId:
         self._sessions += 1
         return SessionId(f"{self.name}.{self.shards[0].log.writer.epoch}-{self._sessions:x}")
