@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult
 
 from moot.errors import UsageError
+from moot.participant import MissedMessages
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.tui.bars import fitting_keys
@@ -264,5 +265,7 @@ async def test_a_clock_that_ticks_while_the_terminal_closes_draws_nothing(tmp_pa
         assert len(ticks) == 3
         assert not app.screen_stack
         app._is_stale, app._stale_ticks = True, 9
+        # Its rows wrap, and the last is scrolled to: both ask for the screen.
+        app.incoming.put([MissedMessages("slow", 3)])
         for tick in ticks:
             tick()

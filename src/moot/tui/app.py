@@ -165,11 +165,13 @@ class MootApp(App[int]):
 
     def _show_incoming(self) -> None:
         """Show what has arrived since the last time; while the terminal closes there is no screen for it."""
+        if not self.screen_stack:
+            return
         if len(self.incoming):
             self.panes.timeline.add_messages(self.incoming.take())
             self._is_stale = True
         self._stale_ticks += 1
-        if self._is_stale and self._stale_ticks >= 2 and self.screen_stack:
+        if self._is_stale and self._stale_ticks >= 2:
             self._stale_ticks = 0
             self._show_panes()
 
