@@ -32,6 +32,7 @@ from tests.bridges.server.test_command import command, printed_line
 from tests.bridges.space.test_approvals_outlive import mcp_process, words
 from tests.bridges.space.test_mcp_command import token_file
 from tests.bridges.space.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
+from tests.gateway.running_gateway import Client
 from tests.gateway.served import served
 from tests.mcp.test_downstream_decisions import Person
 from tests.mcp.upstreams import script
@@ -198,9 +199,36 @@ async def test_a_list_waits_for_all_pages_of_a_server(
                 result |= {"nextCursor": str(page)} if page < 6 else {}
                 body = {"jsonrpc": "2.0", "id": asked["payload"]["id"], "result": result}
                 await files.say("mcp/response", body, to=["bob"], about=[asked["id"]])
+            # It has nothing else, and who lists once learns all at once.
+            for method in ("resources/list", "resources/templates/list", "prompts/list"):
+                asked = await _first_request(files, method)
+                error = {"code": -32601, "message": "Method not found"}
+                body = {"jsonrpc": "2.0", "id": asked["payload"]["id"], "error": error}
+                await files.say("mcp/response", body, to=["bob"], about=[asked["id"]])
             names = [tool.name for tool in (await listing).tools]
         assert [name for name in names if name.startswith("write_")] == [f"write_{page}" for page in range(7)]
         assert told[0] == "Some members have not told yet what they offer"
+
+
+async def _first_request(server: Client, method: str) -> dict[str, Any]:
+    def found() -> list[dict[str, Any]]:
+        return [each for each in server.received if each["payload"].get("method") == method]
+
+    return (await until(found))[0]
+
+
+async def test_nobody_waits_for_a_person_who_may_only_talk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their console answers no list."""
+    hasten_lists(monkeypatch)
+    async with served_space(tmp_path, {"ana": ["chat"]}) as served:
+        await served.gateway.join("ana")
+        monkeypatch.setattr("moot.bridges.space.space_backend.LIST_SECONDS", HANG_SECONDS)
+        shown = await served.serve("bob")
+        async with shown.client() as client, bounded():
+            (find,) = (each for each in (await client.list_tools()).tools if each.name == "moot_find_tools")
+        assert "have not answered" not in (find.description or "")
 
 
 async def test_a_list_says_whose_tools_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

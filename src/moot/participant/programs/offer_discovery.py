@@ -127,8 +127,8 @@ class OfferDiscovery:
         """Wait for the first lists of members, after our joining or theirs; returns who has not answered.
 
         Most have `FIRST_LIST_SECONDS`, since people at a console never answer. But a member that neither
-        calls nor proposes is there for what it offers, and has `host_seconds`; so has one that has begun to
-        answer. `apart_from` is not waited for.
+        calls nor proposes nor only talks is there for what it offers, and has `host_seconds`; so has one that
+        has begun to answer. `apart_from` is not waited for.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -156,7 +156,10 @@ class OfferDiscovery:
         if member in self._answering:
             return True
         known = self._space.roster.get(member)
-        return not (known is None or known.may("mcp/proposal", _CALL) or known.may("mcp/request", _CALL))
+        if known is None or known.may("mcp/proposal", _CALL) or known.may("mcp/request", _CALL):
+            return False
+        # An answer that is owed needs no right (D-15), but whoever has only that of talking is a person.
+        return known.may("mcp/response") or not known.may("chat")
 
     @property
     def may_ask(self) -> bool:
