@@ -34,7 +34,8 @@ from bench.processes import SERVER_CORE, Process, gateway, started
 from moot.errors import TimedOut
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
-from moot.trust.approver.origin_watch import MAX_KEPT_MESSAGES, OriginWatch
+from moot.trust.approver.kept_messages import MAX_KEPT_MESSAGES
+from moot.trust.approver.origin_watch import OriginWatch
 
 ON, OFF = "on", "off"
 GATEWAY, APPROVER = 0, 1
@@ -298,7 +299,9 @@ def lines_of(runs: list[CostRun]) -> list[str]:
         most = f"{_MOST[what]:.0%}" if what in _MOST else ""
         lines.append(f"{what:36}{off:10.3f}{on:10.3f}{statistics.median(more):>9.1%}{spread:>18}{most:>9}")
     off, on = (statistics.median(run.decided[label] for run in runs) for label in (OFF, ON))
-    lines.append(f"{'from proposal to approval, median ms':36}{off:10.2f}{on:10.2f}")
+    times = sorted(run.decided[ON] for run in runs)
+    spread = f"{times[0]:.2f} to {times[-1]:.2f}"
+    lines.append(f"{'from proposal to approval, median ms':36}{off:10.2f}{on:10.2f}{spread:>27}{'5 ms':>9}")
     off, on = (statistics.median(run.approver_bytes[label] for run in runs) / 1e6 for label in (OFF, ON))
     lines.append(f"{'memory of the approver, MB':36}{off:10.0f}{on:10.0f}")
     return lines

@@ -54,6 +54,7 @@ _DAY: Final = re.compile(
 _YEAR_SECONDS: Final = 365.2425 * 86_400
 # Behind a host that was said.
 _PLAIN_PATH: Final = re.compile(r"[\w-]+(?:[/.][\w-]+)*/?")
+_ALONE: Final = frozenset({"address", "place"})
 _CHOICE: Final = re.compile(r"[A-Za-z][A-Za-z _-]{0,31}", re.ASCII)
 _ADDRESSES: Final = re.compile(r"[^\s,;<>()]+@[^\s,;<>()]+(?:[,;] ?[^\s,;<>()]+@[^\s,;<>()]+)+")
 
@@ -184,18 +185,20 @@ def is_said_in(said: str, at: float, leaf: CallLeaf, text: str, call: OriginCall
     if _DAY.fullmatch(text) or _is_text(call.tool, leaf.name):
         return False
     budget = StepBudget(VERDICT_STEPS)
+    folded, value = fold_strictly(said), fold_strictly(text)
     try:
+        there = list(values_in(said, at, budget))
+        # Most values: what is an address or a place among other words is one by itself, too.
+        if any(key[0] in _ALONE and folded[start:end] == value for key, start, end in there):
+            return True
         if whole := _whole_keys(text, values_in(text, now, budget)):
-            return any(found.key == whole[0] for found in values_in(said, at, budget))
+            return any(found.key == whole[0] for found in there)
     except BudgetSpent:
         return False
     words = words_of(text)
     if len("".join(words)) <= 2 or f" {' '.join(words)} " not in f" {' '.join(words_of(said))} ":
         return False
-    folded = fold_strictly(said)
-    return (
-        stands_apart(folded, words) if PLAIN_NAME.fullmatch(text) else stands_in(folded, fold_strictly(text))
-    )
+    return stands_apart(folded, words) if PLAIN_NAME.fullmatch(text) else stands_in(folded, value)
 
 
 def is_choice(text: str, options: Set[str]) -> bool:

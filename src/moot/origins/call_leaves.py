@@ -36,7 +36,7 @@ def call_leaves(arguments: Mapping[str, Json], schema: Json) -> Iterator[CallLea
             for key, inner in value.items():
                 below = f"{path}.{key[:_MAX_NAME_CHARS]}" if path else key[:_MAX_NAME_CHARS]
                 below = below[:_MAX_PATH_CHARS]
-                listed = [each for part in parts if (each := _member(part, "properties", key)) is not None]
+                listed = [each for part in parts if (each := _property(part, key)) is not None]
                 if not listed:
                     yield CallLeaf(f"{below} (name)", "", key, frozenset())
                     listed = [part.get("additionalProperties") for part in parts]
@@ -79,8 +79,8 @@ def _referred(reference: str, root: Json) -> Json:
     return root if head == "#" else None
 
 
-def _member(part: Mapping[str, Json], table: str, key: str) -> Json:
-    members = part.get(table)
+def _property(part: Mapping[str, Json], key: str) -> Json:
+    members = part.get("properties")
     return members.get(key) if isinstance(members, dict) else None
 
 

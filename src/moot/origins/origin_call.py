@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from moot.origins.endorsement import Endorsement
 from moot.origins.source_place import SourcePlace
@@ -16,8 +16,7 @@ OriginClass = Literal["person", "operator", "trusted", "untrusted", "nobody", "u
 SAID: Final = ("person", "operator", "trusted")
 
 
-@dataclass(frozen=True, slots=True)
-class OriginCall:
+class OriginCall(NamedTuple):
     """A call as a proposal or request asks for it.
 
     `schema` is how its definition describes the arguments; None: not known.

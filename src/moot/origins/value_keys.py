@@ -141,7 +141,8 @@ class _ValueScan:
             words = _PLAIN_WORDS.match(folded, end, last)
             if words and not (self.row and _goes_on(self.row, _PLAIN_WORD.search(folded, end)[0])):  # type: ignore[index]
                 self.budget.spend((words.end() - end) // CHARS_PER_STEP + 1)
-                yield from self._end_row()
+                if self.row:
+                    yield from self._end_row()
                 self._note_passed()
                 self.passed = words.span()
                 end = words.end()
@@ -152,7 +153,8 @@ class _ValueScan:
             is_word = piece.isalpha() and 1 < len(piece) <= MAX_WORD_CHARS and piece[:3] not in DATE_HEADS
             if is_word and not (self.row and _goes_on(self.row, piece)):
                 self.budget.spend(STEPS_PER_WORD)
-                yield from self._end_row()
+                if self.row:
+                    yield from self._end_row()
                 self._note_word(piece, end)
                 continue
             self.budget.spend(STEPS_PER_VALUE)
@@ -179,9 +181,9 @@ class _ValueScan:
             if _goes_on(self.row, piece):
                 self.row.append(_Piece(piece, start, value_end))
             else:
-                yield from self._end_row()
                 yield from self._piece_values(piece, start, value_end)
-        yield from self._end_row()
+        if self.row:
+            yield from self._end_row()
 
     def _note_passed(self) -> None:
         """Note those of the plain words that a number behind them could be called by."""

@@ -12,8 +12,9 @@ from moot.participant import connect
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.approver import origin_watch
+from moot.trust.approver import kept_messages, origin_watch
 from moot.trust.approver.approver import Approver
+from moot.trust.approver.kept_messages import KeptMessage
 from moot.trust.approver.origin_watch import OriginWatch
 from moot.trust.history.proposal_case import Case, case_of
 from tests.participant.gateway_with_members import QUICK
@@ -25,8 +26,8 @@ VALUES = ["bob@example.org", "dora@example.org", STRANGER, "carol@example.org", 
 WORDS = ["please", "write to", "do not write to", "who is", "the report of", "> ", "never", "Zoë says", "\n"]
 
 
-def kept_chats(watch: OriginWatch) -> list[Envelope | bytes]:
-    return [kept for kept, _, _ in watch._unread if isinstance(kept, bytes) or kept.kind == "chat"]
+def kept_chats(watch: OriginWatch) -> list[KeptMessage | bytes]:
+    return [kept for kept in watch.kept.unread if isinstance(kept, bytes) or kept[0].kind == "chat"]
 
 
 async def test_a_chat_is_kept_as_its_bytes_until_a_call_looks_at_it(tmp_path: Path) -> None:
@@ -37,13 +38,15 @@ async def test_a_chat_is_kept_as_its_bytes_until_a_call_looks_at_it(tmp_path: Pa
             await space.alice.chat(text, to="agent")
         await space.agent.chat("I will")
         await space.settle()
-        assert [type(kept) for kept in kept_chats(origins)] == [bytes] * 5
+        # By the first one the history of the gateway was known to be over.
+        assert [type(kept) for kept in kept_chats(origins)] == [tuple, bytes, bytes, bytes, bytes]
         assert (await space.propose("dora@example.org")).by == "approver"
         # From the latest on, up to the one that has the value; the others are as they were.
-        assert [type(kept) for kept in kept_chats(origins)] == [bytes, bytes, Envelope, Envelope, Envelope]
-        assert len(origins._read) == 0
+        assert [type(kept) for kept in kept_chats(origins)] == [tuple, bytes, tuple, tuple, tuple]
+        assert len(origins.kept.read) == 0
         await space.asked(STRANGER)
-        assert [envelope.payload["text"] for envelope, _, _ in origins._read if envelope.kind == "chat"] == [
+        read = [envelope for envelope, _, _ in origins.kept.read]
+        assert [envelope.payload["text"] for envelope in read if envelope.kind == "chat"] == [
             "Write to bob@example.org please",
             "This is said before",
             "Write to dora@example.org please",
@@ -64,8 +67,8 @@ async def test_a_chat_whose_bytes_have_another_name_is_kept_with_that_of_the_per
             await laptop.chat("Write to dora@example.org please", to="agent")
             await space.settle()
         (kept,) = kept_chats(origins)
-        assert isinstance(kept, Envelope)
-        assert (kept.sender, list(kept.to)) == ("ben", ["agent"])
+        assert isinstance(kept, tuple)
+        assert (kept[0].sender, list(kept[0].to)) == ("ben", ["agent"])
         await until(lambda: space.approver.space.roster.ids_are_names)
         assert (await space.propose("dora@example.org")).by == "approver"
 
@@ -83,6 +86,12 @@ class Twins:
         self.count = 0
         self.open: list[Case] = []
         self.compared: list[bool] = []
+        self.store, self.people = approver.store, approver.store.people
+
+    def become(self, people: set[str]) -> None:
+        for watch in self.watches:
+            watch.note_people()
+        self.store.people = self.people = frozenset(people)
 
     def send(self, kind: str, sender: str, payload: Json, to: list[str], about: list[str]) -> Envelope:
         self.count += 1
@@ -142,6 +151,9 @@ class Twins:
                 case = case_of(made.id, "agent", ("mail",), payload, at=NOON + self.count, raw=made.raw)
                 self.open = [*self.open[-3:], case]
                 self.compare(case, again=False)
+            case _ if draws.random() < 0.3:
+                # Whether the agent is a person, too, changes.
+                self.become({"alice"} if "agent" in self.people else {"alice", "agent"})
             case _ if draws.random() < 0.5:
                 self.send("mcp/reject", "alice", {"reason": "unsafe"}, [], about)
             case _ if draws.random() < 0.5:
@@ -155,8 +167,9 @@ class Twins:
 async def test_by_the_bytes_of_chats_the_same_is_found_as_by_envelopes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(origin_watch, "MAX_KEPT_MESSAGES", kept[0])
-    monkeypatch.setattr(origin_watch, "MAX_KEPT_BYTES", kept[1])
+    for module in (kept_messages, origin_watch):
+        monkeypatch.setattr(module, "MAX_KEPT_MESSAGES", kept[0])
+    monkeypatch.setattr(kept_messages, "MAX_KEPT_BYTES", kept[1])
     compared: list[bool] = []
     async with mail_space(tmp_path) as space:
         for seed in range(3):
@@ -165,7 +178,8 @@ async def test_by_the_bytes_of_chats_the_same_is_found_as_by_envelopes(
                 twins.step()
             left, right = twins.watches
             assert left.known_ids() == right.known_ids()
-            assert (left._unread_bytes, left._read_bytes) == (right._unread_bytes, right._read_bytes)
+            counted = [(each.kept._unread_bytes, each.kept._read_bytes) for each in (left, right)]
+            assert counted[0] == counted[1]
             compared += twins.compared
     # Some of them ask, and some do not.
     assert min(compared.count(True), compared.count(False)) > 15

@@ -10,7 +10,7 @@ import pytest
 from moot.gateway import space_factory
 from moot.participant import connect
 from moot.participant.connection import journal_pages
-from moot.trust.approver import origin_watch
+from moot.trust.approver import kept_messages, origin_watch
 from moot.trust.approver.approver import Approver
 from moot.trust.approver.approver_settings import ApproverSettings
 from moot.trust.approver.origin_watch import SLICE_BYTES
@@ -101,13 +101,13 @@ async def test_a_call_behind_many_messages_waits_for_them_and_nobody_for_it(
         for number in range(120):
             await space.alice.chat(f"{number} " + "and so on " * 50)
         await space.settle()
-        assert origins._unread_bytes > 2 * SLICE_BYTES
+        assert not origins.kept.fit(2 * SLICE_BYTES)
         read_slice, at_once = origins._read_slice, []
 
         def read() -> None:
-            before = origins._unread_bytes
+            before = sum(len(envelope.raw) for envelope, _, _ in origins.kept.read)
             read_slice()
-            at_once.append(before - origins._unread_bytes)
+            at_once.append(sum(len(envelope.raw) for envelope, _, _ in origins.kept.read) - before)
 
         monkeypatch.setattr(origins, "_read_slice", read)
         await space.agent.propose("mail", "tools/call", {"name": "send", "arguments": {"to": STRANGER}})
@@ -135,32 +135,33 @@ async def test_messages_are_read_when_a_call_with_an_effect_needs_them(tmp_path:
         await until(lambda: ("mail", "look") in space.approver.tool_watcher.definitions)
         await space.say("Write to bob@example.org please")
         origins = space.approver.origins
-        unread = len(origins._unread)
+        unread = len(origins.kept.unread)
         looked = await space.propose("", "look")
         await space.settle()
-        assert (looked.by, len(origins._read)) == ("approver", 0)
-        assert len(origins._unread) > unread
+        assert (looked.by, len(origins.kept.read)) == ("approver", 0)
+        assert len(origins.kept.unread) > unread
         found = await space.alice.call("approver", "trust_origins", {"proposal": looked.proposal_id})
         assert found.result["structuredContent"]["proposal"]["why"] == "it only reads"
         # What people said is enough for this one.
         assert (await space.propose("bob@example.org")).by == "approver"
-        assert len(origins._read) == 0
+        assert len(origins.kept.read) == 0
         await space.asked(STRANGER)
-        assert len(origins._read) > unread
+        assert len(origins.kept.read) > unread
 
 
 async def test_chats_beyond_what_is_kept_are_forgotten_unread_and_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origin_watch, "MAX_KEPT_MESSAGES", 20)
+    for module in (kept_messages, origin_watch):
+        monkeypatch.setattr(module, "MAX_KEPT_MESSAGES", 20)
     async with mail_space(tmp_path) as space:
         await space.say("Write to bob@example.org please")
         for number in range(30):
             await space.alice.chat(f"this is number {number}", to="agent")
         await space.settle()
         origins = space.approver.origins
-        assert len(origins._unread) == 20
-        assert "chat" not in [envelope.kind for envelope, _, _ in origins._read]
+        assert len(origins.kept.unread) == 20
+        assert "chat" not in [envelope.kind for envelope, _, _ in origins.kept.read]
         await space.asked("bob@example.org")
         assert space.told[-1].payload["arguments"][0]["origin"] == "unknown"
         await space.say("Write to dora@example.org please")

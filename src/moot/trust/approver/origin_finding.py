@@ -77,7 +77,7 @@ def timeless(found: Mapping[str, Json]) -> dict[str, Json]:
 def sent_at(envelope: Envelope, now: float) -> float:
     """When an envelope was sent, by its own timestamp but not in the future."""
     try:
-        return min(now, datetime.fromisoformat(envelope.ts.replace("Z", "+00:00")).timestamp())
+        return min(now, datetime.fromisoformat(envelope.ts).timestamp())
     except ValueError:
         return now
 

@@ -7,10 +7,10 @@ does. What people say after a call was proposed counts only if they endorse it: 
 to ask for it. What is found is told by `moot/origins` where people are asked; of what a rule has approved by
 it, `trust_origins` tells.
 
-Messages are only kept, of a chat the bytes: most are never followed by a call that needs them. When a call is
+Messages are only kept (`KeptMessages`): most are never followed by a call that needs them. When a call is
 proposed that does more than read, first the chats of people are looked at; if these do not have all of its
 values, everything is read, in slices. A call that comes behind many messages is looked at when those before
-it have been read, and asks until then. Beyond what is kept, the oldest are forgotten unread.
+it have been read, and asks until then.
 
 Nothing in here stops the approver, and whatever goes wrong asks.
 """
@@ -19,20 +19,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from moot.origins.endorsement import ENDORSE_KIND
 from moot.origins.origin_call import OriginCall
-from moot.origins.origin_memory import OriginMemory, acts_outside
+from moot.origins.origin_memory import OriginMemory
 from moot.origins.origin_payload import ORIGINS_KIND, payload_of
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope
 from moot.protocol.operation import Json
+from moot.trust.approver.kept_messages import (
+    MAX_KEPT_MESSAGES,
+    MAX_SHORT_BYTES,
+    KeptMessage,
+    KeptMessages,
+)
 from moot.trust.approver.origin_finding import (
     FAILED,
     ONLY_READS,
@@ -43,7 +48,7 @@ from moot.trust.approver.origin_finding import (
     timeless,
     unnamed_value,
 )
-from moot.trust.approver.said_values import KeptMessage, SaidCall, UnreadMessage, find_said
+from moot.trust.approver.said_values import SaidCall, find_said
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 
@@ -52,15 +57,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Messages that were not read, and as many that were and can be read again; findings about proposals. The
-# oldest are dropped first.
-MAX_KEPT_MESSAGES: Final = 4_096
-MAX_KEPT_BYTES: Final = 8 << 20
+# Findings about proposals; the oldest are dropped first.
 MAX_FINDINGS: Final = 2_000
 # What is read at once, in bytes of messages, but for one that is larger: some 10 ms.
 SLICE_BYTES: Final = 16 << 10
-# What an agent read or was told: forgotten unread, it is not known. Everything else is read in any case.
-_FORGOTTEN: Final = frozenset({"chat", "mcp/response", "mcp/request", "mcp/proposal"})
 # A space whose history is longer when the approver first comes may have begun before that history.
 MAX_NEW_SPACE_MESSAGES: Final = 100
 # The least of the beginning of an id by which a proposal is found.
@@ -76,17 +76,7 @@ class OriginWatch:
         self._approver = approver
         self._space, self._store, self._tools = approver.space, approver.store, approver.tool_watcher
         self.memory = OriginMemory(self.traits_of, own=self._space.name)
-        # What the memory has not read, and what it has, for when it becomes known what a tool does; whether
-        # there was more.
-        self._unread: deque[UnreadMessage] = deque()
-        self._read: deque[KeptMessage] = deque()
-        self._unread_bytes = 0
-        self._read_bytes = 0
-        # How many of the unread ones reject something.
-        self._unread_rejections = 0
-        self._has_gap = self._is_gap_new = False
-        # Whether the next message takes the place of the oldest, of which it is known that some are gone.
-        self._is_full = False
+        self.kept = KeptMessages(self._decode, self._see, self._note_gap)
         # Messages of the history, which may be delivered once more; None when that is over.
         self._past_ids: frozenset[str] | None = frozenset()
         # Calls to judge when their own message was read, and when all were.
@@ -111,7 +101,16 @@ class OriginWatch:
         `is_as_sent`: its bytes have these names, too. For every message of a space, so it does nothing that
         can wait, and each step counts.
         """
-        kind = envelope.kind
+        raw, kind, kept = envelope.raw, envelope.kind, self.kept
+        if is_as_sent and kind == "chat" and self._past_ids is None and len(raw) <= MAX_SHORT_BYTES:
+            unread = kept.unread
+            unread.append(raw)
+            if kept.is_full and unread[0].__class__ is bytes:
+                # One for one: memory that was let go of is taken by the next message.
+                unread.popleft()
+            elif len(unread) > MAX_KEPT_MESSAGES:
+                kept.make_room()
+            return False
         person = envelope.sender in self._store.people
         if not person and envelope.sender == self._space.name and self._is_echo(envelope):
             # What we say repeats what others wrote.
@@ -121,24 +120,10 @@ class OriginWatch:
             return False
         if self._past_ids is not None and self._is_repeated(envelope, self._past_ids):
             return False
-        unread, raw = self._unread, envelope.raw
-        if kind == "chat":
-            unread.append((raw if is_as_sent else envelope, person, now))
-        elif kind == ENDORSE_KIND:
+        if kind == ENDORSE_KIND:
             self.memory.see(envelope, person=person, at=now)
             return person
-        else:
-            self._unread_rejections += kind == "mcp/reject"
-            unread.append((envelope, person, now))
-        size = self._unread_bytes + len(raw)
-        if self._is_full and size <= MAX_KEPT_BYTES and isinstance(oldest := unread[0][0], bytes):
-            # One for one: memory that was let go of is taken by the next message.
-            unread.popleft()
-            self._unread_bytes = size - len(oldest)
-            return False
-        self._unread_bytes = size
-        if size > MAX_KEPT_BYTES or len(unread) > MAX_KEPT_MESSAGES:
-            self._make_room()
+        kept.add((envelope, person, sent_at(envelope, now) if kind == "chat" else now))
         return False
 
     def _is_echo(self, envelope: Envelope) -> bool:
@@ -155,19 +140,6 @@ class OriginWatch:
         if envelope.kind == "chat":
             self._past_ids = None
         return False
-
-    def _make_room(self) -> None:
-        while len(self._unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
-            oldest = self._unread[0][0]
-            if isinstance(oldest, bytes) or (oldest.kind in _FORGOTTEN and not acts_outside(oldest)):
-                self._unread.popleft()
-                self._unread_bytes -= len(oldest if isinstance(oldest, bytes) else oldest.raw)
-                if not self._is_gap_new:
-                    self._note_gap()
-                    self._is_gap_new = True
-            else:
-                self._read_oldest()
-        self._is_full = self._is_gap_new and len(self._unread) == MAX_KEPT_MESSAGES
 
     async def recall(
         self, past: Sequence[Envelope], with_names: Callable[[Envelope], Envelope], *, is_new: bool
@@ -206,7 +178,7 @@ class OriginWatch:
 
     def known_ids(self) -> set[str]:
         """The messages that are still kept."""
-        return {self._whole(each[0]).id for kept in (self._read, self._unread) for each in kept}
+        return self.kept.ids()
 
     def _is_whole(self, past: Sequence[Envelope], *, is_new: bool) -> bool:
         """Whether a history goes back to the first message that we ever saw."""
@@ -228,37 +200,26 @@ class OriginWatch:
                 await asyncio.sleep(0)
 
     def _read_slice(self) -> None:
-        until = max(0, self._unread_bytes - SLICE_BYTES)
-        while self._unread and self._unread_bytes > until:
-            self._read_oldest()
-        if not self._unread:
+        left = SLICE_BYTES
+        while self.kept.unread and left > 0:
+            left -= self.kept.read_oldest()
+        if not self.kept.unread:
             late, self._due, self._due_last = self._due | self._due_last, {}, {}
             for case in late.values():
                 self._find_late(case)
 
-    def _whole(self, kept: Envelope | bytes) -> Envelope:
+    def _decode(self, raw: bytes) -> KeptMessage:
+        """A short chat is dated as after a restart: by its own time, but not in the future."""
         # The bytes were an envelope once already, so this raises nothing.
-        return kept if isinstance(kept, Envelope) else DIALECTS[self._space.dialect].decode(kept, ANY_SIZE)
+        envelope = DIALECTS[self._space.dialect].decode(raw, ANY_SIZE)
+        return envelope, envelope.sender in self._store.people, sent_at(envelope, self._approver.wall_clock())
 
-    def _latest(self) -> Iterator[KeptMessage]:
-        """All that is kept, from the latest on; what one call has looked at is decoded for the next, too."""
-        for ago, (kept, person, at) in enumerate(reversed(self._unread), start=1):
-            message = self._unread[-ago] = self._whole(kept), person, at
-            yield message
-        yield from reversed(self._read)
+    def note_people(self) -> None:
+        """Others are people from now on: whose chats are those of people is found out before."""
+        self.kept.decode_all()
 
-    def _read_oldest(self) -> None:
-        unread, person, at = self._unread.popleft()
-        envelope = self._whole(unread)
-        self._unread_bytes -= len(envelope.raw)
-        self._is_gap_new = self._is_full = False
-        if envelope.kind == "mcp/reject":
-            self._unread_rejections -= 1
-        self._read.append((envelope, person, at))
-        self._read_bytes += len(envelope.raw)
-        while len(self._read) > MAX_KEPT_MESSAGES or self._read_bytes > MAX_KEPT_BYTES:
-            self._read_bytes -= len(self._read.popleft()[0].raw)
-            self._has_gap = True
+    def _see(self, message: KeptMessage) -> None:
+        envelope, person, at = message
         self.memory.see(envelope, person=person, at=at)
         if envelope.id in self._due:
             self._find_late(self._due.pop(envelope.id))
@@ -272,14 +233,9 @@ class OriginWatch:
         endorsements = self.memory.endorsements
         self.memory = OriginMemory(self.traits_of, own=self._space.name)
         self.memory.endorsements |= endorsements
-        if self._has_gap:
+        if self.kept.has_gap:
             self._note_gap()
-        self._unread.extendleft(reversed(self._read))
-        self._unread_rejections += sum(each[0].kind == "mcp/reject" for each in self._read)
-        self._unread_bytes += self._read_bytes
-        self._read.clear()
-        self._read_bytes = 0
-        self._make_room()
+        self.kept.put_back()
 
     def note_compared(self, host: str) -> None:
         """The tools of a host are known. What was read of it before, after a start, is read again, once."""
@@ -288,7 +244,7 @@ class OriginWatch:
         self._compared.add(host)
 
     def _note_gap(self) -> None:
-        self._has_gap = True
+        self.kept.has_gap = True
         self.memory.note_gap()
 
     # What tools do
@@ -323,7 +279,7 @@ class OriginWatch:
             self._look_at_values(case, self._due_last)
 
     def _look_at_values(self, case: Case, due: dict[str, Case]) -> None:
-        if self._unread_bytes <= SLICE_BYTES:
+        if self.kept.fit(SLICE_BYTES):
             self._read_slice()
             self._judge(case)
         else:
@@ -393,10 +349,10 @@ class OriginWatch:
         if call.traits.effect == "reads" and not call.traits.outside:
             # Whatever its values are. If people are asked all the same, it is looked at before they are told.
             return ONLY_READS
-        if self._unread_rejections:
+        if self.kept.unread_rejections:
             return None
         try:
-            found = find_said(call, self._latest(), self.memory, self._approver.wall_clock())
+            found = find_said(call, self.kept.latest(), self.memory, self._approver.wall_clock())
         except Exception:
             log.exception("what people said is lost")
             return None

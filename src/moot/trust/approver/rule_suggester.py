@@ -87,7 +87,10 @@ class RuleSuggester:
     def update_people(self, _: PresenceEvent | None = None) -> None:
         """Note who is a person; at every change, since a shell command joins for a moment only."""
         members = self._space.roster.values()
-        self._store.people = people_among(members, self._store.people, me=self._space.name)
+        people = people_among(members, self._store.people, me=self._space.name)
+        if people != self._store.people:
+            self._approver.origins.note_people()
+            self._store.people = people
 
     async def run(self) -> None:
         while self._settings.makes_suggestions:

@@ -25,6 +25,7 @@ from moot.origins.step_budget import VERDICT_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import compose, fold_strictly
 from moot.origins.value_keys import TARGETS, values_in
 from moot.protocol.envelope import Envelope
+from moot.trust.approver.kept_messages import KeptMessage
 
 # The latest messages that are looked through, the bytes of chats among them, and what is read for one call.
 MAX_SAID_MESSAGES: Final = 1_024
@@ -36,12 +37,15 @@ MAX_LATER_BYTES: Final = 4 << 10
 MAX_VALUES: Final = 16
 _CLEARING: Final = ("participant/clear", "participant/status")
 
-# A message, whether a person sent it, and when.
-KeptMessage = tuple[Envelope, bool, float]
-# Until a call looks at it, of a chat only the bytes, if they say all of it. An envelope is ten objects for
-# which memory has to be found: to keep it took three times as long.
-UnreadMessage = tuple[Envelope | bytes, bool, float]
 _folded: Final = lru_cache(maxsize=MAX_SAID_MESSAGES)(fold_strictly)
+
+
+class NamedValue(NamedTuple):
+    """A value of a call that has to be said, and its text, also in lower case."""
+
+    leaf: CallLeaf
+    text: str
+    folded: str
 
 
 class SaidCall(NamedTuple):
@@ -68,26 +72,24 @@ def find_said(
     values = _values_of(call)
     if not values or len(values) > MAX_VALUES or call.traits.effect == "destroys":
         return None
-    found = _chats_with({fold_strictly(text) for _, text in values}, call.agent, latest)
+    found = _chats_with({value.folded for value in values}, call.agent, latest)
     if found is None or _is_rejected(call, whole, now):
         return None
     chat_of, chats = found
     said = SaidCall(call, chats, now)
     size = sum(len(envelope.raw) for envelope, _, _ in chats)
-    if size <= MAX_LATER_BYTES and all(
-        _is_said(leaf, text, chat_of[fold_strictly(text)], said) for leaf, text in values
-    ):
+    if size <= MAX_LATER_BYTES and all(_is_said(value, chat_of[value.folded], said) for value in values):
         return said
     if size > MAX_READ_BYTES:
         return None
     verdict = said.verdict()
-    paths = {leaf.path for leaf, _ in values}
+    paths = {value.leaf.path for value in values}
     looked_at = [each for each in verdict.arguments if each.path in paths]
     return verdict if not verdict.asks and all(map(_is_said_as_a_whole, looked_at)) else None
 
 
-def _values_of(call: OriginCall) -> list[tuple[CallLeaf, str]]:
-    """The values that have to be said, with their texts; none if there is something else in the call."""
+def _values_of(call: OriginCall) -> list[NamedValue]:
+    """The values that have to be said; none if there is something else in the call."""
     found = []
     for leaf in call_leaves(call.arguments, call.schema):
         text = text_of_leaf(leaf.value)
@@ -96,7 +98,7 @@ def _values_of(call: OriginCall) -> list[tuple[CallLeaf, str]]:
             if leaf.path.endswith("]"):
                 return []
         elif text.strip() and not is_choice(text, leaf.options):
-            found.append((leaf, text))
+            found.append(NamedValue(leaf, text, fold_strictly(text)))
     return found
 
 
@@ -148,16 +150,25 @@ def _may_clear(envelope: Envelope) -> bool:
 
 def _has(text: str, value: str) -> bool:
     """Whether this stands in a chat, and not only inside of a longer word where it is first and last."""
-    return value in text and any(
-        not (text[at - 1 : at].isalnum() or text[at + len(value) : at + len(value) + 1].isalnum())
-        for at in (text.find(value), text.rfind(value))
-    )
+    first = text.find(value)
+    return first >= 0 and (_is_apart(text, value, first) or _is_apart(text, value, text.rfind(value)))
 
 
-def _is_said(leaf: CallLeaf, text: str, chat: KeptMessage, said: SaidCall) -> bool:
+def _is_apart(text: str, value: str, at: int) -> bool:
+    return not (text[at - 1 : at].isalnum() or text[at + len(value) : at + len(value) + 1].isalnum())
+
+
+def _is_said(value: NamedValue, chat: KeptMessage, said: SaidCall) -> bool:
     """Whether a value is a person's by this chat, as far as that can be told without reading it all."""
     envelope, _, at = chat
-    return is_said_in(compose(own_words(envelope.payload["text"]).said), at, leaf, text, said.call, said.now)
+    own = _own_words(envelope.payload["text"])
+    return is_said_in(own, at, value.leaf, value.text, said.call, said.now)
+
+
+@lru_cache(maxsize=16)
+def _own_words(text: str) -> str:
+    """What a person says in a chat; most calls have several values of one."""
+    return compose(own_words(text).said)
 
 
 def _is_rejected(call: OriginCall, whole: OriginMemory, now: float) -> bool:
