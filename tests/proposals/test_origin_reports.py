@@ -8,7 +8,6 @@ from typing import Final
 import pytest
 
 from moot.operations.origin_text import OriginNotes, endorse_choices, exact_value
-from moot.origins import endorsement
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import ENDORSE_SECONDS, ArgumentReport, read_report
@@ -145,7 +144,6 @@ def test_what_can_be_endorsed_is_bounded_by_task_member_and_tonight() -> None:
     assert source.payload == {"source": "m1", **bounds}
     # Nobody is told of a time that the approver does not keep.
     assert 0 < datetime.fromisoformat(until).timestamp() - NOW.timestamp() <= ENDORSE_SECONDS
-    assert ENDORSE_SECONDS == endorsement.ENDORSE_SECONDS
     for each in (value, source):
         check_shape("moot/endorse", each.payload, [], None)
 

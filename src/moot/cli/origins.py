@@ -13,6 +13,7 @@ from moot.cli.time_argument import parse_end_time
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable
+from moot.protocol.origin_report import ENDORSE_KIND
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace
@@ -184,7 +185,6 @@ async def _change(space: JoinedSpace, options: argparse.Namespace, changes: dict
 
 
 async def send_endorsement(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.origins.endorsement import ENDORSE_KIND
     from moot.protocol.envelope import rfc3339
 
     if (options.value is None) == (options.source is None):
@@ -214,8 +214,6 @@ async def print_endorsements(space: JoinedSpace, options: argparse.Namespace) ->
 
 
 async def revoke_endorsement(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.origins.endorsement import ENDORSE_KIND
-
     found = (await ask_approver(space, options, "trust_origins"))["endorsements"]
     if all(each["id"] != options.id for each in found):
         raise UsageError(f"{options.id} is no endorsement that holds: see `moot origins endorsements`")

@@ -13,10 +13,8 @@ from typing import Final
 from moot.origins.value_keys import number_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import ENDORSE_SECONDS
 
-ENDORSE_KIND: Final = "moot/endorse"
-# Without `until`, and at most: nobody remembers next week what they endorsed today.
-ENDORSE_SECONDS: Final = 12 * 3600.0
 MAX_ENDORSEMENTS: Final = 1_000
 
 
@@ -61,6 +59,7 @@ def _is_name(value: Json) -> bool:
 
 
 def _until(value: Json, at: float) -> float:
+    # Nobody remembers next week what they endorsed today.
     most = at + ENDORSE_SECONDS
     if not isinstance(value, str):
         return most

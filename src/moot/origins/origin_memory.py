@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from moot.origins.endorsement import ENDORSE_KIND, MAX_ENDORSEMENTS, Endorsement, read_endorsement
+from moot.origins.endorsement import MAX_ENDORSEMENTS, Endorsement, read_endorsement
 from moot.origins.open_requests import (
     MAX_ASKED_CHARS,
     MAX_OPEN_REQUESTS,
@@ -45,7 +45,7 @@ from moot.origins.value_keys import TARGETS, values_in
 from moot.protocol.envelope import Envelope
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json, context_of
-from moot.protocol.origin_report import A2A_CONTEXT
+from moot.protocol.origin_report import A2A_CONTEXT, ENDORSE_KIND
 from moot.protocol.payloads import GATEWAY
 from moot.protocol.preview_report import PREVIEW_KIND
 

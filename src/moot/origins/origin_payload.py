@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from moot.origins.origin_call import ArgumentOrigin
+from moot.origins.origin_call import SAID, ArgumentOrigin
 from moot.origins.origin_verdict import OriginVerdict
-from moot.origins.origin_words import describe_origin, describe_private, is_unconfirmed, shorten
+from moot.origins.origin_words import describe_origin, describe_private, shorten
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import MAX_ARGUMENTS
 
-ORIGINS_KIND: Final = "moot/origins"
-MAX_ARGUMENTS: Final = 64
 MAX_PRIVATE: Final = 16
 MAX_VALUE_CHARS: Final = 120
 MAX_EXCERPT_CHARS: Final = 160
@@ -26,7 +25,7 @@ MAX_WHY_CHARS: Final = 512
 def payload_of(verdict: OriginVerdict, *, agent: str) -> dict[str, Json]:
     """The payload of `moot/origins`; `agent` is who proposed the call."""
     # Sorting keeps the order of arguments that are alike.
-    ordered = sorted(verdict.arguments, key=lambda each: not (each.steers and is_unconfirmed(each)))
+    ordered = sorted(verdict.arguments, key=lambda each: not (each.steers and each.origin not in SAID))
     payload: dict[str, Json] = {
         "asks": verdict.asks,
         "why": shorten(verdict.why, MAX_WHY_CHARS),

@@ -35,11 +35,6 @@ def describe_origin(argument: ArgumentOrigin, *, agent: str, viewer: str = "") -
     return f"nobody said {_quoted(argument.value)}"
 
 
-def is_unconfirmed(argument: ArgumentOrigin) -> bool:
-    """Whether no person, operator or trusted look-up stands behind it."""
-    return argument.origin in ("untrusted", "nobody", "unknown")
-
-
 def describe_private(private: PrivateText) -> str:
     count = private.characters
     return f"{count} character{'s' if count != 1 else ''} {_from(private.place)} would leave the space"

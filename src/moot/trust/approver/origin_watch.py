@@ -23,15 +23,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from moot.origins.endorsement import ENDORSE_KIND
 from moot.origins.origin_call import OriginCall
 from moot.origins.origin_memory import OriginMemory
-from moot.origins.origin_payload import ORIGINS_KIND, payload_of
+from moot.origins.origin_payload import payload_of
 from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import ENDORSE_KIND, ORIGINS_KIND
 from moot.trust.approver.kept_messages import (
     MAX_KEPT_MESSAGES,
     MAX_SHORT_BYTES,
