@@ -46,6 +46,8 @@ READ: Final = [
 ADMINISTRATION: Final = [
     ("GET", "/admin/connections"),
     ("GET", "/admin/cluster"),
+    ("POST", "/admin/cluster/shards/1"),
+    ("DELETE", "/admin/cluster/shards/1"),
     ("POST", "/admin/participants/bob/token?space=lab"),
     ("POST", "/admin/participants/bob/tokens?space=lab"),
     ("POST", "/admin/participants/bob/restore?space=lab"),

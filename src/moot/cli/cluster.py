@@ -31,6 +31,19 @@ members, rights, proposals and large values. The journals that gateways have of 
 It is refused while a gateway has the space in its file, or does not answer. Gateways that are stopped cannot
 be asked: one of them whose file still has the space says so at its start, and does not start.
 """
+_ABOUT_LEAVE = """\
+Lets a gateway serve some shards no longer, or all but shard 0: connections to their spaces end with code
+1012, and members go to another gateway at once. Nothing that was accepted is lost. It is the gentle way to
+empty a gateway before it stops, one shard after the other; stopping it does the same with all at once.
+
+It is refused for a shard that no other gateway serves, and for shard 0, which tells who lives. Until the
+gateway serves them again (moot cluster serve), or starts anew, it answers 503 for their spaces, and for what
+concerns all spaces.
+"""
+_ABOUT_SERVE = """\
+Lets a gateway serve shards that it has left: it begins at their newest snapshots, reads what came since, and
+lets members in. Without numbers it serves all. A gateway serves all shards when it starts.
+"""
 _EXAMPLES = """\
   moot cluster status --gateway https://a.example,https://b.example --admin-token-file root.token
 
@@ -59,6 +72,27 @@ def add_command(commands: Any, name: str) -> None:
     add_gateway_options(drop)
     drop.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     drop.set_defaults(run=run_drop)
+    for name, about, help, run_it in (
+        (
+            "leave",
+            _ABOUT_LEAVE,
+            "let a gateway serve some shards no longer",
+            run_leave,
+        ),
+        ("serve", _ABOUT_SERVE, "let a gateway serve shards again that it has left", run_serve),
+    ):
+        move = program.add_command(
+            group,
+            name,
+            help=help,
+            about=about,
+            examples=f"  moot cluster {name} a --gateway https://a.example --admin-token-file root.token\n"
+            f"  moot cluster {name} a 1 2\n",
+        )
+        move.add_argument("name", metavar="GATEWAY", help="its name, so that no other one is meant")
+        move.add_argument("shards", metavar="SHARD", nargs="*", type=int, help="its number; none: all")
+        add_gateway_options(move)
+        move.set_defaults(run=run_it)
     parser = program.add_command(
         group,
         "status",
@@ -88,6 +122,33 @@ def run_drop(options: argparse.Namespace) -> int:
     if answer["not_asked"]:
         gone = printable(", ".join(answer["not_asked"]))
         print(f"could not be asked, being gone: {gone}. A file with {name} keeps them from starting")
+    return EXIT_OK
+
+
+def run_leave(options: argparse.Namespace) -> int:
+    return _move(options, "DELETE")
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    return _move(options, "POST")
+
+
+def _move(options: argparse.Namespace, method: str) -> int:
+    from moot.cli.client.operation_output import print_error
+    from moot.operations.terminal_escape import printable
+
+    try:
+        if not options.shards:
+            # Not the common one, which is always served.
+            status = ask_gateway(options, "GET", "admin/cluster", compare="false")
+            options.shards = [each["shard"] for each in status["nats"]["streams"] if each["shard"]]
+        for shard in options.shards:
+            path = f"admin/cluster/shards/{shard}"
+            answer = ask_gateway(options, method, path, gateway=options.name)
+            serves = ", ".join(str(each) for each in answer["serves"])
+            print(f"{printable(answer['gateway'])} serves shard {serves} of {answer['shards']}")
+    except MootError as fault:
+        return print_error(fault, as_json=False)
     return EXIT_OK
 
 
@@ -154,7 +215,7 @@ def _gateway_row(gateway: dict[str, Json]) -> Sequence[str]:
 
 def _stream_row(stream: dict[str, Json], gateways: Iterable[dict[str, Json]]) -> Sequence[str]:
     positions = [
-        next((str(each["position"]) for each in gateway["shards"] if each["shard"] == stream["shard"]), "?")
+        next((str(each["position"]) for each in gateway["shards"] if each["shard"] == stream["shard"]), "–")
         for gateway in gateways
     ]
     if not stream["answers"]:

@@ -105,11 +105,11 @@ class ChangeLines:
         self._as_json = as_json
         self._several = several
         self._last: dict[tuple[str, str, str], tuple[object, ...]] = {}
-        self._proposals = 0
+        self._proposals: int | None = 0
 
-    def of(self, statuses: Sequence[PartStatus], *, open_proposals: int = 0) -> Iterator[str]:
+    def of(self, statuses: Sequence[PartStatus], *, open_proposals: int | None = 0) -> Iterator[str]:
         """Lines for what is not as it was. What members print is in their logs and no news here."""
-        if open_proposals != self._proposals:
+        if open_proposals is not None and open_proposals != self._proposals:
             self._proposals = open_proposals
             text = f"pending proposals: {open_proposals} (`moot proposals` shows them)"
             yield json.dumps({"open_proposals": open_proposals}) if self._as_json else text

@@ -40,6 +40,11 @@ class AccessDenied(msgspec.Struct, frozen=True):
         return {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
 
 
+NOT_SERVED: Final = AccessDenied(
+    503, "this gateway does not serve that space now: try again, or another one", retry_after=1
+)
+
+
 class TokenIdentity(msgspec.Struct, frozen=True):
     """Whom a token identifies in a space. A `guest` has no token and the rights of anonymous visitors."""
 
@@ -107,15 +112,28 @@ class SpaceDirectory:
         self.when_current: Callable[[Callable[[Unavailable | None], None]], None] | None = None
         # Whether an address came with so many wrong tokens that the log is not asked for one more.
         self.has_guessed: Callable[[str], bool] = lambda _address: False
+        # In a cluster: whether this gateway knows the space of that name, if there is one, and whether it
+        # knows all that there are. What it does not know it never answers for.
+        self.serves: Callable[[str], bool] = lambda _space: True
+        self.serves_all: Callable[[], bool] = lambda: True
+
+    def check_whole(self) -> None:
+        """Raises Unavailable where this gateway does not know all spaces of its cluster."""
+        if not self.serves_all():
+            raise Unavailable("this gateway does not serve all spaces of its cluster now: try another one")
 
     def space(self, name: str | None) -> SpaceHost | AccessDenied:
         """The space of that name; without one the only space, or the one called `default` (D-22)."""
-        if not name:
-            if len(self.hosts) == 1:
-                return next(iter(self.hosts.values()))
-            name = "default"
-        host = self.hosts.get(self.other_names.get(name, name))
-        return host if host is not None else AccessDenied(404, f"no space {name[:64]!r} on this gateway")
+        is_whole = self.serves_all()
+        if not name and len(self.hosts) == 1 and is_whole:
+            return next(iter(self.hosts.values()))
+        wanted = self.other_names.get(name or "default", name or "default")
+        host = self.hosts.get(wanted)
+        if host is not None:
+            return host
+        if not self.serves(wanted) or not (name or is_whole):
+            return NOT_SERVED
+        return AccessDenied(404, f"no space {(name or wanted)[:64]!r} on this gateway")
 
     def _next_guest(self, host: SpaceHost) -> str:
         """The next name of its kind that is nobody's, and looks like nobody's."""
@@ -128,10 +146,11 @@ class SpaceDirectory:
     def identify(self, space: str | None, token: str | None) -> TokenIdentity | AccessDenied:
         """Whose token this is in that space; 401 for a token nobody has, 403 for one of another space."""
         host = self.space(space)
-        if isinstance(host, AccessDenied):
+        if isinstance(host, AccessDenied) and host is not NOT_SERVED:
             host = self._create_for(space, token) or host
         if isinstance(host, AccessDenied):
-            return host if space or token is None else self._ask_for_space(token) or host
+            is_open = space or token is None or host is NOT_SERVED
+            return host if is_open else self._ask_for_space(token or "") or host
         if token is None:
             if host.space.state.config.access != "public":
                 return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
@@ -142,6 +161,9 @@ class SpaceDirectory:
             return identity
         if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
             return AccessDenied(403, "this token is for another space")
+        if not self.serves_all():
+            # Perhaps of a space that is not known here; counted as a wrong one all the same.
+            return AccessDenied(403, "this token does not open this space", is_pending=True)
         return AccessDenied(401, "unknown token")
 
     async def identify_current(
@@ -159,7 +181,8 @@ class SpaceDirectory:
     async def identify_everywhere_current(
         self, token: str, address: str = ""
     ) -> tuple[list[TokenIdentity], AccessDenied]:
-        """`identify_everywhere`, likewise."""
+        """`identify_everywhere`, likewise; also where this gateway does not know all spaces."""
+        self.check_whole()
         found, refusal = self.identify_everywhere(token)
         if not found and self.may_become_known(refusal, token, address):
             await self._wait_current()
@@ -253,7 +276,9 @@ class SpaceDirectory:
         if self.create is None or not name or not token:
             return None
         identity = self.identify(self.model, token)
-        if not isinstance(identity, TokenIdentity) or identity.sign_in is not None:
+        if isinstance(identity, AccessDenied):
+            return identity if identity is NOT_SERVED else None
+        if identity.sign_in is not None:
             return None
         if self._signed_in(identity.host, identity.name):
             # Whoever signs in enters the spaces that the rules name.
@@ -281,7 +306,10 @@ class SpaceDirectory:
         return member is not None and member.subject is not None
 
     def administrator(self, token: str | None, space: str | None = None) -> str | None:
-        """Who administers that space with this token, if anybody does; None means all of the gateway."""
+        """Who administers that space with this token, if anybody does; None means all of the gateway.
+
+        Raises Unavailable for whoever signs in, where this gateway does not know all that matters.
+        """
         hashed = hash_token(token or "")
         found = None
         for name, expected in self.admin_tokens.items():
@@ -289,6 +317,9 @@ class SpaceDirectory:
             if hmac.compare_digest(hashed, expected) and token:
                 found = name
         if found is None and self.sign_in is not None and self.sign_in.takes(token or ""):
+            # They may have been removed where this gateway does not look.
+            if space is None or not self.serves(space):
+                self.check_whole()
             return self.sign_in.administrator(token or "", hashed, space)
         return found
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 import time
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -184,6 +185,7 @@ class Gateway:
         self.directory.admin_tokens = self.config.admin_tokens
         if self.config.oidc:
             self.sign_in = SignInService(self.config.oidc, self.directory.hosts)
+            self.sign_in.serves_all = self.directory.serves_all
             self.directory.sign_in = self.sign_in
             self.sign_in.start()
         origin_policy = HostOriginPolicy(self.hosts, self.origins)
@@ -239,6 +241,7 @@ class Gateway:
         self._ask_witnesses()
         factory.on_created = self.measures.watch_space
         factory.on_ended = self._forget_space
+        factory.on_left = partial(self._forget_space, is_ended=False)
         self.measures.watch_connections(limiter)
         self.measures.watch_access(access_limiter)
         if self.node is not None:
@@ -248,8 +251,8 @@ class Gateway:
         self.measures.watch_notifications(self.notifier)
         await self.notifier.start()
 
-    async def _forget_space(self, host: SpaceHost) -> None:
-        await self.logs.close(host)
+    async def _forget_space(self, host: SpaceHost, *, is_ended: bool = True) -> None:
+        await self.logs.close(host, is_last=is_ended)
         self.measures.forget_space(host)
 
     def _make_witness(self) -> WitnessService | None:
@@ -300,6 +303,8 @@ class Gateway:
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
         self.readiness.is_unavailable = lambda: node.is_unavailable
         self.directory.when_current = node.barrier.call_when_passed
+        self.directory.serves = node.serves
+        self.directory.serves_all = lambda: node.serves_all
         return factory
 
     async def wait_failed(self) -> UsageError:
@@ -372,9 +377,14 @@ class Gateway:
         return self.config.origins(self.port) | {f"http://{name}" for name in local}
 
     def admits(self, space: str, name: str, token_hash: str) -> bool:
-        """Whether a token lets this participant in; one of the configuration may be void by now."""
+        """Whether a token lets this participant in; one of the configuration may be void by now.
+
+        Where the space is not known here, it may: whoever serves it decides.
+        """
         host = self.directory.hosts.get(space)
-        return host is not None and host.space.find_token_owner(token_hash) == name
+        if host is None:
+            return not self.directory.serves(space)
+        return host.space.find_token_owner(token_hash) == name
 
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""

@@ -84,11 +84,14 @@ class SpaceFactory:
         self._database = database
         self._url = url
         self._on_mail = on_mail
-        self._outputs: list[OutputLog] = []
+        # Files that are members, by space.
+        self._outputs: dict[str, list[OutputLog]] = {}
         self._created = CreatedSpaces(configuration.gateway.data / "spaces")
         # Told of every space that is made while the gateway runs, and of every one that has ended.
         self.on_created: Callable[[SpaceHost], None] = lambda _host: None
-        self.on_ended: Callable[[SpaceHost], Awaitable[None]] = _nobody_asks
+        self.on_ended: Callable[[SpaceHost], Awaitable[None]] = nobody_asks
+        # In a cluster: of one that other gateways go on serving.
+        self.on_left: Callable[[SpaceHost], Awaitable[None]] = nobody_asks
 
     async def open_all(self) -> None:
         """Bring every space back to where it was."""
@@ -290,15 +293,19 @@ class SpaceFactory:
             if name in configuration.spaces:
                 self._set_other_name(name, settings)
             self._directory.end_excluded(host)
-        new = [name for name in configuration.spaces if name not in hosts]
-        return notes + [f"space {name} is new: restart to open it" for name in new]
+        for name in configuration.spaces:
+            if not self._directory.serves(name):
+                notes.append(f"space {name} is not served here now: reload a gateway that serves it")
+            elif name not in hosts:
+                notes.append(f"space {name} is new: restart to open it")
+        return notes
 
     async def close(self) -> None:
         """Everything on disk."""
         # Together: a disk that does not answer must not be waited for once a space.
         await asyncio.gather(*(host.stop() for host in self._directory.hosts.values()))
-        for output in self._outputs:
-            output.close()
+        for name in list(self._outputs):
+            self._close_outputs(name)
 
     # What a space is made of
 
@@ -387,13 +394,17 @@ class SpaceFactory:
     def _add_outputs(self, host: SpaceHost, settings: SpaceSettings) -> None:
         for name, path in settings.output_logs.items():
             output = OutputLog(path)
-            self._outputs.append(output)
+            self._outputs.setdefault(host.name, []).append(output)
             member = settings.members.get(name)
             is_joining_late = settings.config.reference_compat and not (member and member.auto_connect)
             output.join(host, name, welcome_at_first_post=is_joining_late)
 
+    def _close_outputs(self, space: str) -> None:
+        for output in self._outputs.pop(space, ()):
+            output.close()
 
-async def _nobody_asks(_host: SpaceHost) -> None:
+
+async def nobody_asks(_host: SpaceHost) -> None:
     """Until somebody does."""
 
 

@@ -17,6 +17,7 @@ class CloseCode(NamedTuple):
 GOING_AWAY: Final = 1001
 POLICY: Final = 1008
 TOO_BIG: Final = 1009
+MOVED: Final = 1012
 TRY_AGAIN: Final = 1013
 REPLACED: Final = 4001
 SHUT_DOWN: Final = 4002
@@ -30,6 +31,7 @@ CLOSE_CODES: Final[Mapping[int, CloseCode]] = {
         CloseCode(POLICY, "not admitted: no or bad credentials, or the protocol was broken", False),
         CloseCode(TOO_BIG, "a message was larger than this gateway takes", True),
         CloseCode(1011, "a fault of the gateway", True),
+        CloseCode(MOVED, "this gateway no longer serves the space: connect to another one", True),
         CloseCode(TRY_AGAIN, "read too slowly, or too many connections: come back later", True),
         CloseCode(REPLACED, "a newer connection of the same exclusive participant took over (D-22)", False),
         CloseCode(SHUT_DOWN, "participant/shutdown: rejoin when asked to (D-26)", False),

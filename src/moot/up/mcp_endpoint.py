@@ -217,8 +217,10 @@ class LocalExchange:
         return msgspec.convert(made, PersonGrant)
 
     def _server(self) -> McpServerIdentity | None:
-        """Looked for each time: a reload may have changed what the space is."""
-        host = self._directory.hosts[self._config.space]
+        """Looked for each time: a reload may have changed what the space is. Raises Unavailable."""
+        host = self._directory.space(self._config.space)
+        if isinstance(host, AccessDenied):
+            raise Unavailable(host.message)
         if self._exchange is None:
             return None
         return self._exchange.own_server(TokenIdentity(host, self._config.server))

@@ -260,9 +260,11 @@ class SpaceRunner:
             found += self._statuses_of(space)
         return found
 
-    def open_proposals(self) -> int:
-        """How many proposals wait for a decision, in all spaces."""
+    def open_proposals(self) -> int | None:
+        """How many proposals wait for a decision, in all spaces; None while this gateway does not know."""
         hosts = self.gateway.directory.hosts.values()
+        if not self.gateway.directory.serves_all():
+            return None
         return sum(len(host.space.state.ledger.all_open()) for host in hosts)
 
     # Inside

@@ -37,6 +37,7 @@ from tests.gateway.served import Finished, Served, started
 from tests.ports import held_port
 
 NAMES = ("a", "b", "c")
+SHARD = 4
 _ROOT = Path(__file__).parents[3]
 # Members that are there to be revoked, one after another.
 REVOCABLE = 64
@@ -93,6 +94,8 @@ class ClusterRounds:
         self.fault = ""
         self.faults_so_far: list[str] = []
         self.ended_themselves = self.failed_starts = 0
+        # How often a shard was left or served again.
+        self.moves: Counter[str] = Counter()
         self._held = ExitStack()
         self.urls = {name: self._address(name) for name in NAMES}
         self.roaming = RoamingMembers(list(self.urls.values()))
@@ -112,7 +115,8 @@ class ClusterRounds:
         folder.mkdir(exist_ok=True)
         cluster: Json = {
             "servers": self.nats.addresses,
-            "shards": 1,
+            # `lab` is in the last one, the one that gateways leave.
+            "shards": SHARD + 1,
             "gateway": name,
             "connect_seconds": 30,
             "snapshot_inputs": _SNAPSHOT_INPUTS,
@@ -182,6 +186,23 @@ class ClusterRounds:
             except (httpx.HTTPError, ValueError) as fault:
                 told[name] = f"{fault!r}, exit {gateway.process.returncode}"
         return told
+
+    async def move_shard(self) -> None:
+        """A gateway leaves the shard of the space, or serves it again."""
+        name, method = self.random.choice(NAMES), self.random.choice(("DELETE", "POST"))
+        self.roaming.note_move(self.urls[name])
+        try:
+            answer = await self.gateways[name].admin(method, f"cluster/shards/{SHARD}")
+        except httpx.HTTPError:
+            # It was killed, or does not run.
+            self.moves["not answered"] += 1
+            return
+        finally:
+            self.roaming.note_move(self.urls[name])
+        # Refused where no other serves it, or the log does not answer.
+        assert answer.status_code in (200, 400, 503), answer.text
+        if answer.status_code == 200 and answer.json()["changed"]:
+            self.moves["left" if method == "DELETE" else "served again"] += 1
 
     # Members
 

@@ -68,6 +68,7 @@ class FaultSchedule:
                 for start, who in enumerate(("alice", "bob", "carol")):
                     group.create_task(repeat(partial(rounds.talk, who, start, 1), _PAUSE_SECONDS, _POSTS))
                 group.create_task(repeat(rounds.decide, 5 * _PAUSE_SECONDS, 1))
+                group.create_task(repeat(rounds.move_shard, rounds.random.uniform(0.2, 3.0), 1))
                 await asyncio.sleep(rounds.random.uniform(0.05, 0.3))
                 await self._faults[name](rounds)
                 is_over.set()
@@ -154,6 +155,7 @@ def _summary(rounds: ClusterRounds, counts: Counter[str], missing: str | None, *
         [
             f"{counted}: {len(rounds.acknowledged)} acknowledged, none lost, doubled or swapped",
             f"{rounds.carried_out} proposals carried out once",
+            f"the shard {', '.join(f'{count} times {what}' for what, count in sorted(rounds.moves.items()))}",
             f"{len(rounds.frames)} frames, the last sent {max(late, default=0):+.2f} s from a revocation",
             _returns(rounds.roaming),
             f"{rounds.ended_themselves} gateways ended by themselves, {rounds.failed_starts} starts failed",

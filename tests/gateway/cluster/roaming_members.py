@@ -11,6 +11,8 @@ from moot.errors import MootError
 from moot.participant import JoinedSpace, connect
 
 _RETRY_SECONDS = 0.1
+# A move before a kill may be noticed behind it.
+_MOVED_SECONDS = 30.0
 
 
 class Kill(NamedTuple):
@@ -26,6 +28,8 @@ class RoamingMembers:
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = list(urls)
         self._kill: Kill | None = None
+        # When a gateway last left a shard, perhaps.
+        self._moved: dict[str, float] = {}
         self.back_seconds: list[float] = []
         # Of those that were at another gateway: nothing of a kill may interrupt them.
         self.interrupted: list[str] = []
@@ -36,6 +40,10 @@ class RoamingMembers:
         """A gateway is about to be killed; until `forget_kill` whoever comes back is counted."""
         self._at = {name: each._session.link.url for name, each in self._spaces.items()}
         self._kill = Kill(url, time.monotonic())
+
+    def note_move(self, url: str) -> None:
+        """A gateway leaves a shard, perhaps: whoever is there is rightly interrupted."""
+        self._moved[url] = time.monotonic()
 
     async def forget_kill(self) -> None:
         """Wait until all are back, and count no longer."""
@@ -62,7 +70,8 @@ class RoamingMembers:
     def _note_back(self, name: str) -> None:
         if self._kill is None or name not in self._at:
             return
-        if self._at.pop(name) == self._kill.url:
+        was_at = self._at.pop(name)
+        if was_at == self._kill.url:
             self.back_seconds.append(time.monotonic() - self._kill.at)
-        else:
+        elif self._moved.get(was_at, 0.0) < self._kill.at - _MOVED_SECONDS:
             self.interrupted.append(name)

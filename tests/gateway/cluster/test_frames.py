@@ -61,6 +61,7 @@ async def test_a_frame_of_another_gateway_waits_until_the_log_is_known_or_is_dro
         client,
         "frames",
         "a",
+        serves=lambda _space: True,
         position_of=lambda _space: 7,
         is_fresh=lambda _space: fresh[0],
         deliver=lambda _head, raw: delivered.append(raw),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moot.errors import UsageError
-from moot.gateway.cluster import cluster_node, shard_snapshots
+from moot.gateway.cluster import shard_service, shard_snapshots
 from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.cluster.test_faults import lines_of
@@ -56,7 +56,7 @@ async def test_what_another_version_wrote_is_not_decided_again(
         alice = await a.join("alice")
         await say(alice, 0, 60)
         await until(lambda: _snapshots(a) >= 2)
-    for module in (cluster_node, shard_snapshots):
+    for module in (shard_service, shard_snapshots):
         monkeypatch.setattr(module, "__version__", "99.0.0")
     async with start("b", cluster=KEPT) as b:
         assert len(texts_of(b)) < 60

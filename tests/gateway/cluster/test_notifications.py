@@ -10,10 +10,13 @@ import pytest
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import Unavailable
 from moot.gateway.cluster.nats.shared_values import SharedValues
+from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import StartGateway
+from tests.gateway.cluster.test_shards import LAB, SHARDS, node
 from tests.gateway.disk import everything_under
 from tests.gateway.notifications.receivers import notifications, receiver, webhook
 from tests.gateway.notifications.test_notifications import PEOPLE, propose, told_by
+from tests.gateway.running_gateway import LocalGateway
 from tests.waiting import until
 
 
@@ -57,3 +60,28 @@ async def test_shared_values_that_cannot_be_reached_are_told() -> None:
     values = SharedValues(ClusterConfig(servers=("nats://127.0.0.1:1",)), lambda: None)
     with pytest.raises(Unavailable, match="not connected"):
         await values.create("vapid", b"x")
+
+
+async def test_a_shard_that_moves_and_comes_back_repeats_nothing(start: StartGateway, tmp_path: Path) -> None:
+    """Who is first in a shard tells of its spaces; others go on telling of theirs."""
+    async with receiver() as phone:
+        more: dict[str, Json] = {
+            "notifications": notifications(phone=webhook(tmp_path, phone.url)),
+            "cluster": SHARDS,
+        }
+        async with start("a", PEOPLE, **more) as a, start("b", PEOPLE, **more) as b:
+            agent, _ = await b.join("agent"), await b.join("files")
+
+            async def told_through(gateway: LocalGateway, proposal: str, count: int) -> None:
+                await propose(agent, proposal, "write_file")
+                await phone.has(count)
+                (sender,) = gateway.gateway.notifier.senders
+                scans = sender.scans
+                await until(lambda: sender.scans > scans + 1)
+
+            await told_through(a, "first", 1)
+            await node(a).leave(LAB)
+            await told_through(b, "second", 2)
+            await node(a).serve(LAB)
+            await told_through(a, "third", 3)
+        assert told_by(phone) == ["first", "second", "third"]

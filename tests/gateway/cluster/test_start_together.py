@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moot.config.cluster_config import ClusterConfig
-from moot.gateway.cluster import cluster_node
+from moot.gateway.cluster import shard_service
 from moot.gateway.cluster.nats.nats_connection import connect, use_snapshots, use_stream
 from moot.gateway.cluster.nats.shared_values import SharedValues
 from moot.protocol.operation import Json
@@ -116,7 +116,7 @@ async def test_one_of_another_version_that_ended_without_a_word_keeps_nobody_out
 ) -> None:
     async with start("a", cluster=QUICKLY_GONE) as a:
         die(a)
-    monkeypatch.setattr(cluster_node, "__version__", "99.0.0")
+    monkeypatch.setattr(shard_service, "__version__", "99.0.0")
     async with start("b", cluster=QUICKLY_GONE) as b:
         assert await b.status("/ws?space=lab", token="t-alice") == 101
 

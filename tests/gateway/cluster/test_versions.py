@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from moot.errors import UsageError
-from moot.gateway.cluster import cluster_node, shard_snapshots
-from moot.gateway.cluster.cluster_node import ClusterNode
+from moot.gateway.cluster import shard_service, shard_snapshots
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.nats.batch import FORMAT, BatchHead, decode_batch, encode_batch
 from moot.gateway.cluster.nats.gateway_table import decide_alike
+from moot.gateway.cluster.shard_service import ShardService
 from tests.gateway.cluster.conftest import StartGateway
 
 
@@ -20,7 +20,7 @@ async def test_another_version_starts_when_all_others_have_stopped_and_goes_on_w
     async with start("a") as a:
         alice = await a.join("alice")
         await alice.ask("space/kick", {"participant_id": "carol"})
-        monkeypatch.setattr(cluster_node, "__version__", "99.0.0")
+        monkeypatch.setattr(shard_service, "__version__", "99.0.0")
         with pytest.raises(UsageError, match=r"gateway a of this cluster runs Moot .*, and this is 99\.0\.0"):
             async with start("b"):
                 pass
@@ -56,7 +56,7 @@ async def test_a_cluster_is_upgraded_to_a_patch_release_one_gateway_at_a_time(
     start: StartGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def release(version: str) -> None:
-        for module in (cluster_node, shard_snapshots):
+        for module in (shard_service, shard_snapshots):
             monkeypatch.setattr(module, "__version__", version)
 
     release("7.1.0")
@@ -76,16 +76,16 @@ async def test_of_two_versions_that_start_together_not_both_serve(
     start: StartGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither sees the other when it looks first."""
-    look, looked = ClusterNode._check_versions, list[str]()
+    look, looked = ShardService._check_versions, list[str]()
 
-    def look_too_early(node: ClusterNode, shard: Shard) -> None:
-        looked.append(node.name)
+    def look_too_early(service: ShardService, shard: Shard) -> None:
+        looked.append(service._node.name)
         if looked.count("b") != 1:
-            look(node, shard)
+            look(service, shard)
 
-    monkeypatch.setattr(ClusterNode, "_check_versions", look_too_early)
+    monkeypatch.setattr(ShardService, "_check_versions", look_too_early)
     async with start("a"):
-        monkeypatch.setattr(cluster_node, "__version__", "99.0.0")
+        monkeypatch.setattr(shard_service, "__version__", "99.0.0")
         with pytest.raises(UsageError, match="gateway a of this cluster runs Moot"):
             async with start("b"):
                 pass

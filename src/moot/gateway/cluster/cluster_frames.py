@@ -45,6 +45,7 @@ class ClusterFrames:
             connection.client,
             f"{self._config.name}.frames",
             self._gateway,
+            serves=lambda space: self._shard_of(space).state == "served",
             position_of=lambda space: self._shard_of(space).log.position,
             is_fresh=self._is_fresh,
             deliver=self._deliver,
@@ -71,13 +72,16 @@ class ClusterFrames:
     def prove_fresh(self) -> None:
         """To be called several times in `frame_stale_seconds`."""
         for shard in self._shards:
+            if shard.state != "served":
+                continue
             if shard.log.age_seconds > _PROVE_AT * self._config.frame_stale_seconds and any(
                 order.space.state.streams.open for order in shard.orders.values()
             ):
                 shard.log.writer.probe()
 
     def _is_fresh(self, space: str) -> bool:
-        return self._shard_of(space).log.age_seconds <= self._config.frame_stale_seconds
+        shard = self._shard_of(space)
+        return shard.state == "served" and shard.log.age_seconds <= self._config.frame_stale_seconds
 
     async def _send(self, relay: FrameRelay) -> None:
         while True:

@@ -20,6 +20,7 @@ NATS_CONNECTED: Final = _TABLE.gauge(
 GATEWAYS: Final = _TABLE.gauge(
     "moot_cluster_gateways", "Gateways that live, as far as this one has read the log."
 )
+SHARDS: Final = _TABLE.gauge("moot_cluster_shards_served", "Shards of the log that this gateway serves.")
 DIFFERENCES: Final = _TABLE.gauge(
     "moot_cluster_configuration_differences",
     "Spaces whose configuration in this gateway's file was another than the cluster's when it started.",
@@ -78,11 +79,14 @@ def watch_cluster(registry: Registry, node: ClusterNode) -> None:
     """Register the metrics of a gateway's place in its cluster; it has started."""
     SERVING.of(registry).read = lambda: not (node.is_stale or node.failed.done())
     NATS_CONNECTED.of(registry).read = lambda: node.status.is_connected
-    GATEWAYS.of(registry).read = lambda: len(node.shards[0].table.living())
+    GATEWAYS.of(registry).read = lambda: len(node.common.table.living())
     DIFFERENCES.of(registry).read = lambda: len(node.differences)
-    UNKNOWN_SPACES.of(registry).read = lambda: sum(len(shard.unknown) for shard in node.shards)
-    for shard in node.shards:
+    UNKNOWN_SPACES.of(registry).read = lambda: sum(len(shard.unknown) for shard in node.served)
+    SHARDS.of(registry).read = lambda: len(node.served)
+    for shard in node.served:
         _watch_shard(registry, shard)
+    node.on_served = lambda shard: _watch_shard(registry, shard)
+    node.on_left = lambda shard: registry.remove(shard=str(shard.index))
 
 
 def _watch_shard(registry: Registry, shard: Shard) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -46,6 +46,9 @@ class LogClock:
         return moment - self.latest - (time.monotonic() - self._heard_at)
 
 
+ShardState = Literal["not served", "starting", "served", "stopping"]
+
+
 class StoredSnapshot(NamedTuple):
     """Where in the log a snapshot was taken, and the log's time when it was stored."""
 
@@ -54,12 +57,16 @@ class StoredSnapshot(NamedTuple):
 
 
 class Shard:
-    """One stream of the log, and the spaces whose inputs are in it."""
+    """One stream of the log, and the spaces whose inputs are in it.
+
+    Each time that a gateway begins to serve it there is a new one; `ShardService` says how.
+    """
 
     def __init__(self, index: int, stream: str, gone_beats: int) -> None:
         self.index = index
         # Its name in NATS.
         self.stream = stream
+        self.state: ShardState = "not served"
         self.table = GatewayTable(gone_beats)
         self.clock = LogClock()
         self.parts = InputParts()
@@ -76,8 +83,10 @@ class Shard:
         # Spaces that were made while gateways ran, and after which, and those of them that have ended.
         self.likes: dict[str, str] = {}
         self.ended: dict[str, EndedSpace] = {}
-        # Epochs of gateways that the log says to live, and that gave no sign of life at our start.
+        # Of the common shard: epochs of gateways that the log says to live, and that gave no sign of life at
+        # our start.
         self.silent: dict[str, int] = {}
+        # Not before it is starting.
         self.log: SharedLog
         # Which stream it is: one that was made anew under the same name has another.
         self.identity = ""

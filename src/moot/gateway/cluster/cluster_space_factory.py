@@ -15,7 +15,7 @@ from moot.config.cluster_config import ClusterConfig
 from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.loader import is_space_name
 from moot.errors import Unavailable, UsageError
-from moot.gateway.access import AccessDenied, SpaceDirectory
+from moot.gateway.access import NOT_SERVED, AccessDenied, SpaceDirectory
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.log_applier import explain_dropped
@@ -28,10 +28,12 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import recorded_time
 from moot.gateway.hosting.space_restore import restore_space
-from moot.gateway.space_factory import SpaceFactory
+from moot.gateway.space_factory import SpaceFactory, nobody_asks
+from moot.protocol.close_codes import MOVED
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.task_set import TaskSet
+from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Mail
 from moot.space.space import Space
@@ -118,9 +120,10 @@ class ClusterSpaceFactory(SpaceFactory):
         close_sockets: Callable[[str], None],
     ) -> None:
         super().__init__(configuration, directory, database, url=url, on_mail=on_mail)
+        # Those of shards that are starting, too; they are served when the directory has them.
         self._opened: dict[str, SpaceHost] = {}
-        # Whether spaces are served: one that the log brings from now on was made while gateways run.
-        self._is_open = False
+        # As it was last loaded.
+        self._latest = configuration
         self._tasks = TaskSet("spaces")
         self.node = ClusterNode(
             cluster,
@@ -128,46 +131,68 @@ class ClusterSpaceFactory(SpaceFactory):
             configs={
                 name: self._space_config(name, settings) for name, settings in configuration.spaces.items()
             },
-            open_space=self._open_space,
-            initial_state=self._initial_state,
-            copied_until=self._copied_until,
+            spaces=self,
             close_sockets=close_sockets,
-            made_here=self._made_here,
-            config_like=lambda name, like: self._space_config(name, configuration.spaces[like]),
-            end_space=self._note_ended,
         )
 
     async def open_all(self) -> None:
         await self.node.start()
-        self._directory.guest_prefix = f"{self.node.name}-{self.node.shards[0].log.writer.epoch}-"
-        for name, host in self._opened.items():
+        self._directory.guest_prefix = f"{self.node.name}-{self.node.common.log.writer.epoch}-"
+        self._let_members_create()
+
+    async def close(self) -> None:
+        # It stops itself.
+        self.on_left = nobody_asks
+        try:
+            await self.node.stop()
+        finally:
+            await self._tasks.wait(_CLOSE_SECONDS)
+            await self._tasks.close()
+            await asyncio.gather(super().close(), self.node.disconnect())
+
+    # What a shard asks that begins or ends to be served
+
+    def serve(self, shard: Shard) -> None:
+        """Let members into its spaces."""
+        for name in shard.orders:
+            host = self._opened[name]
             settings = self._configuration.spaces.get(name)
             self._add_to_directory(name, host, settings)
             if settings is not None:
                 self._add_outputs(host, settings)
-            log.info("space open", extra={"space": name, "position": self.node.shard_of(name).log.position})
-        self._is_open = True
-        self._let_members_create()
+            log.info("space open", extra={"space": name, "position": shard.log.position})
+            self.on_created(host)
 
-    async def close(self) -> None:
-        try:
-            await self.node.stop()
-        finally:
-            # Whatever NATS does, the journals go to disk; those of a start that failed are not served yet.
-            served = self._directory.hosts
-            unserved = (host.stop() for name, host in self._opened.items() if name not in served)
-            await self._tasks.wait(_CLOSE_SECONDS)
-            await self._tasks.close()
-            await asyncio.gather(super().close(), *unserved, self.node.disconnect())
+    def let_go(self, shard: Shard) -> None:
+        """Send the members of its spaces to other gateways."""
+        for name in shard.orders:
+            host = self._directory.hosts.pop(name, None)
+            if host is not None:
+                host.close_connections(
+                    MOVED, "this gateway stops to serve this space: connect to another one"
+                )
 
-    def _open_space(self, name: str, space: Space, shard: Shard, is_ours: bool) -> LogOrder:
+    async def close_spaces(self, shard: Shard) -> None:
+        """Let go of its spaces, with everything on disk."""
+        left = [name for name in self._opened if self.node.shard_of(name) is shard]
+        hosts = [self._opened.pop(name) for name in left]
+        await asyncio.gather(*(host.stop() for host in hosts))
+        for host in hosts:
+            self._close_outputs(host.name)
+            await self.on_left(host)
+
+    def config_like(self, name: str, like: str) -> SpaceConfig:
+        settings = self._latest.spaces.get(like) or self._configuration.spaces[like]
+        return self._space_config(name, settings)
+
+    def open_space(self, name: str, space: Space, shard: Shard, is_ours: bool) -> LogOrder:
         folder, like = self._folder(name), shard.likes.get(name)
         mark = folder / CLUSTER_FILE
         if name in self._created.ended and not (mark.exists() and mark.read_text() == shard.identity):
             raise UsageError(explain_ended(name, self._created.ended[name]))
         options = self._options(name, self._settings_of(name, like))
         options = msgspec.structs.replace(options, clock=shard.clock)
-        copied_until = self._copied_until(name, shard.identity, is_ours)
+        copied_until = self.copied_until(name, shard.identity, is_ours)
         try:
             write_atomically(mark, shard.identity.encode())
             if like is not None and name not in self._configuration.spaces:
@@ -186,7 +211,8 @@ class ClusterSpaceFactory(SpaceFactory):
         if shard.clock.latest > copied_until:
             # What lies between is not in this gateway's copy; from here on it tells everything again.
             host.record_state("a gateway of a cluster begins here", log=order.records.id)
-        if self._is_open:
+        if shard.state == "served":
+            # It was made while gateways run.
             self._add_to_directory(name, host, None)
             self.on_created(host)
         return order
@@ -198,6 +224,8 @@ class ClusterSpaceFactory(SpaceFactory):
     # Spaces that are made and ended while gateways run
 
     def create(self, name: str) -> SpaceHost | AccessDenied:
+        if not self.node.serves_all:
+            return NOT_SERVED
         refusal = self._why_not(name)
         if refusal is not None:
             return AccessDenied(404, f"no space {name[:64]!r} on this gateway: {refusal}")
@@ -210,6 +238,8 @@ class ClusterSpaceFactory(SpaceFactory):
         return AccessDenied(503, "the space is being made: try again in a moment", 1, is_pending=True)
 
     async def create_space(self, name: str, like: str | None, by: str) -> str:
+        # Its model may be elsewhere, and spaces are counted.
+        self._directory.check_whole()
         like = self._model_for(name, like)
         await wait_applied(partial(self._ask_for, name, like, by))
         if name not in self._directory.hosts:
@@ -236,14 +266,21 @@ class ClusterSpaceFactory(SpaceFactory):
         if name in self._configuration.spaces:
             self._created.check_may_end(name, how, self._configuration.spaces)
         shard = self.node.shard_of(name)
+        self.node.check_current(shard)
         await wait_applied(partial(self.node.submit, shard, name, "end", {"how": how, "by": by}))
         if how == "deleted":
             await self.node.status.forget_content(name)
 
+    def reload(self, configuration: Configuration) -> list[str]:
+        for name in self.node.configs.keys() & configuration.spaces.keys():
+            self.node.configs[name] = self._space_config(name, configuration.spaces[name])
+        self._latest = configuration
+        return super().reload(configuration)
+
     def _ended(self) -> dict[str, EndedSpace]:
         return {name: each for shard in self.node.shards for name, each in shard.ended.items()}
 
-    def _note_ended(self, name: str, ended: EndedSpace) -> None:
+    def note_ended(self, name: str, ended: EndedSpace) -> None:
         """The log says that a space has ended: so has what this gateway has of it."""
         opened = self._opened.pop(name, None)
         host = self._let_go(name, ended) or opened
@@ -255,7 +292,7 @@ class ClusterSpaceFactory(SpaceFactory):
                 log.error("the end of a space is not noted", extra={"space": name, "fault": str(fault)})
         self._tasks.start(self._clear(name, ended, host))
 
-    def _made_here(self, shard: Shard) -> dict[str, str]:
+    def made_here(self, shard: Shard) -> dict[str, str]:
         """Spaces that this gateway made while it was alone, or in another cluster."""
         found = {}
         for name, like in self._created.models.items():
@@ -282,7 +319,7 @@ class ClusterSpaceFactory(SpaceFactory):
         assert isinstance(host.order, LogOrder)  # noqa: S101  # as made above
         return host.order.records
 
-    def _copied_until(self, name: str, identity: str, is_ours: bool = False) -> float:
+    def copied_until(self, name: str, identity: str, is_ours: bool = False) -> float:
         """Up to which time of the log the local journal has it. Raises UsageError when it is of another."""
         folder = self._folder(name)
         if not (folder / "journal").exists():
@@ -300,7 +337,7 @@ class ClusterSpaceFactory(SpaceFactory):
             "past: move that folder away if the cluster's is the right one"
         )
 
-    async def _initial_state(self, name: str) -> dict[str, Json] | None:
+    async def initial_state(self, name: str) -> dict[str, Json] | None:
         """What this gateway's files know of a space that the log does not have yet; everybody has left."""
         folder = self._folder(name)
         if not (folder / "journal").exists():

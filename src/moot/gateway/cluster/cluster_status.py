@@ -73,9 +73,9 @@ class ClusterStatus:
         return GatewayStatus(
             gateway=node.name,
             version=__version__,
-            epoch=node.shards[0].log.writer.epoch,
+            epoch=node.common.log.writer.epoch,
             state=self._own_state(),
-            shards=[_describe_shard(shard) for shard in node.shards],
+            shards=[_describe_shard(shard) for shard in node.served],
             differences=node.differences,
             unknown_spaces=sorted(name for shard in node.shards for name in shard.unknown),
             settings={name: getattr(node.config, name) for name in _SETTINGS},
@@ -122,6 +122,7 @@ class ClusterStatus:
                 f"gateway {name} writes to the log, and did not answer within {_ANSWER_SECONDS:g} s"
                 for name in missing
             ),
+            *self._shard_problems(statuses.values()),
             *_space_problems(statuses.values()),
             *_setting_problems(statuses.values()),
             *_state_problems(statuses.values(), compared),
@@ -138,6 +139,29 @@ class ClusterStatus:
             "problems": problems,
         }
 
+    def _shard_problems(self, statuses: Iterable[GatewayStatus]) -> Iterator[str]:
+        """What members of some spaces notice."""
+        served = {each.shard for status in statuses for each in status.shards}
+        for shard in self._node.shards:
+            if shard.index not in served:
+                yield (
+                    f"no gateway serves shard {shard.index}, and its members wait: let one serve it (moot "
+                    f"cluster serve GATEWAY {shard.index})"
+                )
+
+    async def move(self, index: int, wanted: str | None, *, serve: bool) -> dict[str, Json]:
+        """Let this gateway begin or end to serve one shard; which it serves then. Raises Refused."""
+        node = self._node
+        if wanted not in (None, node.name):
+            raise InvalidOperation(f"this is gateway {node.name}: ask the other one at its own address")
+        is_changed = await (node.serve(index) if serve else node.leave(index))
+        return {
+            "gateway": node.name,
+            "changed": is_changed,
+            "serves": [shard.index for shard in node.served],
+            "shards": len(node.shards),
+        }
+
     async def drop_space(self, name: str, by: str) -> list[str]:
         """Let the cluster forget a space that no gateway has in its file; who could not be asked, being gone.
 
@@ -147,6 +171,7 @@ class ClusterStatus:
         async with self._turn:
             node = self._node
             shard = node.shard_of(name)
+            node.check_current(shard)
             if name not in shard.unknown | shard.orders.keys():
                 if name in shard.dropped and self.on_dropped is not None:
                     # What is kept of it could perhaps not be removed then.
@@ -159,12 +184,22 @@ class ClusterStatus:
                     f"gateway {', '.join(silent)} did not answer, and may have space {name!r} in its file: "
                     "nothing was changed"
                 )
+            asked = [
+                f"{status.gateway}.{each.epoch}"
+                for status in statuses.values()
+                for each in status.shards
+                if each.shard == shard.index
+            ]
+            if len(asked) < len(statuses):
+                raise InvalidOperation(
+                    f"not every gateway serves shard {shard.index}, and one that does not may have space "
+                    f"{name!r} in its file: let all serve it first (moot cluster serve)"
+                )
             if having := [each.gateway for each in statuses.values() if name not in each.unknown_spaces]:
                 raise InvalidOperation(
                     f"gateway {', '.join(having)} has space {name!r} in its file: nothing was changed. Take "
                     "it out of the file and start that gateway again first"
                 )
-            asked = [f"{each.gateway}.{each.epoch}" for each in statuses.values()]
             # All forget it, if nobody has come meanwhile.
             await self._wait_applied(shard, "drop", {"by": by, "keys": asked}, space=name)
             if self.on_dropped is not None:
@@ -178,6 +213,8 @@ class ClusterStatus:
 
     async def _hash_states(self) -> dict[int, int]:
         """Let all gateways hash their states at one message of each shard; returns which, by shard."""
+        if not self._node.serves_all:
+            raise Unavailable("this gateway does not serve all shards: ask one that does")
         done = await asyncio.gather(*(self._hash_shard(shard) for shard in self._node.shards))
         return dict(done)
 
@@ -221,10 +258,10 @@ class ClusterStatus:
         return {shard.index: health for shard, health in zip(shards, found, strict=True)}
 
     def _living(self) -> list[str]:
-        return sorted({name for shard in self._node.shards for name in shard.table.living()})
+        return sorted({name for shard in self._node.served for name in shard.table.living()})
 
     def _known(self) -> set[str]:
-        return {name for shard in self._node.shards for name in shard.table.known}
+        return {name for shard in self._node.served for name in shard.table.known}
 
     def _describe_nats(self, streams: Streams) -> dict[str, Json]:
         client = None if self._connection is None else self._connection.client
@@ -242,7 +279,7 @@ class ClusterStatus:
 
     def _describe_silent(self, name: str, *, is_alive: bool) -> dict[str, Json]:
         """A gateway that did not answer, by what the log tells of it."""
-        known = [(shard, shard.table.known[name]) for shard in self._node.shards if name in shard.table.known]
+        known = [(shard, shard.table.known[name]) for shard in self._node.served if name in shard.table.known]
         ages = [
             max(0.0, shard.clock.latest - each.beat_at) + shard.log.age_seconds
             for shard, each in known
@@ -268,6 +305,7 @@ def _describe_shard(shard: Shard) -> ShardStatus:
     is_compared = shard.compared_at > shard.hashed_at
     return ShardStatus(
         shard=shard.index,
+        epoch=writer.epoch,
         position=shard.log.position,
         age_seconds=round(shard.log.age_seconds, 3),
         pending_inputs=writer.pending_inputs,

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import InvalidOperation, Unavailable, UsageError
 from moot.gateway.cluster.cluster_shard import Shard
-from moot.gateway.cluster.log_order import LogOrder
 from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
 from moot.gateway.cluster.nats.log_writer import PendingInput
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
@@ -28,10 +27,10 @@ from moot.space.config_json import load_config
 from moot.space.effects import Token
 from moot.space.space import Space
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from moot.gateway.cluster.cluster_space_factory import ClusterSpaceFactory
 
-# Name, space, shard, and whether this gateway has brought the state with it.
-OpenSpace = Callable[[str, Space, Shard, bool], LogOrder]
+log = logging.getLogger(__name__)
 
 # So far the clock of NATS may be ahead of that of the gateway that wrote. With NTP they differ by less.
 CLOCK_TOLERANCE_SECONDS: Final = 2.0
@@ -40,23 +39,20 @@ _MAX_HEADS: Final = 65_536
 
 
 class LogApplier:
-    """Applies one batch after another. `fail` ends a gateway that cannot open a space of the log."""
+    """Applies one batch after another. A space of the log that cannot be opened ends the gateway, or its try
+    to serve that shard."""
 
     def __init__(
         self,
         config: ClusterConfig,
         configs: Mapping[str, SpaceConfig],
-        open_space: OpenSpace,
+        spaces: ClusterSpaceFactory,
         snapshots: ShardSnapshots,
-        fail: Callable[[UsageError], None],
-        end_space: Callable[[str, EndedSpace], None],
     ) -> None:
         self._config = config
-        self._end_space = end_space
         self._configs = configs
-        self._open_space = open_space
+        self._spaces = spaces
         self._snapshots = snapshots
-        self._fail = fail
         # Heads of messages of members, and of which space and session they are.
         self._receiving: dict[bytes, tuple[str, SessionId]] = {}
 
@@ -114,10 +110,10 @@ class LogApplier:
         state = dict(state)
         config = load_config(state.pop("config"))
         try:
-            shard.orders[name] = self._open_space(name, Space(config, saved=state), shard, is_ours)
+            shard.orders[name] = self._spaces.open_space(name, Space(config, saved=state), shard, is_ours)
         except UsageError as fault:
             if like is None:
-                self._fail(fault)
+                shard.log.fail(fault)
                 return
             # Nobody here asked for it: the other spaces of this gateway go on.
             log.error("space not served here", extra={"space": name, "why": str(fault)})
@@ -194,7 +190,7 @@ class LogApplier:
         shard.likes.pop(name, None)
         shard.unknown.discard(name)
         shard.orders.pop(name, None)
-        self._end_space(name, ended)
+        self._spaces.note_ended(name, ended)
         # At once: whoever begins behind it does not meet it, and the log can be trimmed.
         shard.counted = self._config.snapshot_inputs
         return None
@@ -210,7 +206,7 @@ class LogApplier:
         if unasked:
             return InvalidOperation(f"gateway {', '.join(unasked)} has come meanwhile: try again")
         if name in shard.orders:
-            self._fail(UsageError(explain_dropped(name)))
+            shard.log.fail(UsageError(explain_dropped(name)))
             return None
         log.warning("space dropped", extra={"space": name, "by": stored.by})
         shard.unknown.discard(name)

@@ -138,10 +138,10 @@ class LogOrder:
 
     @property
     def is_first(self) -> bool:
-        return self._node.is_first
+        return self._shard.table.first == self._node.name
 
     def new_session(self) -> SessionId:
-        return self._node.new_session()
+        return self._node.new_session(self._shard)
 
     def join(self, joining: NewSession, attach: Callable[[], None], reject: Reject) -> None:
         attached = False
@@ -254,7 +254,7 @@ class LogOrder:
 
     def _ask_expiry(self) -> None:
         """Ask for the deadlines that have come. One gateway does; without it heartbeats see to that."""
-        if self._node.is_first:
+        if self.is_first:
             self.submit("expire", {})
 
     # Frames are not in the log

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class ShardSnapshots:
-    """Takes, stores, loads and compares snapshots. `fail` ends the gateway whose state differs."""
+    """Takes, stores, loads and compares snapshots. A gateway whose state differs ends."""
 
     def __init__(
         self,
@@ -31,7 +31,6 @@ class ShardSnapshots:
         connection: ClusterConnection,
         store: SnapshotStore,
         tasks: TaskSet,
-        fail: Callable[[UsageError], None],
         *,
         keep_log: bool,
         copied_until: Callable[[str, str], float],
@@ -40,7 +39,6 @@ class ShardSnapshots:
         self._connection = connection
         self._store = store
         self._tasks = tasks
-        self._fail = fail
         self._keep_log = keep_log
         # Up to which time of the log this gateway's own journal of a space has it.
         self._copied_until = copied_until
@@ -124,7 +122,7 @@ class ShardSnapshots:
             return
         differ = [name for name, hash in theirs["hashes"].items() if shard.hashes.get(name, hash) != hash]
         if differ:
-            self._fail(
+            shard.log.fail(
                 UsageError(
                     f"the state of {', '.join(differ)} differs from that of gateway {gateway} at message "
                     f"{shard.hashed_at} of shard {shard.index}: this gateway stops serving. Start it again: "

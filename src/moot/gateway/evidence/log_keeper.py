@@ -55,6 +55,8 @@ class LogKeeper:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._rounds = asyncio.Condition()
+        # A log that is let go of may be opened again in a moment.
+        self._advancing = asyncio.Lock()
         # Told of a log that has been opened, and of one with a new checkpoint.
         self.on_opened: Callable[[SpaceHost], None] = lambda _host: None
         self.on_signed: Callable[[SpaceLog], None] = lambda _log: None
@@ -74,11 +76,12 @@ class LogKeeper:
         """Have something done between two rounds, by the thread that writes the logs."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-    async def close(self, host: SpaceHost) -> None:
-        """After its journal is closed, for good: sign for its end, and let go of it."""
-        if self._executor is not None and host.journal.is_written:
-            await self._advance(host.name, host)
-        self.logs.pop(host.name, None)
+    async def close(self, host: SpaceHost, *, is_last: bool) -> None:
+        """After its journal is closed: sign for its end if no other gateway will, and let go of it."""
+        async with self._advancing:
+            if is_last and self._executor is not None and host.journal.is_written:
+                await self._advance(host.name, host)
+            self.logs.pop(host.name, None)
 
     async def stop(self) -> None:
         """After the journals are closed: sign for their ends."""
@@ -184,8 +187,9 @@ class LogKeeper:
     async def _round(self) -> None:
         self._wake.clear()
         for name, host in list(self._directory.hosts.items()):
-            if host.journal.is_written and self._directory.hosts.get(name) is host:
-                await self._advance(name, host)
+            async with self._advancing:
+                if host.journal.is_written and self._directory.hosts.get(name) is host:
+                    await self._advance(name, host)
         async with self._rounds:
             self._rounds.notify_all()
 

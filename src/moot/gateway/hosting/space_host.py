@@ -68,9 +68,12 @@ class SpaceHost:
 
     def end(self, reason: str) -> None:
         """Close its connections; nothing more happens in this space."""
-        for session in list(self.delivery.sessions):
-            self.end_session(session, reason)
+        self.close_connections(REMOVED, reason)
         self.applier.is_ended = True
+
+    def close_connections(self, code: int, reason: str) -> None:
+        for session in list(self.delivery.sessions):
+            self.end_session(session, reason, code)
 
     # What members do
 
@@ -109,9 +112,9 @@ class SpaceHost:
         self.delivery.detach(session)
         self.order.leave(session)
 
-    def end_session(self, session: SessionId, reason: str) -> None:
+    def end_session(self, session: SessionId, reason: str, code: int = REMOVED) -> None:
         """Close a connection that is not let in any more; nothing that it still sends is heard."""
-        self.delivery.carry_out([Disconnect(session, REMOVED, reason)], self.journaled.clock())
+        self.delivery.carry_out([Disconnect(session, code, reason)], self.journaled.clock())
         self.leave(session)
 
     async def post(self, who: str, dialect: DialectName, body: bytes, options: Options) -> CarriedOut | Reply:

@@ -37,6 +37,7 @@ from moot.space.temporary_tokens import MAX_LIFE_SECONDS
 _MAX_BODY_BYTES: Final = 2 << 20
 # Two names of spaces.
 _MAX_NAME_BYTES: Final = 1_024
+_MAX_SHARD_DIGITS: Final = 4
 
 
 class ClusterOperations(Protocol):
@@ -48,6 +49,10 @@ class ClusterOperations(Protocol):
 
     async def drop_space(self, name: str, by: str) -> list[str]:
         """Let it forget a space that no gateway has in its file; who could not be asked. Raises Refused."""
+        ...
+
+    async def move(self, index: int, wanted: str | None, *, serve: bool) -> dict[str, Json]:
+        """Let the asked gateway begin or end to serve one shard, if it is the wanted one. Raises Refused."""
         ...
 
 
@@ -217,6 +222,21 @@ class AdminRoutes:
         name = request.path_params["space"]
         unasked = await cluster.drop_space(name, admin)
         return json_response(200, {"space": name, "status": "dropped", "not_asked": unasked})
+
+    async def serve_shard(self, request: Request) -> Response:
+        """Let this gateway serve a shard."""
+        return await self._move(request, serve=True)
+
+    async def leave_shard(self, request: Request) -> Response:
+        """Let it serve a shard no longer: connections to its spaces end, and their members go elsewhere."""
+        return await self._move(request, serve=False)
+
+    async def _move(self, request: Request, *, serve: bool) -> Response:
+        cluster, _ = self._operated(request)
+        given, wanted = request.path_params["shard"], request.query_params.get("gateway")
+        if not (given.isascii() and given.isdigit() and len(given) < _MAX_SHARD_DIGITS):
+            raise InvalidRequest("a shard is a number")
+        return json_response(200, await cluster.move(int(given), wanted, serve=serve))
 
     async def spaces(self, request: Request) -> Response:
         """All spaces of this gateway, those that have ended too."""

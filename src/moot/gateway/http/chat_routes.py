@@ -59,6 +59,8 @@ class ChatRoutes:
             return denied(AccessDenied(429, text, retry_after=wait))
         check_json(request)
         code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
+        # Before the code is used up.
+        self._directory.check_whole()
         token = await self._links.redeem(code, "chat ") if isinstance(code, str) else None
         found = [] if token is None else (await self._directory.identify_everywhere_current(token))[0]
         holder = next((each for each in found if each.host in [one.host for one in callers]), None)

@@ -214,6 +214,8 @@ class Endpoints:
             self._route("/admin/spaces/{space}", self._admin.delete_space, "DELETE"),
             self._route("/admin/spaces/{space}/archive", self._admin.archive_space, "POST"),
             self._route("/admin/cluster", self._admin.cluster, "GET"),
+            self._route("/admin/cluster/shards/{shard}", self._admin.serve_shard, "POST"),
+            self._route("/admin/cluster/shards/{shard}", self._admin.leave_shard, "DELETE"),
             self._route("/admin/cluster/spaces/{space}", self._admin.drop_space, "DELETE"),
         ]
         if self.offered.poll:

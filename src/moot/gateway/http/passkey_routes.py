@@ -78,6 +78,8 @@ class PasskeyRoutes:
         by_link, by = code is not None, ""
         known: list[str] = []
         if by_link:
+            # Before the link is used up.
+            self._identity.check_current()
             holders, by = await self._redeem(code, request)
         else:
             found = await self._admitted(request)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from moot.errors import Unauthorized
-from moot.gateway.access import AccessDenied, SignedInAccount, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access import (
+    NOT_SERVED,
+    AccessDenied,
+    SignedInAccount,
+    SpaceDirectory,
+    TokenIdentity,
+    bearer,
+)
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_replies import (
@@ -91,7 +98,8 @@ class RequestIdentity:
         return self.has_administrators and self._directory.administrator(token, host.name) is not None
 
     def check_current(self) -> None:
-        """Raises Unavailable where what is known here of a space may be old."""
+        """Raises Unavailable where what is known here of a space may be old, or not all spaces are."""
+        self._directory.check_whole()
         for host in self._directory.hosts.values():
             host.order.check_current()
 
@@ -101,6 +109,8 @@ class RequestIdentity:
 
     def administered(self, request: Request) -> tuple[SpaceHost, str]:
         host = self._directory.space(request.query_params.get("space"))
+        if host is NOT_SERVED:
+            raise RequestRefused(NOT_SERVED)
         admin = self.administrator(request, None if isinstance(host, AccessDenied) else host.name)
         if admin is None:
             raise Unauthorized("an administrator's token is needed")

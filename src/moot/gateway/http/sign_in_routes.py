@@ -88,6 +88,8 @@ class SignInRoutes:
         """The token of a code that is valid, once."""
         check_json(request)
         code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
+        # Before it is used up.
+        self._directory.check_whole()
         token = await self._links.redeem(code) if isinstance(code, str) else None
         if token is None or await self._holder_of(token) is None:
             wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")

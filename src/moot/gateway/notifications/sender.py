@@ -14,7 +14,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -135,8 +134,8 @@ class NotificationSender:
         self._outcomes = outcomes
         self._shared = shared
         self._shared_key = f"notified.{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-        # Whether this gateway is the one that tells, as far as this sender has noticed.
-        self._is_teller = False
+        # Spaces of which this gateway is the one that tells, as far as this sender has noticed.
+        self._told_here: set[str] = set()
         self.clock = time.time
         # How often it has looked; for whoever waits until it has.
         self.scans = 0
@@ -173,13 +172,20 @@ class NotificationSender:
                 pass
 
     async def _take_over(self) -> None:
-        """In a cluster: whoever begins to tell learns first what was told. Raises Unavailable."""
-        is_teller = any(host.order.is_first for host in self._hosts.values())
-        if is_teller and not self._is_teller and self._shared is not None:
-            found = await self._shared.read(self._shared_key)
-            with suppress(msgspec.DecodeError):
-                self._notified |= decode_notified(found, self._recipient.owner) if found else set()
-        self._is_teller = is_teller
+        """In a cluster: whoever begins to tell of a space learns first what was told. Raises Unavailable."""
+        if self._shared is None:
+            return
+        told_here = {space for space, host in self._hosts.items() if host.order.is_first}
+        if not told_here <= self._told_here:
+            self._notified |= await self._read_shared(self._shared)
+        self._told_here = told_here
+
+    async def _read_shared(self, shared: SharedValues) -> set[Subject]:
+        found = await shared.read(self._shared_key)
+        try:
+            return decode_notified(found, self._recipient.owner) if found else set()
+        except msgspec.DecodeError:
+            return set()
 
     # What there is to tell
 
@@ -327,7 +333,16 @@ class NotificationSender:
             )
         if self._shared is not None:
             try:
-                await self._shared.write(self._shared_key, encode_notified(self._recipient.owner, notified))
+                # Another gateway may tell of other spaces.
+                kept = {
+                    *(each for each in notified if each.space in self._told_here),
+                    *(
+                        each
+                        for each in await self._read_shared(self._shared)
+                        if each.space not in self._told_here
+                    ),
+                }
+                await self._shared.write(self._shared_key, encode_notified(self._recipient.owner, kept))
             except Unavailable as fault:
                 log.warning(
                     "notifications may be repeated by another gateway: what was told cannot be shared",

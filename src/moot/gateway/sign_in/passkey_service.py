@@ -160,6 +160,7 @@ class PasskeyService:
             raise InvalidRequest(f"name is a text of {MAX_NAME_CHARS} characters at most")
         challenge = challenge_of(text)
         id, public_key, count = await asyncio.to_thread(_verify_new, credential, challenge, ticket)
+        self._directory.check_whole()
         added: list[str] = []
         refusal: Refused | None = None
         for holder in ticket.holders:
@@ -200,6 +201,7 @@ class PasskeyService:
     async def sign_in(self, text: str, assertion: Assertion) -> dict[str, Json]:
         """A token for the owner of this key, in every space that knows it. Raises Refused."""
         await load_library()
+        self._directory.check_whole()
         challenge, token = challenge_of(text), FreshMint().token()
         opened: list[Json] = []
         refusal: Refused | None = None

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from moot.config.oidc_config import OidcConfig
-from moot.errors import MootError, Refused, Unauthorized
+from moot.errors import MootError, Refused, Unauthorized, Unavailable
 from moot.gateway.access import AccessDenied, SignedInAccount, TokenIdentity
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.sign_in import token_verifier
@@ -64,6 +64,8 @@ class SignInService:
         # Whether everybody has what the rules say; if not, the same rules are applied again.
         self._is_in_effect = True
         self._hosts = hosts
+        # In a cluster: whether that is all spaces that there are.
+        self.serves_all: Callable[[], bool] = lambda: True
         # By the hash of the token.
         self._known: dict[str, VerifiedToken] = {}
         # Signed with a key that the provider has taken back, and not yet ended everywhere.
@@ -307,6 +309,8 @@ class SignInService:
             except MootError as failed:
                 # The other spaces do not wait for this one.
                 fault = failed
+        if not self.serves_all():
+            fault = Unavailable("not in all spaces of the cluster: try again at another gateway")
         if fault is not None:
             raise fault
         log.info("signed out", extra={"issuer": verified.provider.issuer})
@@ -337,7 +341,7 @@ class SignInService:
     def _is_over(self, verified: VerifiedToken) -> bool:
         # Who is signed out of one space may be in another.
         hosts = self._hosts.values()
-        is_out = bool(hosts) and all(is_signed_out(host, verified) for host in hosts)
+        is_out = self.serves_all() and bool(hosts) and all(is_signed_out(host, verified) for host in hosts)
         return is_out or self.seconds_left(verified) <= 0
 
     # Other rules
@@ -354,7 +358,7 @@ class SignInService:
         makers = {
             (tuple(keys_of(each)), each.issued, client_of(each.claims)): each for each in self._known.values()
         }
-        failed: list[str] = []
+        failed = [] if self.serves_all() else ["spaces that this gateway does not serve now"]
         for host in list(self._hosts.values()):
             for token in list(host.space.state.temporary_tokens.by_hash.values()):
                 try:

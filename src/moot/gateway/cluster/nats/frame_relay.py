@@ -52,6 +52,7 @@ class FrameRelay:
         subject: str,
         gateway: str,
         *,
+        serves: Callable[[str], bool],
         position_of: Callable[[str], int],
         is_fresh: Callable[[str], bool],
         deliver: Callable[[FrameHead, bytes], None],
@@ -59,6 +60,7 @@ class FrameRelay:
         self._client = client
         self._subject = subject
         self._gateway = gateway
+        self._serves = serves
         self._position_of = position_of
         self._is_fresh = is_fresh
         self._deliver = deliver
@@ -87,7 +89,7 @@ class FrameRelay:
         except msgspec.MsgspecError:
             self.dropped += 1
             return
-        if head.gateway == self._gateway:
+        if head.gateway == self._gateway or not self._serves(head.space):
             return
         raw = message.data[_SIZE.size + size :]
         held = self._held.get(head.space)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import nats.js.errors
 from nats.js.client import JetStreamContext
 
-from moot.errors import OutcomeUnknown, UsageError
+from moot.errors import OutcomeUnknown, Unavailable, UsageError
 from moot.gateway.cluster.nats.batch import (
     FORMAT,
     BatchHead,
@@ -96,6 +96,8 @@ class LogWriter:
         self.on_published: Callable[[float], None] = lambda _seconds: None
         self._number = 0
         self._wants_beat = self._wants_probe = False
+        # Nothing is written behind what was appended last.
+        self._is_ended = False
         self._news = asyncio.Event()
         # Set when the connection is back, or our message was read: the answer may never come.
         self._again = asyncio.Event()
@@ -114,31 +116,41 @@ class LogWriter:
 
     def append(self, input: LoggedInput, on_done: OnDone | None = None) -> PendingInput:
         pending = PendingInput(input, on_done)
+        if self._is_ended:
+            if on_done is not None:
+                on_done(Unavailable("this gateway has stopped to serve this space: not done"))
+            return pending
         self.queued.append(pending)
         self.queued_bytes += pending.size
         self._news.set()
         return pending
 
+    def end(self, last: LoggedInput) -> None:
+        """Append the last input: behind it, others must not take this gateway for one that lives."""
+        self.append(last)
+        self._is_ended = True
+
     def beat(self) -> None:
         """Write a heartbeat with the next message; one at a time, so that a pause is not made up for."""
-        self._wants_beat = True
+        self._wants_beat = not self._is_ended
         self._news.set()
 
     def probe(self) -> None:
         """Write a message, if only an empty one: when it is back, all that was in the log before is known."""
-        if not self.unread:
+        if not self.unread and not self._is_ended:
             self._wants_probe = True
             self._news.set()
 
-    def withdraw_older(self, seconds: float) -> list[PendingInput]:
+    def refuse_older(self, seconds: float) -> None:
         """Take back what has waited for so long, is not on its way, and has somebody to be told so."""
         limit = time.monotonic() - seconds
-        if not self.queued or self.queued[0].at >= limit:
-            return []
-        withdrawn = [each for each in self.queued if each.at < limit and each.on_done is not None]
-        self.queued = deque(each for each in self.queued if each.at >= limit or each.on_done is None)
+        if not self.queued or self.queued[0].at > limit:
+            return
+        withdrawn = [each.on_done for each in self.queued if each.at <= limit and each.on_done is not None]
+        self.queued = deque(each for each in self.queued if each.at > limit or each.on_done is None)
         self.queued_bytes = sum(each.size for each in self.queued)
-        return withdrawn
+        for tell in withdrawn:
+            tell(Unavailable("this gateway does not reach the log of its cluster: not done"))
 
     def give_up_waiting(self) -> None:
         """Tell who waits for what is on its way that nobody knows what becomes of it."""

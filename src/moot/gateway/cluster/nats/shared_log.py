@@ -11,12 +11,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import nats.js.errors
 
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
-from moot.gateway.cluster.nats.batch import LogBatch, decode_batch
+from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput, decode_batch
 from moot.gateway.cluster.nats.log_reader import LogReader
 from moot.gateway.cluster.nats.log_writer import LogWriter, PendingInput
 from moot.gateway.cluster.nats.nats_connection import ClusterConnection, retry
@@ -24,6 +25,8 @@ from moot.resilience.task_set import end_tasks
 
 log = logging.getLogger(__name__)
 
+# Between two looks whether the last message came back.
+_END_LOOK_SECONDS: Final = 0.01
 # Sequence, the server's time in seconds, what was written, and our own inputs in it.
 OnBatch = Callable[[int, float, LogBatch, Sequence[PendingInput]], None]
 
@@ -115,8 +118,20 @@ class SharedLog:
         self._start(self.writer.run())
         self._start(self._beat())
 
+    async def end(self, last: LoggedInput, until: float) -> bool:
+        """Write what waits, and this as the last; whether all came back by then, on the loop's clock."""
+        self.writer.end(last)
+        while not (self.failed.done() or self.writer.is_idle):
+            if asyncio.get_running_loop().time() >= until:
+                return False
+            await asyncio.sleep(_END_LOOK_SECONDS)
+        return self.writer.is_idle
+
     async def stop(self) -> None:
+        """Whoever still waits is told that it is not done, or that nobody knows."""
         await end_tasks(self._tasks)
+        self.writer.refuse_older(0.0)
+        self.writer.give_up_waiting()
 
     def fail(self, why: UsageError) -> None:
         if not self.failed.done():

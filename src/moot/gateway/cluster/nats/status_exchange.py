@@ -43,6 +43,8 @@ class ShardStatus(msgspec.Struct, frozen=True):
     hashes: dict[str, str]
     # Why NATS does not take its messages; empty while it does.
     refusal: str = ""
+    # Which time it is that this gateway serves it.
+    epoch: int = 0
 
 
 class GatewayStatus(msgspec.Struct, frozen=True):

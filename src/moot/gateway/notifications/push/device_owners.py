@@ -73,7 +73,7 @@ class TokenHolder:
         )
 
     def check(self) -> None:
-        if not self.spaces():
+        if not self.spaces() and self._directory.serves_all():
             raise ReceiverGone
 
 
@@ -121,7 +121,8 @@ class AccountHolder:
         ago = self._wall() - self._account.seen_at
         is_recent = -_CLOCK_SKEW_SECONDS <= ago < self._config.max_seconds_since_sign_in
         is_offered = bool(self._account.passkey) or self._directory.sign_in is not None
-        if not is_offered or not is_recent or not self.spaces():
+        is_nobody = not self.spaces() and self._directory.serves_all()
+        if not is_offered or not is_recent or is_nobody:
             raise SignInEnded
 
 
