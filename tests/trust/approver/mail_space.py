@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 
 from moot.participant import JoinedSpace, Outcome
@@ -82,6 +83,11 @@ class MailSpace:
         """The approver has seen all that was sent before."""
         sent = await self.alice.send("x-test/fence", {})
         await until(lambda: sent.id in self.approver.origins.known_ids())
+
+    def messages_read(self) -> list[Envelope]:
+        """Those that the approver has read by now to find out where values came from."""
+        kept = self.approver.origins.kept
+        return [each[0] for each in islice(kept.messages, kept.read_count) if isinstance(each, tuple)]
 
     async def say(self, text: str) -> None:
         await self.alice.chat(text, to="agent")

@@ -27,7 +27,7 @@ WORDS = ["please", "write to", "do not write to", "who is", "the report of", "> 
 
 
 def kept_chats(watch: OriginWatch) -> list[KeptMessage | bytes]:
-    return [kept for kept in watch.kept.unread if isinstance(kept, bytes) or kept[0].kind == "chat"]
+    return [kept for kept in watch.kept.messages if isinstance(kept, bytes) or kept[0].kind == "chat"]
 
 
 async def test_a_chat_is_kept_as_its_bytes_until_a_call_looks_at_it(tmp_path: Path) -> None:
@@ -43,10 +43,10 @@ async def test_a_chat_is_kept_as_its_bytes_until_a_call_looks_at_it(tmp_path: Pa
         assert (await space.propose("dora@example.org")).by == "approver"
         # From the latest on, up to the one that has the value; the others are as they were.
         assert [type(kept) for kept in kept_chats(origins)] == [tuple, bytes, tuple, tuple, tuple]
-        assert len(origins.kept.read) == 0
+        assert origins.kept.read_count == 0
         await space.asked(STRANGER)
-        read = [envelope for envelope, _, _ in origins.kept.read]
-        assert [envelope.payload["text"] for envelope in read if envelope.kind == "chat"] == [
+        read = [envelope for envelope in space.messages_read() if envelope.kind == "chat"]
+        assert [envelope.payload["text"] for envelope in read] == [
             "Write to bob@example.org please",
             "This is said before",
             "Write to dora@example.org please",
@@ -178,8 +178,7 @@ async def test_by_the_bytes_of_chats_the_same_is_found_as_by_envelopes(
                 twins.step()
             left, right = twins.watches
             assert left.known_ids() == right.known_ids()
-            counted = [(each.kept._unread_bytes, each.kept._read_bytes) for each in (left, right)]
-            assert counted[0] == counted[1]
+            assert (left.kept._bytes, left.kept.read_count) == (right.kept._bytes, right.kept.read_count)
             compared += twins.compared
     # Some of them ask, and some do not.
     assert min(compared.count(True), compared.count(False)) > 15

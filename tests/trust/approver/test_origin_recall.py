@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -101,13 +102,14 @@ async def test_a_call_behind_many_messages_waits_for_them_and_nobody_for_it(
         for number in range(120):
             await space.alice.chat(f"{number} " + "and so on " * 50)
         await space.settle()
-        assert not origins.kept.fit(2 * SLICE_BYTES)
+        kept = islice(origins.kept.messages, origins.kept.read_count, None)
+        assert sum(len(each if isinstance(each, bytes) else each[0].raw) for each in kept) > 2 * SLICE_BYTES
         read_slice, at_once = origins._read_slice, []
 
         def read() -> None:
-            before = sum(len(envelope.raw) for envelope, _, _ in origins.kept.read)
+            before = sum(len(envelope.raw) for envelope in space.messages_read())
             read_slice()
-            at_once.append(sum(len(envelope.raw) for envelope, _, _ in origins.kept.read) - before)
+            at_once.append(sum(len(envelope.raw) for envelope in space.messages_read()) - before)
 
         monkeypatch.setattr(origins, "_read_slice", read)
         await space.agent.propose("mail", "tools/call", {"name": "send", "arguments": {"to": STRANGER}})
@@ -135,18 +137,18 @@ async def test_messages_are_read_when_a_call_with_an_effect_needs_them(tmp_path:
         await until(lambda: ("mail", "look") in space.approver.tool_watcher.definitions)
         await space.say("Write to bob@example.org please")
         origins = space.approver.origins
-        unread = len(origins.kept.unread)
+        unread = len(origins.kept.messages)
         looked = await space.propose("", "look")
         await space.settle()
-        assert (looked.by, len(origins.kept.read)) == ("approver", 0)
-        assert len(origins.kept.unread) > unread
+        assert (looked.by, origins.kept.read_count) == ("approver", 0)
+        assert len(origins.kept.messages) > unread
         found = await space.alice.call("approver", "trust_origins", {"proposal": looked.proposal_id})
         assert found.result["structuredContent"]["proposal"]["why"] == "it only reads"
         # What people said is enough for this one.
         assert (await space.propose("bob@example.org")).by == "approver"
-        assert len(origins.kept.read) == 0
+        assert origins.kept.read_count == 0
         await space.asked(STRANGER)
-        assert len(origins.kept.read) > unread
+        assert origins.kept.read_count > unread
 
 
 async def test_chats_beyond_what_is_kept_are_forgotten_unread_and_not_known(
@@ -160,8 +162,8 @@ async def test_chats_beyond_what_is_kept_are_forgotten_unread_and_not_known(
             await space.alice.chat(f"this is number {number}", to="agent")
         await space.settle()
         origins = space.approver.origins
-        assert len(origins.kept.unread) == 20
-        assert "chat" not in [envelope.kind for envelope, _, _ in origins.kept.read]
+        assert len(origins.kept.messages) == 20
+        assert "chat" not in [envelope.kind for envelope in space.messages_read()]
         await space.asked("bob@example.org")
         assert space.told[-1].payload["arguments"][0]["origin"] == "unknown"
         await space.say("Write to dora@example.org please")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from typing import Final
 
 from moot.origins.origin_memory import acts_outside
 from moot.protocol.envelope import Envelope
 
-# Messages that were not read, and as many that were and can be read again; the oldest are dropped first. The
-# bytes are those of all but short chats.
+# Read or not; the oldest are dropped first. The bytes are those of all but short chats.
 MAX_KEPT_MESSAGES: Final = 4_096
 MAX_KEPT_BYTES: Final = 8 << 20
 MAX_SHORT_BYTES: Final = 2 << 10
@@ -39,86 +37,84 @@ class KeptMessages:
         note_gap: Callable[[], None],
     ) -> None:
         self._decode, self._see, self._note_gap = decode, see, note_gap
-        self.unread: deque[KeptMessage | bytes] = deque()
-        self.read: deque[KeptMessage] = deque()
-        self._unread_bytes = self._read_bytes = 0
-        # How many of the unread ones reject something.
-        self.unread_rejections = 0
+        # Oldest first; so many of them were read, and can be read again.
+        self.messages: deque[KeptMessage | bytes] = deque()
+        self.read_count = 0
+        self._bytes = 0
+        # Whether something is rejected by what is unread; until all is read it may have been read since.
+        self.may_reject = False
         # Whether the next short chat takes the place of the oldest message, since some were forgotten anyway.
         self.is_full = False
         # Whether there was more than is kept.
         self.has_gap = False
 
+    @property
+    def is_read(self) -> bool:
+        return self.read_count == len(self.messages)
+
     def add(self, message: KeptMessage) -> None:
-        """Keep what is no short chat; those are put into `unread` by `OriginWatch.observe`."""
-        self.unread_rejections += message[0].kind == "mcp/reject"
-        self.unread.append(message)
-        self._unread_bytes += _counted_bytes(message)
+        """Keep what is no short chat; those are added by `OriginWatch.observe`."""
+        self.may_reject |= _rejects(message)
+        self.messages.append(message)
+        self._bytes += _counted_bytes(message)
         self.make_room()
 
     def make_room(self) -> None:
-        """Forget the oldest unread ones beyond the bounds, or read what has to be."""
-        unread = self.unread
-        while len(unread) > MAX_KEPT_MESSAGES or self._unread_bytes > MAX_KEPT_BYTES:
-            oldest = unread[0]
-            if isinstance(oldest, bytes):
-                unread.popleft()
-            elif oldest[0].kind in _FORGOTTEN and not acts_outside(oldest[0]):
-                unread.popleft()
-                self._unread_bytes -= _counted_bytes(oldest)
-            else:
+        """Drop what was read, then forget the oldest unread ones, or read what has to be."""
+        messages = self.messages
+        while len(messages) > MAX_KEPT_MESSAGES or self._bytes > MAX_KEPT_BYTES:
+            oldest = messages[0]
+            if self.read_count:
+                self.read_count -= 1
+                self.has_gap = True
+            elif not _is_forgotten(oldest):
                 self.read_oldest()
                 continue
-            if not self.is_full:
-                self._note_gap()
-            self.is_full = len(unread) == MAX_KEPT_MESSAGES
+            else:
+                if not self.is_full:
+                    self._note_gap()
+                self.is_full = len(messages) == MAX_KEPT_MESSAGES + 1
+            messages.popleft()
+            self._bytes -= _counted_bytes(oldest)
 
     def read_oldest(self) -> int:
         """Read the oldest unread message; returns its bytes."""
-        oldest = self.unread.popleft()
-        size = _counted_bytes(oldest)
-        message = self._whole(oldest)
+        message = self.messages[self.read_count] = self._whole(self.messages[self.read_count])
+        self.read_count += 1
         self.is_full = False
-        self.unread_rejections -= message[0].kind == "mcp/reject"
-        self.read.append(message)
-        self._unread_bytes -= size
-        self._read_bytes += size
-        while len(self.read) > MAX_KEPT_MESSAGES or self._read_bytes > MAX_KEPT_BYTES:
-            self._read_bytes -= _counted_bytes(self.read.popleft())
-            self.has_gap = True
+        self.may_reject &= not self.is_read
         self._see(message)
         return len(message[0].raw)
 
     def put_back(self) -> None:
         """What was read has to be read again."""
-        self.unread.extendleft(reversed(self.read))
-        self.unread_rejections += sum(each[0].kind == "mcp/reject" for each in self.read)
-        self._unread_bytes += self._read_bytes
-        self.read.clear()
-        self._read_bytes = 0
-        self.make_room()
+        self.read_count = 0
+        self.may_reject = any(isinstance(each, tuple) and _rejects(each) for each in self.messages)
 
     def latest(self) -> Iterator[KeptMessage]:
         """All that is kept, from the latest on; what one call has looked at is decoded for the next, too."""
-        for ago, kept in enumerate(reversed(self.unread), start=1):
+        for ago, kept in enumerate(reversed(self.messages), start=1):
             if isinstance(kept, bytes):
-                kept = self.unread[-ago] = self._decode(kept)
+                kept = self.messages[-ago] = self._decode(kept)
             yield kept
-        yield from reversed(self.read)
 
     def ids(self) -> set[str]:
-        return {self._whole(each)[0].id for kept in (self.read, self.unread) for each in kept}
+        return {self._whole(each)[0].id for each in self.messages}
 
     def decode_all(self) -> None:
-        self.unread = deque(map(self._whole, self.unread))
-
-    def fit(self, most: int) -> bool:
-        """Whether all that is unread has no more bytes than this."""
-        sizes = accumulate(len(each if isinstance(each, bytes) else each[0].raw) for each in self.unread)
-        return all(size <= most for size in sizes)
+        for _ in self.latest():
+            pass
 
     def _whole(self, kept: KeptMessage | bytes) -> KeptMessage:
         return self._decode(kept) if isinstance(kept, bytes) else kept
+
+
+def _rejects(message: KeptMessage) -> bool:
+    return message[0].kind == "mcp/reject"
+
+
+def _is_forgotten(kept: KeptMessage | bytes) -> bool:
+    return isinstance(kept, bytes) or (kept[0].kind in _FORGOTTEN and not acts_outside(kept[0]))
 
 
 def _counted_bytes(kept: KeptMessage | bytes) -> int:

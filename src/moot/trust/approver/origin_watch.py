@@ -32,12 +32,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import ENDORSE_KIND, ORIGINS_KIND
-from moot.trust.approver.kept_messages import (
-    MAX_KEPT_MESSAGES,
-    MAX_SHORT_BYTES,
-    KeptMessage,
-    KeptMessages,
-)
+from moot.trust.approver.kept_messages import MAX_KEPT_MESSAGES, MAX_SHORT_BYTES, KeptMessage, KeptMessages
 from moot.trust.approver.origin_finding import (
     FAILED,
     ONLY_READS,
@@ -103,12 +98,12 @@ class OriginWatch:
         """
         raw, kind, kept = envelope.raw, envelope.kind, self.kept
         if is_as_sent and kind == "chat" and self._past_ids is None and len(raw) <= MAX_SHORT_BYTES:
-            unread = kept.unread
-            unread.append(raw)
-            if kept.is_full and unread[0].__class__ is bytes:
+            messages = kept.messages
+            messages.append(raw)
+            if kept.is_full and messages[0].__class__ is bytes:
                 # One for one: memory that was let go of is taken by the next message.
-                unread.popleft()
-            elif len(unread) > MAX_KEPT_MESSAGES:
+                messages.popleft()
+            elif len(messages) > MAX_KEPT_MESSAGES:
                 kept.make_room()
             return False
         person = envelope.sender in self._store.people
@@ -201,9 +196,9 @@ class OriginWatch:
 
     def _read_slice(self) -> None:
         left = SLICE_BYTES
-        while self.kept.unread and left > 0:
+        while not self.kept.is_read and left > 0:
             left -= self.kept.read_oldest()
-        if not self.kept.unread:
+        if self.kept.is_read:
             late, self._due, self._due_last = self._due | self._due_last, {}, {}
             for case in late.values():
                 self._find_late(case)
@@ -279,8 +274,8 @@ class OriginWatch:
             self._look_at_values(case, self._due_last)
 
     def _look_at_values(self, case: Case, due: dict[str, Case]) -> None:
-        if self.kept.fit(SLICE_BYTES):
-            self._read_slice()
+        self._read_slice()
+        if self.kept.is_read:
             self._judge(case)
         else:
             due[case.id] = case
@@ -349,7 +344,7 @@ class OriginWatch:
         if call.traits.effect == "reads" and not call.traits.outside:
             # Whatever its values are. If people are asked all the same, it is looked at before they are told.
             return ONLY_READS
-        if self.kept.unread_rejections:
+        if self.kept.may_reject:
             return None
         try:
             found = find_said(call, self.kept.latest(), self.memory, self._approver.wall_clock())
