@@ -27,8 +27,8 @@ BIN := $(VENV)/bin
 # The demo's own environment: what a user installs, nothing for tests.
 DEMO := .venv-demo
 NODE := .node
-# More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
-JOBS ?= 6
+# More than cores: most tests wait for processes, sockets and browsers. With six, a third of two cores was idle.
+JOBS ?= 8
 
 .PHONY: test coverage run bench box-escapes boxed-servers soak cluster-faults acp-agents acp-ways hooked-agents a2a-agents a2a-kit chat-servers log-judges cose-judge alert-rules agentdojo automation cedar effects docs screenshots lint style types tests package clean system
 
