@@ -15,8 +15,12 @@ import pytest
 
 from moot.cli import main
 from moot.errors import UsageError
-from moot.trust.imports import claude_code, codex, cursor
-from moot.trust.imports.permissions import PermissionFile
+from moot.trust.imports.permission_files import (
+    PermissionFile,
+    is_cursor,
+    read_codex_rules,
+    read_permissions,
+)
 from moot.trust.imports.rule_maker import ImportedRules, ImportTargets, ToolTarget, make_rules
 from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_yaml import read_rules, write_rules
@@ -39,7 +43,7 @@ def imported(file: PermissionFile, root: str | None = "/srv/p", tools: Any = Non
 
 
 def claude(root: str | None = "/srv/p", tools: Any = None, **lists: list[str]) -> ImportedRules:
-    return imported(claude_code.read_permissions({"permissions": lists}), root, tools)
+    return imported(read_permissions({"permissions": lists}, "claude-code"), root, tools)
 
 
 def verdict(rules: ImportedRules, kind: str, value: str, **more: Any) -> str:
@@ -201,6 +205,12 @@ def test_paths_are_approved_within_their_folder_only(root: str) -> None:
                 assert path.startswith(f"{base}src/")
 
 
+def test_a_path_with_signs_of_expressions_is_imported_as_it_is() -> None:
+    rules = claude(allow=["Read(./a^b)", "Read(./a\nb)"])
+    assert verdict(rules, "read", "/srv/p/a^b") == "approve"
+    assert verdict(rules, "read", "/srv/p/a") == "ask"
+
+
 def test_paths_of_a_project_are_left_to_people_while_nobody_says_where_it_is() -> None:
     rules = claude(None, allow=["Read(./src/**)", "Read(~/notes/**)", "Read"], deny=["Read(./.env)"])
     assert verdict(rules, "read", "other/a.py") == "approve"
@@ -294,7 +304,7 @@ host_executable(name = "git", paths = ["/usr/bin/git"])
 
 
 def test_prefix_rules_of_codex_are_read_and_never_run() -> None:
-    rules = imported(codex.read_permissions(CODEX))
+    rules = imported(read_codex_rules(CODEX))
     for command, decision in (
         ("git status", "approve"),
         ("git log -n 5", "approve"),
@@ -319,7 +329,7 @@ def test_prefix_rules_of_codex_are_read_and_never_run() -> None:
         "[prefix_rule(pattern = [w], decision = 'forbidden') for w in ['rm', 'dd']]",
     ):
         with pytest.raises(UsageError):
-            codex.read_permissions(wrong)
+            read_codex_rules(wrong)
 
 
 def test_a_file_of_cursor_is_known_by_what_it_says(
@@ -329,12 +339,12 @@ def test_a_file_of_cursor_is_known_by_what_it_says(
     file.write_text('{"permissions": {"allow": ["Shell(git)", "Read(src/**)"], "deny": ["Shell(rm)"]}}')
     assert main(["rules", "import", str(file), "--proposer", "agent", "--shell", "box/run/command"]) == 0
     assert "git" in capsys.readouterr().out
-    assert not cursor.is_cursor({"permissions": {"allow": ["Bash(git:*)", "Read(src/**)"]}})
+    assert not is_cursor({"permissions": {"allow": ["Bash(git:*)", "Read(src/**)"]}})
 
 
 def test_lists_and_the_command_line_of_cursor() -> None:
-    lists = cursor.read_permissions(
-        {"terminalAllowlist": ["git", "npm:run test*"], "mcpAllowlist": ["github:get_issue", "*:*"]}
+    lists = read_permissions(
+        {"terminalAllowlist": ["git", "npm:run test*"], "mcpAllowlist": ["github:get_issue", "*:*"]}, "cursor"
     )
     rules = imported(lists)
     assert verdict(rules, "shell", "git status") == "approve"
@@ -343,7 +353,7 @@ def test_lists_and_the_command_line_of_cursor() -> None:
     assert verdict(rules, "shell", "npm install") == "ask"
     assert sum(rule.decision == "approve" for rule in rules.rules) == 3
     command_line = imported(
-        cursor.read_permissions(
+        read_permissions(
             {
                 "permissions": {
                     "allow": [
@@ -355,7 +365,8 @@ def test_lists_and_the_command_line_of_cursor() -> None:
                     ],
                     "deny": ["Shell(rm)", "Read(.env*)", "Mcp(notes, wipe)"],
                 }
-            }
+            },
+            "cursor",
         ),
         root=".",
     )

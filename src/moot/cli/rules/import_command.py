@@ -13,7 +13,7 @@ from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
-    from moot.trust.imports.permissions import PermissionFile
+    from moot.trust.imports.permission_files import PermissionFile
     from moot.trust.imports.rule_maker import ToolTarget
 
 _ABOUT: Final = """\
@@ -95,14 +95,14 @@ def _target(text: str, kind: str) -> ToolTarget:
 
 def _read(file: Path, client: str | None) -> PermissionFile:
     from moot.config.clients.json_comments import decode_text, read_json_with_comments
-    from moot.trust.imports import claude_code, codex, cursor
+    from moot.trust.imports.permission_files import is_cursor, read_codex_rules, read_permissions
 
     try:
         text = decode_text(file.read_bytes())
     except OSError as fault:
         raise UsageError(f"cannot be read: {fault}") from None
     if client == "codex" or (client is None and file.suffix in (".rules", ".codexpolicy")):
-        return codex.read_permissions(text)
+        return read_codex_rules(text)
     document, twice = read_json_with_comments(text)
     if not isinstance(document, dict):
         raise UsageError("must be a JSON object")
@@ -110,11 +110,9 @@ def _read(file: Path, client: str | None) -> PermissionFile:
         # Clients take the last of several; who reads the file may look at the first.
         raise UsageError(f"has {', '.join(twice)} more than once; write it once")
     if client is None:
-        client = "cursor" if cursor.is_cursor(document) or _is_cursor(file) else "claude-code"
-    if client == "cursor":
-        return cursor.read_permissions(document)
-    return claude_code.read_permissions(document)
+        client = "cursor" if is_cursor(document) or _is_of_cursor(file) else "claude-code"
+    return read_permissions(document, client)
 
 
-def _is_cursor(file: Path) -> bool:
+def _is_of_cursor(file: Path) -> bool:
     return file.name in ("cli-config.json", "cli.json") or file.resolve().parent.name == ".cursor"

@@ -8,19 +8,16 @@ matches at least what the permission names, wherever it stands in the text.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from moot.errors import UsageError
-from moot.trust.imports.permissions import (
-    ANY_TEXT,
-    ANY_WORDS,
-    MORE_WORDS,
-    CommandPattern,
-    HostPattern,
-    PathPattern,
-)
 from moot.values.quoting import quoted
 
+# Within one command: any text at this place; any further words behind it; one further word at least.
+ANY_TEXT: Final = "\0text"
+ANY_WORDS: Final = "\0words"
+MORE_WORDS: Final = "\0more"
 _WORD: Final = "[A-Za-z0-9_./:@,+-][A-Za-z0-9_./:@,+=-]*"
 _PLAIN_PART: Final = re.compile("[A-Za-z0-9_./:@,+= -]*")
 _NAME_SIGNS: Final = "[A-Za-z0-9_.@+=-]"
@@ -39,11 +36,27 @@ class Expressions(NamedTuple):
     why: str = ""
 
 
-def command_expressions(pattern: CommandPattern) -> Expressions:
+# What says them, given the project's folder as the tools name it: `.` if their own, None if nobody said.
+ReadExpressions = Callable[[str | None], Expressions]
+
+
+def command_places(text: str) -> tuple[tuple[str, ...], ...]:
+    """A command as one of some texts, or a sign, at each place: `*` is any text, a last ` *` more words, and
+    a last `:*` any words or none.
+    """
+    rest: tuple[tuple[str, ...], ...] = ()
+    for ending, sign in ((":*", ANY_WORDS), (" *", MORE_WORDS)):
+        if not rest and text.endswith(ending) and text != ending:
+            text, rest = text.removesuffix(ending), ((sign,),)
+    parts = ((ANY_TEXT,) if part == "*" else (part,) for part in re.split(r"(\*)", text) if part)
+    return (*parts, *rest)
+
+
+def command_expressions(places: Sequence[tuple[str, ...]], _root: str | None = None) -> Expressions:
     """The expressions for the text of a command."""
     approved, named = "", ""
     is_plain = True
-    for options in pattern.places:
+    for options in places:
         match options:
             case (sign,) if sign == ANY_TEXT:
                 approved, named = approved + "[A-Za-z0-9_./:@,+= -]*", named + ".*"
@@ -63,41 +76,50 @@ def command_expressions(pattern: CommandPattern) -> Expressions:
     )
 
 
-def path_expressions(pattern: PathPattern, root: str | None) -> Expressions:
-    """The expressions for a path. `root` is the project's folder as the tool names it, `.` if its own."""
-    if any(sign in pattern.glob for sign in "[]{}!\\") or not pattern.glob:
+def path_expressions(glob: str, base: str, root: str | None) -> Expressions:
+    """The expressions for files as .gitignore writes them; `base` is what the glob starts from."""
+    if any(sign in glob for sign in "[]{}!\\") or not glob:
         raise UsageError("its pattern has signs ([ ] { } ! \\) that cannot be said here")
-    segments = [segment for segment in pattern.glob.split("/") if segment]
-    open_named = _path_expression(segments, any_sign="[^/]", deep=".*")
-    below = "(?:/.*)?$"
-    deep = pattern.base in ("any folder", "anywhere")
-    prefix, why = _prefix(pattern.base, root)
-    approved = None
+    segments = [segment for segment in glob.split("/") if segment]
+    named = _join([".*" if segment == "**" else _wild(segment, "[^/]") for segment in segments])
+    named += "(?:/.*)?$"
+    prefix: str | None
+    approved, why = None, ""
+    match base:
+        case "absolute":
+            prefix, literal = "/", "/"
+        case "anywhere":
+            prefix, literal = "/?", ""
+        case "home":
+            prefix, literal = None, "~/"
+            why = "it is about a home folder, and whose that is depends on the tool's server"
+        case _:
+            folder = "" if root in (None, ".") else f"{(root or '').rstrip('/')}/"
+            prefix, literal = None if root is None else quoted(folder), folder
+            why = "it is about the folder of the project; say what the tool calls it with --root"
+    is_deep = base in ("any folder", "anywhere")
+    start = "(?:^|.*/)" if is_deep else f"^(?:{quoted(literal)}|[.]/)?"
     if prefix is not None:
         plain = [_plain_segment(segment) for segment in segments]
-        if None in plain:
-            why = "its wildcards could stand for `..`"
-        else:
-            inner = _join([segment or "" for segment in plain])
-            start = f"(?:{_SEGMENT}/)*" if pattern.base == "any folder" else ""
-            approved = f"^{prefix}{start}{inner}$"
-    named_prefix = "(?:^|.*/)" if deep else f"^(?:{quoted(_literal_prefix(pattern.base, root))}|[.]/)?"
-    return Expressions(
-        approved, f"(?i){named_prefix}{open_named}{below}", f"(?i)(?:^|/){open_named}{below}", why
-    )
+        why = "its wildcards could stand for `..`" if None in plain else ""
+        if not why:
+            below = f"(?:{_SEGMENT}/)*" if base == "any folder" else ""
+            approved = f"^{prefix}{below}{_join([segment or '' for segment in plain])}$"
+    return Expressions(approved, f"(?i){start}{named}", f"(?i)(?:^|/){named}", why)
 
 
-def host_expressions(pattern: HostPattern) -> Expressions:
-    """The expressions for a web address. Only https is approved: nobody on the way can change what comes."""
-    if pattern.host is None:
-        host = "[A-Za-z0-9-]+(?:[.][A-Za-z0-9-]+)*"
-        return Expressions(f"^https://{host}(?::[0-9]+)?{_URL_REST}$", ".*", ".*")
-    name = pattern.host.removeprefix("*.")
-    below = name != pattern.host
-    exact = ("(?:[a-z0-9-]+[.])+" if below else "") + quoted(name)
-    start = rf"(?i)^\s*[a-z][a-z0-9+.-]*:[/\\]*(?:[^/?#]*@)?{'(?:[^/?#]*[.])' if below else ''}"
-    named = rf"{start}{quoted(name)}[.]?(?:[:/?#\\]|\s*$)"
-    return Expressions(f"^https://{exact}(?::443)?{_URL_REST}$", named, f"(?i){quoted(name)}")
+def host_expressions(host: str | None, _root: str | None = None) -> Expressions:
+    """The expressions for a web address; None is any host. Only https is approved: nobody on the way can
+    change what comes.
+    """
+    if host is None:
+        anyone = "[A-Za-z0-9-]+(?:[.][A-Za-z0-9-]+)*"
+        return Expressions(f"^https://{anyone}(?::[0-9]+)?{_URL_REST}$", ".*", ".*")
+    name = host.removeprefix("*.")
+    exact, below = ("(?:[a-z0-9-]+[.])+", "(?:[^/?#]*[.])") if name != host else ("", "")
+    name = quoted(name)
+    named = rf"(?i)^\s*[a-z][a-z0-9+.-]*:[/\\]*(?:[^/?#]*@)?{below}{name}[.]?(?:[:/?#\\]|\s*$)"
+    return Expressions(f"^https://{exact}{name}(?::443)?{_URL_REST}$", named, f"(?i){name}")
 
 
 def _one_of(options: list[str]) -> str:
@@ -107,32 +129,6 @@ def _one_of(options: list[str]) -> str:
 def _spaced(text: str) -> str:
     """The text, with any white space where it has some."""
     return r"\s+".join(quoted(part) for part in re.split(r"\s+", text))
-
-
-def _prefix(base: str, root: str | None) -> tuple[str | None, str]:
-    match base:
-        case "absolute":
-            return "/", ""
-        case "anywhere":
-            return "/?", ""
-        case "home":
-            return None, "it is about a home folder, and whose that is depends on the tool's server"
-    if root is None:
-        return None, "it is about the folder of the project; say what the tool calls it with --root"
-    return ("" if root == "." else quoted(root.rstrip("/") + "/")), ""
-
-
-def _literal_prefix(base: str, root: str | None) -> str:
-    match base:
-        case "absolute":
-            return "/"
-        case "home":
-            return "~/"
-    return "" if root in (None, ".") else f"{(root or '').rstrip('/')}/"
-
-
-def _path_expression(segments: list[str], *, any_sign: str, deep: str) -> str:
-    return _join([deep if segment == "**" else _wild(segment, any_sign) for segment in segments])
 
 
 def _wild(segment: str, any_sign: str) -> str:
@@ -149,7 +145,9 @@ def _plain_segment(segment: str) -> str | None:
     if segment == "*":
         return _SEGMENT
     found = _wild(segment, _NAME_SIGNS)
-    return None if re.fullmatch(found, "..") or re.fullmatch(found, ".") else found
+    # What has another sign than these is neither.
+    is_short = not segment.strip("*?.")
+    return None if is_short and (re.fullmatch(found, "..") or re.fullmatch(found, ".")) else found
 
 
 def _join(segments: list[str]) -> str:

@@ -14,20 +14,7 @@ from moot.errors import InvalidPattern, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import is_wild
 from moot.protocol.patterns.pattern import is_regex
-from moot.trust.imports.expressions import (
-    Expressions,
-    command_expressions,
-    host_expressions,
-    path_expressions,
-)
-from moot.trust.imports.permissions import (
-    CommandPattern,
-    HostPattern,
-    PathPattern,
-    Permission,
-    PermissionFile,
-    ServerToolPattern,
-)
+from moot.trust.imports.permission_files import Permission, PermissionFile, ServerTools
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_json import rule_of_json
 from moot.trust.rules.rule_yaml import MAX_RULES
@@ -74,134 +61,93 @@ def make_rules(file: PermissionFile, targets: ImportTargets) -> ImportedRules:
     found: dict[str, list[Rule]] = {"reject": [], "ask": [], "approve": [], "left": []}
     notes = list(file.notes)
     for number, permission in enumerate(file.permissions, 1):
-        name = f"{file.client}-{number}"
+        maker = _RuleMaker(permission, targets, f"{file.client}-{number}", notes)
         try:
-            for place, rule in _rules_of(permission, targets, name):
+            for place, rule in maker.rules():
                 found[place].append(rule)
-                if place == "left":
-                    notes.append(f"{permission.text}: left to people, since {_reason(rule)}")
         except (UsageError, InvalidPattern) as fault:
             notes.append(f"{permission.text}: not imported: {fault}")
             if permission.decision != "approve" and permission.subject is not None:
                 # Nothing of its kind may be approved: it could be what is denied here.
-                found["ask"].append(_ask_for_all(permission, targets, name))
+                note = "which cannot be said here, so all of its kind is left to people"
+                found["ask"].append(maker.rule("ask", note, "^"))
                 notes.append(f"{permission.text}: so all of its kind is left to people")
-    rules = [rule for place in ("reject", "ask", "approve", "left") for rule in found[place]]
+    rules = [rule for each in found.values() for rule in each]
     if len(rules) > MAX_RULES:
         raise UsageError(f"would make {len(rules)} rules, more than the limit of {MAX_RULES}; remove some")
     return ImportedRules(tuple(rules), tuple(notes))
 
 
-def _rules_of(permission: Permission, targets: ImportTargets, name: str) -> Iterator[tuple[str, Rule]]:
-    subject = permission.subject
-    if subject is None:
-        raise UsageError(permission.note)
-    if isinstance(subject, ServerToolPattern):
-        yield _server_rule(permission, subject, targets, name)
-        return
-    kind, expressions = _expressions(subject, targets)
-    target = targets.tools.get(kind)
-    match permission.decision:
-        case "approve":
-            why = expressions.why if target else f"no tool is named for it; say one with --{kind}"
-            if target is None or expressions.approved is None:
-                note = f"left to people, since {why}"
-                yield "left", _rule(permission, targets, name, "ask", kind, expressions.named, note)
-            else:
-                yield (
-                    "approve",
-                    _rule(permission, targets, name, "approve", kind, expressions.approved, _PLAIN[kind]),
-                )
-        case "ask":
-            yield "ask", _rule(permission, targets, name, "ask", kind, expressions.nearby, "")
-        case "reject":
-            if target is not None:
-                yield "reject", _rule(permission, targets, name, "reject", kind, expressions.named, "")
+@dataclass(frozen=True, slots=True)
+class _RuleMaker:
+    """Makes the rules of one permission. What is left to people is told in `notes`."""
+
+    permission: Permission
+    targets: ImportTargets
+    name: str
+    notes: list[str]
+
+    def rules(self) -> Iterator[tuple[str, Rule]]:
+        """Each rule with its place in the order; raises UsageError and InvalidPattern."""
+        subject, decision = self.permission.subject, self.permission.decision
+        if subject is None:
+            raise UsageError(self.permission.note)
+        if isinstance(subject, ServerTools):
+            yield self._server_rule(subject)
+            return
+        kind, found = subject.kind, subject.expressions(self.targets.root)
+        is_known = kind in self.targets.tools
+        if decision == "approve" and is_known and found.approved is not None:
+            yield "approve", self.rule("approve", _PLAIN[kind], found.approved)
+        elif decision == "approve":
+            why = found.why if is_known else f"no tool is named for it; say one with --{kind}"
+            yield self._left(why, found.named)
+        elif decision == "ask":
+            yield "ask", self.rule("ask", "", found.nearby)
+        else:
+            if is_known:
+                yield "reject", self.rule("reject", "", found.named)
             note = "what mentions it in another way is left to people"
-            near = f"{name}-near"
-            yield "ask", _rule(permission, targets, near, "ask", kind, expressions.nearby, note)
+            yield "ask", self.rule("ask", note, found.nearby, name=f"{self.name}-near")
 
+    def _left(self, why: str, expression: str | None = None, **fields: Json) -> tuple[str, Rule]:
+        rule = self.rule("ask", f"left to people, since {why}", expression, **fields)
+        self.notes.append(f"{self.permission.text}: left to people, since {why}")
+        return "left", rule
 
-def _ask_for_all(permission: Permission, targets: ImportTargets, name: str) -> Rule:
-    note = "which cannot be said here, so all of its kind is left to people"
-    match permission.subject:
-        case CommandPattern() | HostPattern() | PathPattern() as subject:
-            return _rule(permission, targets, name, "ask", _kind(subject), "^", note)
-    fields: dict[str, Json] = {"name": name, "decision": "ask", "proposer": targets.proposer}
-    return rule_of_json({**fields, "words": _words(permission, note)})
+    def _server_rule(self, subject: ServerTools) -> tuple[str, Rule]:
+        for text in subject:
+            if text.startswith("!") or is_regex(text):
+                raise UsageError(f"{text} would be an expression here")
+        fields: dict[str, Json] = {"method": "tools/call"}
+        if subject.tool != "*":
+            fields["tool"] = subject.tool
+        decision = self.permission.decision
+        if decision == "approve" and (is_wild(subject.server) or not subject.server):
+            return self._left("a space may have more servers than the client had", **fields)
+        if subject.server == "*" and subject.tool == "*":
+            note = "all MCP tools; in a space that is every tool, so they are left to people"
+            return "ask", self.rule("ask", note, **fields)
+        if subject.server != "*":
+            fields["to"] = subject.server
+        if decision == "approve":
+            return "approve", self.rule("approve", "any arguments", **fields, extra_arguments=True)
+        return decision, self.rule(decision, "", **fields)
 
-
-def _kind(subject: CommandPattern | PathPattern | HostPattern) -> str:
-    match subject:
-        case CommandPattern():
-            return "shell"
-        case PathPattern():
-            return "write" if subject.writes else "read"
-        case HostPattern():
-            return "fetch"
-
-
-def _expressions(
-    subject: CommandPattern | PathPattern | HostPattern, targets: ImportTargets
-) -> tuple[str, Expressions]:
-    match subject:
-        case CommandPattern():
-            found = command_expressions(subject)
-        case PathPattern():
-            found = path_expressions(subject, targets.root)
-        case HostPattern():
-            found = host_expressions(subject)
-    return _kind(subject), found
-
-
-def _rule(
-    permission: Permission,
-    targets: ImportTargets,
-    name: str,
-    decision: str,
-    kind: str,
-    expression: str,
-    note: str,
-) -> Rule:
-    target = targets.tools.get(kind)
-    fields: dict[str, Json] = {"name": name, "decision": decision, "words": _words(permission, note)}
-    fields["proposer"] = targets.proposer
-    if target is not None:
-        fields |= {"to": target.host, "tool": target.tool}
-    argument = target.argument if target is not None else _ARGUMENTS[kind]
-    return rule_of_json({**fields, "arguments": {argument: f"/{expression}/"}})
-
-
-def _server_rule(
-    permission: Permission, subject: ServerToolPattern, targets: ImportTargets, name: str
-) -> tuple[str, Rule]:
-    for text in (subject.server, subject.tool):
-        if text.startswith("!") or is_regex(text):
-            raise UsageError(f"{text} would be an expression here")
-    fields: dict[str, Json] = {"name": name, "proposer": targets.proposer, "method": "tools/call"}
-    if subject.tool != "*":
-        fields["tool"] = subject.tool
-    approving = permission.decision == "approve"
-    if approving and (is_wild(subject.server) or not subject.server):
-        note = "left to people, since a space may have more servers than the client had"
-        return "left", rule_of_json({**fields, "decision": "ask", "words": _words(permission, note)})
-    if subject.server == "*" and subject.tool == "*":
-        note = "all MCP tools; in a space that is every tool, so they are left to people"
-        return "ask", rule_of_json({**fields, "decision": "ask", "words": _words(permission, note)})
-    if subject.server != "*":
-        fields["to"] = subject.server
-    if approving:
-        fields["extra_arguments"] = True
-    note = "any arguments" if approving else ""
-    return permission.decision, rule_of_json(
-        {**fields, "decision": permission.decision, "words": _words(permission, note)}
-    )
-
-
-def _words(permission: Permission, note: str) -> str:
-    verb = {"approve": "allows", "reject": "denies", "ask": "asks for"}[permission.decision]
-    return f"Imported: {verb} {permission.text}" + (f" ({note})" if note else "")
-
-
-def _reason(rule: Rule) -> str:
-    return rule.words.rpartition("left to people, since ")[2].removesuffix(")")
+    def rule(
+        self, decision: str, note: str, expression: str | None = None, *, name: str = "", **fields: Json
+    ) -> Rule:
+        """A rule about the tool and the argument that the permission is about, if `expression` says of which
+        values.
+        """
+        verb = {"approve": "allows", "reject": "denies", "ask": "asks for"}[self.permission.decision]
+        words = f"Imported: {verb} {self.permission.text}" + (f" ({note})" if note else "")
+        subject = self.permission.subject
+        if expression is not None and subject is not None and not isinstance(subject, ServerTools):
+            target = self.targets.tools.get(subject.kind)
+            argument = _ARGUMENTS[subject.kind] if target is None else target.argument
+            fields["arguments"] = {argument: f"/{expression}/"}
+            if target is not None:
+                fields |= {"to": target.host, "tool": target.tool}
+        said = {"name": name or self.name, "decision": decision, "proposer": self.targets.proposer}
+        return rule_of_json({**said, "words": words, **fields})
